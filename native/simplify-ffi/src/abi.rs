@@ -1,0 +1,158 @@
+//! The struct that crosses.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use datafusion_common::{DataFusionError, Result};
+use datafusion_expr::ScalarUDF;
+
+use crate::ABI_VERSION;
+use crate::bytes::FFI_Bytes;
+use crate::error::guard;
+use crate::provider::{answer, failure};
+
+/// The `simplify` of a scalar function, for other libraries to call.
+///
+/// The first two fields keep their place in all versions. A consumer looks at the others only if it knows the version; it
+/// does so with [`import`](Self::import).
+#[repr(C)]
+#[derive(Debug)]
+#[allow(non_camel_case_types)]
+pub struct FFI_ScalarUDFSimplify {
+    /// [`ABI_VERSION`] of the library that made the struct.
+    pub abi_version: u64,
+
+    /// Major version of DataFusion in that library, whose `datafusion-proto` messages it speaks.
+    pub datafusion_major: u64,
+
+    /// Answers an encoded request of `len` bytes at `request` with an encoded answer.
+    pub simplify: unsafe extern "C" fn(this: &Self, request: *const u8, len: usize) -> FFI_Bytes,
+
+    /// Makes another handle to the same function.
+    pub clone: unsafe extern "C" fn(this: &Self) -> Self,
+
+    /// Frees the private data.
+    pub release: unsafe extern "C" fn(this: &mut Self),
+
+    /// For the library that made the struct only; null after a failed `clone` and after `release`.
+    pub private_data: *mut c_void,
+}
+
+// SAFETY: the private data is an `Arc<ScalarUDF>`, which is `Send` and `Sync`; other makers of the struct promise the same.
+unsafe impl Send for FFI_ScalarUDFSimplify {}
+// SAFETY: as above.
+unsafe impl Sync for FFI_ScalarUDFSimplify {}
+
+impl FFI_ScalarUDFSimplify {
+    /// Makes a handle to the struct another library shows, after checking its version.
+    ///
+    /// # Safety
+    /// `shown` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call.
+    pub unsafe fn import(shown: NonNull<c_void>) -> Result<Self> {
+        let versions = shown.cast::<[u64; 2]>();
+        // SAFETY: in all versions the struct starts with these two fields.
+        let [abi_version, datafusion_major] = unsafe { versions.read() };
+        let major = datafusion_ffi::version();
+        if abi_version != ABI_VERSION {
+            return Err(DataFusionError::Ffi(format!(
+                "a function brings its simplify by version {abi_version} of the ABI; this library has version {ABI_VERSION}"
+            )));
+        }
+        if datafusion_major != major {
+            return Err(DataFusionError::Ffi(format!(
+                "a function brings its simplify for DataFusion {datafusion_major}; this library has DataFusion {major}"
+            )));
+        }
+        // SAFETY: this version has the layout of `Self`.
+        let shown = unsafe { shown.cast::<Self>().as_ref() };
+        Ok(shown.clone())
+    }
+
+    /// Asks the library that made the struct.
+    pub(crate) fn call(&self, request: &[u8]) -> FFI_Bytes {
+        // SAFETY: `simplify` comes with the struct; the request outlives the call.
+        unsafe { (self.simplify)(self, request.as_ptr(), request.len()) }
+    }
+}
+
+impl From<Arc<ScalarUDF>> for FFI_ScalarUDFSimplify {
+    fn from(udf: Arc<ScalarUDF>) -> Self {
+        Self {
+            abi_version: ABI_VERSION,
+            datafusion_major: datafusion_ffi::version(),
+            simplify,
+            clone,
+            release,
+            private_data: Box::into_raw(Box::new(udf)).cast(),
+        }
+    }
+}
+
+impl Clone for FFI_ScalarUDFSimplify {
+    fn clone(&self) -> Self {
+        // SAFETY: `clone` comes with the struct.
+        unsafe { (self.clone)(self) }
+    }
+}
+
+impl Drop for FFI_ScalarUDFSimplify {
+    fn drop(&mut self) {
+        // SAFETY: `release` comes with the struct and runs once.
+        unsafe { (self.release)(self) }
+    }
+}
+
+/// The function of a struct made in this library.
+///
+/// # Safety
+/// `this` was made in this library.
+unsafe fn function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
+    let private_data = this.private_data.cast::<Arc<ScalarUDF>>();
+    // SAFETY: the private data of this library is null or a boxed `Arc<ScalarUDF>` that lives as long as `this`.
+    unsafe { private_data.as_ref() }
+        .ok_or_else(|| DataFusionError::Ffi("simplify of a function that was released".to_owned()))
+}
+
+unsafe extern "C" fn simplify(
+    this: &FFI_ScalarUDFSimplify,
+    request: *const u8,
+    len: usize,
+) -> FFI_Bytes {
+    let answer = guard("simplify", || {
+        // SAFETY: `simplify` of this library is called with a struct of this library.
+        let udf = unsafe { function(this) }?;
+        if request.is_null() {
+            return Err(DataFusionError::Ffi("simplify without request".to_owned()));
+        }
+        // SAFETY: the caller passes `len` bytes that outlive the call.
+        let request = unsafe { std::slice::from_raw_parts(request, len) };
+        Ok(answer(udf, request))
+    });
+    answer.unwrap_or_else(failure).into()
+}
+
+unsafe extern "C" fn clone(this: &FFI_ScalarUDFSimplify) -> FFI_ScalarUDFSimplify {
+    // SAFETY: `clone` of this library is called with a struct of this library.
+    let udf = unsafe { function(this) };
+    FFI_ScalarUDFSimplify {
+        private_data: match udf {
+            Ok(udf) => Box::into_raw(Box::new(Arc::clone(udf))).cast(),
+            Err(_) => std::ptr::null_mut(),
+        },
+        ..*this
+    }
+}
+
+unsafe extern "C" fn release(this: &mut FFI_ScalarUDFSimplify) {
+    let private_data = std::mem::replace(&mut this.private_data, std::ptr::null_mut());
+    if !private_data.is_null() {
+        let dropped = guard("release", || {
+            // SAFETY: the box was made in this library and is no longer in `this`, so it is freed once.
+            drop(unsafe { Box::<Arc<ScalarUDF>>::from_raw(private_data.cast()) });
+            Ok(())
+        });
+        // There is no one to tell that the function panicked when it was dropped.
+        drop(dropped);
+    }
+}

@@ -1,0 +1,166 @@
+//! The provider: answers a request with the `simplify` of a function of this library.
+
+use std::sync::Arc;
+
+use chrono::DateTime;
+use datafusion_common::{DataFusionError, Result, plan_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion_expr::{Expr, ScalarUDF};
+use datafusion_proto::protobuf::EmptyMessage;
+use prost::Message;
+
+use crate::ABI_VERSION;
+use crate::default_functions::is_default;
+use crate::error::{guard, malformed};
+use crate::expand::expand;
+use crate::field::{column_from_wire, field_from_wire};
+use crate::flatten::{Crossing, Flattener, Opened};
+use crate::foreign_function::{ForeignFunction, Role};
+use crate::node::{node_from_wire, placeholder, take_children, without_metadata};
+use crate::schema::schema_from_wire;
+use crate::stack::with_stack_for;
+use crate::table::{Item, Table};
+use crate::wire::{Answer, Entry, Function, Kind, Outcome, Request, Simplified};
+
+/// The encoded answer to an encoded request; every failure is one of its outcomes.
+pub(crate) fn answer(udf: &ScalarUDF, request: &[u8]) -> Vec<u8> {
+    let outcome = guard(format_args!("simplify of '{}'", udf.name()), || {
+        let request = Request::decode(request).map_err(malformed)?;
+        simplify(udf, request)
+    });
+    encode(outcome)
+}
+
+/// The encoded answer that only says what failed.
+pub(crate) fn failure(error: DataFusionError) -> Vec<u8> {
+    encode(Err(error))
+}
+
+fn encode(outcome: Result<Outcome>) -> Vec<u8> {
+    let outcome = outcome.unwrap_or_else(|error| Outcome::Failure(error.into()));
+    let answer = Answer {
+        outcome: Some(outcome),
+    };
+    answer.encode_to_vec()
+}
+
+fn simplify(udf: &ScalarUDF, request: Request) -> Result<Outcome> {
+    check_versions(&request)?;
+    let mut table = Table::default();
+    for entry in request.entries {
+        let shell = entry_from_wire(entry, &table, &request.functions)?;
+        let shared = !shell.is_volatile_node();
+        table.push(Item::Shell(shell), shared)?;
+    }
+    let schema = Arc::new(schema_from_wire(request.schema)?);
+    let mut info = SimplifyContext::builder().with_schema(schema);
+    if let Some(time) = request.query_execution_start_time {
+        let time = DateTime::from_timestamp(time.seconds, time.nanoseconds);
+        let time = time.ok_or_else(|| malformed("a time that does not exist"))?;
+        info = info.with_query_execution_start_time(Some(time));
+    }
+    let info = info.build();
+    let (args, depth) = expand(table.items(), &request.arguments)?;
+    with_stack_for(depth, || match udf.simplify(args, &info)? {
+        ExprSimplifyResult::Original(_) => Ok(Outcome::Original(EmptyMessage {})),
+        ExprSimplifyResult::Simplified(expr) => {
+            let mut flattener = Flattener::new(&mut table, open);
+            let root = flattener.add(expr)?;
+            let (entries, _) = flattener.finish();
+            Ok(Outcome::Simplified(Simplified { entries, root }))
+        }
+    })
+}
+
+fn check_versions(request: &Request) -> Result<()> {
+    let major = datafusion_ffi::version();
+    if request.abi_version != ABI_VERSION || request.datafusion_major != major {
+        return Err(DataFusionError::Ffi(format!(
+            "simplify was asked by version {} of its ABI for DataFusion {}; this library has version {ABI_VERSION} for \
+             DataFusion {major}",
+            request.abi_version, request.datafusion_major
+        )));
+    }
+    Ok(())
+}
+
+fn entry_from_wire(entry: Entry, table: &Table, functions: &[Function]) -> Result<Expr> {
+    match entry.kind {
+        Some(Kind::Node(node)) => node_from_wire(&node),
+        Some(Kind::Column(column)) => Ok(Expr::Column(column_from_wire(column)?)),
+        Some(Kind::OuterReference(reference)) => Ok(Expr::OuterReferenceColumn(
+            field_from_wire(&reference.field)?,
+            column_from_wire(reference.column)?,
+        )),
+        Some(Kind::Call(call)) => {
+            let function = functions
+                .get(call.function as usize)
+                .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
+            let return_field = call
+                .return_field
+                .as_ref()
+                .map(field_from_wire)
+                .transpose()?;
+            let stand_in = ForeignFunction::new(
+                function.name.clone(),
+                Role::Function(call.function),
+                function.volatility().into(),
+                return_field,
+            );
+            Ok(call_of(stand_in, call.arguments))
+        }
+        Some(Kind::Opaque(opaque)) => {
+            let index = u32::try_from(table.items().len()).map_err(malformed)?;
+            let volatility = opaque.volatility().into();
+            let field = opaque.field.as_ref().map(field_from_wire).transpose()?;
+            let stand_in =
+                ForeignFunction::new(opaque.printed, Role::Opaque(index), volatility, field);
+            Ok(call_of(stand_in, opaque.reads))
+        }
+        None => Err(malformed("an entry without kind")),
+    }
+}
+
+fn call_of(function: ForeignFunction, arguments: Vec<u32>) -> Expr {
+    let arguments = arguments.into_iter().map(placeholder).collect();
+    Expr::ScalarFunction(ScalarFunction::new_udf(
+        Arc::new(ScalarUDF::from(function)),
+        arguments,
+    ))
+}
+
+/// Parts an expression of the answer from its children and decides how it crosses.
+fn open(expr: Expr) -> Result<Opened> {
+    let crossing = match &expr {
+        Expr::ScalarFunction(call) => match call.func.inner().downcast_ref::<ForeignFunction>() {
+            Some(function) => match function.role() {
+                Role::Opaque(entry) => Crossing::Known(entry),
+                Role::Function(function) => Crossing::Call {
+                    function,
+                    return_field: None,
+                },
+            },
+            None if is_default(&call.func)? => Crossing::Node,
+            None => {
+                return plan_err!(
+                    "simplify gave a call of the function '{}', which is neither one of DataFusion's own nor came with \
+                     the request",
+                    call.name()
+                );
+            }
+        },
+        _ => Crossing::Node,
+    };
+    let (shell, children) = take_children(expr)?;
+    if without_metadata(shell.clone()) != shell {
+        return plan_err!(
+            "simplify gave an expression with metadata, which does not cross: {shell}"
+        );
+    }
+    Ok(Opened {
+        item: Item::Shell(shell),
+        children,
+        crossing,
+    })
+}
