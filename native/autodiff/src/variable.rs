@@ -5,7 +5,7 @@ use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
 
 use crate::dag::{Dag, NodeId};
-use crate::derivative::Call;
+use crate::derivative::{Call, abbreviated};
 
 /// Whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
 pub fn is_float(data_type: &DataType) -> bool {
@@ -34,8 +34,9 @@ pub fn check<'a>(call: &Call, argument: &'a Expr, schema: &DFSchema) -> Result<&
     };
     let (Expr::Column(column) | Expr::OuterReferenceColumn(_, column)) = variable else {
         return plan_err!(
-            "{call}: one differentiates by a column, and {variable} is {}. Name a column of the query, or give the \
+            "{call}: one differentiates by a column, and {} is {}. Name a column of the query, or give the \
              expression a name in a subquery or CTE and differentiate by that",
+            abbreviated(variable),
             kind(variable)
         );
     };

@@ -54,13 +54,13 @@ pub struct Signature {
 
 impl Signature {
     pub fn parse(sql: &str) -> Result<Self> {
-        let (name, operands) = match parse(sql)? {
-            Sql::Function(call) => (call.name.to_string(), arguments(&call.args)?.into_iter().cloned().collect()),
-            Sql::BinaryOp { left, op, right } => (op.to_string(), vec![*left, *right]),
-            Sql::UnaryOp { op, expr } => (op.to_string(), vec![*expr]),
-            other => return Err(unsupported(&other)),
+        let parsed = parse(sql)?;
+        let (name, operands) = match &parsed {
+            Sql::BinaryOp { left, op, right } => (op.to_string(), vec![left.as_ref(), right.as_ref()]),
+            Sql::UnaryOp { op, expr } => (op.to_string(), vec![expr.as_ref()]),
+            call => call_of(call)?,
         };
-        let inputs = operands.iter().map(name_of).collect::<Result<_>>()?;
+        let inputs = operands.into_iter().map(name_of).collect::<Result<_>>()?;
         Ok(Self { name, inputs })
     }
 }
@@ -102,20 +102,6 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                 _ => Err(unsupported(sql)),
             }
         }
-        Sql::Function(call) => {
-            let name = call.name.to_string();
-            let arguments = arguments(&call.args)?
-                .into_iter()
-                .map(|argument| evaluate(argument, dag, bindings))
-                .collect::<Result<Vec<_>>>()?;
-            match (name.as_str(), arguments.as_slice()) {
-                ("power", [base, exponent]) => match dag.small_power(*base, *exponent)? {
-                    Some(product) => Ok(product),
-                    None => dag.call(function(&name)?, &arguments),
-                },
-                _ => dag.call(function(&name)?, &arguments),
-            }
-        }
         Sql::Case { operand: None, conditions, else_result: Some(otherwise), .. } => {
             let mut branches = vec![];
             for when in conditions {
@@ -129,6 +115,26 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
             let otherwise = evaluate(otherwise, dag, bindings)?;
             if branches.is_empty() { Ok(otherwise) } else { dag.case(&branches, Some(otherwise)) }
         }
+        call => {
+            let (name, arguments) = call_of(call)?;
+            let arguments =
+                arguments.into_iter().map(|argument| evaluate(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
+            if let ("power", [base, exponent]) = (name.as_str(), arguments.as_slice())
+                && let Some(product) = dag.small_power(*base, *exponent)?
+            {
+                return Ok(product);
+            }
+            dag.call(function(&name)?, &arguments)
+        }
+    }
+}
+
+/// The function that a call names, and its arguments. floor and ceil are syntax of their own to the parser.
+fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
+    match sql {
+        Sql::Function(call) => Ok((call.name.to_string(), arguments(&call.args)?)),
+        Sql::Floor { expr, .. } => Ok(("floor".to_owned(), vec![expr])),
+        Sql::Ceil { expr, .. } => Ok(("ceil".to_owned(), vec![expr])),
         other => Err(unsupported(other)),
     }
 }
