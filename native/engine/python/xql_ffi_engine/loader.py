@@ -1,0 +1,34 @@
+"""Loading the engine as the native module of ``datafusion``."""
+
+import importlib.util
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from types import ModuleType
+
+from xql_ffi_engine.finder import MODULE
+
+COMPANION = "xql_ffi_engine._engine"
+
+
+class Loader(ExtensionFileLoader):
+    """Loads ``_internal`` from the engine's shared object and lets the companion extend it."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module, then extend it."""
+        super().exec_module(module)
+        from xql_ffi_engine import _engine
+
+        _engine.install(module)
+
+
+def shared_object() -> str | None:
+    """Give the path of the engine's shared object."""
+    spec = importlib.util.find_spec(COMPANION)
+    return None if spec is None else spec.origin
+
+
+def spec() -> ModuleSpec | None:
+    """Give the spec that loads the engine."""
+    path = shared_object()
+    if path is None:
+        return None
+    return importlib.util.spec_from_file_location(MODULE, path, loader=Loader(MODULE, path))
