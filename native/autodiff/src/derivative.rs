@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
+use datafusion_sql::unparser::Unparser;
 use std::fmt;
 
 use crate::dag::{Dag, NodeId};
@@ -39,7 +40,8 @@ impl fmt::Display for Call<'_> {
 /// An expression in SQL, cut where it would drown a message.
 pub fn abbreviated(expr: &Expr) -> String {
     const LONGEST: usize = 200;
-    let text = expr.human_display().to_string();
+    let sql = Unparser::default().with_pretty(true).expr_to_sql(expr);
+    let text = sql.map_or_else(|_| expr.human_display().to_string(), |sql| sql.to_string());
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} ...", &text[..end]),
         None => text,
@@ -123,8 +125,8 @@ fn check_not_volatile(call: &Call, dag: &Dag, primal: &[NodeId], derivative: Nod
         Some(id) => {
             let volatile = dag.export(*id)?;
             plan_err!(
-                "{call}: the derivative would evaluate {} again and so draw another value. Compute it first, in a \
-                 subquery or CTE, and use its column",
+                "{call}: {} is volatile, and the derivative would evaluate it again and so draw another value. Compute it \
+                 first, in a subquery or CTE, and use its column",
                 abbreviated(&volatile)
             )
         }

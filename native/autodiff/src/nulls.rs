@@ -91,9 +91,7 @@ fn is_strict(dag: &Dag, id: NodeId) -> Result<bool> {
             binary.op,
             Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo
         ),
-        Expr::ScalarFunction(call) => {
-            rules::of_function(&call.func, call.args.len())?.is_some_and(|rule| rule.strict)
-        }
+        Expr::ScalarFunction(call) => rules::of_function(&call.func, call.args.len())?.is_some_and(|rule| rule.strict),
         _ => false,
     })
 }

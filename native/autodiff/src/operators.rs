@@ -107,7 +107,6 @@ impl ScalarUDFImpl for DifferentialOperator {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.operator.check_arity(arg_types.len())?;
         Ok(arg_types.to_vec())
     }
 
@@ -120,18 +119,15 @@ impl ScalarUDFImpl for DifferentialOperator {
         self.operator.check_arity(fields.len())?;
         let pairs = self.operator.pairs(&fields[1..]);
         let data_type = result_type(fields[0].data_type(), pairs.iter().map(|(column, _)| column.data_type()));
-        let nullable = fields[0].is_nullable() || pairs.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
+        let nullable =
+            fields[0].is_nullable() || pairs.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         self.operator.check_arity(args.len())?;
-        let directions: Vec<Direction> = self
-            .operator
-            .pairs(&args[1..])
-            .into_iter()
-            .map(|(column, factor)| Direction { column, factor })
-            .collect();
+        let directions: Vec<Direction> =
+            self.operator.pairs(&args[1..]).into_iter().map(|(column, factor)| Direction { column, factor }).collect();
         let call = derivative::Call { operator: self.name(), expression: &args[0], directions };
         derivative::differentiate(&call, info.schema()).map(ExprSimplifyResult::Simplified)
     }

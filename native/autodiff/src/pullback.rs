@@ -116,8 +116,10 @@ impl<'p, 'a> Pullback<'p, 'a> {
     fn case_partials(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
         let first = usize::from(case.expr.is_some());
         let pairs = case.when_then_expr.len();
-        let values: Vec<usize> =
-            (0..pairs).map(|i| first + 2 * i + 1).chain(case.else_expr.is_some().then_some(first + 2 * pairs)).collect();
+        let values: Vec<usize> = (0..pairs)
+            .map(|i| first + 2 * i + 1)
+            .chain(case.else_expr.is_some().then_some(first + 2 * pairs))
+            .collect();
         let mut gradients = vec![];
         for value in &values {
             gradients.push(self.gradient(children[*value])?);
@@ -131,7 +133,10 @@ impl<'p, 'a> Pullback<'p, 'a> {
             for (value, gradient) in values.iter().zip(&gradients) {
                 let mut required = self.nulls.of(self.dag, children[*value])?;
                 // WHEN x IS NOT NULL THEN ...: the condition has seen to x already.
-                if first == 0 && *value % 2 == 1 && matches!(self.dag.node(children[*value - 1]).shape, Expr::IsNotNull(_)) {
+                if first == 0
+                    && *value % 2 == 1
+                    && matches!(self.dag.node(children[*value - 1]).shape, Expr::IsNotNull(_))
+                {
                     required.remove(&self.dag.node(children[*value - 1]).children[0]);
                 }
                 let exact = self.nulls.guard(self.dag, gradient[which], &required)?;

@@ -44,13 +44,15 @@ pub fn check<'a>(call: &Call, argument: &'a Expr, schema: &DFSchema) -> Result<&
     if is_float(&data_type) {
         return Ok(variable);
     }
-    let name = column.name();
+    let name = abbreviated(&Expr::Column(Column::new_unqualified(column.name())));
     plan_err!(
-        "{call}: the column {column} is {data_type}, and only a column of floats can vary. Convert it before it is used, \
-         in a subquery or CTE (`SELECT CAST({name} AS DOUBLE) AS {name} ...`), and differentiate by the result"
+        "{call}: the column {} is {data_type}, and only a column of floats can vary. Convert it before it is used, \
+         in a subquery or CTE (`SELECT CAST({name} AS DOUBLE) AS {name} ...`), and differentiate by the result",
+        abbreviated(variable)
     )
 }
 
+/// What a message calls an argument that is not a column.
 fn kind(variable: &Expr) -> &'static str {
     match variable {
         Expr::Literal(..) => "a constant",

@@ -56,7 +56,7 @@ async fn derivatives_are_as_one_would_write_them() -> Result<()> {
         ("grad(power(x, 3), x)", "3 * x * x"),
         ("grad(-x, x)", "-1"),
         ("grad(floor(x), x)", "0"),
-        ("grad(grad(x * x * x, x), x)", "2 * x + 2 * x + 2 * x"),
+        ("grad(grad(x * x * x, x), x)", "6 * x"),
         ("jvp(x * y, x, 1.0, y, x)", "y + x * x"),
         ("vjp(sin(x), x, y)", "y * cos(x)"),
         ("grad(CASE WHEN x > 0 THEN ln(x) ELSE y END, x)", "CASE WHEN x > 0 THEN 1 / x ELSE 0 END"),
@@ -82,15 +82,15 @@ async fn nulls_are_guarded_only_where_they_must() -> Result<()> {
 
 #[tokio::test]
 async fn what_cannot_be_differentiated_is_refused_by_name() {
-    assert_refused(derivative("grad(x * x, 2.0)").await, &["grad(", "2 is a constant", "column"]);
+    assert_refused(derivative("grad(x * x, 2.0)").await, &["grad(", "2.0 is a constant", "column"]);
     assert_refused(derivative("grad(x * x, x + y)").await, &["is an expression"]);
     assert_refused(derivative("grad(i * x, i)").await, &["t.i is Int32", "CAST(i AS DOUBLE) AS i"]);
     assert_refused(derivative("grad(s, x)").await, &["Utf8", "only numbers"]);
     assert_refused(derivative("grad(gcd(i, i) * factorial(i) + nanvl(x, y), x)").await, &["nanvl", "t.x"]);
     assert_refused(derivative("grad(x * random(), x)").await, &["random()", "again"]);
-    assert_refused(derivative("grad(x)").await, &["grad", "2", "grad(expression, column)"]);
+    assert_refused(derivative("grad(x)").await, &["given 1 argument", "grad(expression, column)"]);
     assert_refused(derivative("jvp(x, x)").await, &["jvp(expression, column, tangent"]);
-    assert_refused(derivative("grad(1.0, 2.0)").await, &["2 is a constant"]);
+    assert_refused(derivative("grad(1.0, 2.0)").await, &["2.0 is a constant"]);
     assert_refused(derivative("grad(avg(x * y), x)").await, &["avg(t.x * t.y)", "aggregate"]);
 }
 

@@ -186,8 +186,7 @@ impl Dag<'_> {
     /// `CASE WHEN condition THEN value ... [ELSE otherwise] END`.
     pub fn case(&mut self, branches: &[(NodeId, NodeId)], otherwise: Option<NodeId>) -> Result<NodeId> {
         let count = branches.len();
-        let when_then =
-            (0..count).map(|i| (Box::new(operand(2 * i)), Box::new(operand(2 * i + 1)))).collect();
+        let when_then = (0..count).map(|i| (Box::new(operand(2 * i)), Box::new(operand(2 * i + 1)))).collect();
         let shape = Expr::Case(Case::new(None, when_then, otherwise.map(|_| Box::new(operand(2 * count)))));
         let mut children = vec![];
         for (condition, value) in branches {

@@ -1,8 +1,8 @@
 //! Expressions into the graph.
 
+use datafusion_common::Column;
 use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
-use datafusion_common::Column;
 use datafusion_expr::Expr;
 use datafusion_expr::expr::{Exists, InSubquery, SetComparison};
 use std::collections::HashSet;

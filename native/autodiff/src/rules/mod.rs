@@ -88,7 +88,10 @@ static TABLE: LazyLock<Result<Table>> = LazyLock::new(|| {
 static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let functions = datafusion_functions::all_default_functions();
     let named = functions.into_iter().flat_map(|function| {
-        let names: Vec<String> = std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)).map(str::to_owned).collect();
+        let names: Vec<String> = std::iter::once(function.name())
+            .chain(function.aliases().iter().map(String::as_str))
+            .map(str::to_owned)
+            .collect();
         names.into_iter().map(move |name| (name, Arc::clone(&function)))
     });
     named.collect()
@@ -119,7 +122,9 @@ fn lookup(name: &str, arity: usize) -> Result<Option<&'static Rule>> {
 
 /// DataFusion's own function of this name, for use in a formula.
 fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
-    FUNCTIONS.get(name).ok_or_else(|| internal_datafusion_err!("a rule uses the function {name}, which DataFusion lacks"))
+    FUNCTIONS
+        .get(name)
+        .ok_or_else(|| internal_datafusion_err!("a rule uses the function {name}, which DataFusion lacks"))
 }
 
 #[cfg(test)]
