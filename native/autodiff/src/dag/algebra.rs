@@ -141,28 +141,34 @@ impl Dag<'_> {
         self.intern(Expr::Negative(Box::new(operand(0))), vec![a])
     }
 
-    /// `base^exponent` as products, where the exponent is a small whole number.
-    pub fn small_power(&mut self, base: NodeId, exponent: NodeId) -> Result<Option<NodeId>> {
-        Ok(match self.as_number(exponent) {
-            Some(0.0) => Some(self.number(1.0)?),
-            Some(1.0) => Some(base),
-            Some(2.0) => Some(self.multiply(base, base)?),
-            Some(3.0) => {
-                let square = self.multiply(base, base)?;
-                Some(self.multiply(square, base)?)
-            }
-            Some(-1.0) => {
-                let one = self.number(1.0)?;
-                Some(self.divide(one, base)?)
-            }
-            _ => None,
-        })
-    }
-
-    /// Whether a comparison of two numbers holds; nothing if it is not one.
-    pub fn truth(&self, comparison: NodeId) -> Option<bool> {
-        let (a, b) = self.as_binary(comparison, Operator::Eq)?;
-        Some(self.as_number(a)? == self.as_number(b)?)
+    /// `base^exponent` for a constant exponent: small whole powers as products, negative ones as quotients.
+    pub fn constant_power(&mut self, base: NodeId, exponent: NodeId) -> Result<Option<NodeId>> {
+        let Some(value) = self.as_number(exponent) else {
+            return Ok(None);
+        };
+        if value < 0.0 {
+            let positive = self.number(-value)?;
+            return Ok(match self.constant_power(base, positive)? {
+                None => None,
+                Some(power) => {
+                    let one = self.number(1.0)?;
+                    Some(self.divide(one, power)?)
+                }
+            });
+        }
+        Ok(Some(if value == 0.0 {
+            self.number(1.0)?
+        } else if value == 1.0 {
+            base
+        } else if value == 2.0 {
+            self.multiply(base, base)?
+        } else if value == 3.0 {
+            let square = self.multiply(base, base)?;
+            self.multiply(square, base)?
+        } else {
+            let power = crate::rules::function("power")?;
+            self.call(power, &[base, exponent])?
+        }))
     }
 
     /// The operation as it stands, its operands converted to the working type.
@@ -204,7 +210,15 @@ impl Dag<'_> {
     }
 
     pub fn and(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        let shape = Expr::BinaryExpr(BinaryExpr::new(Box::new(operand(0)), Operator::And, Box::new(operand(1))));
+        self.logical(a, Operator::And, b)
+    }
+
+    pub fn or(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
+        self.logical(a, Operator::Or, b)
+    }
+
+    fn logical(&mut self, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
+        let shape = Expr::BinaryExpr(BinaryExpr::new(Box::new(operand(0)), op, Box::new(operand(1))));
         self.intern(shape, vec![a, b])
     }
 

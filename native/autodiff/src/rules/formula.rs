@@ -99,33 +99,49 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                 BinaryOperator::Multiply => dag.multiply(a, b),
                 BinaryOperator::Divide => dag.divide(a, b),
                 BinaryOperator::Eq => dag.binary(a, Operator::Eq, b),
+                BinaryOperator::NotEq => dag.binary(a, Operator::NotEq, b),
+                BinaryOperator::GtEq => dag.binary(a, Operator::GtEq, b),
+                BinaryOperator::Or => dag.or(a, b),
                 _ => Err(unsupported(sql)),
             }
         }
         Sql::Case { operand: None, conditions, else_result: Some(otherwise), .. } => {
             let mut branches = vec![];
             for when in conditions {
-                let condition = evaluate(&when.condition, dag, bindings)?;
-                match dag.truth(condition) {
-                    Some(true) => return evaluate(&when.result, dag, bindings),
-                    Some(false) => continue,
-                    None => branches.push((condition, evaluate(&when.result, dag, bindings)?)),
+                if let Some(input) = constant_input(&when.condition) {
+                    let input = evaluate(input, dag, bindings)?;
+                    if dag.as_number(input).is_some() {
+                        return evaluate(&when.result, dag, bindings);
+                    }
+                    continue;
                 }
+                let condition = evaluate(&when.condition, dag, bindings)?;
+                branches.push((condition, evaluate(&when.result, dag, bindings)?));
             }
             let otherwise = evaluate(otherwise, dag, bindings)?;
-            if branches.is_empty() { Ok(otherwise) } else { dag.case(&branches, Some(otherwise)) }
+            dag.case(&branches, Some(otherwise))
         }
         call => {
             let (name, arguments) = call_of(call)?;
             let arguments =
                 arguments.into_iter().map(|argument| evaluate(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
             if let ("power", [base, exponent]) = (name.as_str(), arguments.as_slice())
-                && let Some(product) = dag.small_power(*base, *exponent)?
+                && let Some(product) = dag.constant_power(*base, *exponent)?
             {
                 return Ok(product);
             }
             dag.call(function(&name)?, &arguments)
         }
+    }
+}
+
+/// `y` if the condition is `constant(y)`, which holds where the input is a number in the query. It chooses among the
+/// branches of a rule when the rule is used, and leaves nothing in the query.
+fn constant_input(condition: &Sql) -> Option<&Sql> {
+    let (name, arguments) = call_of(condition).ok()?;
+    match arguments.as_slice() {
+        [input] if name == "constant" => Some(input),
+        _ => None,
     }
 }
 
