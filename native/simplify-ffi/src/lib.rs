@@ -10,7 +10,7 @@
 //!
 //! # What crosses
 //! The arguments cross as one flat table of shallow `datafusion-proto` nodes in post-order, children by index, a shared
-//! sub-expression once (module `wire` defines the messages). The input schema goes with them, with qualifiers, types and
+//! sub-expression once (module [`wire`] defines the messages). The input schema goes with them, with qualifiers, types and
 //! nullability, and so does the time the query started. The answer continues the table: an index below the length of the
 //! request stands for an expression of the consumer, which puts back its own. Configuration options do not cross: the
 //! provider's `simplify` sees the defaults.
@@ -55,7 +55,7 @@ mod request;
 mod schema;
 mod stack;
 mod table;
-mod wire;
+pub mod wire;
 
 use std::ffi::CStr;
 

@@ -18,6 +18,7 @@ use crate::field::{column_from_wire, field_from_wire};
 use crate::flatten::{Crossing, Flattener, Opened};
 use crate::foreign_function::{ForeignFunction, Role};
 use crate::node::{node_from_wire, placeholder, take_children, without_metadata};
+use crate::opaque::is_opaque_kind;
 use crate::schema::schema_from_wire;
 use crate::stack::with_stack_for;
 use crate::table::{Item, Table};
@@ -150,6 +151,9 @@ fn open(expr: Expr) -> Result<Opened> {
                 );
             }
         },
+        expr if is_opaque_kind(expr) => {
+            return plan_err!("simplify gave an expression of a kind that does not cross: {expr}");
+        }
         _ => Crossing::Node,
     };
     let (shell, children) = take_children(expr)?;

@@ -4,7 +4,7 @@ import importlib.util
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import ModuleType
 
-from xql_ffi_engine.finder import MODULE
+from xql_ffi_engine import MODULE
 
 COMPANION = "xql_ffi_engine._engine"
 

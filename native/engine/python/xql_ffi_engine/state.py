@@ -3,8 +3,7 @@
 import importlib.util
 import sys
 
-from xql_ffi_engine import compatibility, loader
-from xql_ffi_engine.finder import MODULE, Finder
+from xql_ffi_engine import MODULE, Finder, compatibility, loader
 
 
 def is_active() -> bool:
@@ -27,5 +26,7 @@ def status() -> str:
     if MODULE in sys.modules:
         return "inactive: datafusion was imported before the engine could take effect; start Python again"
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-        return "inactive: xql_ffi_engine.pth was not processed; call xql_ffi_engine.install() before importing datafusion"
+        return (
+            "inactive: xql_ffi_engine.pth was not processed; call xql_ffi_engine.install() before importing datafusion"
+        )
     return "ready: datafusion is not imported yet and will run on the engine"

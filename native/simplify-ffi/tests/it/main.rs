@@ -1,5 +1,11 @@
 //! Tests of both sides of the crossing, in one program because linking DataFusion takes long.
 
+mod boundary;
 mod common;
+mod failures;
+mod foreign;
+mod hostile;
+mod opaque;
 mod round_trip;
 mod sharing;
+mod sql;
