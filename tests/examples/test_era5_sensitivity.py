@@ -93,7 +93,8 @@ def slope(f: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], t: Array) -> Array:
 
 def spread(values: Array) -> Array:
     """Sample standard deviation over the members."""
-    return np.std(values, axis=0, ddof=1)
+    deviation: Array = np.std(values, axis=0, ddof=1)
+    return deviation
 
 
 def assert_close(actual: xr.DataArray, expected: Array, rtol: float) -> None:
