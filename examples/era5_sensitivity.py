@@ -63,7 +63,7 @@ def potential_temperature(t: str) -> str:
 def saturation_pressure_over(t: str, phase: tuple[float, float]) -> str:
     """Saturation vapour pressure in hPa over one phase, water or ice, by Tetens' formula."""
     a3, a4 = phase
-    return f"{TRIPLE_POINT_PRESSURE} * exp({a3} * ({t} - {TRIPLE_POINT}) / ({t} - ({a4})))"
+    return f"{TRIPLE_POINT_PRESSURE} * exp({a3} * ({t} - {TRIPLE_POINT}) / ({t} - {a4}))"
 
 
 def saturation_pressure(t: str) -> str:
