@@ -166,7 +166,8 @@ PARAMETERS = ("a", "b", "c", "d")
 
 def open_era5(path: Path = DATA) -> xr.Dataset:
     """The ensemble: z and t by member, time, level (hPa), latitude and longitude (degrees)."""
-    return xr.open_dataset(path).rename(isobaricInhPa="level").load()
+    era5: xr.Dataset = xr.open_dataset(path).rename(isobaricInhPa="level").load()
+    return era5
 
 
 def connect(era5: xr.Dataset) -> XarrayContext:
@@ -255,7 +256,8 @@ BANDS = ((60.0, 90.0), (30.0, 60.0), (0.0, 30.0), (-30.0, 0.0), (-60.0, -30.0), 
 def in_band(field: xr.DataArray, south: float, north: float) -> xr.DataArray:
     """The part of a field from latitude ``south`` up to, but not including, ``north``, unless that is the pole."""
     latitude = field["latitude"].values
-    return field.isel(latitude=(latitude >= south) & ((latitude < north) | (north == 90.0)))
+    band: xr.DataArray = field.isel(latitude=(latitude >= south) & ((latitude < north) | (north == 90.0)))
+    return band
 
 
 def band_name(south: float, north: float) -> str:
@@ -296,7 +298,8 @@ def sensitivity_table(result: xr.Dataset) -> str:
 
 def relative_error(result: xr.Dataset) -> xr.DataArray:
     """Predicted against actual spread of saturation vapour pressure: 0 where they agree, 0.01 where 1 % too much."""
-    return result["es_predicted"] / result["es_spread"] - 1.0
+    error: xr.DataArray = result["es_predicted"] / result["es_spread"] - 1.0
+    return error
 
 
 def error_propagation_table(result: xr.Dataset) -> str:
@@ -399,7 +402,9 @@ def centred_on_greenwich(field: xr.DataArray) -> xr.DataArray:
     """The field with longitudes from -180 to 180 degrees, both included."""
     field = field.assign_coords(longitude=(field["longitude"] + 180.0) % 360.0 - 180.0).sortby("longitude")
     first = field.isel(longitude=slice(0, 1))
-    return xr.concat([field, first.assign_coords(longitude=first["longitude"] + 360.0)], "longitude")
+    last = first.assign_coords(longitude=first["longitude"] + 360.0)
+    centred: xr.DataArray = xr.concat([field, last], "longitude")
+    return centred
 
 
 def plain(value: float, _position: int) -> str:

@@ -59,7 +59,8 @@ def ctx(example: ModuleType) -> Any:
 @pytest.fixture(scope="module")
 def era5() -> xr.Dataset:
     """The file as it is, in float64."""
-    return xr.open_dataset(EXAMPLES / "data" / "era5-members.nc").load().astype(np.float64)
+    dataset: xr.Dataset = xr.open_dataset(EXAMPLES / "data" / "era5-members.nc").load().astype(np.float64)
+    return dataset
 
 
 @pytest.fixture(scope="module")
