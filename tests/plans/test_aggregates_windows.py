@@ -101,8 +101,7 @@ CASES = [
     ),
     Case(
         "window_frame",
-        f"SELECT id, SUM({_SLOPE}) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS d "
-        "FROM t ORDER BY id",
+        f"SELECT id, SUM({_SLOPE}) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS d FROM t ORDER BY id",
         [(row.id, sum(_slopes(T[max(0, i - 1) : i + 2]))) for i, row in enumerate(T)],
     ),
     Case(
@@ -150,7 +149,5 @@ CASES = [
 
 
 @params(CASES)
-def test_aggregates_windows(
-    case: Case, register: Callable[[SessionContext], SessionContext], tmp_path: Path
-) -> None:
+def test_aggregates_windows(case: Case, register: Callable[[SessionContext], SessionContext], tmp_path: Path) -> None:
     check(case, register, tmp_path)

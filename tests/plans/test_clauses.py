@@ -164,10 +164,7 @@ CASES = [
         "arguments_of_functions",
         "SELECT id, round(abs([[grad(x * y * y, y) := 2 * x * y]]), 1) + coalesce([[grad(z * z, z) := 2 * z]], -1.0) "
         "AS d FROM t ORDER BY id",
-        [
-            (row.id, round(abs(2 * row.x * row.y) + 1e-9, 1) + (-1.0 if row.z is None else 2 * row.z))
-            for row in T
-        ],
+        [(row.id, round(abs(2 * row.x * row.y) + 1e-9, 1) + (-1.0 if row.z is None else 2 * row.z)) for row in T],
     ),
     Case(
         "cast",

@@ -151,9 +151,7 @@ CASES: list[tuple[Callable[[DataFrame], DataFrame], Rows]] = [
 
 
 @pytest.mark.parametrize(("build", "expected"), CASES, ids=[build.__name__.strip("_") for build, _ in CASES])
-def test_dataframe(
-    ctx: SessionContext, build: Callable[[DataFrame], DataFrame], expected: Rows
-) -> None:
+def test_dataframe(ctx: SessionContext, build: Callable[[DataFrame], DataFrame], expected: Rows) -> None:
     frame = build(ctx.table("t"))
     assert_no_call(frame.optimized_logical_plan().display_indent())
     assert_no_call(frame.execution_plan().display_indent())

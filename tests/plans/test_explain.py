@@ -18,7 +18,10 @@ from support.cases import assert_no_call, plans, query
         ("SELECT vjp(exp(x), x, w) AS d FROM t", ["exp(x@", "w@"]),
         ("SELECT grad(grad(sin(x), x), x) AS d FROM t", ["sin(x@"]),
         ("SELECT u.id FROM u JOIN v ON u.id = v.id AND grad(sin(u.x) * v.x, u.x) > 0", ["cos("]),
-        ("SELECT id FROM u WHERE EXISTS (SELECT 1 FROM v WHERE v.id = u.id AND grad(sin(u.x) * v.x, u.x) > 0)", ["cos("]),
+        (
+            "SELECT id FROM u WHERE EXISTS (SELECT 1 FROM v WHERE v.id = u.id AND grad(sin(u.x) * v.x, u.x) > 0)",
+            ["cos("],
+        ),
     ],
 )
 def test_shows_the_derivative(ctx: SessionContext, statement: str, shown: list[str]) -> None:
@@ -50,11 +53,17 @@ def test_comparison_is_pushed_down_like_any_other(ctx: SessionContext) -> None:
     assert filter_ > join
 
 
-@pytest.mark.parametrize("options", ["ANALYZE", "VERBOSE", "FORMAT INDENT", "FORMAT TREE", "FORMAT PGJSON", "FORMAT GRAPHVIZ"])
+@pytest.mark.parametrize(
+    "options", ["ANALYZE", "VERBOSE", "FORMAT INDENT", "FORMAT TREE", "FORMAT PGJSON", "FORMAT GRAPHVIZ"]
+)
 def test_every_form_of_explain(ctx: SessionContext, options: str) -> None:
     shown = query(ctx, f"EXPLAIN {options} SELECT grad(sin(x), x) AS d FROM t").to_pydict()
     assert any("cos(" in plan for plan in shown["plan"])
-    final = [p for kind, p in zip(shown["plan_type"], shown["plan"], strict=True) if not kind.startswith(("initial", "logical_plan after"))]
+    final = [
+        p
+        for kind, p in zip(shown["plan_type"], shown["plan"], strict=True)
+        if not kind.startswith(("initial", "logical_plan after"))
+    ]
     for plan in final:
         assert_no_call(plan)
 

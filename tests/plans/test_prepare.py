@@ -116,9 +116,7 @@ def test_prepare(case: Case, register: Callable[[SessionContext], SessionContext
     ids=["select", "where"],
 )
 @pytest.mark.parametrize("write", [with_calls, by_hand])
-def test_parameters_of_sql(
-    ctx: SessionContext, write: Callable[[str], str], template: str, expected: Rows
-) -> None:
+def test_parameters_of_sql(ctx: SessionContext, write: Callable[[str], str], template: str, expected: Rows) -> None:
     """`SessionContext.sql` substitutes placeholders itself."""
     result = ctx.sql(write(template), param_values={"factor": 2.5}).to_arrow_table()
     assert_same_rows(rows_of(result), expected)

@@ -21,8 +21,7 @@ CASES = [
     ),
     Case(
         "scalar_subquery_as_exponent",
-        "SELECT id, [[grad(power(x, (SELECT MIN(k) FROM t WHERE k > 2)), x) := 3 * x * x]] AS d "
-        "FROM t ORDER BY id",
+        "SELECT id, [[grad(power(x, (SELECT MIN(k) FROM t WHERE k > 2)), x) := 3 * x * x]] AS d FROM t ORDER BY id",
         [(row.id, 3 * row.x * row.x) for row in T],
     ),
     Case(
@@ -141,11 +140,7 @@ CASES = [
              SELECT 1 FROM v WHERE v.id = u.id AND EXISTS (
                SELECT 1 FROM t WHERE t.id = v.id AND [[grad(v.x * v.x * t.y, v.x) := 2 * v.x * t.y]] < 0))
            ORDER BY u.id""",
-        [
-            (row.id,)
-            for row in U
-            if row.id in _V and any(t.id == row.id and 2 * _V[row.id].x * t.y < 0 for t in T)
-        ],
+        [(row.id,) for row in U if row.id in _V and any(t.id == row.id and 2 * _V[row.id].x * t.y < 0 for t in T)],
     ),
     Case(
         "nested_with_a_variable_of_the_outer_query",

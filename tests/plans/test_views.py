@@ -49,11 +49,7 @@ CASES = [
             "CREATE VIEW steeper AS SELECT id, x, d, [[grad(x * x * d, x) := 2 * x * d]] AS e FROM slopes",
             "SELECT id, e FROM steeper WHERE d > 0 ORDER BY id",
         ),
-        [
-            (row.id, 2 * row.x * math.cos(row.x) * row.y)
-            for row in T
-            if math.cos(row.x) * row.y > 0
-        ],
+        [(row.id, 2 * row.x * math.cos(row.x) * row.y) for row in T if math.cos(row.x) * row.y > 0],
     ),
     Case(
         "of_a_derivative_of_a_view",
@@ -92,10 +88,7 @@ CASES = [
         "of_an_aggregate_computed_below",
         """SELECT g, [[grad(m * m, m) := 2 * m]] AS d
            FROM (SELECT g, AVG(x) AS m FROM t GROUP BY g) AS means ORDER BY g""",
-        [
-            (g, 2 * sum(row.x for row in T if row.g == g) / sum(row.g == g for row in T))
-            for g in ("a", "b", "c")
-        ],
+        [(g, 2 * sum(row.x for row in T if row.g == g) / sum(row.g == g for row in T)) for g in ("a", "b", "c")],
     ),
     Case(
         "of_columns_of_values",

@@ -21,13 +21,9 @@ def same_value(left: object, right: object, rel: float, abs_: float) -> bool:
             return math.isnan(left) and math.isnan(right)
         return math.isclose(left, right, rel_tol=rel, abs_tol=abs_)
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(
-            same_value(a, b, rel, abs_) for a, b in zip(left, right, strict=True)
-        )
+        return len(left) == len(right) and all(same_value(a, b, rel, abs_) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(
-            same_value(left[key], right[key], rel, abs_) for key in left
-        )
+        return left.keys() == right.keys() and all(same_value(left[key], right[key], rel, abs_) for key in left)
     return type(left) is type(right) and left == right
 
 
@@ -35,7 +31,5 @@ def assert_same_rows(actual: Rows, expected: Rows, *, rel: float = 1e-12, abs_: 
     """Asserts that both have the same rows in the same order, and shows the first that differ."""
     assert len(actual) == len(expected), f"{len(actual)} rows instead of {len(expected)}: {actual}"
     for number, (left, right) in enumerate(zip(actual, expected, strict=True)):
-        same = len(left) == len(right) and all(
-            same_value(a, b, rel, abs_) for a, b in zip(left, right, strict=True)
-        )
+        same = len(left) == len(right) and all(same_value(a, b, rel, abs_) for a, b in zip(left, right, strict=True))
         assert same, f"row {number} is {tuple(left)} instead of {tuple(right)}"
