@@ -99,7 +99,7 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                 BinaryOperator::Multiply => dag.multiply(a, b),
                 BinaryOperator::Divide => dag.divide(a, b),
                 BinaryOperator::Eq => dag.binary(a, Operator::Eq, b),
-                BinaryOperator::NotEq => dag.binary(a, Operator::NotEq, b),
+                BinaryOperator::Gt => dag.binary(a, Operator::Gt, b),
                 BinaryOperator::GtEq => dag.binary(a, Operator::GtEq, b),
                 BinaryOperator::Or => dag.or(a, b),
                 _ => Err(unsupported(sql)),
