@@ -57,6 +57,9 @@ impl NullSets {
 
     /// `derivative`, NULL wherever one of the `required` sources is.
     pub fn guard(&mut self, dag: &mut Dag, derivative: NodeId, required: &Sources) -> Result<NodeId> {
+        if required.iter().any(|source| is_null(dag, *source)) {
+            return dag.null();
+        }
         let present = self.of(dag, derivative)?;
         let mut condition = None;
         for source in required.difference(&present) {
@@ -72,12 +75,39 @@ impl NullSets {
         }
     }
 
+    /// The sources that are not NULL where a condition holds.
+    pub fn ruled_out_by(&mut self, dag: &Dag, condition: NodeId) -> Result<Sources> {
+        let node = dag.node(condition);
+        let holds_only_for_values = match &node.shape {
+            Expr::IsNotNull(_) => true,
+            Expr::BinaryExpr(binary) => matches!(
+                binary.op,
+                Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+            ),
+            _ => false,
+        };
+        let conjunction = matches!(&node.shape, Expr::BinaryExpr(binary) if binary.op == Operator::And);
+        let mut sources = Sources::new();
+        for child in &node.children {
+            if conjunction {
+                sources.extend(self.ruled_out_by(dag, *child)?);
+            } else if holds_only_for_values {
+                sources.extend(self.of(dag, *child)?);
+            }
+        }
+        Ok(sources)
+    }
+
     /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
     pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId, data_type: &DataType) -> Result<NodeId> {
         let zero = dag.intern(Expr::Literal(ScalarValue::new_zero(data_type)?, None), vec![])?;
         let holds = dag.is_not_null(derivative)?;
         dag.case(&[(holds, derivative)], Some(zero))
     }
+}
+
+fn is_null(dag: &Dag, id: NodeId) -> bool {
+    matches!(&dag.node(id).shape, Expr::Literal(scalar, _) if scalar.is_null())
 }
 
 /// Whether a node is NULL exactly where one of its children is.

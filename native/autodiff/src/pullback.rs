@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use crate::dag::{Dag, NodeId};
 use crate::derivative::{Call, abbreviated};
 use crate::nulls::NullSets;
-use crate::rules::{self, Bindings, Rule};
+use crate::rules::{self, Bindings, Derivative, Rule};
 use crate::variable::{decoded, is_float};
 
 /// The reverse sweep over one expression.
@@ -31,14 +31,8 @@ impl<'p, 'a> Pullback<'p, 'a> {
         primal: &[NodeId],
         variables: &'p [NodeId],
     ) -> Result<Self> {
-        let mut active: HashSet<NodeId> = variables.iter().copied().collect();
-        for id in primal {
-            let node = dag.node(*id);
-            let varies = node.children.iter().any(|child| active.contains(child)) || dag.reads_inside(*id, variables);
-            if varies && carries_floats(node.field.data_type()) {
-                active.insert(*id);
-            }
-        }
+        let mut active = variables.iter().copied().collect();
+        activate(dag, primal, variables, &mut active);
         // In single precision only if the whole chain is.
         let single = primal
             .iter()
@@ -95,20 +89,30 @@ impl<'p, 'a> Pullback<'p, 'a> {
             _ => None,
         };
         match rule {
-            Some(rule) => self.rule_partials(id, rule, &children),
+            Some(rule) => self.rule_partials(id, &rule, &children),
             None => self.no_rule(id),
         }
     }
 
     fn rule_partials(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
         let bindings = Bindings { names: &rule.inputs, inputs, output: id };
-        let mut partials = vec![];
-        for (input, formula) in inputs.iter().zip(&rule.partials) {
-            if self.active.contains(input) {
-                partials.push((*input, formula.evaluate(self.dag, &bindings)?));
+        match &rule.derivative {
+            Derivative::Partials(formulas) => {
+                let mut partials = vec![];
+                for (input, formula) in inputs.iter().zip(formulas) {
+                    if self.active.contains(input) {
+                        partials.push((*input, formula.evaluate(self.dag, &bindings)?));
+                    }
+                }
+                Ok(partials)
+            }
+            Derivative::Selection(case) => {
+                let case = case.evaluate(self.dag, &bindings)?;
+                activate(self.dag, &self.dag.reachable(case), self.variables, &mut self.active);
+                let gradient = self.gradient(case)?;
+                Ok(self.variables.iter().copied().zip(gradient).collect())
             }
         }
-        Ok(partials)
     }
 
     /// CASE is differentiated branch by branch under the same conditions, so that what a branch not taken would
@@ -132,12 +136,10 @@ impl<'p, 'a> Pullback<'p, 'a> {
             let mut branches = children.to_vec();
             for (value, gradient) in values.iter().zip(&gradients) {
                 let mut required = self.nulls.of(self.dag, children[*value])?;
-                // WHEN x IS NOT NULL THEN ...: the condition has seen to x already.
-                if first == 0
-                    && *value % 2 == 1
-                    && matches!(self.dag.node(children[*value - 1]).shape, Expr::IsNotNull(_))
-                {
-                    required.remove(&self.dag.node(children[*value - 1]).children[0]);
+                // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
+                if first == 0 && (*value - first) % 2 == 1 {
+                    let seen_to = self.nulls.ruled_out_by(self.dag, children[*value - 1])?;
+                    required.retain(|source| !seen_to.contains(source));
                 }
                 let exact = self.nulls.guard(self.dag, gradient[which], &required)?;
                 branches[*value] = self.dag.cast_to_working_type(exact)?;
@@ -165,6 +167,17 @@ impl<'p, 'a> Pullback<'p, 'a> {
             abbreviated(&expr),
             columns.join(", ")
         )
+    }
+}
+
+/// Adds those of the nodes, children first, that vary with a variable.
+fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut HashSet<NodeId>) {
+    for id in nodes {
+        let node = dag.node(*id);
+        let varies = node.children.iter().any(|child| active.contains(child)) || dag.reads_inside(*id, variables);
+        if varies && carries_floats(node.field.data_type()) {
+            active.insert(*id);
+        }
     }
 }
 

@@ -74,6 +74,7 @@ async fn nulls_are_guarded_only_where_they_must() -> Result<()> {
         ("grad(n * n, n)", "2 * n"),
         ("grad(n, n)", "CASE WHEN n IS NOT NULL THEN 1 END"),
         ("grad(coalesce(n, x), n)", "CASE WHEN n IS NOT NULL THEN 1 ELSE 0 END"),
+        ("grad(CASE WHEN n > 0 THEN n * x ELSE x END, n)", "CASE WHEN n > 0 THEN x ELSE 0 END"),
     ] {
         assert_eq!(derivative(call).await?, expected, "{call}");
     }
@@ -86,7 +87,10 @@ async fn what_cannot_be_differentiated_is_refused_by_name() {
     assert_refused(derivative("grad(x * x, x + y)").await, &["is an expression"]);
     assert_refused(derivative("grad(i * x, i)").await, &["t.i is Int32", "CAST(i AS DOUBLE) AS i"]);
     assert_refused(derivative("grad(s, x)").await, &["Utf8", "only numbers"]);
-    assert_refused(derivative("grad(gcd(i, i) * factorial(i) + nanvl(x, y), x)").await, &["nanvl", "t.x"]);
+    assert_refused(
+        derivative("grad(gcd(i, i) * factorial(i) + array_distance([x], [y]), x)").await,
+        &["array_distance", "t.x"],
+    );
     assert_refused(derivative("grad(x * random(), x)").await, &["random()", "again"]);
     assert_refused(derivative("grad(x)").await, &["given 1 argument", "grad(expression, column)"]);
     assert_refused(derivative("jvp(x, x)").await, &["jvp(expression, column, tangent"]);
@@ -112,6 +116,31 @@ async fn the_result_has_the_declared_type() -> Result<()> {
         let sql = format!("SELECT arrow_typeof({call}) FROM t");
         let batches = session().await?.sql(&sql).await?.collect().await?;
         assert_eq!(array_value_to_string(batches[0].column(0), 0)?, expected, "{call}");
+    }
+    Ok(())
+}
+
+/// Each call with its value on `t`, whose row has x = 2, y = 3, n = NULL.
+#[tokio::test]
+async fn selections_are_differentiated_as_the_input_they_return() -> Result<()> {
+    for (call, expected) in [
+        ("grad(greatest(x * x, y), x)", Some(4.0)),
+        ("grad(greatest(x, y), x)", Some(0.0)),
+        ("grad(greatest(x * y, 6.0), x)", Some(3.0)),
+        ("grad(greatest(6.0, x * y), x)", Some(0.0)),
+        ("grad(least(x * x, y, x * y), y)", Some(1.0)),
+        ("grad(least(n, x * x), x)", Some(4.0)),
+        ("grad(greatest(n, n), n)", None),
+        ("grad(nullif(x * x, y), x)", Some(4.0)),
+        ("grad(nullif(x * x, 4.0), x)", None),
+        ("grad(nanvl(x * x, y), x)", Some(4.0)),
+        ("grad(nanvl(x / 0.0 - x / 0.0, x * y), x)", Some(3.0)),
+        ("grad(nvl(n, x * x), x)", Some(4.0)),
+        ("grad(nvl2(n, x, x * x), x)", Some(4.0)),
+    ] {
+        let batches = session().await?.sql(&format!("SELECT {call} FROM t")).await?.collect().await?;
+        let values = batches[0].column(0).as_any().downcast_ref::<Float64Array>().expect("a DOUBLE");
+        assert_eq!(values.is_valid(0).then(|| values.value(0)), expected, "{call}");
     }
     Ok(())
 }

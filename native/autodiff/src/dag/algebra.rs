@@ -22,6 +22,12 @@ impl Dag<'_> {
         self.intern(Expr::Literal(scalar, None), vec![])
     }
 
+    /// NULL of the working type.
+    pub fn null(&mut self) -> Result<NodeId> {
+        let scalar = ScalarValue::try_new_null(&self.working_type)?;
+        self.intern(Expr::Literal(scalar, None), vec![])
+    }
+
     /// The value of a node that is a number.
     pub fn as_number(&self, id: NodeId) -> Option<f64> {
         match &self.node(id).shape {

@@ -85,6 +85,7 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                 let number = digits.parse().map_err(|_| unsupported(sql))?;
                 dag.number(number)
             }
+            Value::Null => dag.null(),
             _ => Err(unsupported(sql)),
         },
         Sql::UnaryOp { op: UnaryOperator::Minus, expr } => {

@@ -26,20 +26,28 @@ use formula::{Formula, Signature};
 struct Line {
     /// The call, with the names of its inputs: `atan2(y, x)`, `x / y`.
     signature: &'static str,
-    /// The partial derivative by each input, in SQL over the inputs and the output `Ω`.
-    partials: &'static [&'static str],
+    derivative: Derivative<&'static str, &'static [&'static str]>,
     /// Whether the result is NULL exactly where an input is.
     strict: bool,
 }
 
-/// A function that is NULL exactly where one of its inputs is.
-const fn rule(signature: &'static str, partials: &'static [&'static str]) -> Line {
-    Line { signature, partials, strict: true }
+/// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
+#[derive(Debug)]
+pub enum Derivative<Sql, Partials> {
+    /// The partial derivative by each input.
+    Partials(Partials),
+    /// The `CASE` that the function stands for, which is differentiated in its place.
+    Selection(Sql),
 }
 
-/// A function that can be NULL, or not, regardless of its inputs.
-const fn rule_with_own_nulls(signature: &'static str, partials: &'static [&'static str]) -> Line {
-    Line { signature, partials, strict: false }
+/// A function that is NULL exactly where one of its inputs is.
+const fn rule(signature: &'static str, partials: &'static [&'static str]) -> Line {
+    Line { signature, derivative: Derivative::Partials(partials), strict: true }
+}
+
+/// A function that returns one of its inputs, or NULL.
+const fn selection(signature: &'static str, case: &'static str) -> Line {
+    Line { signature, derivative: Derivative::Selection(case), strict: false }
 }
 
 const FAMILIES: [&[Line]; 7] = [
@@ -56,32 +64,37 @@ const FAMILIES: [&[Line]; 7] = [
 #[derive(Debug)]
 pub struct Rule {
     pub inputs: Vec<String>,
-    pub partials: Vec<Formula>,
+    pub derivative: Derivative<Formula, Vec<Formula>>,
     pub strict: bool,
 }
 
 impl Rule {
     fn parse(line: &Line) -> Result<(String, Self)> {
         let Signature { name, inputs } = Signature::parse(line.signature)?;
-        let partials = line.partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<Vec<_>>>()?;
-        if partials.len() != inputs.len() {
-            return Err(internal_datafusion_err!(
-                "the rule for {} has {} partial derivatives for {} inputs",
-                line.signature,
-                partials.len(),
-                inputs.len()
-            ));
-        }
-        Ok((name, Self { inputs, partials, strict: line.strict }))
+        let derivative = match line.derivative {
+            Derivative::Selection(case) => Derivative::Selection(Formula::parse(case)?),
+            Derivative::Partials(partials) if partials.len() == inputs.len() => {
+                Derivative::Partials(partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?)
+            }
+            Derivative::Partials(partials) => {
+                return Err(internal_datafusion_err!(
+                    "the rule for {} has {} partial derivatives for {} inputs",
+                    line.signature,
+                    partials.len(),
+                    inputs.len()
+                ));
+            }
+        };
+        Ok((name, Self { inputs, derivative, strict: line.strict }))
     }
 }
 
 /// The rules by name and number of inputs.
-type Table = HashMap<(String, usize), Rule>;
+type Table = HashMap<(String, usize), Arc<Rule>>;
 
 static TABLE: LazyLock<Result<Table>> = LazyLock::new(|| {
     let lines = FAMILIES.iter().flat_map(|family| family.iter());
-    lines.map(|line| Rule::parse(line).map(|(name, rule)| ((name, rule.inputs.len()), rule))).collect()
+    lines.map(|line| Rule::parse(line).map(|(name, rule)| ((name, rule.inputs.len()), Arc::new(rule)))).collect()
 });
 
 /// DataFusion's own scalar functions by name and alias.
@@ -98,26 +111,29 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
 });
 
 /// The rule of a function for this number of arguments.
-pub fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<&'static Rule>> {
+pub fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
     match FUNCTIONS.get(function.name()) {
-        Some(own) if own.as_ref() == function => lookup(own.name(), arity),
+        Some(own) if own.as_ref() == function => match selection::variadic(own.name(), arity) {
+            Some(case) => Ok(Some(Arc::new(case?))),
+            None => lookup(own.name(), arity),
+        },
         _ => Ok(None),
     }
 }
 
 /// The rule of a binary operator.
-pub fn of_operator(operator: Operator) -> Result<Option<&'static Rule>> {
+pub fn of_operator(operator: Operator) -> Result<Option<Arc<Rule>>> {
     lookup(&operator.to_string(), 2)
 }
 
 /// The rule of the unary minus.
-pub fn of_negation() -> Result<Option<&'static Rule>> {
+pub fn of_negation() -> Result<Option<Arc<Rule>>> {
     lookup("-", 1)
 }
 
-fn lookup(name: &str, arity: usize) -> Result<Option<&'static Rule>> {
+fn lookup(name: &str, arity: usize) -> Result<Option<Arc<Rule>>> {
     let table = TABLE.as_ref().map_err(|error| internal_datafusion_err!("the rule table cannot be read: {error}"))?;
-    Ok(table.get(&(name.to_owned(), arity)))
+    Ok(table.get(&(name.to_owned(), arity)).cloned())
 }
 
 /// DataFusion's own function of this name, for use in a formula.
