@@ -25,10 +25,10 @@ from support.cases import assert_no_call, plans, query
     ],
 )
 def test_shows_the_derivative(ctx: SessionContext, statement: str, shown: list[str]) -> None:
-    physical = plans(ctx, statement)["physical_plan"]
-    assert_no_call(physical)
+    explained = plans(ctx, statement).values()
+    assert_no_call(explained)
     for part in shown:
-        assert part in physical
+        assert any(part in plan for plan in explained)
 
 
 def test_shows_no_more_than_the_derivative(ctx: SessionContext) -> None:
@@ -64,8 +64,7 @@ def test_every_form_of_explain(ctx: SessionContext, options: str) -> None:
         for kind, p in zip(shown["plan_type"], shown["plan"], strict=True)
         if not kind.startswith(("initial", "logical_plan after"))
     ]
-    for plan in final:
-        assert_no_call(plan)
+    assert_no_call(final)
 
 
 def test_expanded_only_when_optimized(ctx: SessionContext) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from support.cases import query
 
-jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 SEED = int(os.environ.get("XQL_FFI_TEST_SEED") or random.SystemRandom().randrange(2**32))
 VARIABLES = ("x", "y", "z")
