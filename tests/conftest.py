@@ -6,7 +6,13 @@ import pytest
 from datafusion import SessionContext
 
 import xql_ffi
+from support.seed import SEED
 from support.tables import add_tables
+
+
+def pytest_report_header() -> str:
+    """Shows how to generate the same formulas again."""
+    return f"generated formulas: XQL_FFI_TEST_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")

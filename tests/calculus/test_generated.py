@@ -10,7 +10,8 @@ from datafusion import SessionContext
 from hypothesis import HealthCheck, given, seed, settings
 
 from support.cases import query
-from support.formulas import POINTS, SEED, VARIABLES, Formula, add_points, assert_close, columns, formulas
+from support.formulas import POINTS, VARIABLES, Formula, add_points, assert_close, columns, formulas
+from support.seed import SEED
 
 _STEP = 1e-5
 _POSITIONS = range(len(VARIABLES))
