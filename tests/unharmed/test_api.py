@@ -41,7 +41,7 @@ def test_same_result(results: Results, name: str) -> None:
 def _difference(engine: Any, stock: Any, where: str = "") -> str | None:
     """Where two results first differ, and how."""
     if isinstance(engine, dict) and isinstance(stock, dict):
-        parts = {key: (engine.get(key), stock.get(key)) for key in sorted({*engine, *stock})}
+        parts = {key: (engine.get(key, "missing"), stock.get(key, "missing")) for key in sorted({*engine, *stock})}
     elif isinstance(engine, list) and isinstance(stock, list) and len(engine) == len(stock):
         parts = {str(number): pair for number, pair in enumerate(zip(engine, stock, strict=True))}
     else:
