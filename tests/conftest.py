@@ -1,24 +1,29 @@
 """Fixtures of all tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from datafusion import SessionContext
 
+import xql_ffi
+from support.seed import SEED
 from support.tables import add_tables
+
+
+def pytest_report_header() -> str:
+    """Shows how to generate the same formulas again."""
+    return f"generated formulas: XQL_FFI_TEST_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")
 def register() -> Callable[[SessionContext], SessionContext]:
-    """`xql_ffi.register`, imported as late as a user may import it: after `datafusion`."""
-    import xql_ffi
-
+    """Registers grad, jvp and vjp with a session."""
     return xql_ffi.register
 
 
 @pytest.fixture(scope="module")
-def ctx(register: Callable[[SessionContext], SessionContext]) -> Iterator[SessionContext]:
+def ctx(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
     """A session with the functions and the tables, shared by the tests of a file: they only read."""
     session = register(SessionContext())
     add_tables(session)
-    yield session
+    return session

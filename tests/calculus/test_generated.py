@@ -9,7 +9,9 @@ import pytest
 from datafusion import SessionContext
 from hypothesis import HealthCheck, given, seed, settings
 
-from support.formulas import POINTS, SEED, VARIABLES, Formula, add_points, assert_close, columns, formulas
+from support.cases import query
+from support.formulas import POINTS, VARIABLES, Formula, add_points, assert_close, columns, formulas
+from support.seed import SEED
 
 _STEP = 1e-5
 _POSITIONS = range(len(VARIABLES))
@@ -30,11 +32,13 @@ def points(register: Callable[[SessionContext], SessionContext]) -> SessionConte
             moved = POINTS.copy()
             moved[position] += step
             add_points(ctx, f"{variable}_{side}", moved)
+    holes = ", ".join(f"CASE WHEN n % 5 <> {number} THEN {v} END AS {v}" for number, v in enumerate(VARIABLES))
+    query(ctx, f"CREATE TABLE holed AS SELECT {holes}, n FROM points")
     return ctx
 
 
 @seed(SEED)
-@_examples(150)
+@_examples(120)
 @given(formula=formulas(smooth=False, leaves=7))
 def test_value_and_first_order(points: SessionContext, formula: Formula) -> None:
     found = columns(points, [formula.sql, *(f"grad({formula.sql}, {v})" for v in VARIABLES)])
@@ -45,7 +49,7 @@ def test_value_and_first_order(points: SessionContext, formula: Formula) -> None
 
 
 @seed(SEED)
-@_examples(60)
+@_examples(40)
 @given(formula=formulas(smooth=False, leaves=4))
 def test_second_order(points: SessionContext, formula: Formula) -> None:
     pairs = list(itertools.product(_POSITIONS, repeat=2))
@@ -81,6 +85,24 @@ def test_jvp_and_vjp(points: SessionContext, formula: Formula) -> None:
     gradient = jax.vmap(jax.grad(formula.jax, argnums=(0, 1)))(*POINTS)
     assert_close(one, gradient[1] * x, "jvp by y")
     assert_close(product, gradient[0] * z * x, "vjp by x")
+
+
+@seed(SEED)
+@_examples(60)
+@given(formula=formulas(smooth=False, leaves=6))
+def test_null_exactly_where_the_formula_is(points: SessionContext, formula: Formula) -> None:
+    """Over columns with NULLs; elsewhere the derivative is what it is without them."""
+    f = formula.sql
+    calls = [f"grad({f}, x)", f"jvp({f}, x, 1.0, y, 1.0)"]
+    listed = ", ".join(f"{call} AS c{number}" for number, call in enumerate([f, *calls]))
+    holed = query(points, f"SELECT {listed} FROM holed ORDER BY n")
+    nulls = holed["c0"].is_null().to_pylist()
+    for number, full in enumerate(columns(points, calls), start=1):
+        column = holed[f"c{number}"]
+        assert column.is_null().to_pylist() == nulls, calls[number - 1]
+        if not any(branch in f for branch in ("coalesce", "CASE")):
+            found = np.asarray(column.to_numpy(), np.float64)
+            assert_close(found, np.where(nulls, np.nan, full), calls[number - 1])
 
 
 @seed(SEED)

@@ -7,6 +7,8 @@ import pytest
 from datafusion import DataFrame, Expr, SessionContext, col, lit
 from datafusion import functions as f
 
+from xql_ffi import grad_capsule
+
 
 @pytest.fixture(scope="module")
 def frame() -> DataFrame:
@@ -14,8 +16,6 @@ def frame() -> DataFrame:
 
 
 def _derivative(frame: DataFrame, expression: Expr) -> list[float]:
-    from xql_ffi import grad_capsule
-
     found: list[float] = frame.select(grad_capsule()(expression, col("x")).alias("d")).to_pydict()["d"]
     return found
 
@@ -35,7 +35,7 @@ def test_deep(frame: DataFrame, depth: int) -> None:
         slope = 1.0
         for _ in range(depth):
             slope *= math.cos(x)
-            x = math.sin(x)  # noqa: PLW2901
+            x = math.sin(x)
         expected.append(slope)
     assert _derivative(frame, _repeat(f.sin, depth)) == pytest.approx(expected, rel=1e-10)
 
@@ -55,14 +55,12 @@ def test_long_sum_in_sql(register: Callable[[SessionContext], SessionContext]) -
 
 
 def test_shared_parts(frame: DataFrame) -> None:
-    """x ** 256 by repeated squaring."""
+    """X ** 256 by repeated squaring."""
     expected = [256 * x**255 for x in (0.5, 1.25)]
     assert _derivative(frame, _repeat(lambda e: e * e, 8)) == pytest.approx(expected)
 
 
 def test_high_order(frame: DataFrame) -> None:
-    from xql_ffi import grad_capsule
-
     expression = f.exp(col("x") * lit(0.5))
     for _ in range(8):
         expression = grad_capsule()(expression, col("x"))

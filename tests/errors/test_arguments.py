@@ -4,6 +4,7 @@ import pytest
 from datafusion import SessionContext, col
 
 from support.errors import assert_says, message_at_planning
+from xql_ffi import grad_capsule
 
 CALLS = [
     "grad()",
@@ -38,7 +39,5 @@ def test_wrong_number(ctx: SessionContext, call: str) -> None:
 
 
 def test_dataframe_api(ctx: SessionContext) -> None:
-    from xql_ffi import grad_capsule
-
     message = message_at_planning(lambda: ctx.table("t").select(grad_capsule()(col("x") * col("x"))))
     assert_says(message, ["grad", "argument"])

@@ -23,7 +23,8 @@ UNSUPPORTED = [
     Refused("in_an_aggregate", "SELECT SUM(grad(halve(x), x)) AS d FROM t", ["halve", r"\bx\b", "rule"]),
     Refused(
         "in_a_recursion",
-        "WITH RECURSIVE r AS (SELECT 1.0 AS x UNION ALL SELECT x - grad(halve(x), x) FROM r WHERE x > 2) SELECT x FROM r",
+        "WITH RECURSIVE r AS (SELECT 1.0 AS x UNION ALL SELECT x - grad(halve(x), x) FROM r WHERE x > 2) SELECT "
+        "x FROM r",
         ["halve", r"\bx\b", "rule"],
     ),
     Refused("array", "SELECT grad(array_element(make_array(x, x), 1), x) AS d FROM t", ["array|get_field", r"\bx\b"]),
@@ -40,7 +41,7 @@ UNSUPPORTED = [
     ),
     Refused("text", "SELECT grad(g, x) AS d FROM t", ["grad", "Utf8", r"\bg\b"]),
     Refused("truth_value", "SELECT grad(x > 0, x) AS d FROM t", ["grad", "Boolean", r"x > "]),
-    Refused("array_result", "SELECT grad(make_array(x), x) AS d FROM t", ["grad", "list", "make_array"]),
+    Refused("array_result", "SELECT grad(make_array(x), x) AS d FROM t", ["grad", "list", r"\[(t\.)?x\]|make_array"]),
 ]
 
 VOLATILE = [
@@ -54,6 +55,8 @@ VOLATILE = [
     ),
     Refused("udf", "SELECT grad(x * dice(x), x) AS d FROM t", ["dice"]),
     Refused("udf_of_another_column", "SELECT grad(x * dice(y), x) AS d FROM t", ["dice", "volatile"]),
+    # Whether it is NULL decides whether the derivative is, so it would have to be evaluated again.
+    Refused("summand_that_may_be_null", "SELECT grad(x * y + dice(y), x) AS d FROM t", ["dice", "volatile"]),
     Refused("jvp", "SELECT jvp(x * random(), x, 2.0) AS d FROM t", ["random", "volatile"]),
     Refused("vjp", "SELECT vjp(x * random(), x, 2.0) AS d FROM t", ["random", "volatile"]),
 ]
@@ -87,7 +90,6 @@ def test_volatile(with_udfs: SessionContext, case: Refused) -> None:
         ("grad(x + random(), x)", [(1.0,) for _ in T]),
         ("grad(x * x - random(), x)", [(2 * row.x,) for row in T]),
         ("grad(random(), x)", [(0.0,) for _ in T]),
-        ("grad(x * y + dice(y), x)", [(row.y,) for row in T]),
         ("grad(x * x, x) + 0 * random()", [(2 * row.x,) for row in T]),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from datafusion import SessionContext, col, lit
 
 from support.errors import Refused, assert_refused, assert_says, message_at_planning, refusals
+from xql_ffi import grad_capsule
 
 NO_COLUMN = [
     Refused("literal", "SELECT grad(x * x, 2.5) AS d FROM t", ["grad", r"2\.5", "column"]),
@@ -19,7 +20,6 @@ NO_COLUMN = [
     Refused("negation", "SELECT grad(x * x, -x) AS d FROM t", ["grad", r"\(?- ?(t\.)?x", "column"]),
     Refused("cast", "SELECT grad(x * x, CAST(s AS DOUBLE)) AS d FROM t", ["grad", r"CAST\((t\.)?s AS", "column"]),
     Refused("subquery", "SELECT grad(x * x, (SELECT MAX(x) FROM t)) AS d FROM t", ["grad", "column"]),
-    Refused("aggregate", "SELECT grad(SUM(x), SUM(x)) AS d FROM t", ["grad", r"sum\((t\.)?x\)"]),
     Refused("derivative", "SELECT grad(x * x, grad(x * x, x)) AS d FROM t", ["grad", "column"]),
     Refused("second_of_jvp", "SELECT jvp(x * y, x, 1.0, y + 1, 1.0) AS d FROM t", ["jvp", r"y \+ ", "column"]),
     Refused("jvp", "SELECT jvp(x * y, 2.5, 1.0) AS d FROM t", ["jvp", r"2\.5", "column"]),
@@ -81,7 +81,7 @@ def test_variable_that_is_no_column(typed: SessionContext, case: Refused) -> Non
 @pytest.mark.parametrize("call", ["grad(x * x, {0})", "jvp(x * x, {0}, 1.0)", "vjp(x * x, {0}, 1.0)"])
 def test_variable_that_is_no_float(typed: SessionContext, call: str, column: str, type_: str) -> None:
     message = message_at_planning(lambda: typed.sql(f"SELECT {call.format(column)} AS d FROM typed"))
-    assert_says(message, [call[:4].rstrip("("), type_, rf"CAST\((typed\.)?{column} AS DOUBLE\)"])
+    assert_says(message, [call[:4].rstrip("("), type_, rf'CAST\((typed\.)?"?{column}"? AS DOUBLE\)'])
 
 
 def test_the_advised_cast_is_sql(typed: SessionContext) -> None:
@@ -136,8 +136,6 @@ def test_ambiguous_column(ctx: SessionContext) -> None:
 
 
 def test_dataframe_api(ctx: SessionContext) -> None:
-    from xql_ffi import grad_capsule
-
     grad = grad_capsule()
     message = message_at_planning(lambda: ctx.table("t").select(grad(col("x") * col("x"), lit(2.5))))
     assert_says(message, ["grad", r"2\.5", "column"])

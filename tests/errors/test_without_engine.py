@@ -4,9 +4,12 @@ import json
 import sysconfig
 from pathlib import Path
 
+import datafusion
 import pytest
+
+import xql_ffi
 from support.errors import assert_says
-from support.processes import json_of
+from support.processes import TESTS, json_of
 
 _SCRIPT = str(Path(__file__).with_name("without_engine.py"))
 _FIX = [r"xql-ffi-engine", r"pip install|XQL_FFI_ENGINE"]
@@ -46,11 +49,12 @@ def test_switched_off(switched_off: dict[str, str], statement: str) -> None:
 def test_the_rest_of_the_session_works(switched_off: dict[str, str]) -> None:
     assert switched_off["registered"] == "['grad', 'jvp', 'vjp']"
     assert switched_off["plain"] == "{'id': [1]}"
+    assert "XQL_FFI_ENGINE" in switched_off["status"]
 
 
 def test_missing() -> None:
     """Without the `.pth` file of the engine, as after uninstalling it."""
-    paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(_package_folder())}
+    paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(xql_ffi.__file__).parent.parent)}
     outcomes = _outcomes(engine=True, environment={"XQL_TEST_PATHS": json.dumps(sorted(paths))}, options=("-S",))
     for statement in STATEMENTS:
         assert_says(outcomes[statement], _FIX)
@@ -59,19 +63,13 @@ def test_missing() -> None:
 
 def test_other_version(tmp_path: Path) -> None:
     """With a `datafusion` that is not of the engine's version."""
+    (tmp_path / "datafusion").symlink_to(Path(datafusion.__file__).parent)
     metadata = tmp_path / "datafusion-54.99.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: datafusion\nVersion: 54.99.0\n")
-    from support.processes import TESTS
-
     outcomes = _outcomes(engine=True, environment={"PYTHONPATH": f"{tmp_path}:{TESTS}"})
     assert outcomes["version"] == "54.99.0"
     for statement in STATEMENTS:
-        assert_says(outcomes[statement], [r"xql-ffi-engine", r"54\.99\.0", r"54\.0\.0"])
+        assert_says(outcomes[statement], [*_FIX, r"engine_status\(\)"])
+    assert_says(outcomes["status"], [r"54\.99\.0", r"54\.0\.0"])
     assert outcomes["plain"] == "{'id': [1]}"
-
-
-def _package_folder() -> Path:
-    import xql_ffi
-
-    return Path(xql_ffi.__file__).parent.parent

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
 sys.path.extend(json.loads(os.environ.get("XQL_TEST_PATHS", "[]")))
 
@@ -11,7 +12,7 @@ sys.path.extend(json.loads(os.environ.get("XQL_TEST_PATHS", "[]")))
 def outcome(attempt: Callable[[], object]) -> str:
     try:
         return repr(attempt())
-    except Exception as error:  # noqa: BLE001 - datafusion raises plain exceptions
+    except Exception as error:
         return str(error)
 
 
@@ -33,10 +34,11 @@ def main(statements: list[str]) -> dict[str, str]:
             return ctx.table("t").select(xql_ffi.grad_capsule()(x * x, x)).to_pydict()
         return ctx.sql(statement).to_pydict()
 
-    outcomes = {statement: outcome(lambda statement=statement: run(statement)) for statement in statements}
+    outcomes = {statement: outcome(partial(run, statement)) for statement in statements}
     outcomes["registered"] = repr(sorted({"grad", "jvp", "vjp"}.intersection(ctx.udfs())))
     outcomes["plain"] = outcome(lambda: ctx.sql("SELECT id FROM t WHERE id = 1").to_pydict())
     outcomes["version"] = datafusion.__version__
+    outcomes["status"] = xql_ffi.engine_status()
     return outcomes
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from datafusion import SessionContext
 
 from support.cases import Case, check, params
-from support.tables import T, Row
+from support.tables import Row, T
 
 _GROUPS = ("a", "b", "c")
 
@@ -63,7 +63,8 @@ CASES = [
     ),
     Case(
         "distinct",
-        "SELECT COUNT(DISTINCT [[grad(w * w, w) := 2 * w]]) AS n, SUM(DISTINCT [[grad(w * w, w) := 2 * w]]) AS d FROM t",
+        "SELECT COUNT(DISTINCT [[grad(w * w, w) := 2 * w]]) AS n, SUM(DISTINCT [[grad(w * w, w) := 2 * w]]) AS "
+        "d FROM t",
         [(3, 12.0)],
     ),
     Case(

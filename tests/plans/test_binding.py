@@ -1,6 +1,7 @@
 """The variable is the column that SQL binds, whatever it is called."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from datafusion import SessionContext
@@ -23,7 +24,7 @@ CASES = [
         "SELECT a.id, [[grad(a.x * a.x * b.x, a.x) := 2 * a.x * b.x]] AS d, "
         "[[grad(a.x * a.x * b.x, b.x) := a.x * a.x]] AS e "
         "FROM t AS a JOIN t AS b ON b.id = a.id + 1 ORDER BY a.id",
-        [(left.id, 2 * left.x * right.x, left.x**2) for left, right in zip(T, T[1:], strict=False)],
+        [(left.id, 2 * left.x * right.x, left.x**2) for left, right in pairwise(T)],
     ),
     Case(
         "bare_and_qualified_name_of_one_column",
@@ -89,7 +90,8 @@ CASES = [
     Case(
         "columns_of_one_name_of_the_inner_and_the_outer_query",
         """SELECT u.id FROM u WHERE EXISTS (
-             SELECT 1 FROM v WHERE v.id = u.id AND [[grad(v.x * u.x * u.x, u.x) := 2 * v.x * u.x]] > 0) ORDER BY u.id""",
+             SELECT 1 FROM v WHERE v.id = u.id AND [[grad(v.x * u.x * u.x, u.x) := 2 * v.x * u.x]] > 0)
+           ORDER BY u.id""",
         [(left.id,) for left, right in _PAIRS if 2 * right.x * left.x > 0],
     ),
     Case(

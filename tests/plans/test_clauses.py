@@ -182,6 +182,7 @@ CASES = [
         "unnest",
         "SELECT unnest(make_array([[grad(x * y, x) := y]], [[grad(x * y, y) := x]])) AS d FROM t WHERE id = 1",
         [(2.0,), (0.5,)],
+        explained=False,
     ),
     Case(
         "limit_and_offset",

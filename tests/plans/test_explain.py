@@ -25,10 +25,10 @@ from support.cases import assert_no_call, plans, query
     ],
 )
 def test_shows_the_derivative(ctx: SessionContext, statement: str, shown: list[str]) -> None:
-    physical = plans(ctx, statement)["physical_plan"]
-    assert_no_call(physical)
+    explained = plans(ctx, statement).values()
+    assert_no_call(explained)
     for part in shown:
-        assert part in physical
+        assert any(part in plan for plan in explained)
 
 
 def test_shows_no_more_than_the_derivative(ctx: SessionContext) -> None:
@@ -47,7 +47,9 @@ def test_reads_only_the_columns_that_the_derivative_needs(ctx: SessionContext) -
 def test_comparison_is_pushed_down_like_any_other(ctx: SessionContext) -> None:
     """A filter on a derivative over a join sinks to the side that it concerns."""
     statement = "SELECT u.id FROM u JOIN v ON u.id = v.id WHERE grad(u.x * u.x, u.x) > 1"
-    logical = plans(ctx, statement)["logical_plan"].splitlines()
+    plan = plans(ctx, statement)["logical_plan"]
+    assert_no_call([plan])
+    logical = plan.splitlines()
     join = next(number for number, line in enumerate(logical) if "Join" in line)
     filter_ = next(number for number, line in enumerate(logical) if "Filter: " in line and "u.x" in line)
     assert filter_ > join
@@ -64,8 +66,7 @@ def test_every_form_of_explain(ctx: SessionContext, options: str) -> None:
         for kind, p in zip(shown["plan_type"], shown["plan"], strict=True)
         if not kind.startswith(("initial", "logical_plan after"))
     ]
-    for plan in final:
-        assert_no_call(plan)
+    assert_no_call(final)
 
 
 def test_expanded_only_when_optimized(ctx: SessionContext) -> None:

@@ -1,4 +1,4 @@
-"""Types and nullability of derivatives: Float32 only if expression and column both are, NULL where the expression is."""
+"""Types of derivatives, Float32 only if expression and column both are, and NULL exactly where the expression is."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ COLUMNS = [
 
 @pytest.fixture(scope="module")
 def typed(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    """A session with the table `typed`: a row number, a column of each differentiable type, and one that is NOT NULL."""
+    """A session with the table `typed`: a column of each differentiable type, others that are NOT NULL, an integer."""
     arrays = {"id": pa.array(range(len(_VALUES)))}
     for column in COLUMNS:
         plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

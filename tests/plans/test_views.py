@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from datafusion import SessionContext
@@ -66,7 +67,7 @@ CASES = [
             """SELECT l.id, [[grad(l.x * r.x * r.d, l.x) := r.x * r.d]] AS e
                FROM slopes AS l JOIN slopes AS r ON r.id = l.id + 1 ORDER BY l.id""",
         ),
-        [(left.id, right.x * math.cos(right.x) * right.y) for left, right in zip(T, T[1:], strict=False)],
+        [(left.id, right.x * math.cos(right.x) * right.y) for left, right in pairwise(T)],
     ),
     Case(
         "in_a_common_table_expression",
@@ -95,6 +96,17 @@ CASES = [
         """SELECT a, [[grad(a * a * b, a) := 2 * a * b]] AS d
            FROM (VALUES (1.0, 2.0), (3.0, 4.0)) AS p(a, b) ORDER BY a""",
         [(1.0, 4.0), (3.0, 24.0)],
+    ),
+    Case(
+        "over_pruned_files",
+        (
+            "COPY (SELECT * FROM t) TO '{dir}/t.parquet' STORED AS PARQUET",
+            "SET datafusion.execution.parquet.pushdown_filters = true",
+            "CREATE EXTERNAL TABLE files STORED AS PARQUET LOCATION '{dir}/t.parquet'",
+            "SELECT id, [[grad(x * x * y, x) := 2 * x * y]] AS d FROM files "
+            "WHERE [[grad(x * x, x) := 2 * x]] > 1.5 ORDER BY id",
+        ),
+        [(row.id, 2 * row.x * row.y) for row in T if 2 * row.x > 1.5],
     ),
     Case("of_no_rows", "SELECT id, [[grad(x * y, x) := y]] AS d FROM empty", []),
 ]

@@ -1,7 +1,5 @@
 """Random formulas, as SQL and as functions of JAX."""
 
-import os
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from support.cases import query
+from support.seed import SEED
 
-jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
-SEED = int(os.environ.get("XQL_FFI_TEST_SEED") or random.SystemRandom().randrange(2**32))
 VARIABLES = ("x", "y", "z")
 
 Values = NDArray[np.float64]

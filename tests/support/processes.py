@@ -20,11 +20,11 @@ def run_python(
     if not engine:
         variables["XQL_FFI_ENGINE"] = "0"
     return subprocess.run(
-        [sys.executable, *arguments], env=variables, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, *arguments], env=variables, cwd=TESTS, capture_output=True, text=True, check=False, timeout=300
     )
 
 
-def json_of(arguments: Sequence[str], *, engine: bool, environment: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+def json_of(arguments: Sequence[str], *, engine: bool, environment: Mapping[str, str] | None = None) -> Any:
     """What the process prints last, as JSON. Fails when the process does."""
     process = run_python(arguments, engine=engine, environment=environment)
     assert process.returncode == 0, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"

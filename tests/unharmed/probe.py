@@ -6,6 +6,7 @@ the stock module, and the results are compared.
 
 import datetime
 import decimal
+import importlib
 import inspect
 import json
 import math
@@ -31,27 +32,33 @@ def probe(function: Probe) -> Probe:
 # What is probed with SQL alone, over the tables of `_session`.
 SQL = {
     "arithmetic": "SELECT 1 + 2, 7 / 2, 7 % 4, -3, 7.0 / 2, 2e300 * 1e10, 1.0 / 0.0, CAST(0 AS DOUBLE) / 0.0",
-    "decimals": "SELECT CAST(1.23 AS DECIMAL(10, 2)) * CAST(4.56 AS DECIMAL(5, 3)) AS d, 1.1 + 2.2, round(2.5), round(-2.5)",
+    "decimals": "SELECT CAST(1.23 AS DECIMAL(10, 2)) * CAST(4.56 AS DECIMAL(5, 3)) AS d, 1.1 + 2.2, round(2.5), "
+    "round(-2.5)",
     "math": "SELECT sin(f), cos(f), tan(f), asin(f / 100), atan2(f, 2.0), exp(f), ln(f), log(2, f), log10(f), sqrt(f), "
     "cbrt(f), power(f, 1.5), abs(-f), floor(f), ceil(f), trunc(f), signum(f), pi(), gcd(12, 18), factorial(5) "
     "FROM types WHERE f > 0 ORDER BY i",
     "text": "SELECT upper(s), length(s), reverse(s), s || '!', substr(s, 2), replace(s, 'a', 'b'), lpad(s, 8, '*'), "
     "split_part(s, 'p', 1), strpos(s, 'p'), initcap(s), ascii(s), md5(s), encode(s, 'hex') FROM types ORDER BY i",
-    "regular_expressions": "SELECT regexp_replace(s, '[aeiou]', '*', 'g'), regexp_like(s, '^a'), regexp_match(s, '(p+)') "
+    "regular_expressions": "SELECT regexp_replace(s, '[aeiou]', '*', 'g'), regexp_like(s, '^a'), "
+    "regexp_match(s, '(p+)') "
     "FROM types ORDER BY i",
     "hashes": "SELECT sha256(s), digest(s, 'blake3') FROM types ORDER BY i",
     "like": "SELECT i FROM types WHERE s LIKE '%a%' AND s NOT ILIKE 'B%' OR s SIMILAR TO 'd.*' ORDER BY i",
-    "dates": "SELECT d, t, date_trunc('month', t), date_part('dow', t), t + INTERVAL '1 month 2 days', d - DATE '2024-01-01', "
+    "dates": "SELECT d, t, date_trunc('month', t), date_part('dow', t), t + INTERVAL '1 month 2 days', d - DATE "
+    "'2024-01-01', "
     "to_char(t, '%Y/%m'), extract(epoch FROM t), date_bin(INTERVAL '15 minutes', t) FROM types ORDER BY i",
     "time_zones": "SELECT t AT TIME ZONE 'Europe/Berlin', to_timestamp('2024-03-31T01:30:00Z'), arrow_typeof(t) "
     "FROM types ORDER BY i",
-    "null_logic": "SELECT b AND NULL, b OR NULL, NOT b, n IS DISTINCT FROM 1, coalesce(n, -1), nullif(i, 2), nvl(n, 0), "
+    "null_logic": "SELECT b AND NULL, b OR NULL, NOT b, n IS DISTINCT FROM 1, coalesce(n, -1), nullif(i, 2), "
+    "nvl(n, 0), "
     "greatest(i, n), least(i, n) FROM types ORDER BY i",
-    "casts": "SELECT CAST(i AS VARCHAR) AS a, CAST('12' AS INT), TRY_CAST('x' AS INT), CAST(f AS REAL) AS c, i::DOUBLE AS e, "
+    "casts": "SELECT CAST(i AS VARCHAR) AS a, CAST('12' AS INT), TRY_CAST('x' AS INT), CAST(f AS REAL) AS c, "
+    "i::DOUBLE AS e, "
     "arrow_cast(i, 'Int8'), CAST('2024-02-29' AS DATE) FROM types ORDER BY i",
     "case": "SELECT CASE WHEN i < 2 THEN 'low' WHEN i < 4 THEN 'mid' END, CASE s WHEN 'apple' THEN 1 ELSE 0 END "
     "FROM types ORDER BY i",
-    "arrays": "SELECT make_array(1, 2, 3), array_append(items, 9), array_length(items), items[1], array_max(items), array_sort(items), "
+    "arrays": "SELECT make_array(1, 2, 3), array_append(items, 9), array_length(items), items[1], "
+    "array_max(items), array_sort(items), "
     "array_to_string(items, ','), range(1, 5), flatten([[1], [2]]) FROM types ORDER BY i",
     "structs_and_maps": "SELECT named_struct('a', i, 'b', s), named_struct('a', i)['a'], MAP {'k': 5}, "
     "map_keys(MAP {'k': 5}), get_field(rec, 'u') FROM types ORDER BY i",
@@ -59,21 +66,23 @@ SQL = {
     "aggregates": "SELECT COUNT(*), COUNT(n), SUM(i), AVG(f), MIN(s), MAX(t), stddev(f), var_pop(f), corr(f, i), "
     "covar_samp(f, i), median(f), approx_distinct(s), bool_or(b), bit_and(i), regr_slope(f, i), "
     "percentile_cont(0.25) WITHIN GROUP (ORDER BY f) FROM types",
-    "ordered_aggregates": "SELECT array_agg(s ORDER BY i DESC), string_agg(s, '-' ORDER BY i), first_value(s ORDER BY i), "
-    "last_value(s ORDER BY i), nth_value(s, 2 ORDER BY i) FROM types",
+    "ordered_aggregates": "SELECT array_agg(s ORDER BY i DESC), string_agg(s, '-' ORDER BY i), "
+    "first_value(s ORDER BY i), last_value(s ORDER BY i), nth_value(s, 2 ORDER BY i) FROM types",
     "group_by": "SELECT b, COUNT(*), SUM(f) FROM types GROUP BY b ORDER BY b",
     "grouping_sets": "SELECT b, s, grouping(b), COUNT(*) FROM types GROUP BY CUBE (b, s) ORDER BY b, s, 3, 4",
     "having": "SELECT i % 2 AS k, COUNT(*) AS n FROM types GROUP BY i % 2 HAVING COUNT(*) > 1 ORDER BY k",
     "filter": "SELECT SUM(i) FILTER (WHERE b), COUNT(DISTINCT b) FROM types",
     "windows": "SELECT i, row_number() OVER w, rank() OVER (ORDER BY b), lag(f, 1, 0.0) OVER w, lead(s) OVER w, "
     "SUM(f) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), ntile(2) OVER w, cume_dist() OVER w, "
-    "first_value(s) OVER (PARTITION BY b ORDER BY i), nth_value(f, 2) OVER w FROM types WINDOW w AS (ORDER BY i) ORDER BY i",
+    "first_value(s) OVER (PARTITION BY b ORDER BY i), nth_value(f, 2) OVER w "
+    "FROM types WINDOW w AS (ORDER BY i) ORDER BY i",
     "joins": "SELECT l.i, r.s FROM types l LEFT JOIN types r ON l.i = r.i + 1 ORDER BY l.i",
     "full_join": "SELECT l.i, r.i FROM types l FULL JOIN types r ON l.i = r.i + 2 ORDER BY l.i, r.i",
     "semi_and_anti_joins": "SELECT i FROM types l WHERE EXISTS (SELECT 1 FROM types o WHERE o.i = l.i + 1) "
     "AND i NOT IN (SELECT 2) ORDER BY i",
     "correlated_subquery": "SELECT i, (SELECT MAX(o.f) FROM types o WHERE o.i = l.i) FROM types l ORDER BY i",
-    "lateral": "SELECT l.i, q.m FROM types l, LATERAL (SELECT MAX(o.f) AS m FROM types o WHERE o.i = l.i) q ORDER BY l.i",
+    "lateral": "SELECT l.i, q.m FROM types l, LATERAL (SELECT MAX(o.f) AS m FROM types o WHERE o.i = l.i) q "
+    "ORDER BY l.i",
     "recursion": "WITH RECURSIVE n AS (SELECT 1 AS k UNION ALL SELECT k + 1 FROM n WHERE k < 10) SELECT SUM(k) FROM n",
     "set_operations": "(SELECT i FROM types UNION SELECT 100) EXCEPT SELECT 1 INTERSECT SELECT 1 ORDER BY 1",
     "distinct_on": "SELECT DISTINCT ON (b) b, i FROM types ORDER BY b, i DESC",
@@ -85,13 +94,14 @@ SQL = {
     "large_sort": "SELECT value FROM generate_series(1, 50000) ORDER BY sin(CAST(value AS DOUBLE)) LIMIT 5",
     "large_join": "SELECT COUNT(*), SUM(a.value) FROM generate_series(1, 20000) a JOIN generate_series(1, 20000) b "
     "ON a.value = b.value * 3",
-    "tables": "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables ORDER BY 1, 2, 3",
+    "tables": "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables "
+    "ORDER BY 1, 2, 3",
     "columns": "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
     "WHERE table_schema = 'public' ORDER BY 1, 2",
     "settings": "SELECT name, value FROM information_schema.df_settings WHERE name NOT LIKE '%target_partitions' "
     "AND name NOT LIKE '%planning_concurrency' ORDER BY name",
-    "routines": "SELECT routine_name, data_type, function_type, description, syntax_example FROM information_schema.routines "
-    "ORDER BY 1, 2, 3",
+    "routines": "SELECT routine_name, data_type, function_type, description, syntax_example "
+    "FROM information_schema.routines ORDER BY 1, 2, 3",
     "parameters": "SELECT specific_name, ordinal_position, parameter_mode, parameter_name, data_type, rid "
     "FROM information_schema.parameters ORDER BY 1, 6, 3, 2, 4, 5",
     "version": "SELECT version()",
@@ -157,7 +167,7 @@ PROBES.update({f"sql_{name}": _sql_probe(statement) for name, statement in SQL.i
 @probe
 def names_of_the_native_module(_: Path) -> object:
     """All that the native module has, with signatures, except what a submodule of its own adds."""
-    import datafusion._internal as native
+    native: Any = importlib.import_module("datafusion._internal")
 
     found: dict[str, str] = {}
 
@@ -545,7 +555,7 @@ def sql_options(_: Path) -> object:
     ctx = _session()
     try:
         ctx.sql_with_options("CREATE TABLE no AS SELECT 1", SQLOptions().with_allow_ddl(False))
-    except Exception as error:  # noqa: BLE001 - datafusion raises plain exceptions
+    except Exception as error:
         return str(error)
     return "allowed"
 
@@ -606,9 +616,8 @@ def window_udf(_: Path) -> object:
 
 @probe
 def table_udf(_: Path) -> object:
-    from datafusion import Table, udtf
-
     import pyarrow.dataset as ds
+    from datafusion import Table, udtf
 
     ctx = _session()
 
@@ -631,7 +640,7 @@ def python_errors_in_udfs(_: Path) -> object:
     ctx.register_udf(udf(fail, [pa.int64()], pa.int64(), "volatile", "fail"))
     try:
         return ctx.sql("SELECT fail(i) FROM types").collect()
-    except Exception as error:  # noqa: BLE001 - datafusion raises plain exceptions
+    except Exception as error:
         return [type(error).__name__, "no such luck" in str(error)]
 
 
@@ -781,21 +790,22 @@ def _xarray_session() -> Any:
     return ctx
 
 
+def _xarray_probe(statement: str) -> Probe:
+    return lambda _: _xarray_session().sql(statement)
+
+
 XARRAY_SQL = {
     "all": "SELECT * FROM grid ORDER BY time, lat, lon",
-    "filter": "SELECT lat, t2m FROM grid WHERE lat BETWEEN 0 AND 30 AND lon = 180 AND time > '2024-01-01' ORDER BY time, lat",
+    "filter": "SELECT lat, t2m FROM grid WHERE lat BETWEEN 0 AND 30 AND lon = 180 AND time > '2024-01-01' "
+    "ORDER BY time, lat",
     "aggregate": "SELECT lat, AVG(t2m) AS m, stddev(wind) AS s, COUNT(*) AS n FROM grid GROUP BY lat ORDER BY lat",
-    "window": "SELECT time, lat, lon, t2m - AVG(t2m) OVER (PARTITION BY lat, lon) AS a FROM grid ORDER BY time, lat, lon",
+    "window": "SELECT time, lat, lon, t2m - AVG(t2m) OVER (PARTITION BY lat, lon) AS a FROM grid "
+    "ORDER BY time, lat, lon",
     "join": "SELECT a.lat, a.t2m, b.t2m AS later FROM grid a JOIN grid b ON a.lat = b.lat AND a.lon = b.lon "
     "AND b.time = a.time + INTERVAL '1 day' ORDER BY a.time, a.lat, a.lon",
     "explain": "EXPLAIN SELECT AVG(t2m) FROM grid WHERE lat > 0",
 }
-PROBES.update(
-    {
-        f"xarray_{name}": (lambda _, statement=statement: _xarray_session().sql(statement))
-        for name, statement in XARRAY_SQL.items()
-    }
-)
+PROBES.update({f"xarray_{name}": _xarray_probe(statement) for name, statement in XARRAY_SQL.items()})
 
 
 @probe
@@ -860,14 +870,12 @@ def canonical(value: Any) -> Any:
 
 
 def main() -> dict[str, Any]:
-    import datafusion._internal
-
-    results: dict[str, Any] = {"module": datafusion._internal.__file__}
+    results: dict[str, Any] = {"module": importlib.import_module("datafusion._internal").__file__}
     for name, function in PROBES.items():
         with tempfile.TemporaryDirectory() as folder:
             try:
                 results[name] = {"result": canonical(function(Path(folder)))}
-            except BaseException as error:  # noqa: BLE001 - errors are compared like results, panics too
+            except BaseException as error:
                 message = f"{type(error).__name__}: {error}".replace(folder, "")
                 # The name it suggests is another one in every process.
                 results[name] = {"error": re.sub(r"Did you mean '.*'", "Did you mean ...", message)}

@@ -35,4 +35,15 @@ def test_the_two_modules_are_two(results: Results) -> None:
 def test_same_result(results: Results, name: str) -> None:
     stock = results.stock[name]
     assert ("error" in stock) == name.startswith("sql_error_"), stock
-    assert results.engine[name] == stock
+    assert _difference(results.engine[name], stock) is None
+
+
+def _difference(engine: Any, stock: Any, where: str = "") -> str | None:
+    """Where two results first differ, and how."""
+    if isinstance(engine, dict) and isinstance(stock, dict):
+        parts = {key: (engine.get(key, "missing"), stock.get(key, "missing")) for key in sorted({*engine, *stock})}
+    elif isinstance(engine, list) and isinstance(stock, list) and len(engine) == len(stock):
+        parts = {str(number): pair for number, pair in enumerate(zip(engine, stock, strict=True))}
+    else:
+        return None if engine == stock else f"{where}: {engine!r} on the engine, {stock!r} on the stock module"
+    return next((found for key, pair in parts.items() if (found := _difference(*pair, f"{where}[{key!r}]"))), None)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import xarray as xr
 import xarray_sql
-import xql_ffi
 from datafusion import SessionConfig, SessionContext, col, udf
+
+import xql_ffi
 from support.cases import query
 from support.compare import assert_same_rows, rows_of
 from support.processes import json_of
