@@ -138,7 +138,8 @@ impl ScalarUDFImpl for DifferentialOperator {
             "{name} reached execution without having been differentiated: this session's DataFusion does not let \
              a function that comes from another library simplify its calls. In Python, install the engine that does \
              (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE unset, and start a new process; \
-             `xql_ffi.engine_status()` says what is missing"
+             `xql_ffi.engine_status()` says what is missing. If the engine is active, the setting \
+             datafusion.optimizer.skip_failed_rules has hidden why the call was refused: turn it off to see the reason"
         )
     }
 }
