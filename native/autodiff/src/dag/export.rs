@@ -1,0 +1,41 @@
+//! Nodes back into expressions.
+
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Result, internal_datafusion_err};
+use datafusion_expr::Expr;
+
+use super::{Dag, NodeId};
+
+impl Dag<'_> {
+    /// The expression of a node. What the graph shares is written out wherever it is used.
+    pub fn export(&self, root: NodeId) -> Result<Expr> {
+        let order = self.reachable(root);
+        let mut uses = vec![0_usize; root.0 + 1];
+        uses[root.0] = 1;
+        for child in order.iter().flat_map(|id| &self.node(*id).children) {
+            uses[child.0] += 1;
+        }
+        let mut exprs: Vec<Option<Expr>> = vec![None; root.0 + 1];
+        for id in order {
+            let node = self.node(id);
+            let mut children = node.children.iter();
+            let expr = if node.children.is_empty() {
+                node.shape.clone()
+            } else {
+                let whole = node.shape.clone().map_children(|_| {
+                    let child = children.next().and_then(|child| {
+                        uses[child.0] -= 1;
+                        // The last use takes the expression, so that a chain is not copied at every link.
+                        if uses[child.0] == 0 { exprs[child.0].take() } else { exprs[child.0].clone() }
+                    });
+                    child
+                        .map(Transformed::yes)
+                        .ok_or_else(|| internal_datafusion_err!("{} lacks an operand", node.shape))
+                })?;
+                whole.data
+            };
+            exprs[id.0] = Some(expr);
+        }
+        exprs.pop().flatten().ok_or_else(|| internal_datafusion_err!("the derivative is empty"))
+    }
+}

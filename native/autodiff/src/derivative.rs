@@ -1,0 +1,134 @@
+//! From a call of `grad`, `jvp` or `vjp` to the expression that replaces it.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{DFSchema, Result, plan_err};
+use datafusion_expr::{Expr, ExprSchemable};
+use datafusion_sql::unparser::Unparser;
+use std::fmt;
+
+use crate::dag::{Dag, NodeId};
+use crate::nulls::NullSets;
+use crate::pullback::Pullback;
+use crate::variable;
+
+/// A column to differentiate by, and what its partial derivative is multiplied with.
+pub struct Direction<'a> {
+    pub column: &'a Expr,
+    pub factor: Option<&'a Expr>,
+}
+
+/// A call of a differential operator. Displayed as the SQL it was written as, for error messages.
+pub struct Call<'a> {
+    pub operator: &'a str,
+    pub expression: &'a Expr,
+    pub directions: Vec<Direction<'a>>,
+}
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}({}", self.operator, abbreviated(self.expression))?;
+        for direction in &self.directions {
+            write!(f, ", {}", abbreviated(direction.column))?;
+            if let Some(factor) = direction.factor {
+                write!(f, ", {}", abbreviated(factor))?;
+            }
+        }
+        write!(f, ")")
+    }
+}
+
+/// An expression in SQL, cut where it would drown a message.
+pub fn abbreviated(expr: &Expr) -> String {
+    const LONGEST: usize = 200;
+    let sql = Unparser::default().with_pretty(true).expr_to_sql(expr);
+    let text = sql.map_or_else(|_| expr.human_display().to_string(), |sql| sql.to_string());
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text,
+    }
+}
+
+/// The derivative that a call stands for: the sum over its directions of partial derivative times factor.
+///
+/// # Errors
+/// A plan error if an argument cannot be differentiated by, a function on the way has no rule, a volatile call would
+/// be evaluated again, or a value was computed from the variable by a node of the plan below.
+pub fn differentiate(call: &Call, schema: &DFSchema) -> Result<Expr> {
+    let columns = call
+        .directions
+        .iter()
+        .map(|direction| variable::check(call, direction.column, schema))
+        .collect::<Result<Vec<_>>>()?;
+    let expression_type = check_numeric(call, call.expression, schema)?;
+    let column_types = columns.iter().map(|column| column.get_type(schema)).collect::<Result<Vec<_>>>()?;
+    let result_type = variable::result_type(&expression_type, &column_types);
+
+    let mut dag = Dag::new(schema);
+    let root = dag.import(call.expression)?;
+    let primal = dag.reachable(root);
+    let variables = columns.iter().map(|column| dag.import(column)).collect::<Result<Vec<_>>>()?;
+    variable::check_none_computed_from(call, &dag, &primal, &columns)?;
+
+    let mut nulls = NullSets::default();
+    let mut pullback = Pullback::new(call, &mut dag, &mut nulls, &primal, &variables)?;
+    let partials = pullback.gradient(root)?;
+
+    let mut required = nulls.of(&dag, root)?;
+    let mut derivative = dag.number(0.0)?;
+    for (direction, partial) in call.directions.iter().zip(partials) {
+        let term = match direction.factor {
+            None => partial,
+            Some(factor) => {
+                check_numeric(call, factor, schema)?;
+                let factor = dag.import(factor)?;
+                required.extend(nulls.of(&dag, factor)?);
+                dag.multiply(factor, partial)?
+            }
+        };
+        derivative = dag.add(derivative, term)?;
+    }
+    let exact = nulls.guard(&mut dag, derivative, &required)?;
+    check_not_volatile(call, &dag, &primal, exact)?;
+    let typed = dag.cast(exact, &result_type)?;
+    let whole = if dag.node(typed).field.is_nullable() && !is_nullable(call, schema)? {
+        nulls.assert_never(&mut dag, typed, &result_type)?
+    } else {
+        typed
+    };
+    dag.export(whole)
+}
+
+/// Whether the call may be NULL, as declared to the planner.
+fn is_nullable(call: &Call, schema: &DFSchema) -> Result<bool> {
+    let factors = call.directions.iter().filter_map(|direction| direction.factor);
+    for read in std::iter::once(call.expression).chain(factors) {
+        if read.nullable(schema)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn check_numeric(call: &Call, expr: &Expr, schema: &DFSchema) -> Result<DataType> {
+    let data_type = expr.get_type(schema)?;
+    let plain = variable::decoded(&data_type);
+    if plain.is_numeric() || plain.is_null() {
+        return Ok(data_type);
+    }
+    plan_err!("{call}: {} is {data_type}, and only numbers are differentiated", abbreviated(expr))
+}
+
+fn check_not_volatile(call: &Call, dag: &Dag, primal: &[NodeId], derivative: NodeId) -> Result<()> {
+    let read_again = dag.reachable(derivative);
+    match primal.iter().find(|id| dag.node(**id).shape.is_volatile_node() && read_again.contains(id)) {
+        None => Ok(()),
+        Some(id) => {
+            let volatile = dag.export(*id)?;
+            plan_err!(
+                "{call}: {} is volatile, and the derivative would evaluate it again and so draw another value. Compute it \
+                 first, in a subquery or CTE, and use its column",
+                abbreviated(&volatile)
+            )
+        }
+    }
+}

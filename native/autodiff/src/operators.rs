@@ -1,0 +1,144 @@
+//! `grad`, `jvp` and `vjp` as scalar functions.
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{Result, exec_err, plan_err};
+use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+use crate::derivative::{self, Direction};
+use crate::variable::result_type;
+
+/// `grad(f, x)`: the derivative of the expression `f` by the column `x`.
+///
+/// Float32 if both are Float32, else Float64; NULL exactly where `f` is NULL.
+pub fn grad() -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Grad))
+}
+
+/// `jvp(f, x, t[, y, u, ...])`: the directional derivative `df/dx * t + df/dy * u + ...`.
+///
+/// Float32 if `f` and all columns are Float32, else Float64; NULL exactly where `f` or a tangent is NULL.
+pub fn jvp() -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Jvp))
+}
+
+/// `vjp(f, x, c)`: the cotangent `c` of `f` pulled back to `x`, `c * df/dx`.
+///
+/// Float32 if `f` and `x` are Float32, else Float64; NULL exactly where `f` or `c` is NULL.
+pub fn vjp() -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Vjp))
+}
+
+/// All functions of this crate, to be registered with a session.
+pub fn functions() -> Vec<ScalarUDF> {
+    vec![grad(), jvp(), vjp()]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Operator {
+    Grad,
+    Jvp,
+    Vjp,
+}
+
+impl Operator {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Grad => "grad",
+            Self::Jvp => "jvp",
+            Self::Vjp => "vjp",
+        }
+    }
+
+    fn usage(self) -> &'static str {
+        match self {
+            Self::Grad => "grad(expression, column)",
+            Self::Jvp => "jvp(expression, column, tangent[, column, tangent, ...])",
+            Self::Vjp => "vjp(expression, column, cotangent)",
+        }
+    }
+
+    /// The error of a call with `count` arguments, if that is not a number of arguments this operator takes.
+    fn check_arity(self, count: usize) -> Result<()> {
+        let fits = match self {
+            Self::Grad => count == 2,
+            Self::Jvp => count >= 3 && count % 2 == 1,
+            Self::Vjp => count == 3,
+        };
+        if fits {
+            Ok(())
+        } else {
+            plan_err!("{} was given {count} argument(s); it is called as {}", self.name(), self.usage())
+        }
+    }
+
+    /// Splits the arguments after the first into columns and what each is multiplied with.
+    fn pairs<T>(self, arguments: &[T]) -> Vec<(&T, Option<&T>)> {
+        match self {
+            Self::Grad => arguments.iter().map(|column| (column, None)).collect(),
+            Self::Jvp | Self::Vjp => arguments.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DifferentialOperator {
+    operator: Operator,
+    signature: Signature,
+}
+
+impl DifferentialOperator {
+    fn new(operator: Operator) -> Self {
+        // Arguments are never coerced: an expression is differentiated as the planner typed it.
+        Self { operator, signature: Signature::user_defined(Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for DifferentialOperator {
+    fn name(&self) -> &str {
+        self.operator.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(arg_types.to_vec())
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        plan_err!("the type of {} depends on the fields of its arguments", self.name())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let fields = args.arg_fields;
+        self.operator.check_arity(fields.len())?;
+        let pairs = self.operator.pairs(&fields[1..]);
+        let data_type = result_type(fields[0].data_type(), pairs.iter().map(|(column, _)| column.data_type()));
+        let nullable =
+            fields[0].is_nullable() || pairs.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
+        Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.operator.check_arity(args.len())?;
+        let directions: Vec<Direction> =
+            self.operator.pairs(&args[1..]).into_iter().map(|(column, factor)| Direction { column, factor }).collect();
+        let call = derivative::Call { operator: self.name(), expression: &args[0], directions };
+        derivative::differentiate(&call, info.schema()).map(ExprSimplifyResult::Simplified)
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let name = self.name();
+        exec_err!(
+            "{name} reached execution without having been differentiated: this session's DataFusion does not let \
+             a function that comes from another library simplify its calls. In Python, install the engine that does \
+             (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE unset, and start a new process; \
+             `xql_ffi.engine_status()` says what is missing"
+        )
+    }
+}

@@ -1,0 +1,174 @@
+//! Reverse mode: cotangents carried from the output of an expression to the variables.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::{Case, Expr};
+use std::collections::{HashMap, HashSet};
+
+use crate::dag::{Dag, NodeId};
+use crate::derivative::{Call, abbreviated};
+use crate::nulls::NullSets;
+use crate::rules::{self, Bindings, Rule};
+use crate::variable::{decoded, is_float};
+
+/// The reverse sweep over one expression.
+pub struct Pullback<'p, 'a> {
+    call: &'p Call<'p>,
+    dag: &'p mut Dag<'a>,
+    nulls: &'p mut NullSets,
+    variables: &'p [NodeId],
+    /// The nodes that vary with a variable.
+    active: HashSet<NodeId>,
+    gradients: HashMap<NodeId, Vec<NodeId>>,
+}
+
+impl<'p, 'a> Pullback<'p, 'a> {
+    /// Prepares the sweep over the nodes of an expression, children first, for the given variables.
+    pub fn new(
+        call: &'p Call<'p>,
+        dag: &'p mut Dag<'a>,
+        nulls: &'p mut NullSets,
+        primal: &[NodeId],
+        variables: &'p [NodeId],
+    ) -> Result<Self> {
+        let mut active: HashSet<NodeId> = variables.iter().copied().collect();
+        for id in primal {
+            let node = dag.node(*id);
+            let varies = node.children.iter().any(|child| active.contains(child)) || dag.reads_inside(*id, variables);
+            if varies && carries_floats(node.field.data_type()) {
+                active.insert(*id);
+            }
+        }
+        // In single precision only if the whole chain is.
+        let single = primal
+            .iter()
+            .filter(|id| active.contains(id))
+            .chain(variables)
+            .all(|id| decoded(dag.data_type(*id)) == &DataType::Float32);
+        dag.set_working_type(if single { DataType::Float32 } else { DataType::Float64 });
+        Ok(Self { call, dag, nulls, variables, active, gradients: HashMap::new() })
+    }
+
+    /// The partial derivatives of a node by each of the variables.
+    #[recursive::recursive]
+    pub fn gradient(&mut self, root: NodeId) -> Result<Vec<NodeId>> {
+        if let Some(gradient) = self.gradients.get(&root) {
+            return Ok(gradient.clone());
+        }
+        let mut cotangents = HashMap::from([(root, self.dag.number(1.0)?)]);
+        for id in self.dag.reachable(root).into_iter().rev() {
+            if self.active.contains(&id)
+                && !self.variables.contains(&id)
+                && let Some(cotangent) = cotangents.get(&id).copied()
+            {
+                for (input, partial) in self.partials(id)? {
+                    let contribution = self.dag.multiply(cotangent, partial)?;
+                    let sum = match cotangents.get(&input) {
+                        Some(others) => self.dag.add(*others, contribution)?,
+                        None => contribution,
+                    };
+                    cotangents.insert(input, sum);
+                }
+            }
+        }
+        let zero = self.dag.number(0.0)?;
+        let gradient: Vec<_> =
+            self.variables.iter().map(|variable| cotangents.get(variable).copied().unwrap_or(zero)).collect();
+        self.gradients.insert(root, gradient.clone());
+        Ok(gradient)
+    }
+
+    /// The partial derivatives of a node by what it directly, or for CASE through its branches, depends on.
+    fn partials(&mut self, id: NodeId) -> Result<Vec<(NodeId, NodeId)>> {
+        let children = self.dag.node(id).children.clone();
+        let rule = match &self.dag.node(id).shape {
+            Expr::Case(case) => {
+                let case = case.clone();
+                return self.case_partials(id, &case, &children);
+            }
+            Expr::Cast(_) | Expr::TryCast(_) if is_float(self.dag.data_type(children[0])) => {
+                return Ok(vec![(children[0], self.dag.number(1.0)?)]);
+            }
+            Expr::BinaryExpr(binary) => rules::of_operator(binary.op)?,
+            Expr::Negative(_) => rules::of_negation()?,
+            Expr::ScalarFunction(call) => rules::of_function(&call.func, children.len())?,
+            _ => None,
+        };
+        match rule {
+            Some(rule) => self.rule_partials(id, rule, &children),
+            None => self.no_rule(id),
+        }
+    }
+
+    fn rule_partials(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
+        let bindings = Bindings { names: &rule.inputs, inputs, output: id };
+        let mut partials = vec![];
+        for (input, formula) in inputs.iter().zip(&rule.partials) {
+            if self.active.contains(input) {
+                partials.push((*input, formula.evaluate(self.dag, &bindings)?));
+            }
+        }
+        Ok(partials)
+    }
+
+    /// CASE is differentiated branch by branch under the same conditions, so that what a branch not taken would
+    /// compute never enters.
+    fn case_partials(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
+        let first = usize::from(case.expr.is_some());
+        let pairs = case.when_then_expr.len();
+        let values: Vec<usize> = (0..pairs)
+            .map(|i| first + 2 * i + 1)
+            .chain(case.else_expr.is_some().then_some(first + 2 * pairs))
+            .collect();
+        let mut gradients = vec![];
+        for value in &values {
+            gradients.push(self.gradient(children[*value])?);
+        }
+        let mut partials = vec![];
+        for (which, variable) in self.variables.iter().enumerate() {
+            if gradients.iter().all(|gradient| self.dag.is_zero(gradient[which])) {
+                continue;
+            }
+            let mut branches = children.to_vec();
+            for (value, gradient) in values.iter().zip(&gradients) {
+                let mut required = self.nulls.of(self.dag, children[*value])?;
+                // WHEN x IS NOT NULL THEN ...: the condition has seen to x already.
+                if first == 0
+                    && *value % 2 == 1
+                    && matches!(self.dag.node(children[*value - 1]).shape, Expr::IsNotNull(_))
+                {
+                    required.remove(&self.dag.node(children[*value - 1]).children[0]);
+                }
+                let exact = self.nulls.guard(self.dag, gradient[which], &required)?;
+                branches[*value] = self.dag.cast_to_working_type(exact)?;
+            }
+            let partial = self.dag.intern(Expr::Case(case.clone()), branches)?;
+            self.nulls.equate(self.dag, partial, id)?;
+            partials.push((*variable, partial));
+        }
+        Ok(partials)
+    }
+
+    fn no_rule<T>(&self, id: NodeId) -> Result<T> {
+        let expr = self.dag.export(id)?;
+        let what = match &expr {
+            Expr::ScalarFunction(call) => format!("the function {}", call.func.name()),
+            Expr::BinaryExpr(binary) => format!("the operator {}", binary.op),
+            Expr::ScalarSubquery(_) => "a subquery that reads the variable".to_owned(),
+            other => other.variant_name().to_owned(),
+        };
+        let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
+        plan_err!(
+            "{}: {} varies with {}, and no derivative is known for {what}. Write it with functions that have one, or \
+             compute it in a subquery or CTE, whose columns count as constants",
+            self.call,
+            abbreviated(&expr),
+            columns.join(", ")
+        )
+    }
+}
+
+/// Whether a value of this type can vary with a float: a float, or anything that can hold one.
+fn carries_floats(data_type: &DataType) -> bool {
+    is_float(data_type) || data_type.is_nested()
+}

@@ -1,0 +1,13 @@
+//! Hyperbolic functions and their inverses.
+
+use super::{Line, rule};
+
+pub const RULES: &[Line] = &[
+    rule("sinh(x)", &["cosh(x)"]),
+    rule("cosh(x)", &["sinh(x)"]),
+    rule("tanh(x)", &["1 - Ω * Ω"]),
+    rule("asinh(x)", &["1 / sqrt(1 + x * x)"]),
+    // Factored, so that nothing cancels near 1.
+    rule("acosh(x)", &["1 / sqrt((x - 1) * (x + 1))"]),
+    rule("atanh(x)", &["1 / ((1 - x) * (1 + x))"]),
+];

@@ -1,0 +1,22 @@
+//! Powers and roots.
+
+use super::{Line, rule};
+
+pub const RULES: &[Line] = &[
+    rule("sqrt(x)", &["0.5 / Ω"]),
+    rule("cbrt(x)", &["1 / (3 * Ω * Ω)"]),
+    // By x: y * x^(y - 1), written so that 0 is never raised to a negative power, which DataFusion refuses; the result
+    // there is the infinity that the power stands for. A constant exponent needs no conditions. The absolute value is
+    // compared, because to DataFusion -0 is less than 0.
+    // By y: ln(x) * Ω, and as in JAX 0 for a base of 0.
+    rule(
+        "power(x, y)",
+        &[
+            "CASE WHEN constant(y) THEN y * power(x, y - 1)
+                  WHEN abs(x) > 0 OR y >= 1 THEN y * power(x, y - 1)
+                  WHEN abs(y) = 0 THEN 0
+                  ELSE y / (x * x) END",
+            "ln(CASE WHEN abs(x) = 0 THEN 1 ELSE x END) * Ω",
+        ],
+    ),
+];

@@ -1,0 +1,115 @@
+//! What one may differentiate by, and which type the derivative has.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_expr::{Expr, ExprSchemable};
+
+use crate::dag::{Dag, NodeId};
+use crate::derivative::{Call, abbreviated};
+
+/// Whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
+pub fn is_float(data_type: &DataType) -> bool {
+    matches!(decoded(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
+}
+
+/// The type of the values, for a dictionary-encoded type; the type itself for others.
+pub fn decoded(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        plain => plain,
+    }
+}
+
+/// Float32 if the expression and all columns are Float32, else Float64.
+pub fn result_type<'a>(expression: &'a DataType, columns: impl IntoIterator<Item = &'a DataType>) -> DataType {
+    let mut types = std::iter::once(expression).chain(columns);
+    if types.all(|t| decoded(t) == &DataType::Float32) { DataType::Float32 } else { DataType::Float64 }
+}
+
+/// The column that `argument` names, or the error that says why one cannot differentiate by it.
+pub fn check<'a>(call: &Call, argument: &'a Expr, schema: &DFSchema) -> Result<&'a Expr> {
+    let variable = match argument {
+        Expr::Alias(alias) => alias.expr.as_ref(),
+        other => other,
+    };
+    let (Expr::Column(column) | Expr::OuterReferenceColumn(_, column)) = variable else {
+        return plan_err!(
+            "{call}: one differentiates by a column, and {} is {}. Name a column of the query, or give the \
+             expression a name in a subquery or CTE and differentiate by that",
+            abbreviated(variable),
+            kind(variable)
+        );
+    };
+    let data_type = variable.get_type(schema)?;
+    if is_float(&data_type) {
+        return Ok(variable);
+    }
+    let name = abbreviated(&Expr::Column(Column::new_unqualified(column.name())));
+    plan_err!(
+        "{call}: the column {} is {data_type}, and only a column of floats can vary. Convert it before it is used, \
+         in a subquery or CTE (`SELECT CAST({name} AS DOUBLE) AS {name} ...`), and differentiate by the result",
+        abbreviated(variable)
+    )
+}
+
+/// What a message calls an argument that is not a column.
+fn kind(variable: &Expr) -> &'static str {
+    match variable {
+        Expr::Literal(..) => "a constant",
+        Expr::Placeholder(_) => "a parameter",
+        _ => "an expression",
+    }
+}
+
+/// The error for a column that an aggregate, a window or GROUP BY below computed from a variable.
+///
+/// The planner hands such a value over as an unqualified column whose name is the printed expression, `avg(t.x * t.y)`.
+/// Its derivative is not that of a constant, so it must not be taken for one.
+pub fn check_none_computed_from(call: &Call, dag: &Dag, primal: &[NodeId], variables: &[&Expr]) -> Result<()> {
+    let columns = primal.iter().filter_map(|id| column_of(&dag.node(*id).shape));
+    for computed in columns.filter(|column| column.relation.is_none()) {
+        for source in variables.iter().filter_map(|variable| column_of(variable)) {
+            if computed != source && mentions(&computed.name, &source.flat_name()) {
+                return plan_err!(
+                    "{call}: {} was computed by an aggregate, a window function or GROUP BY from {source}, and is not \
+                     differentiated through. Move the derivative inside (avg(grad(f, x)) instead of grad(avg(f), x)), \
+                     or group and differentiate in separate queries",
+                    computed.name
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn column_of(expr: &Expr) -> Option<&Column> {
+    match expr {
+        Expr::Column(column) | Expr::OuterReferenceColumn(_, column) => Some(column),
+        _ => None,
+    }
+}
+
+/// Whether `name` stands in `text` as a name of its own.
+fn mentions(text: &str, name: &str) -> bool {
+    let continues = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    text.match_indices(name).any(|(start, found)| {
+        let before = text[..start].chars().next_back();
+        let after = text[start + found.len()..].chars().next();
+        !before.is_some_and(continues) && !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mentions;
+
+    #[test]
+    fn a_name_is_mentioned_only_as_a_whole() {
+        assert!(mentions("avg(t.x * t.y)", "t.x"));
+        assert!(mentions("t.x * t.x", "t.x"));
+        assert!(mentions("sum(outer_ref(t.x))", "t.x"));
+        assert!(!mentions("avg(st.x * t.xy)", "t.x"));
+        assert!(!mentions("avg(u.t.x)", "t.x"));
+        assert!(!mentions("avg(t.y)", "t.x"));
+    }
+}

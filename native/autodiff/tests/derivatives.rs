@@ -1,0 +1,137 @@
+//! Derivatives in the form they are planned, and what is refused, on a Rust session.
+
+use datafusion::arrow::array::{Array, Float64Array};
+use datafusion::arrow::util::display::array_value_to_string;
+use datafusion::error::Result;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+
+async fn session() -> Result<SessionContext> {
+    let ctx = SessionContext::new();
+    for function in xql_autodiff::functions() {
+        ctx.register_udf(function);
+    }
+    ctx.sql(
+        "CREATE TABLE t (x DOUBLE NOT NULL, y DOUBLE NOT NULL, n DOUBLE, f REAL NOT NULL, i INT NOT NULL, s VARCHAR NOT NULL)
+         AS VALUES (2.0, 3.0, NULL, 0.5, 7, 'a')",
+    )
+    .await?
+    .collect()
+    .await?;
+    Ok(ctx)
+}
+
+/// The expression that `SELECT {call} FROM t` computes.
+async fn derivative(call: &str) -> Result<String> {
+    let plan = session().await?.sql(&format!("SELECT {call} AS d FROM t")).await?.into_optimized_plan()?;
+    let LogicalPlan::Projection(projection) = plan else {
+        return Ok(plan.to_string());
+    };
+    let expr = projection.expr[0].clone().unalias();
+    Ok(expr.human_display().to_string().replace("t.", ""))
+}
+
+#[track_caller]
+fn assert_refused(result: Result<String>, parts: &[&str]) {
+    let message = result.expect_err("the call is refused").to_string();
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+#[tokio::test]
+async fn derivatives_are_as_one_would_write_them() -> Result<()> {
+    for (call, expected) in [
+        ("grad(x * y, x)", "y"),
+        ("grad(x * x, x)", "2 * x"),
+        ("grad(3 * x + y, x)", "3"),
+        ("grad(y, x)", "0"),
+        ("grad(x - y, y)", "-1"),
+        ("grad(x / y, x)", "1 / y"),
+        ("grad(sin(x), x)", "cos(x)"),
+        ("grad(exp(x), x)", "exp(x)"),
+        ("grad(ln(x), x)", "1 / x"),
+        ("grad(sqrt(x), x)", "0.5 / sqrt(x)"),
+        ("grad(power(x, 2), x)", "2 * x"),
+        ("grad(power(x, 3), x)", "3 * x * x"),
+        ("grad(-x, x)", "-1"),
+        ("grad(floor(x), x)", "0"),
+        ("grad(grad(x * x * x, x), x)", "6 * x"),
+        ("jvp(x * y, x, 1.0, y, x)", "y + x * x"),
+        ("vjp(sin(x), x, y)", "y * cos(x)"),
+        ("grad(CASE WHEN x > 0 THEN ln(x) ELSE y END, x)", "CASE WHEN x > 0 THEN 1 / x ELSE 0 END"),
+    ] {
+        assert_eq!(derivative(call).await?, expected, "{call}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nulls_are_guarded_only_where_they_must() -> Result<()> {
+    for (call, expected) in [
+        ("grad(x * n, x)", "n"),
+        ("grad(n * x, n)", "CASE WHEN n IS NOT NULL THEN x END"),
+        ("grad(n * n, n)", "2 * n"),
+        ("grad(n, n)", "CASE WHEN n IS NOT NULL THEN 1 END"),
+        ("grad(coalesce(n, x), n)", "CASE WHEN n IS NOT NULL THEN 1 ELSE 0 END"),
+    ] {
+        assert_eq!(derivative(call).await?, expected, "{call}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_differentiated_is_refused_by_name() {
+    assert_refused(derivative("grad(x * x, 2.0)").await, &["grad(", "2.0 is a constant", "column"]);
+    assert_refused(derivative("grad(x * x, x + y)").await, &["is an expression"]);
+    assert_refused(derivative("grad(i * x, i)").await, &["t.i is Int32", "CAST(i AS DOUBLE) AS i"]);
+    assert_refused(derivative("grad(s, x)").await, &["Utf8", "only numbers"]);
+    assert_refused(derivative("grad(gcd(i, i) * factorial(i) + nanvl(x, y), x)").await, &["nanvl", "t.x"]);
+    assert_refused(derivative("grad(x * random(), x)").await, &["random()", "again"]);
+    assert_refused(derivative("grad(x)").await, &["given 1 argument", "grad(expression, column)"]);
+    assert_refused(derivative("jvp(x, x)").await, &["jvp(expression, column, tangent"]);
+    assert_refused(derivative("grad(1.0, 2.0)").await, &["2.0 is a constant"]);
+    assert_refused(derivative("grad(avg(x * y), x)").await, &["avg(t.x * t.y)", "aggregate"]);
+}
+
+#[tokio::test]
+async fn a_volatile_term_that_is_not_read_again_is_fine() -> Result<()> {
+    assert_eq!(derivative("grad(2 * x + random(), x)").await?, "2");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_result_has_the_declared_type() -> Result<()> {
+    for (call, expected) in [
+        ("grad(f * f, f)", "Float32"),
+        ("grad(f * x, f)", "Float64"),
+        ("grad(f * x, x)", "Float64"),
+        ("grad(i, x)", "Float64"),
+        ("jvp(f * f, f, 1.0)", "Float32"),
+    ] {
+        let sql = format!("SELECT arrow_typeof({call}) FROM t");
+        let batches = session().await?.sql(&sql).await?.collect().await?;
+        assert_eq!(array_value_to_string(batches[0].column(0), 0)?, expected, "{call}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn newtons_method_converges_in_a_recursive_query() -> Result<()> {
+    let newton = "WITH RECURSIVE newton AS (
+        SELECT 0 AS step, 1.0 AS x
+        UNION ALL
+        SELECT step + 1, x - (x * x - 2) / grad(x * x - 2, x) FROM newton WHERE step < 6)
+      SELECT x FROM newton ORDER BY step DESC LIMIT 1";
+    let batches = session().await?.sql(newton).await?.collect().await?;
+    let root = batches[0].column(0).as_any().downcast_ref::<Float64Array>().map(|values| values.value(0));
+    assert!((root.unwrap_or(f64::NAN) - 2.0_f64.sqrt()).abs() < 1e-15);
+    Ok(())
+}
+
+#[tokio::test]
+async fn long_sums_are_differentiated_without_exhausting_the_stack() -> Result<()> {
+    let sum = vec!["x * y"; 1000].join(" + ");
+    assert!(derivative(&format!("grad({sum}, x)")).await?.contains('y'));
+    Ok(())
+}

@@ -1,0 +1,44 @@
+"""The number of arguments."""
+
+import pytest
+from datafusion import SessionContext, col
+
+from support.errors import assert_says, message_at_planning
+
+CALLS = [
+    "grad()",
+    "grad(x * x)",
+    "grad(x * x, x, x)",
+    "grad(x * x, x, 1.0, y)",
+    "jvp()",
+    "jvp(x * x)",
+    "jvp(x * x, x)",
+    "jvp(x * y, x, 1.0, y)",
+    "jvp(x * y, x, 1.0, y, 1.0, w)",
+    "vjp()",
+    "vjp(x * x)",
+    "vjp(x * x, x)",
+    "vjp(x * y, x, 1.0, y)",
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_wrong_number(ctx: SessionContext, call: str) -> None:
+    """The message names the function, says how it is called, and how many arguments it met."""
+    name = call[: call.index("(")]
+    met = 0 if call.endswith("()") else call.count(",") + 1
+    words = {0: "0|no|zero|without", 1: "1|one"}.get(met, str(met))
+    says = [
+        name,
+        "argument",
+        rf"\b({words})\b",
+        {"grad": r"grad\(\w+, ", "jvp": r"jvp\(\w+, ", "vjp": r"vjp\(\w+, "}[name],
+    ]
+    assert_says(message_at_planning(lambda: ctx.sql(f"SELECT {call} AS d FROM t")), says)
+
+
+def test_dataframe_api(ctx: SessionContext) -> None:
+    from xql_ffi import grad_capsule
+
+    message = message_at_planning(lambda: ctx.table("t").select(grad_capsule()(col("x") * col("x"))))
+    assert_says(message, ["grad", "argument"])

@@ -1,0 +1,44 @@
+"""Runs statements that differentiate and prints how each ends, as JSON: the message, or the result."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+sys.path.extend(json.loads(os.environ.get("XQL_TEST_PATHS", "[]")))
+
+
+def outcome(attempt: Callable[[], object]) -> str:
+    try:
+        return repr(attempt())
+    except Exception as error:  # noqa: BLE001 - datafusion raises plain exceptions
+        return str(error)
+
+
+def main(statements: list[str]) -> dict[str, str]:
+    import datafusion
+    from datafusion import SessionContext, col
+
+    import xql_ffi
+    from support.tables import add_tables
+
+    ctx = SessionContext()
+    add_tables(ctx)
+    ctx.sql("CREATE TABLE w (d DOUBLE)")
+    assert xql_ffi.register(ctx) is ctx
+
+    def run(statement: str) -> object:
+        if statement == "dataframe":
+            x = col("x")
+            return ctx.table("t").select(xql_ffi.grad_capsule()(x * x, x)).to_pydict()
+        return ctx.sql(statement).to_pydict()
+
+    outcomes = {statement: outcome(lambda statement=statement: run(statement)) for statement in statements}
+    outcomes["registered"] = repr(sorted({"grad", "jvp", "vjp"}.intersection(ctx.udfs())))
+    outcomes["plain"] = outcome(lambda: ctx.sql("SELECT id FROM t WHERE id = 1").to_pydict())
+    outcomes["version"] = datafusion.__version__
+    return outcomes
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))

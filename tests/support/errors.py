@@ -1,0 +1,41 @@
+"""Assertions about error messages."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+from datafusion import DataFrame, SessionContext
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A statement that fails at planning, and what its message must say: regular expressions, in any case."""
+
+    id: str
+    sql: str
+    says: Sequence[str]
+
+
+def refusals(cases: Sequence[Refused]) -> pytest.MarkDecorator:
+    """Parametrizes a test by `case`."""
+    return pytest.mark.parametrize("case", cases, ids=[case.id for case in cases])
+
+
+def message_at_planning(build: Callable[[], DataFrame]) -> str:
+    """The message with which a query fails before any of it is executed."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - datafusion raises plain exceptions
+        build().execution_plan()
+    return str(caught.value)
+
+
+def assert_refused(ctx: SessionContext, case: Refused) -> None:
+    """Asserts that planning `case` fails with the message it names, and that the session lives on."""
+    assert_says(message_at_planning(lambda: ctx.sql(case.sql)), case.says)
+    assert ctx.sql("SELECT id FROM t WHERE id = 1").to_pydict() == {"id": [1]}
+
+
+def assert_says(message: str, parts: Sequence[str]) -> None:
+    """Asserts that `message` has all `parts`."""
+    for part in parts:
+        assert re.search(part, message, re.IGNORECASE), f"{part!r} is missing in: {message}"

@@ -1,0 +1,31 @@
+"""Derivatives in SQL: ``grad``, ``jvp`` and ``vjp`` as functions of a DataFusion session.
+
+>>> from datafusion import SessionContext
+>>> import xql_ffi
+>>> ctx = xql_ffi.register(SessionContext())
+>>> ctx.sql("SELECT grad(sin(x) * x, x) AS d FROM (VALUES (0.0)) AS t(x)").to_pydict()
+{'d': [0.0]}
+"""
+
+from importlib.metadata import version
+
+from xql_ffi._engine import engine_status
+from xql_ffi._operators import (
+    DifferentialOperator,
+    grad_capsule,
+    jvp_capsule,
+    register,
+    vjp_capsule,
+)
+
+__version__ = version("xql-ffi")
+
+__all__ = [
+    "DifferentialOperator",
+    "__version__",
+    "engine_status",
+    "grad_capsule",
+    "jvp_capsule",
+    "register",
+    "vjp_capsule",
+]
