@@ -62,13 +62,12 @@ def test_the_switch_works_within_a_program(run: Callable[..., str]) -> None:
     assert run(program + WHICH).splitlines()[1] == "False"
 
 
-def installation(directory: Path, version: str | None) -> str:
+def installation(directory: Path, version: str) -> str:
     """Make another installation of datafusion that says it has this version."""
     (directory / "datafusion").symlink_to(STOCK)
-    if version is not None:
-        information = directory / f"datafusion-{version}.dist-info"
-        information.mkdir()
-        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: datafusion\nVersion: {version}\n")
+    information = directory / f"datafusion-{version}.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: datafusion\nVersion: {version}\n")
     return str(directory)
 
 
@@ -86,11 +85,30 @@ def test_the_same_version_elsewhere_runs_on_the_engine(run: Callable[..., str], 
     assert run(WHICH, PYTHONPATH=path).splitlines()[1] == "True"
 
 
+def test_metadata_of_another_version_is_heeded(run: Callable[..., str], tmp_path: Path) -> None:
+    installation(tmp_path, "54.1.0")
+    (tmp_path / "datafusion").unlink()
+    directory, active, status = run(WHICH, PYTHONPATH=str(tmp_path)).splitlines()
+    assert Path(directory) == STOCK
+    assert active == "False"
+    assert "datafusion 54.1.0 is installed" in status
+
+
 def test_a_source_tree_runs_on_its_own_module(run: Callable[..., str], tmp_path: Path) -> None:
-    path = installation(tmp_path, None)
-    directory, _, status = run(WHICH, PYTHONPATH=path).splitlines()
+    shutil.copytree(STOCK, tmp_path / "datafusion", symlinks=True, ignore=shutil.ignore_patterns("*.so", "*.pyd"))
+    for module in STOCK.glob("_internal.*"):
+        (tmp_path / "datafusion" / module.name).symlink_to(module)
+    directory, _, status = run(WHICH, PYTHONPATH=str(tmp_path)).splitlines()
     assert Path(directory) == tmp_path / "datafusion"
-    assert status == "inactive: datafusion is not installed as a distribution"
+    assert status.startswith("inactive: datafusion is imported from elsewhere")
+
+
+def test_without_distribution_it_is_inactive(run: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "xql_ffi_engine").symlink_to(ENGINE)
+    (tmp_path / "datafusion").mkdir()
+    (tmp_path / "datafusion" / "__init__.py").touch()
+    program = f"import sys; sys.path.append({str(tmp_path)!r}); import xql_ffi_engine; print(xql_ffi_engine.status())"
+    assert run(program, "-S") == "inactive: datafusion is not installed as a distribution"
 
 
 def test_a_missing_shared_object_leaves_the_stock_module(run: Callable[..., str], tmp_path: Path) -> None:
