@@ -13,8 +13,7 @@ use datafusion::logical_expr::{
 use datafusion_ffi::udf::FFI_ScalarUDF;
 use xql_simplify_ffi::{FFI_ScalarUDFSimplify, SimplifyingScalarUDF};
 
-type Simplify =
-    dyn Fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult> + Send + Sync + 'static;
+type Simplify = dyn Fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult> + Send + Sync + 'static;
 
 pub struct Probe {
     signature: Signature,
@@ -106,9 +105,7 @@ pub fn schema() -> DFSchema {
 }
 
 pub fn context(schema: DFSchema) -> SimplifyContext {
-    SimplifyContext::builder()
-        .with_schema(Arc::new(schema))
-        .build()
+    SimplifyContext::builder().with_schema(Arc::new(schema)).build()
 }
 
 /// What `simplify` does to `args` on the other side.
@@ -124,9 +121,8 @@ pub fn rewrite<F>(arg: Expr, simplify: F) -> Result<Expr>
 where
     F: Fn(Expr) -> Result<Expr> + Send + Sync + 'static,
 {
-    let simplified = simplify_with(vec![arg], move |mut args, _| {
-        Ok(ExprSimplifyResult::Simplified(simplify(args.remove(0))?))
-    })?;
+    let simplified =
+        simplify_with(vec![arg], move |mut args, _| Ok(ExprSimplifyResult::Simplified(simplify(args.remove(0))?)))?;
     match simplified {
         ExprSimplifyResult::Simplified(expr) => Ok(expr),
         ExprSimplifyResult::Original(_) => panic!("not simplified"),
