@@ -6,20 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 
-
-class Run(Protocol):
-    """Run a program and give what it prints."""
-
-    def __call__(self, program: str, *options: str, **environment: str) -> str: ...
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run programs in a directory of their own."""
+def run(tmp_path: Path) -> Callable[..., str]:
+    """Run a program, with options of Python and variables of the environment, and give what it prints."""
 
     def run(program: str, *options: str, **environment: str) -> str:
         script = tmp_path / "program.py"

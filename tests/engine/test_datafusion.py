@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Run
+    from collections.abc import Callable
 
 PROGRAMS = {
     "the names of all modules": """
@@ -75,6 +75,6 @@ except Exception as error:
 
 
 @pytest.mark.parametrize("title", PROGRAMS)
-def test_it_does_what_the_stock_module_does(run: Run, title: str) -> None:
+def test_it_does_what_the_stock_module_does(run: Callable[..., str], title: str) -> None:
     program = PROGRAMS[title]
     assert run(program) == run(program, XQL_FFI_ENGINE="0") != ""

@@ -14,7 +14,7 @@ import xql_ffi_engine
 from xql_ffi_engine import _engine, compatibility
 
 if TYPE_CHECKING:
-    from conftest import Run
+    from collections.abc import Callable
 
 ENGINE = Path(xql_ffi_engine.__file__).parent
 STOCK = Path(datafusion.__file__).parent
@@ -35,45 +35,44 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize("first", ["", "import pyarrow", "import xql_ffi_engine", "import xarray_sql"])
-def test_it_is_active_whatever_is_imported_first(run: Run, first: str) -> None:
+def test_it_is_active_whatever_is_imported_first(run: Callable[..., str], first: str) -> None:
     directory, active, status = run(first + WHICH).splitlines()
     assert Path(directory) == ENGINE
     assert active == "True"
     assert status.startswith("active: datafusion 54.0.0 runs on ")
 
 
-def test_it_is_active_in_isolated_mode(run: Run) -> None:
+def test_it_is_active_in_isolated_mode(run: Callable[..., str]) -> None:
     assert run(WHICH, "-I").splitlines()[1] == "True"
 
 
-def test_it_is_ready_before_datafusion_is_imported(run: Run) -> None:
+def test_it_is_ready_before_datafusion_is_imported(run: Callable[..., str]) -> None:
     assert run("import xql_ffi_engine; print(xql_ffi_engine.status())").startswith("ready: ")
 
 
-def test_the_switch_turns_it_off(run: Run) -> None:
+def test_the_switch_turns_it_off(run: Callable[..., str]) -> None:
     directory, active, status = run(WHICH, XQL_FFI_ENGINE="0").splitlines()
     assert Path(directory) == STOCK
     assert active == "False"
     assert status == "inactive: it is switched off by XQL_FFI_ENGINE=0"
 
 
-def test_the_switch_works_within_a_program(run: Run) -> None:
+def test_the_switch_works_within_a_program(run: Callable[..., str]) -> None:
     program = "import os; os.environ['XQL_FFI_ENGINE'] = '0'\n"
     assert run(program + WHICH).splitlines()[1] == "False"
 
 
-def installation(directory: Path, version: str | None) -> str:
+def installation(directory: Path, version: str) -> str:
     """Make another installation of datafusion that says it has this version."""
     (directory / "datafusion").symlink_to(STOCK)
-    if version is not None:
-        information = directory / f"datafusion-{version}.dist-info"
-        information.mkdir()
-        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: datafusion\nVersion: {version}\n")
+    information = directory / f"datafusion-{version}.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: datafusion\nVersion: {version}\n")
     return str(directory)
 
 
 @pytest.mark.parametrize("version", ["54.1.0", "54.0.0.post1", "53.0.0"])
-def test_another_version_runs_on_its_own_module(run: Run, tmp_path: Path, version: str) -> None:
+def test_another_version_runs_on_its_own_module(run: Callable[..., str], tmp_path: Path, version: str) -> None:
     path = installation(tmp_path, version)
     directory, active, status = run(WHICH, PYTHONPATH=path).splitlines()
     assert Path(directory) == tmp_path / "datafusion"
@@ -81,19 +80,38 @@ def test_another_version_runs_on_its_own_module(run: Run, tmp_path: Path, versio
     assert status == f"inactive: it is for datafusion 54.0.0, and datafusion {version} is installed"
 
 
-def test_the_same_version_elsewhere_runs_on_the_engine(run: Run, tmp_path: Path) -> None:
+def test_the_same_version_elsewhere_runs_on_the_engine(run: Callable[..., str], tmp_path: Path) -> None:
     path = installation(tmp_path, "54.0.0")
     assert run(WHICH, PYTHONPATH=path).splitlines()[1] == "True"
 
 
-def test_a_source_tree_runs_on_its_own_module(run: Run, tmp_path: Path) -> None:
-    path = installation(tmp_path, None)
-    directory, _, status = run(WHICH, PYTHONPATH=path).splitlines()
+def test_metadata_of_another_version_is_heeded(run: Callable[..., str], tmp_path: Path) -> None:
+    installation(tmp_path, "54.1.0")
+    (tmp_path / "datafusion").unlink()
+    directory, active, status = run(WHICH, PYTHONPATH=str(tmp_path)).splitlines()
+    assert Path(directory) == STOCK
+    assert active == "False"
+    assert "datafusion 54.1.0 is installed" in status
+
+
+def test_a_source_tree_runs_on_its_own_module(run: Callable[..., str], tmp_path: Path) -> None:
+    shutil.copytree(STOCK, tmp_path / "datafusion", symlinks=True, ignore=shutil.ignore_patterns("*.so", "*.pyd"))
+    for module in STOCK.glob("_internal.*"):
+        (tmp_path / "datafusion" / module.name).symlink_to(module)
+    directory, _, status = run(WHICH, PYTHONPATH=str(tmp_path)).splitlines()
     assert Path(directory) == tmp_path / "datafusion"
-    assert status == "inactive: datafusion is not installed as a distribution"
+    assert status.startswith("inactive: datafusion is imported from elsewhere")
 
 
-def test_a_missing_shared_object_leaves_the_stock_module(run: Run, tmp_path: Path) -> None:
+def test_without_distribution_it_is_inactive(run: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "xql_ffi_engine").symlink_to(ENGINE)
+    (tmp_path / "datafusion").mkdir()
+    (tmp_path / "datafusion" / "__init__.py").touch()
+    program = f"import sys; sys.path.append({str(tmp_path)!r}); import xql_ffi_engine; print(xql_ffi_engine.status())"
+    assert run(program, "-S") == "inactive: datafusion is not installed as a distribution"
+
+
+def test_a_missing_shared_object_leaves_the_stock_module(run: Callable[..., str], tmp_path: Path) -> None:
     shutil.copytree(ENGINE, tmp_path / "xql_ffi_engine", ignore=shutil.ignore_patterns("*.so", "*.pyd"))
     directory, _, status = run(WHICH, PYTHONPATH=str(tmp_path)).splitlines()
     assert Path(directory) == STOCK
@@ -103,26 +121,26 @@ def test_a_missing_shared_object_leaves_the_stock_module(run: Run, tmp_path: Pat
 WITHOUT_SITE = f"import sys; sys.path.append({str(SITE)!r})\n"
 
 
-def test_without_site_it_is_installed_by_hand(run: Run) -> None:
+def test_without_site_it_is_installed_by_hand(run: Callable[..., str]) -> None:
     program = WITHOUT_SITE + "import xql_ffi_engine\nprint(xql_ffi_engine.status())\n"
     assert "xql_ffi_engine.install()" in run(program, "-S")
     program += "xql_ffi_engine.install(); xql_ffi_engine.install()"
     assert run(program + WHICH, "-S").splitlines()[2] == "True"
 
 
-def test_too_late_is_said(run: Run) -> None:
+def test_too_late_is_said(run: Callable[..., str]) -> None:
     program = WITHOUT_SITE + "import datafusion, xql_ffi_engine; xql_ffi_engine.install()"
     status = run(program + WHICH, "-S").splitlines()[2]
     assert status.startswith("inactive: datafusion was imported before")
 
 
-def test_without_datafusion_it_says_so(run: Run, tmp_path: Path) -> None:
+def test_without_datafusion_it_says_so(run: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "xql_ffi_engine").symlink_to(ENGINE)
     program = f"import sys; sys.path.append({str(tmp_path)!r}); import xql_ffi_engine; print(xql_ffi_engine.status())"
     assert run(program, "-S") == "inactive: datafusion is not installed"
 
 
-def test_spawned_processes_have_it_too(run: Run) -> None:
+def test_spawned_processes_have_it_too(run: Callable[..., str]) -> None:
     program = """
 import multiprocessing
 

@@ -12,8 +12,6 @@ from datafusion._internal import ScalarUDF as InternalScalarUDF  # type: ignore[
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Run
-
 NAME = b"datafusion_scalar_udf_simplify"
 
 
@@ -62,7 +60,7 @@ def test_another_version_is_refused(abi_version: int, datafusion_major: int, mes
 def test_another_name_is_refused() -> None:
     versions = Versions(1, 54)
     name = b"another"
-    with pytest.raises(ValueError, match="not named .*datafusion_scalar_udf_simplify"):
+    with pytest.raises(ValueError, match=r"not named .*datafusion_scalar_udf_simplify"):
         udf(Exporter(lambda: capsule(versions, name)))
 
 
@@ -113,7 +111,7 @@ print(outcome(Failing()))
 """
 
 
-def test_all_else_is_as_on_the_stock_module(run: Run) -> None:
+def test_all_else_is_as_on_the_stock_module(run: Callable[..., str]) -> None:
     assert run(OUTCOMES) == run(OUTCOMES, XQL_FFI_ENGINE="0")
 
 
@@ -124,7 +122,7 @@ def test_wrong_arguments_are_a_type_error() -> None:
 
 
 def test_python_functions_are_untouched() -> None:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     double = udf(lambda array: array, [pa.float64()], pa.float64(), "immutable", name="same")
     assert isinstance(double, ScalarUDF)

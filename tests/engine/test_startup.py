@@ -11,12 +11,12 @@ import pytest
 import xql_ffi_engine
 
 if TYPE_CHECKING:
-    from conftest import Run
+    from collections.abc import Callable
 
 PTH = Path(xql_ffi_engine.__file__).parent.parent / "xql_ffi_engine.pth"
 
 
-def test_one_module_is_imported(run: Run) -> None:
+def test_one_module_is_imported(run: Callable[..., str]) -> None:
     names = run("import sys; print(*sorted(sys.modules))").split()
     assert [name for name in names if name.startswith("xql_ffi_engine")] == ["xql_ffi_engine"]
     assert not {"datafusion", "importlib.metadata", "pathlib", "pyarrow", "typing"} & set(names)
@@ -33,7 +33,7 @@ def test_it_takes_no_time() -> None:
 
 
 @pytest.mark.parametrize("package", [None, "", "raise RuntimeError", "def install(): 1 / 0", "def"])
-def test_what_is_left_of_the_package_does_no_harm(run: Run, tmp_path: Path, package: str | None) -> None:
+def test_what_is_left_of_the_package_does_no_harm(run: Callable[..., str], tmp_path: Path, package: str | None) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / PTH.name).write_text(PTH.read_text())

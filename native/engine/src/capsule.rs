@@ -26,14 +26,9 @@ pub fn scalar_udf(exporter: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ScalarUDFImpl
 
 /// The `simplify` that `exporter` exports beside its function.
 pub fn simplify(exporter: &Bound<'_, PyAny>) -> PyResult<FFI_ScalarUDFSimplify> {
-    let (_capsule, exported) = exported(
-        exporter,
-        xql_simplify_ffi::METHOD_NAME,
-        xql_simplify_ffi::CAPSULE_NAME,
-    )?;
+    let (_capsule, exported) = exported(exporter, xql_simplify_ffi::METHOD_NAME, xql_simplify_ffi::CAPSULE_NAME)?;
     // SAFETY: a capsule of this name holds an `FFI_ScalarUDFSimplify` and lives until the end of this function.
-    unsafe { FFI_ScalarUDFSimplify::import(exported) }
-        .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    unsafe { FFI_ScalarUDFSimplify::import(exported) }.map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
 /// The capsule that `method` gives, and what it holds.
@@ -47,10 +42,8 @@ fn exported<'py>(
         let class = error.into_inner().get_type();
         PyTypeError::new_err(format!("{method}() gave {class}, not a capsule"))
     })?;
-    let pointer = capsule.pointer_checked(Some(name)).map_err(|_| {
-        PyValueError::new_err(format!(
-            "{method}() gave a capsule that is not named {name:?}"
-        ))
-    })?;
+    let pointer = capsule
+        .pointer_checked(Some(name))
+        .map_err(|_| PyValueError::new_err(format!("{method}() gave a capsule that is not named {name:?}")))?;
     Ok((capsule, pointer.cast()))
 }

@@ -41,8 +41,7 @@ fn exporter<'py>(
         None => args.get_item(0).ok(),
     };
     let Some(func) = func else { return Ok(None) };
-    let exports =
-        func.hasattr(capsule::SCALAR_UDF_METHOD)? && func.hasattr(xql_simplify_ffi::METHOD_NAME)?;
+    let exports = func.hasattr(capsule::SCALAR_UDF_METHOD)? && func.hasattr(xql_simplify_ffi::METHOD_NAME)?;
     Ok(exports.then_some(func))
 }
 

@@ -114,11 +114,7 @@ unsafe fn function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
         .ok_or_else(|| DataFusionError::Ffi("simplify of a function that was released".to_owned()))
 }
 
-unsafe extern "C" fn simplify(
-    this: &FFI_ScalarUDFSimplify,
-    request: *const u8,
-    len: usize,
-) -> FFI_Bytes {
+unsafe extern "C" fn simplify(this: &FFI_ScalarUDFSimplify, request: *const u8, len: usize) -> FFI_Bytes {
     let answer = guard("simplify", || {
         // SAFETY: `simplify` of this library is called with a struct of this library.
         let udf = unsafe { function(this) }?;

@@ -28,12 +28,7 @@ impl From<Vec<u8>> for FFI_Bytes {
     fn from(bytes: Vec<u8>) -> Self {
         let (data, len) = (bytes.as_ptr(), bytes.len());
         let private_data = Box::into_raw(Box::new(bytes)).cast();
-        Self {
-            data,
-            len,
-            release,
-            private_data,
-        }
+        Self { data, len, release, private_data }
     }
 }
 

@@ -11,8 +11,8 @@ use datafusion_expr::preimage::PreimageResult;
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion_expr::{
-    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, StructFieldMapping,
+    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, StructFieldMapping,
 };
 use prost::Message;
 
@@ -35,10 +35,7 @@ impl SimplifyingScalarUDF {
     /// Joins a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) and the `simplify` imported
     /// beside it.
     pub fn new(function: Arc<dyn ScalarUDFImpl>, simplify: FFI_ScalarUDFSimplify) -> Self {
-        Self {
-            function: ScalarUDF::new_from_shared_impl(function),
-            simplify: Arc::new(simplify),
-        }
+        Self { function: ScalarUDF::new_from_shared_impl(function), simplify: Arc::new(simplify) }
     }
 
     fn inner(&self) -> &dyn ScalarUDFImpl {
@@ -54,9 +51,7 @@ impl SimplifyingScalarUDF {
                 let (args, _) = expand(asked.table.items(), &asked.request.arguments)?;
                 Ok(ExprSimplifyResult::Original(args))
             }
-            Some(Outcome::Simplified(simplified)) => {
-                Ok(ExprSimplifyResult::Simplified(asked.answered(simplified)?))
-            }
+            Some(Outcome::Simplified(simplified)) => Ok(ExprSimplifyResult::Simplified(asked.answered(simplified)?)),
             Some(Outcome::Failure(failure)) => Err(failure.into()),
             None => Err(malformed("an answer without outcome")),
         }
@@ -81,9 +76,7 @@ impl Hash for SimplifyingScalarUDF {
 #[warn(clippy::missing_trait_methods)] // It delegates, so a method that is left out is a mistake.
 impl ScalarUDFImpl for SimplifyingScalarUDF {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        guard(format_args!("simplify of '{}'", self.name()), || {
-            self.ask(args, info)
-        })
+        guard(format_args!("simplify of '{}'", self.name()), || self.ask(args, info))
     }
 
     fn name(&self) -> &str {
@@ -113,10 +106,7 @@ impl ScalarUDFImpl for SimplifyingScalarUDF {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let function = self.inner().with_updated_config(config)?;
-        Some(ScalarUDF::from(Self {
-            function,
-            simplify: Arc::clone(&self.simplify),
-        }))
+        Some(ScalarUDF::from(Self { function, simplify: Arc::clone(&self.simplify) }))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -132,12 +122,7 @@ impl ScalarUDFImpl for SimplifyingScalarUDF {
         self.inner().invoke_with_args(args)
     }
 
-    fn preimage(
-        &self,
-        args: &[Expr],
-        lit_expr: &Expr,
-        info: &SimplifyContext,
-    ) -> Result<PreimageResult> {
+    fn preimage(&self, args: &[Expr], lit_expr: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {
         self.inner().preimage(args, lit_expr, info)
     }
 
@@ -145,10 +130,7 @@ impl ScalarUDFImpl for SimplifyingScalarUDF {
         self.inner().short_circuits()
     }
 
-    fn conditional_arguments<'a>(
-        &self,
-        args: &'a [Expr],
-    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+    fn conditional_arguments<'a>(&self, args: &'a [Expr]) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
         self.inner().conditional_arguments(args)
     }
 
@@ -156,11 +138,7 @@ impl ScalarUDFImpl for SimplifyingScalarUDF {
         self.inner().evaluate_bounds(input)
     }
 
-    fn propagate_constraints(
-        &self,
-        interval: &Interval,
-        inputs: &[&Interval],
-    ) -> Result<Option<Vec<Interval>>> {
+    fn propagate_constraints(&self, interval: &Interval, inputs: &[&Interval]) -> Result<Option<Vec<Interval>>> {
         self.inner().propagate_constraints(interval, inputs)
     }
 
@@ -176,10 +154,7 @@ impl ScalarUDFImpl for SimplifyingScalarUDF {
         self.inner().coerce_types(arg_types)
     }
 
-    fn struct_field_mapping(
-        &self,
-        literal_args: &[Option<ScalarValue>],
-    ) -> Option<StructFieldMapping> {
+    fn struct_field_mapping(&self, literal_args: &[Option<ScalarValue>]) -> Option<StructFieldMapping> {
         self.inner().struct_field_mapping(literal_args)
     }
 

@@ -21,9 +21,9 @@ static DEFAULT_FUNCTIONS: LazyLock<Result<TaskContext>> = LazyLock::new(|| {
 
 /// The registry.
 pub(crate) fn registry() -> Result<&'static TaskContext> {
-    DEFAULT_FUNCTIONS.as_ref().map_err(|error| {
-        plan_datafusion_err!("DataFusion's own functions do not register: {error}")
-    })
+    DEFAULT_FUNCTIONS
+        .as_ref()
+        .map_err(|error| plan_datafusion_err!("DataFusion's own functions do not register: {error}"))
 }
 
 /// Whether `udf` is the function DataFusion itself has under this name.

@@ -15,18 +15,13 @@ impl From<DataFusionError> for Failure {
             DataFusionError::NotImplemented(message) => (FailureKind::NotImplemented, message),
             DataFusionError::Configuration(message) => (FailureKind::Configuration, message),
             DataFusionError::Execution(message) => (FailureKind::Execution, message),
-            DataFusionError::ResourcesExhausted(message) => {
-                (FailureKind::ResourcesExhausted, message)
-            }
+            DataFusionError::ResourcesExhausted(message) => (FailureKind::ResourcesExhausted, message),
             DataFusionError::Internal(message) => (FailureKind::Internal, message),
             DataFusionError::Ffi(message) => (FailureKind::Ffi, message),
             DataFusionError::Diagnostic(_, error) => return Self::from(*error),
             error => (FailureKind::Ffi, error.to_string()),
         };
-        Self {
-            kind: kind.into(),
-            message,
-        }
+        Self { kind: kind.into(), message }
     }
 }
 

@@ -46,12 +46,7 @@ fn plan(items: &[Item]) -> Result<Vec<Plan>> {
             nodes = child.nodes.saturating_add(nodes);
             depth = child.depth.max(depth);
         }
-        plans.push(Plan {
-            children,
-            uses: 0,
-            nodes,
-            depth: depth + 1,
-        });
+        plans.push(Plan { children, uses: 0, nodes, depth: depth + 1 });
     }
     Ok(plans)
 }
@@ -93,29 +88,20 @@ fn build(items: &[Item], mut plans: Vec<Plan>, roots: &[u32]) -> Result<Vec<Expr
         let expr = match item {
             Item::Whole(expr) => expr.clone(),
             Item::Shell(shell) => {
-                let children = children
-                    .iter()
-                    .map(|&child| take(&mut built, &mut plans, child))
-                    .collect::<Result<Vec<_>>>()?;
+                let children =
+                    children.iter().map(|&child| take(&mut built, &mut plans, child)).collect::<Result<Vec<_>>>()?;
                 with_children(shell.clone(), children)?
             }
         };
         built[entry] = Some(expr);
     }
-    roots
-        .iter()
-        .map(|&root| take(&mut built, &mut plans, root))
-        .collect()
+    roots.iter().map(|&root| take(&mut built, &mut plans, root)).collect()
 }
 
 /// The expression of an entry: itself for the last use, a clone before.
 fn take(built: &mut [Option<Expr>], plans: &mut [Plan], entry: u32) -> Result<Expr> {
     let entry = entry as usize;
     plans[entry].uses -= 1;
-    let expr = if plans[entry].uses == 0 {
-        built[entry].take()
-    } else {
-        built[entry].clone()
-    };
+    let expr = if plans[entry].uses == 0 { built[entry].take() } else { built[entry].clone() };
     expr.ok_or_else(|| malformed("an entry is used before it is built"))
 }

@@ -18,32 +18,20 @@ pub(crate) fn field_from_wire(field: &protobuf::Field) -> Result<FieldRef> {
     Ok(Arc::new(Field::try_from(field).map_err(malformed)?))
 }
 
-pub(crate) fn relation_to_wire(
-    relation: Option<&TableReference>,
-) -> Option<protobuf::TableReference> {
+pub(crate) fn relation_to_wire(relation: Option<&TableReference>) -> Option<protobuf::TableReference> {
     relation.map(|relation| relation.clone().into())
 }
 
-pub(crate) fn relation_from_wire(
-    relation: Option<protobuf::TableReference>,
-) -> Result<Option<TableReference>> {
-    relation
-        .map(|relation| TableReference::try_from(relation).map_err(malformed))
-        .transpose()
+pub(crate) fn relation_from_wire(relation: Option<protobuf::TableReference>) -> Result<Option<TableReference>> {
+    relation.map(|relation| TableReference::try_from(relation).map_err(malformed)).transpose()
 }
 
 pub(crate) fn column_to_wire(column: &Column) -> wire::Column {
-    wire::Column {
-        relation: relation_to_wire(column.relation.as_ref()),
-        name: column.name.clone(),
-    }
+    wire::Column { relation: relation_to_wire(column.relation.as_ref()), name: column.name.clone() }
 }
 
 pub(crate) fn column_from_wire(column: wire::Column) -> Result<Column> {
-    Ok(Column::new(
-        relation_from_wire(column.relation)?,
-        column.name,
-    ))
+    Ok(Column::new(relation_from_wire(column.relation)?, column.name))
 }
 
 impl From<Volatility> for wire::Volatility {

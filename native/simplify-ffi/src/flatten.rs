@@ -15,16 +15,9 @@ pub(crate) enum Crossing {
     /// As the `datafusion-proto` node of the shell.
     Node,
     /// As a call of one of the request's functions.
-    Call {
-        function: u32,
-        return_field: Option<protobuf::Field>,
-    },
+    Call { function: u32, return_field: Option<protobuf::Field> },
     /// As an opaque expression; its children are the columns it reads.
-    Opaque {
-        printed: String,
-        field: Option<protobuf::Field>,
-        volatility: wire::Volatility,
-    },
+    Opaque { printed: String, field: Option<protobuf::Field>, volatility: wire::Volatility },
     /// Not at all: it is this entry, which the other side has.
     Known(u32),
 }
@@ -56,12 +49,7 @@ struct Frame {
 impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
     /// `open` parts an expression from its children and decides how it crosses.
     pub(crate) fn new(table: &'a mut Table, open: F) -> Self {
-        Self {
-            table,
-            entries: vec![],
-            depth: 0,
-            open,
-        }
+        Self { table, entries: vec![], depth: 0, open }
     }
 
     /// The entries that were appended, and the depth of the deepest expression.
@@ -89,26 +77,12 @@ impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
     }
 
     fn frame(&mut self, expr: Expr) -> Result<Frame> {
-        let Opened {
-            item,
-            children,
-            crossing,
-        } = (self.open)(expr)?;
-        Ok(Frame {
-            item,
-            crossing,
-            pending: children.into_iter().rev().collect(),
-            done: vec![],
-        })
+        let Opened { item, children, crossing } = (self.open)(expr)?;
+        Ok(Frame { item, crossing, pending: children.into_iter().rev().collect(), done: vec![] })
     }
 
     fn close(&mut self, frame: Frame) -> Result<u32> {
-        let Frame {
-            item,
-            crossing,
-            done,
-            ..
-        } = frame;
+        let Frame { item, crossing, done, .. } = frame;
         let item = match item {
             Item::Shell(shell) => {
                 let placeholders = done.iter().map(|&entry| placeholder(entry));
@@ -133,9 +107,7 @@ impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
             return Ok(entry);
         }
         let (Item::Shell(expr) | Item::Whole(expr)) = item;
-        datafusion_common::plan_err!(
-            "simplify: the arguments of the opaque expression {expr} cannot be changed"
-        )
+        datafusion_common::plan_err!("simplify: the arguments of the opaque expression {expr} cannot be changed")
     }
 }
 
@@ -150,36 +122,15 @@ fn is_volatile(item: &Item, crossing: &Crossing) -> bool {
 fn kind(item: &Item, crossing: Crossing, done: Vec<u32>) -> Result<Kind> {
     let (Item::Shell(expr) | Item::Whole(expr)) = item;
     Ok(match (crossing, expr) {
-        (
-            Crossing::Call {
-                function,
-                return_field,
-            },
-            _,
-        ) => Kind::Call(wire::Call {
-            function,
-            arguments: done,
-            return_field,
-        }),
-        (
-            Crossing::Opaque {
-                printed,
-                field,
-                volatility,
-            },
-            _,
-        ) => Kind::Opaque(wire::Opaque {
-            printed,
-            field,
-            reads: done,
-            volatility: volatility.into(),
-        }),
+        (Crossing::Call { function, return_field }, _) => {
+            Kind::Call(wire::Call { function, arguments: done, return_field })
+        }
+        (Crossing::Opaque { printed, field, volatility }, _) => {
+            Kind::Opaque(wire::Opaque { printed, field, reads: done, volatility: volatility.into() })
+        }
         (_, Expr::Column(column)) => Kind::Column(column_to_wire(column)),
         (_, Expr::OuterReferenceColumn(field, column)) => {
-            Kind::OuterReference(wire::OuterReference {
-                column: column_to_wire(column),
-                field: field_to_wire(field)?,
-            })
+            Kind::OuterReference(wire::OuterReference { column: column_to_wire(column), field: field_to_wire(field)? })
         }
         _ => Kind::Node(node_to_wire(&without_metadata(expr.clone()))?),
     })

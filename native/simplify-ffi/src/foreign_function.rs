@@ -2,9 +2,7 @@
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::{Result, internal_err, plan_err};
-use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
 /// A function of the consumer, or an expression of it that the provider is not shown.
 ///
@@ -27,18 +25,8 @@ pub(crate) enum Role {
 }
 
 impl ForeignFunction {
-    pub(crate) fn new(
-        name: String,
-        role: Role,
-        volatility: Volatility,
-        return_field: Option<FieldRef>,
-    ) -> Self {
-        Self {
-            name,
-            role,
-            signature: Signature::user_defined(volatility),
-            return_field,
-        }
+    pub(crate) fn new(name: String, role: Role, volatility: Volatility, return_field: Option<FieldRef>) -> Self {
+        Self { name, role, signature: Signature::user_defined(volatility), return_field }
     }
 
     pub(crate) fn role(&self) -> Role {
@@ -68,10 +56,7 @@ impl ScalarUDFImpl for ForeignFunction {
         if self.is_opaque() {
             return Ok(self.name.clone());
         }
-        let args: Vec<_> = args
-            .iter()
-            .map(|arg| arg.schema_name().to_string())
-            .collect();
+        let args: Vec<_> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
         Ok(format!("{}({})", self.name, args.join(",")))
     }
 
@@ -95,9 +80,6 @@ impl ScalarUDFImpl for ForeignFunction {
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        internal_err!(
-            "'{}' belongs to another library and cannot be evaluated in this one",
-            self.name
-        )
+        internal_err!("'{}' belongs to another library and cannot be evaluated in this one", self.name)
     }
 }

@@ -8,6 +8,17 @@
 //! * a **consumer** imports both and joins them to a [`SimplifyingScalarUDF`], which is the stock imported function plus
 //!   `simplify`.
 //!
+//! ```ignore
+//! // The provider, for the two capsules:
+//! let function = FFI_ScalarUDF::from(Arc::clone(&udf));
+//! let simplify = FFI_ScalarUDFSimplify::from(udf);
+//!
+//! // The consumer, with what the two capsules point to:
+//! let simplify = unsafe { FFI_ScalarUDFSimplify::import(simplify) }?; // checks the versions, so it comes first
+//! let function: Arc<dyn ScalarUDFImpl> = function.into();
+//! let udf = ScalarUDF::from(SimplifyingScalarUDF::new(function, simplify));
+//! ```
+//!
 //! # What crosses
 //! The arguments cross as one flat table of shallow `datafusion-proto` nodes in post-order, children by index, a shared
 //! sub-expression once (module [`wire`] defines the messages). The input schema goes with them, with qualifiers, types and

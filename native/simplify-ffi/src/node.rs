@@ -1,9 +1,12 @@
 //! Shallow expressions: one node, its children replaced by placeholders that say where they are.
 
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::Expr;
-use datafusion_expr::expr::{Alias, Cast, TryCast};
+use datafusion_expr::expr::{Alias, Cast, Placeholder, TryCast};
 use datafusion_proto::logical_plan::DefaultLogicalExtensionCodec;
 use datafusion_proto::logical_plan::from_proto::parse_expr;
 use datafusion_proto::logical_plan::to_proto::serialize_expr;
@@ -45,11 +48,7 @@ pub(crate) fn child_indices(shell: &Expr) -> Result<Vec<u32>> {
     let mut indices = vec![];
     shell.apply_children(|child| {
         match child {
-            Expr::Column(Column {
-                relation: None,
-                name,
-                ..
-            }) => indices.push(name.parse().map_err(malformed)?),
+            Expr::Column(Column { relation: None, name, .. }) => indices.push(name.parse().map_err(malformed)?),
             _ => return Err(malformed("a node has a child that is no reference")),
         }
         Ok(TreeNodeRecursion::Continue)
@@ -57,28 +56,24 @@ pub(crate) fn child_indices(shell: &Expr) -> Result<Vec<u32>> {
     Ok(indices)
 }
 
-/// The expression without the metadata that `datafusion-proto` drops and that has no part in its meaning.
+/// The expression without what `datafusion-proto` drops and has no part in its meaning: metadata, and names of fields.
 pub(crate) fn without_metadata(shell: Expr) -> Expr {
     match shell {
         Expr::Literal(value, _) => Expr::Literal(value, None),
-        Expr::Alias(alias) => Expr::Alias(Alias {
-            metadata: None,
-            ..alias
-        }),
-        Expr::Cast(Cast { expr, field }) => {
-            let nullable = field.is_nullable();
-            let cast = Cast::new(expr, field.data_type().clone());
-            let field = cast.field.as_ref().clone().with_nullable(nullable);
-            Expr::Cast(Cast::new_from_field(cast.expr, field.into()))
-        }
-        Expr::TryCast(TryCast { expr, field }) => {
-            let nullable = field.is_nullable();
-            let cast = TryCast::new(expr, field.data_type().clone());
-            let field = cast.field.as_ref().clone().with_nullable(nullable);
-            Expr::TryCast(TryCast::new_from_field(cast.expr, field.into()))
+        Expr::Alias(alias) => Expr::Alias(Alias { metadata: None, ..alias }),
+        Expr::Cast(Cast { expr, field }) => Expr::Cast(Cast::new_from_field(expr, bare(&field))),
+        Expr::TryCast(TryCast { expr, field }) => Expr::TryCast(TryCast::new_from_field(expr, bare(&field))),
+        Expr::Placeholder(Placeholder { id, field }) => {
+            let field = field.map(|field| bare(&field));
+            Expr::Placeholder(Placeholder::new_with_field(id, field))
         }
         other => other,
     }
+}
+
+/// A field of the same type and nullability.
+fn bare(field: &Field) -> FieldRef {
+    Arc::new(Field::new("", field.data_type().clone(), field.is_nullable()))
 }
 
 /// The message of a shallow expression, if what `datafusion-proto` would read from it is the same expression.
@@ -108,9 +103,7 @@ pub(crate) fn node_from_wire(node: &LogicalExprNode) -> Result<Expr> {
         Some(ExprType::BinaryExpr(binary)) if binary.operands.len() != 2 => {
             return Err(malformed("a binary node without two operands"));
         }
-        Some(ExprType::ScalarUdfExpr(call))
-            if !registry()?.scalar_functions().contains_key(&call.fun_name) =>
-        {
+        Some(ExprType::ScalarUdfExpr(call)) if !registry()?.scalar_functions().contains_key(&call.fun_name) => {
             return plan_err!(
                 "simplify: the function '{}' is not one of DataFusion's own, which alone cross by name",
                 call.fun_name

@@ -55,11 +55,7 @@ pub(crate) fn reads(expr: &Expr, schema: &DFSchema) -> Result<Vec<Expr>> {
 
 /// Volatile if anything in the expression or in its subqueries is.
 pub(crate) fn volatility(expr: &Expr) -> Result<Volatility> {
-    Ok(if is_volatile(expr)? {
-        Volatility::Volatile
-    } else {
-        Volatility::Stable
-    })
+    Ok(if is_volatile(expr)? { Volatility::Volatile } else { Volatility::Stable })
 }
 
 fn is_volatile(expr: &Expr) -> Result<bool> {
@@ -99,12 +95,11 @@ fn outer_references(plan: &LogicalPlan) -> Result<Vec<(FieldRef, Column)>> {
                 }
                 if let Some(subquery) = subquery(expr) {
                     let inner = outer_references(&subquery.subquery)?;
-                    references.extend(inner.into_iter().filter(|(_, column)| {
-                        !node
-                            .inputs()
-                            .iter()
-                            .any(|input| input.schema().has_column(column))
-                    }));
+                    references.extend(
+                        inner
+                            .into_iter()
+                            .filter(|(_, column)| !node.inputs().iter().any(|input| input.schema().has_column(column))),
+                    );
                 }
                 Ok(TreeNodeRecursion::Continue)
             })

@@ -40,9 +40,7 @@ pub(crate) fn failure(error: DataFusionError) -> Vec<u8> {
 
 fn encode(outcome: Result<Outcome>) -> Vec<u8> {
     let outcome = outcome.unwrap_or_else(|error| Outcome::Failure(error.into()));
-    let answer = Answer {
-        outcome: Some(outcome),
-    };
+    let answer = Answer { outcome: Some(outcome) };
     answer.encode_to_vec()
 }
 
@@ -90,19 +88,14 @@ fn entry_from_wire(entry: Entry, table: &Table, functions: &[Function]) -> Resul
     match entry.kind {
         Some(Kind::Node(node)) => node_from_wire(&node),
         Some(Kind::Column(column)) => Ok(Expr::Column(column_from_wire(column)?)),
-        Some(Kind::OuterReference(reference)) => Ok(Expr::OuterReferenceColumn(
-            field_from_wire(&reference.field)?,
-            column_from_wire(reference.column)?,
-        )),
+        Some(Kind::OuterReference(reference)) => {
+            Ok(Expr::OuterReferenceColumn(field_from_wire(&reference.field)?, column_from_wire(reference.column)?))
+        }
         Some(Kind::Call(call)) => {
             let function = functions
                 .get(call.function as usize)
                 .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
-            let return_field = call
-                .return_field
-                .as_ref()
-                .map(field_from_wire)
-                .transpose()?;
+            let return_field = call.return_field.as_ref().map(field_from_wire).transpose()?;
             let stand_in = ForeignFunction::new(
                 function.name.clone(),
                 Role::Function(call.function),
@@ -115,8 +108,7 @@ fn entry_from_wire(entry: Entry, table: &Table, functions: &[Function]) -> Resul
             let index = u32::try_from(table.items().len()).map_err(malformed)?;
             let volatility = opaque.volatility().into();
             let field = opaque.field.as_ref().map(field_from_wire).transpose()?;
-            let stand_in =
-                ForeignFunction::new(opaque.printed, Role::Opaque(index), volatility, field);
+            let stand_in = ForeignFunction::new(opaque.printed, Role::Opaque(index), volatility, field);
             Ok(call_of(stand_in, opaque.reads))
         }
         None => Err(malformed("an entry without kind")),
@@ -125,10 +117,7 @@ fn entry_from_wire(entry: Entry, table: &Table, functions: &[Function]) -> Resul
 
 fn call_of(function: ForeignFunction, arguments: Vec<u32>) -> Expr {
     let arguments = arguments.into_iter().map(placeholder).collect();
-    Expr::ScalarFunction(ScalarFunction::new_udf(
-        Arc::new(ScalarUDF::from(function)),
-        arguments,
-    ))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), arguments))
 }
 
 /// Parts an expression of the answer from its children and decides how it crosses.
@@ -137,10 +126,7 @@ fn open(expr: Expr) -> Result<Opened> {
         Expr::ScalarFunction(call) => match call.func.inner().downcast_ref::<ForeignFunction>() {
             Some(function) => match function.role() {
                 Role::Opaque(entry) => Crossing::Known(entry),
-                Role::Function(function) => Crossing::Call {
-                    function,
-                    return_field: None,
-                },
+                Role::Function(function) => Crossing::Call { function, return_field: None },
             },
             None if is_default(&call.func)? => Crossing::Node,
             None => {
@@ -158,13 +144,7 @@ fn open(expr: Expr) -> Result<Opened> {
     };
     let (shell, children) = take_children(expr)?;
     if without_metadata(shell.clone()) != shell {
-        return plan_err!(
-            "simplify gave an expression with metadata, which does not cross: {shell}"
-        );
+        return plan_err!("simplify gave an expression with metadata, which does not cross: {shell}");
     }
-    Ok(Opened {
-        item: Item::Shell(shell),
-        children,
-        crossing,
-    })
+    Ok(Opened { item: Item::Shell(shell), children, crossing })
 }

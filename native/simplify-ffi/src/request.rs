@@ -14,9 +14,7 @@ use crate::error::malformed;
 use crate::expand::expand;
 use crate::field::{column_from_wire, field_from_wire, field_to_wire};
 use crate::flatten::{Crossing, Flattener, Opened};
-use crate::node::{
-    node_from_wire, node_to_wire, placeholder, take_children, with_children, without_metadata,
-};
+use crate::node::{node_from_wire, node_to_wire, placeholder, take_children, with_children, without_metadata};
 use crate::opaque::{is_opaque_kind, reads, volatility};
 use crate::schema::schema_to_wire;
 use crate::table::{Item, Table};
@@ -35,29 +33,21 @@ impl Asked {
         let mut functions = Functions::default();
         let schema = info.schema();
         let mut flattener = Flattener::new(&mut table, |expr| open(expr, schema, &mut functions));
-        let arguments = args
-            .into_iter()
-            .map(|arg| flattener.add(arg))
-            .collect::<Result<_>>()?;
+        let arguments = args.into_iter().map(|arg| flattener.add(arg)).collect::<Result<_>>()?;
         let (entries, _) = flattener.finish();
         let functions = functions.list;
         let request = wire::Request {
             abi_version: crate::ABI_VERSION,
             datafusion_major: datafusion_ffi::version(),
             schema: schema_to_wire(schema)?,
-            query_execution_start_time: info.query_execution_start_time().map(|time| wire::Time {
-                seconds: time.timestamp(),
-                nanoseconds: time.timestamp_subsec_nanos(),
-            }),
+            query_execution_start_time: info
+                .query_execution_start_time()
+                .map(|time| wire::Time { seconds: time.timestamp(), nanoseconds: time.timestamp_subsec_nanos() }),
             functions: functions.iter().map(|udf| function_to_wire(udf)).collect(),
             entries,
             arguments,
         };
-        Ok(Self {
-            request,
-            table,
-            functions,
-        })
+        Ok(Self { request, table, functions })
     }
 
     /// The expression of an answer.
@@ -67,29 +57,23 @@ impl Asked {
             self.table.push(Item::Shell(shell), false)?;
         }
         let (mut exprs, _) = expand(self.table.items(), &[simplified.root])?;
-        exprs
-            .pop()
-            .ok_or_else(|| malformed("an answer without expression"))
+        exprs.pop().ok_or_else(|| malformed("an answer without expression"))
     }
 
     fn entry_from_wire(&self, entry: wire::Entry) -> Result<Expr> {
         match entry.kind {
             Some(Kind::Node(node)) => node_from_wire(&node),
             Some(Kind::Column(column)) => Ok(Expr::Column(column_from_wire(column)?)),
-            Some(Kind::OuterReference(reference)) => Ok(Expr::OuterReferenceColumn(
-                field_from_wire(&reference.field)?,
-                column_from_wire(reference.column)?,
-            )),
+            Some(Kind::OuterReference(reference)) => {
+                Ok(Expr::OuterReferenceColumn(field_from_wire(&reference.field)?, column_from_wire(reference.column)?))
+            }
             Some(Kind::Call(call)) => {
                 let function = self
                     .functions
                     .get(call.function as usize)
                     .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
                 let arguments = call.arguments.into_iter().map(placeholder).collect();
-                Ok(Expr::ScalarFunction(ScalarFunction::new_udf(
-                    Arc::clone(function),
-                    arguments,
-                )))
+                Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), arguments)))
             }
             Some(Kind::Opaque(_)) => Err(malformed("an opaque entry in an answer")),
             None => Err(malformed("an entry without kind")),
@@ -131,10 +115,7 @@ fn open(expr: Expr, schema: &DFSchema, functions: &mut Functions) -> Result<Open
     if let Expr::ScalarFunction(call) = &expr
         && !is_default(&call.func)?
     {
-        let crossing = Crossing::Call {
-            function: functions.index(&call.func)?,
-            return_field: field(&expr, schema)?,
-        };
+        let crossing = Crossing::Call { function: functions.index(&call.func)?, return_field: field(&expr, schema)? };
         return shell(expr, crossing);
     }
     let opened = shell(expr, Crossing::Node)?;
@@ -142,19 +123,13 @@ fn open(expr: Expr, schema: &DFSchema, functions: &mut Functions) -> Result<Open
         Item::Shell(Expr::Column(_) | Expr::OuterReferenceColumn(_, _)) => Ok(opened),
         Item::Shell(node) if node_to_wire(&without_metadata(node.clone())).is_ok() => Ok(opened),
         // `datafusion-proto` cannot carry this node.
-        Item::Shell(node) | Item::Whole(node) => {
-            opaque(with_children(node.clone(), opened.children)?, schema)
-        }
+        Item::Shell(node) | Item::Whole(node) => opaque(with_children(node.clone(), opened.children)?, schema),
     }
 }
 
 fn shell(expr: Expr, crossing: Crossing) -> Result<Opened> {
     let (shell, children) = take_children(expr)?;
-    Ok(Opened {
-        item: Item::Shell(shell),
-        children,
-        crossing,
-    })
+    Ok(Opened { item: Item::Shell(shell), children, crossing })
 }
 
 fn opaque(expr: Expr, schema: &DFSchema) -> Result<Opened> {
@@ -163,11 +138,7 @@ fn opaque(expr: Expr, schema: &DFSchema) -> Result<Opened> {
         field: field(&expr, schema)?,
         volatility: volatility(&expr)?.into(),
     };
-    Ok(Opened {
-        children: reads(&expr, schema)?,
-        item: Item::Whole(expr),
-        crossing,
-    })
+    Ok(Opened { children: reads(&expr, schema)?, item: Item::Whole(expr), crossing })
 }
 
 /// What an expression gives, if that can be told.

@@ -12,10 +12,7 @@ pub(crate) fn schema_to_wire(schema: &DFSchema) -> Result<Vec<wire::QualifiedFie
     schema
         .iter()
         .map(|(qualifier, field)| {
-            Ok(wire::QualifiedField {
-                qualifier: relation_to_wire(qualifier),
-                field: field_to_wire(field)?,
-            })
+            Ok(wire::QualifiedField { qualifier: relation_to_wire(qualifier), field: field_to_wire(field)? })
         })
         .collect()
 }
@@ -24,13 +21,7 @@ pub(crate) fn schema_to_wire(schema: &DFSchema) -> Result<Vec<wire::QualifiedFie
 pub(crate) fn schema_from_wire(fields: Vec<wire::QualifiedField>) -> Result<DFSchema> {
     let (qualifiers, fields): (Vec<Option<TableReference>>, Vec<FieldRef>) = fields
         .into_iter()
-        .map(|field| {
-            Ok((
-                relation_from_wire(field.qualifier)?,
-                field_from_wire(&field.field)?,
-            ))
-        })
+        .map(|field| Ok((relation_from_wire(field.qualifier)?, field_from_wire(&field.field)?)))
         .collect::<Result<_>>()?;
-    DFSchema::try_from(Arc::new(Schema::new(fields)))?
-        .with_field_specific_qualified_schema(qualifiers)
+    DFSchema::try_from(Arc::new(Schema::new(fields)))?.with_field_specific_qualified_schema(qualifiers)
 }

@@ -13,17 +13,15 @@ def obstacle(package: Sequence[str] | None) -> str | None:
     """Say why the engine cannot serve the ``datafusion`` package at these directories, or ``None`` if it can."""
     if os.environ.get(SWITCH) == "0":
         return f"it is switched off by {SWITCH}=0"
-    installed = installed_version(package or [])
-    if installed is None:
+    try:
+        installed = metadata.distribution("datafusion")
+    except metadata.PackageNotFoundError:
         return "datafusion is not installed as a distribution"
-    if installed != DATAFUSION_VERSION:
-        return f"it is for datafusion {DATAFUSION_VERSION}, and datafusion {installed} is installed"
-    return None
-
-
-def installed_version(package: Sequence[str]) -> str | None:
-    """Give the version of the distribution that lies beside the package."""
-    beside = [str(Path(directory).parent) for directory in package]
-    for distribution in metadata.distributions(name="datafusion", path=beside):
-        return distribution.version
+    if installed.version != DATAFUSION_VERSION:
+        return f"it is for datafusion {DATAFUSION_VERSION}, and datafusion {installed.version} is installed"
+    directory = Path(str(installed.locate_file("datafusion"))).resolve()
+    if directory not in [Path(part).resolve() for part in package or ()]:
+        return (
+            f"datafusion is imported from elsewhere than {directory}, where version {DATAFUSION_VERSION} is installed"
+        )
     return None

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::logical_expr::simplify::ExprSimplifyResult;
 use datafusion::logical_expr::{ScalarUDF, lit};
-use xql_simplify_ffi::{
-    ABI_VERSION, CAPSULE_NAME, FFI_ScalarUDFSimplify, METHOD_NAME, SimplifyingScalarUDF,
-};
+use xql_simplify_ffi::{ABI_VERSION, CAPSULE_NAME, FFI_ScalarUDFSimplify, METHOD_NAME, SimplifyingScalarUDF};
 
 use crate::common::{context, import, import_stock, probe, schema};
 
@@ -49,8 +47,7 @@ fn another_version_is_refused() {
 fn only_the_versions_of_another_version_are_read() {
     let versions: Box<[u64; 2]> = Box::new([u64::MAX, 54]);
     // SAFETY: two versions are all that is looked at.
-    let imported =
-        unsafe { FFI_ScalarUDFSimplify::import(NonNull::from(versions.as_ref()).cast()) };
+    let imported = unsafe { FFI_ScalarUDFSimplify::import(NonNull::from(versions.as_ref()).cast()) };
     assert!(imported.is_err());
 }
 
@@ -81,10 +78,7 @@ fn a_released_function_does_not_simplify() {
     // SAFETY: `release` comes with the struct and may run again, which then does nothing.
     unsafe { (exported.release)(&mut exported) };
     let function = SimplifyingScalarUDF::new(import_stock(&udf), exported.clone());
-    let error = ScalarUDF::from(function)
-        .simplify(vec![lit(1)], &context(schema()))
-        .unwrap_err()
-        .to_string();
+    let error = ScalarUDF::from(function).simplify(vec![lit(1)], &context(schema())).unwrap_err().to_string();
     assert!(error.contains("released"), "{error}");
 }
 
@@ -108,14 +102,8 @@ fn everything_else_is_that_of_the_stock_import() -> Result<()> {
     assert_eq!(simplifying.aliases(), stock.aliases());
     assert_eq!(simplifying.signature(), stock.signature());
     assert_eq!(simplifying.short_circuits(), stock.short_circuits());
-    assert_eq!(
-        simplifying.schema_name(&[lit(1)])?,
-        stock.schema_name(&[lit(1)])?
-    );
+    assert_eq!(simplifying.schema_name(&[lit(1)])?, stock.schema_name(&[lit(1)])?);
     let types = [datafusion::arrow::datatypes::DataType::Int8];
-    assert_eq!(
-        simplifying.coerce_types(&types)?,
-        stock.coerce_types(&types)?
-    );
+    assert_eq!(simplifying.coerce_types(&types)?, stock.coerce_types(&types)?);
     Ok(())
 }

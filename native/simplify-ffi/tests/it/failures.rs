@@ -13,33 +13,18 @@ fn failure(error: impl Fn() -> DataFusionError + Send + Sync + 'static) -> DataF
 
 #[test]
 fn kinds_of_errors_are_kept() {
-    use DataFusionError::{
-        Configuration, Execution, Ffi, Internal, NotImplemented, Plan, ResourcesExhausted,
-    };
-    for kind in [
-        Configuration,
-        Execution,
-        Ffi,
-        Internal,
-        NotImplemented,
-        Plan,
-        ResourcesExhausted,
-    ] {
+    use DataFusionError::{Configuration, Execution, Ffi, Internal, NotImplemented, Plan, ResourcesExhausted};
+    for kind in [Configuration, Execution, Ffi, Internal, NotImplemented, Plan, ResourcesExhausted] {
         let here = kind("what is wrong".to_owned()).to_string();
         let there = failure(move || kind("what is wrong".to_owned()));
         assert_eq!(there.to_string(), here);
     }
-    assert_eq!(
-        failure(|| Plan("no rule".to_owned())).to_string(),
-        "Error during planning: no rule"
-    );
+    assert_eq!(failure(|| Plan("no rule".to_owned())).to_string(), "Error during planning: no rule");
 }
 
 #[test]
 fn a_diagnostic_is_left_behind_and_its_error_kept() {
-    let error = failure(|| {
-        plan_datafusion_err!("no rule").with_diagnostic(Diagnostic::new_error("here", None))
-    });
+    let error = failure(|| plan_datafusion_err!("no rule").with_diagnostic(Diagnostic::new_error("here", None)));
     assert!(matches!(error, DataFusionError::Plan(_)), "{error:?}");
 }
 
@@ -49,19 +34,13 @@ fn other_errors_keep_their_message() {
     assert!(matches!(error, DataFusionError::Ffi(_)), "{error:?}");
     let message = error.to_string();
     assert!(message.contains("in the derivative"), "{message}");
-    assert!(
-        message.contains("Error during planning: no rule"),
-        "{message}"
-    );
+    assert!(message.contains("Error during planning: no rule"), "{message}");
 }
 
 #[test]
 fn a_panic_is_an_error() {
     let error = simplify_with(vec![lit(1)], |_, _| panic!("no {}", "rule")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "FFI error: simplify of 'probe' panicked: no rule"
-    );
+    assert_eq!(error.to_string(), "FFI error: simplify of 'probe' panicked: no rule");
     let error = simplify_with(vec![lit(1)], |_, _| std::panic::panic_any(1)).unwrap_err();
     assert!(error.to_string().contains("panicked"), "{error}");
 }
@@ -76,9 +55,7 @@ impl Drop for PanicsWhenDropped {
 
 #[test]
 fn a_panic_with_a_payload_that_panics_is_an_error() {
-    let error = simplify_with(vec![lit(1)], |_, _| {
-        std::panic::panic_any(PanicsWhenDropped)
-    });
+    let error = simplify_with(vec![lit(1)], |_, _| std::panic::panic_any(PanicsWhenDropped));
     assert!(error.is_err());
 }
 

@@ -6,9 +6,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, plan_err};
 use datafusion::functions::expr_fn as f;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, ScalarUDF, SimpleScalarUDF, Volatility, col, lit,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable, ScalarUDF, SimpleScalarUDF, Volatility, col, lit};
 use xql_simplify_ffi::ForeignFunction;
 
 use crate::common::{rewrite, schema, simplify_with};
@@ -117,14 +115,13 @@ fn it_cannot_be_evaluated_by_the_provider() -> Result<()> {
         let Expr::ScalarFunction(call) = &args[0] else {
             return plan_err!("no call");
         };
-        call.func
-            .invoke_with_args(datafusion::logical_expr::ScalarFunctionArgs {
-                args: vec![],
-                arg_fields: vec![],
-                number_rows: 1,
-                return_field: args[0].to_field(info.schema().as_ref())?.1,
-                config_options: Arc::clone(info.config_options()),
-            })?;
+        call.func.invoke_with_args(datafusion::logical_expr::ScalarFunctionArgs {
+            args: vec![],
+            arg_fields: vec![],
+            number_rows: 1,
+            return_field: args[0].to_field(info.schema().as_ref())?.1,
+            config_options: Arc::clone(info.config_options()),
+        })?;
         plan_err!("it was")
     });
     let error = error.unwrap_err().to_string();

@@ -57,18 +57,9 @@ struct Replay {
     answer: Vec<u8>,
 }
 
-unsafe extern "C" fn replay(
-    this: &FFI_ScalarUDFSimplify,
-    request: *const u8,
-    len: usize,
-) -> FFI_Bytes {
+unsafe extern "C" fn replay(this: &FFI_ScalarUDFSimplify, request: *const u8, len: usize) -> FFI_Bytes {
     // SAFETY: the private data was set in `replaying`, the request comes from the consumer.
-    let (replay, request) = unsafe {
-        (
-            &*this.private_data.cast::<Replay>(),
-            std::slice::from_raw_parts(request, len),
-        )
-    };
+    let (replay, request) = unsafe { (&*this.private_data.cast::<Replay>(), std::slice::from_raw_parts(request, len)) };
     replay.requests.lock().unwrap().push(request.to_vec());
     replay.answer.clone().into()
 }
@@ -90,18 +81,12 @@ fn simplify_by(replay_of: &Replay, args: Vec<Expr>) -> Result<ExprSimplifyResult
 }
 
 fn answered(answer: Vec<u8>, args: Vec<Expr>) -> Result<ExprSimplifyResult> {
-    let replay = Replay {
-        requests: Mutex::default(),
-        answer,
-    };
+    let replay = Replay { requests: Mutex::default(), answer };
     simplify_by(&replay, args)
 }
 
 fn request(args: Vec<Expr>) -> Vec<u8> {
-    let replay = Replay {
-        requests: Mutex::default(),
-        answer: vec![],
-    };
+    let replay = Replay { requests: Mutex::default(), answer: vec![] };
     simplify_by(&replay, args).expect_err("the answer is empty");
     replay.requests.into_inner().unwrap().remove(0)
 }
@@ -127,14 +112,9 @@ fn doubling() -> Arc<ScalarUDF> {
 
 /// Arguments with entries of every sort.
 fn arguments() -> Vec<Expr> {
-    let list = ScalarValue::new_list_nullable(
-        &[ScalarValue::from(1.0)],
-        &datafusion::arrow::datatypes::DataType::Float64,
-    );
-    let plan = LogicalPlanBuilder::values(vec![vec![lit(1.0)]])
-        .unwrap()
-        .build()
-        .unwrap();
+    let list =
+        ScalarValue::new_list_nullable(&[ScalarValue::from(1.0)], &datafusion::arrow::datatypes::DataType::Float64);
+    let plan = LogicalPlanBuilder::values(vec![vec![lit(1.0)]]).unwrap().build().unwrap();
     let foreign = unchanged();
     vec![
         f::power(col("t.x"), lit(2.0)) + col("t.x"),
@@ -189,9 +169,7 @@ fn garbled_answers_do_not_panic() {
 
 fn node(expr: &Expr) -> Entry {
     let node: LogicalExprNode = serialize_expr(expr, &DefaultLogicalExtensionCodec {}).unwrap();
-    Entry {
-        kind: Some(Kind::Node(node)),
-    }
+    Entry { kind: Some(Kind::Node(node)) }
 }
 
 fn reference(entry: usize) -> Box<Expr> {
@@ -199,18 +177,12 @@ fn reference(entry: usize) -> Box<Expr> {
 }
 
 fn product(left: usize, right: usize) -> Entry {
-    node(&Expr::BinaryExpr(BinaryExpr::new(
-        reference(left),
-        Operator::Multiply,
-        reference(right),
-    )))
+    node(&Expr::BinaryExpr(BinaryExpr::new(reference(left), Operator::Multiply, reference(right))))
 }
 
 /// What becomes of an answer with these entries after the one entry of the request.
 fn simplified(entries: Vec<Entry>, root: u32) -> Result<ExprSimplifyResult> {
-    let answer = Answer {
-        outcome: Some(Outcome::Simplified(Simplified { entries, root })),
-    };
+    let answer = Answer { outcome: Some(Outcome::Simplified(Simplified { entries, root })) };
     answered(answer.encode_to_vec(), vec![col("t.x")])
 }
 
@@ -231,11 +203,7 @@ fn crafted_answers_are_refused() {
     assert!(refusal(vec![node(&sum)], 1).contains("two operands"));
     let unknown = unchanged().call(vec![*reference(0)]);
     assert!(refusal(vec![node(&unknown)], 1).contains("'probe'"));
-    let call = Kind::Call(Call {
-        function: 0,
-        arguments: vec![],
-        return_field: None,
-    });
+    let call = Kind::Call(Call { function: 0, arguments: vec![], return_field: None });
     assert!(refusal(vec![Entry { kind: Some(call) }], 1).contains("not in the request"));
     let opaque = Kind::Opaque(Opaque::default());
     assert!(refusal(vec![Entry { kind: Some(opaque) }], 1).contains("opaque"));
@@ -246,10 +214,7 @@ fn crafted_answers_are_refused() {
 fn an_answer_that_hides_too_many_nodes_is_refused() {
     let entries = (0..64).map(|entry| product(entry, entry)).collect();
     let error = simplified(entries, 64).unwrap_err();
-    assert!(
-        matches!(error, DataFusionError::ResourcesExhausted(_)),
-        "{error}"
-    );
+    assert!(matches!(error, DataFusionError::ResourcesExhausted(_)), "{error}");
 }
 
 #[test]
@@ -257,11 +222,7 @@ fn a_request_of_another_version_is_refused() {
     let provider = FFI_ScalarUDFSimplify::from(doubling());
     let request = Request::decode(request(arguments()).as_slice()).unwrap();
     for (abi_version, datafusion_major) in [(2, 54), (1, 53)] {
-        let request = Request {
-            abi_version,
-            datafusion_major,
-            ..request.clone()
-        };
+        let request = Request { abi_version, datafusion_major, ..request.clone() };
         let answer = asked(&provider, &request.encode_to_vec());
         let Some(Outcome::Failure(failure)) = answer.outcome else {
             panic!("answered");

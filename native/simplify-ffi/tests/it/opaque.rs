@@ -9,12 +9,11 @@ use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::functions_nested::array_transform::array_transform_higher_order_function;
 use datafusion::logical_expr::expr::{
-    BinaryExpr, HigherOrderFunction, Lambda, LambdaVariable, SetComparison, SetQuantifier,
-    WindowFunction,
+    BinaryExpr, HigherOrderFunction, Lambda, LambdaVariable, SetComparison, SetQuantifier, WindowFunction,
 };
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, GroupingSet, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    WindowFunctionDefinition, col, exists, in_subquery, lit, scalar_subquery, table_scan,
+    Expr, ExprSchemable, GroupingSet, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, WindowFunctionDefinition,
+    col, exists, in_subquery, lit, scalar_subquery, table_scan,
 };
 use xql_simplify_ffi::ForeignFunction;
 
@@ -60,36 +59,18 @@ fn seen_reads(expr: Expr) -> Result<Vec<Expr>> {
 
 #[test]
 fn subqueries_read_their_outer_references() -> Result<()> {
-    let correlated = subplan(
-        col("u.v")
-            .eq(outer("t.x"))
-            .and(col("u.v").lt(outer("far.z") + outer("t.x"))),
-    )?;
+    let correlated = subplan(col("u.v").eq(outer("t.x")).and(col("u.v").lt(outer("far.z") + outer("t.x"))))?;
     let expected = vec![col("t.x"), outer("far.z")];
-    assert_eq!(
-        seen_reads(scalar_subquery(Arc::clone(&correlated)))?,
-        expected
-    );
+    assert_eq!(seen_reads(scalar_subquery(Arc::clone(&correlated)))?, expected);
     assert_eq!(seen_reads(exists(Arc::clone(&correlated)))?, expected);
     assert_eq!(
         seen_reads(in_subquery(col("t.y"), Arc::clone(&correlated)))?,
         [vec![], expected.clone(), vec![col("t.y")]].concat()
     );
-    let subquery = Subquery {
-        subquery: correlated,
-        outer_ref_columns: vec![],
-        spans: Default::default(),
-    };
-    let comparison = Expr::SetComparison(SetComparison::new(
-        Box::new(col("t.y")),
-        subquery,
-        Operator::Lt,
-        SetQuantifier::Any,
-    ));
-    assert_eq!(
-        seen_reads(comparison)?,
-        [expected, vec![col("t.y")]].concat()
-    );
+    let subquery = Subquery { subquery: correlated, outer_ref_columns: vec![], spans: Default::default() };
+    let comparison =
+        Expr::SetComparison(SetComparison::new(Box::new(col("t.y")), subquery, Operator::Lt, SetQuantifier::Any));
+    assert_eq!(seen_reads(comparison)?, [expected, vec![col("t.y")]].concat());
     Ok(())
 }
 
@@ -109,25 +90,16 @@ fn nested_subqueries_read_through_one_another() -> Result<()> {
 fn other_kinds_read_their_columns() -> Result<()> {
     let x = || col("t.x");
     assert_eq!(seen_reads(sum(x() * col("t.y") + x()))?, [x(), col("t.y")]);
-    let window = WindowFunction::new(
-        WindowFunctionDefinition::AggregateUDF(sum_udaf()),
-        vec![x()],
-    );
+    let window = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(sum_udaf()), vec![x()]);
     assert_eq!(seen_reads(Expr::from(window))?, [x()]);
     let variable: FieldRef = Arc::new(Field::new("@v", DataType::Float64, true));
     assert!(seen_reads(Expr::ScalarVariable(variable, vec!["@v".to_owned()]))?.is_empty());
-    assert_eq!(
-        seen_reads(Expr::GroupingSet(GroupingSet::Rollup(vec![x()])))?,
-        [x()]
-    );
+    assert_eq!(seen_reads(Expr::GroupingSet(GroupingSet::Rollup(vec![x()])))?, [x()]);
     let element: FieldRef = Arc::new(Field::new("e", DataType::Float64, true));
     let body = Expr::LambdaVariable(LambdaVariable::new("e".to_owned(), Some(element))) * x();
     let transform = Expr::HigherOrderFunction(HigherOrderFunction::new(
         array_transform_higher_order_function(),
-        vec![
-            col("t.l"),
-            Expr::Lambda(Lambda::new(vec!["e".to_owned()], body)),
-        ],
+        vec![col("t.l"), Expr::Lambda(Lambda::new(vec!["e".to_owned()], body))],
     ));
     assert_eq!(seen_reads(transform)?, [col("t.l"), x()]);
     Ok(())
@@ -138,11 +110,7 @@ fn other_kinds_read_their_columns() -> Result<()> {
 fn what_proto_cannot_carry_is_opaque() -> Result<()> {
     let half = ScalarValue::from(2.0).cast_to(&DataType::Float16)?;
     assert!(seen_reads(lit(half))?.is_empty());
-    let arrow = Expr::BinaryExpr(BinaryExpr::new(
-        Box::new(col("t.s")),
-        Operator::LongArrow,
-        Box::new(lit("key")),
-    ));
+    let arrow = Expr::BinaryExpr(BinaryExpr::new(Box::new(col("t.s")), Operator::LongArrow, Box::new(lit("key"))));
     assert_eq!(seen_reads(arrow)?, [col("t.s")]);
     Ok(())
 }
@@ -164,9 +132,7 @@ fn it_has_the_type_the_nullability_and_the_name() -> Result<()> {
 
 #[test]
 fn a_volatile_subquery_is_volatile() -> Result<()> {
-    let plan = scan("u")?
-        .project(vec![col("u.v") + f::random()])?
-        .build()?;
+    let plan = scan("u")?.project(vec![col("u.v") + f::random()])?.build()?;
     rewrite(scalar_subquery(Arc::new(plan)), |seen| {
         assert!(seen.is_volatile());
         Ok(lit(0.0))

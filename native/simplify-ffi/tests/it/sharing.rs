@@ -16,11 +16,7 @@ use xql_simplify_ffi::{FFI_Bytes, FFI_ScalarUDFSimplify, SimplifyingScalarUDF};
 /// Bytes of the last request, as the function below counts them.
 static REQUEST: AtomicUsize = AtomicUsize::new(0);
 
-unsafe extern "C" fn count(
-    _this: &FFI_ScalarUDFSimplify,
-    _request: *const u8,
-    len: usize,
-) -> FFI_Bytes {
+unsafe extern "C" fn count(_this: &FFI_ScalarUDFSimplify, _request: *const u8, len: usize) -> FFI_Bytes {
     REQUEST.store(len, Ordering::SeqCst);
     vec![].into()
 }
@@ -31,9 +27,7 @@ fn request_len(arg: Expr) -> usize {
     let mut simplify = FFI_ScalarUDFSimplify::from(Arc::clone(&udf));
     simplify.simplify = count;
     let imported = SimplifyingScalarUDF::new(import_stock(&udf), simplify);
-    imported
-        .simplify(vec![arg], &context(schema()))
-        .expect_err("the answer is empty");
+    imported.simplify(vec![arg], &context(schema())).expect_err("the answer is empty");
     REQUEST.load(Ordering::SeqCst)
 }
 
@@ -60,21 +54,13 @@ fn volatile_calls_are_not_shared() -> Result<()> {
     let shared = request_len(f::sin(col("t.x")) + f::sin(col("t.x")));
     let single = request_len(f::sin(col("t.x")));
     assert!(twice - once > shared - single + 10);
-    assert_eq!(
-        rewrite(f::random() + f::random(), Ok)?,
-        f::random() + f::random()
-    );
+    assert_eq!(rewrite(f::random() + f::random(), Ok)?, f::random() + f::random());
     Ok(())
 }
 
 /// Runs with the stack of a thread of the main program; DataFusion's threads have no less.
 fn with_deep_stack(work: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new()
-        .stack_size(64 << 20)
-        .spawn(work)
-        .unwrap()
-        .join()
-        .unwrap();
+    std::thread::Builder::new().stack_size(64 << 20).spawn(work).unwrap().join().unwrap();
 }
 
 fn chain(levels: usize) -> Expr {
@@ -91,9 +77,7 @@ fn ten_thousand_levels_cross() {
             .spawn(move || {
                 let simplified = simplify_with(vec![arg], |args, _| {
                     let sum = args[0].clone();
-                    Ok(ExprSimplifyResult::Simplified(
-                        f::sin(sum.clone()) * sum * lit(2.0),
-                    ))
+                    Ok(ExprSimplifyResult::Simplified(f::sin(sum.clone()) * sum * lit(2.0)))
                 });
                 let Ok(ExprSimplifyResult::Simplified(answer)) = simplified else {
                     panic!("not simplified");
@@ -117,9 +101,7 @@ fn ten_thousand_levels_cross() {
 #[test]
 fn ten_thousand_levels_are_left_as_they_are() {
     with_deep_stack(|| {
-        let simplified = simplify_with(vec![chain(10_000)], |args, _| {
-            Ok(ExprSimplifyResult::Original(args))
-        });
+        let simplified = simplify_with(vec![chain(10_000)], |args, _| Ok(ExprSimplifyResult::Original(args)));
         let Ok(ExprSimplifyResult::Original(args)) = simplified else {
             panic!("simplified");
         };
