@@ -152,11 +152,29 @@ def install_requirements(*groups: str) -> None:
     stamp.set()
 
 
+def note_sources() -> None:
+    """Lets cargo see what differs from the last build in the target folder, which another checkout may have made.
+
+    Cargo names our crates alike in all checkouts and compares times of files only, so it would take the library of the
+    other checkout for ours if that was built after our files were written.
+    """
+    note = Path(environment()["CARGO_TARGET_DIR"]) / "xql-ffi-sources.json"
+    built: dict[str, str] = json.loads(note.read_text()) if note.is_file() else {}
+    crates = {manifest.parent.name: fingerprint(manifest.parent) for manifest in NATIVE.glob("*/Cargo.toml")}
+    for crate, value in crates.items():
+        if built.get(crate) != value:
+            for file in (NATIVE / crate).rglob("*.rs"):
+                file.touch()
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(crates))
+
+
 def build() -> None:
     """Builds both distributions and installs them into the virtual environment."""
     sources = [ROOT / ".cargo", ROOT / "pyproject.toml", NATIVE]
     stamp = Stamp("native", f"{output('rustc', '-Vv')}{fingerprint(*sources, ignore=('tests',))}")
     plugin = list((ROOT / "xql_ffi" / "_plugin").glob("*.py"))
+    note_sources()
     if stamp.holds() and plugin:
         return
     say(f"native build in {environment()['CARGO_TARGET_DIR']}: the first takes 15 to 40 minutes, the next seconds")
