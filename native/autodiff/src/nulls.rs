@@ -29,7 +29,7 @@ impl NullSets {
         if !self.known.contains_key(&root) {
             for id in dag.reachable(root) {
                 if !self.known.contains_key(&id) {
-                    let sources = self.from_children(dag, id)?;
+                    let sources = self.inherited(dag, id)?;
                     self.known.insert(id, sources);
                 }
             }
@@ -44,7 +44,7 @@ impl NullSets {
         Ok(())
     }
 
-    fn from_children(&self, dag: &Dag, id: NodeId) -> Result<Sources> {
+    fn inherited(&self, dag: &Dag, id: NodeId) -> Result<Sources> {
         let node = dag.node(id);
         if is_strict(dag, id)? {
             Ok(node.children.iter().filter_map(|child| self.known.get(child)).flatten().copied().collect())
