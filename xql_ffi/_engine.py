@@ -4,7 +4,7 @@
 def engine_status() -> str:
     """Says in a sentence whether queries of this process are differentiated, and if not, what to do."""
     try:
-        import xql_ffi_engine  # noqa: PLC0415
+        import xql_ffi_engine
     except ImportError:
         return (
             "no: the engine is not installed; run `pip install xql-ffi-engine` and start a new process. "

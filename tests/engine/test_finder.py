@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import datafusion
 import pytest
+
 import xql_ffi_engine
 from xql_ffi_engine import _engine, compatibility
 

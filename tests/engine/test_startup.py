@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 import xql_ffi_engine
 
 if TYPE_CHECKING:
