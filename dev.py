@@ -179,6 +179,9 @@ def build() -> None:
         return
     say(f"native build in {environment()['CARGO_TARGET_DIR']}: the first takes 15 to 40 minutes, the next seconds")
     shutil.rmtree(WHEELS, ignore_errors=True)
+    # Those that another checkout or the lints have linked bear the same names, and cargo would take them for ours.
+    for library in (Path(environment()["CARGO_TARGET_DIR"]) / "release" / "deps").glob("*xql_[ep]*"):
+        library.unlink()
     # Editable: the Python files stay those of the checkout, the library and its cffi module are put beside them.
     run(BIN / "maturin", "develop", "--release", "--locked")
     # A wheel, for its .pth file; uncompressed, for it is installed at once and thrown away.
@@ -279,19 +282,27 @@ def one_build() -> None:
     print(f"{len(whole)} crates, each with one set of features")
 
 
+def unoptimised() -> tuple[str, ...]:
+    """Options of cargo for tests and lints: our own crates unoptimised, which compile in seconds instead of minutes."""
+    crates = (manifest.parent.name for manifest in sorted(NATIVE.glob("*/Cargo.toml")))
+    return tuple(f"--config=profile.release.package.xql-{crate}.opt-level=0" for crate in crates)
+
+
 def clippy() -> None:
     """Runs clippy's compiler in place of rustc on our crates.
 
     `cargo clippy` would first check all of DataFusion, which takes as long as most of a build.
     """
     lints = {"RUSTC_WORKSPACE_WRAPPER": "clippy-driver", "CLIPPY_ARGS": "-Dwarnings"}
-    run("cargo", "build", "--release", "--workspace", "--all-targets", "--locked", cwd=NATIVE, extra=lints)
+    cargo = ("cargo", "build", "--release", "--workspace", "--all-targets", "--locked", *unoptimised())
+    run(*cargo, cwd=NATIVE, extra=lints)
 
 
 def rustdoc() -> None:
     """Documents our crates against the libraries that are built; `cargo doc` would check all of DataFusion as well."""
     libraries: dict[str, str] = {}
-    for line in output("cargo", "build", "--release", "--workspace", "--locked", "--message-format=json").splitlines():
+    cargo = ("cargo", "build", "--release", "--workspace", "--locked", "--message-format=json", *unoptimised())
+    for line in output(*cargo).splitlines():
         message = json.loads(line)
         files = [file for file in message.get("filenames", []) if file.endswith((".rlib", ".so", ".dylib", ".dll"))]
         if message["reason"] == "compiler-artifact" and files:
@@ -329,7 +340,7 @@ def test(arguments: list[str]) -> int:
     tests.section("build", build)
     tests.section("clippy", clippy, after="build")
     tests.section("rustdoc", rustdoc, after="build")
-    cargo = ("cargo", "test", "--release", "--workspace", "--locked", "--no-fail-fast")
+    cargo = ("cargo", "test", "--release", "--workspace", "--locked", "--no-fail-fast", *unoptimised())
     tests.section("cargo test", lambda: tests.counted(*cargo, cwd=NATIVE), after="build")
     tests.section("pytest", lambda: tests.counted("pytest", *arguments), after="build")
     return tests.finish()
