@@ -306,7 +306,8 @@ def rustdoc() -> None:
         message = json.loads(line)
         files = [file for file in message.get("filenames", []) if file.endswith((".rlib", ".so", ".dylib", ".dll"))]
         if message["reason"] == "compiler-artifact" and files:
-            libraries[message["package_id"]] = files[0]
+            # A crate that is built as a shared object too is linked as a library of Rust.
+            libraries[message["package_id"]] = next((f for f in files if f.endswith(".rlib")), files[0])
     metadata: dict[str, Any] = json.loads(output("cargo", "metadata", "--format-version=1", "--locked"))
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}

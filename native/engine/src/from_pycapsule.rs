@@ -19,7 +19,8 @@ pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let from_pycapsule = PyCFunction::new_closure(
         py,
         Some(c"from_pycapsule"),
-        None,
+        // What `inspect.signature` reads.
+        Some(c"from_pycapsule(func)\n--\n\n"),
         move |args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>| {
             let py = args.py();
             match exporter(args, kwargs)? {
