@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, TypeVar
 
-from datafusion import ScalarUDF, SessionContext
+from datafusion import Expr, ScalarUDF, SessionContext
 from datafusion import _internal as datafusion_internal
 
 from xql_ffi import _plugin
@@ -38,6 +38,18 @@ class DifferentialOperator(ScalarUDF):
         """
         self._symbol = name.encode()
         self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
+
+    def __call__(self, *args: Expr) -> Expr:
+        """The call of the operator with these expressions.
+
+        Raises:
+            TypeError: an argument is no expression.
+        """
+        for arg in args:
+            if not isinstance(arg, Expr):
+                msg = f"{self.name} takes expressions, and {arg!r} is none: write col({arg!r}) or lit({arg!r})"
+                raise TypeError(msg)
+        return super().__call__(*args)
 
     def __datafusion_scalar_udf__(self) -> CapsuleType:
         """The function as an ``FFI_ScalarUDF``."""

@@ -3,50 +3,12 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
-use datafusion_sql::unparser::Unparser;
-use std::fmt;
 
+use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::pullback::Pullback;
 use crate::variable;
-
-/// A column to differentiate by, and what its partial derivative is multiplied with.
-pub struct Direction<'a> {
-    pub column: &'a Expr,
-    pub factor: Option<&'a Expr>,
-}
-
-/// A call of a differential operator. Displayed as the SQL it was written as, for error messages.
-pub struct Call<'a> {
-    pub operator: &'a str,
-    pub expression: &'a Expr,
-    pub directions: Vec<Direction<'a>>,
-}
-
-impl fmt::Display for Call<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}({}", self.operator, abbreviated(self.expression))?;
-        for direction in &self.directions {
-            write!(f, ", {}", abbreviated(direction.column))?;
-            if let Some(factor) = direction.factor {
-                write!(f, ", {}", abbreviated(factor))?;
-            }
-        }
-        write!(f, ")")
-    }
-}
-
-/// An expression in SQL, cut where it would drown a message.
-pub fn abbreviated(expr: &Expr) -> String {
-    const LONGEST: usize = 200;
-    let sql = Unparser::default().with_pretty(true).expr_to_sql(expr);
-    let text = sql.map_or_else(|_| expr.human_display().to_string(), |sql| sql.to_string());
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{} ...", &text[..end]),
-        None => text,
-    }
-}
 
 /// The derivative that a call stands for: the sum over its directions of partial derivative times factor.
 ///

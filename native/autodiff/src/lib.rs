@@ -22,6 +22,7 @@
 //! the expression with every distinct sub-expression once, `pullback` carries cotangents from the output to the
 //! variables with the partial derivatives of `rules`, and `nulls` makes the result NULL exactly where the expression is.
 
+mod call;
 mod dag;
 mod derivative;
 mod nulls;

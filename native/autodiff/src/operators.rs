@@ -8,7 +8,8 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
-use crate::derivative::{self, Direction};
+use crate::call::{Call, Direction};
+use crate::derivative::differentiate;
 use crate::variable::result_type;
 
 /// `grad(f, x)`: the derivative of the expression `f` by the column `x`.
@@ -128,18 +129,19 @@ impl ScalarUDFImpl for DifferentialOperator {
         self.operator.check_arity(args.len())?;
         let directions: Vec<Direction> =
             self.operator.pairs(&args[1..]).into_iter().map(|(column, factor)| Direction { column, factor }).collect();
-        let call = derivative::Call { operator: self.name(), expression: &args[0], directions };
-        derivative::differentiate(&call, info.schema()).map(ExprSimplifyResult::Simplified)
+        let call = Call { operator: self.name(), expression: &args[0], directions };
+        differentiate(&call, info.schema()).map(ExprSimplifyResult::Simplified)
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
         exec_err!(
-            "{name} reached execution without having been differentiated: this session's DataFusion does not let \
-             a function that comes from another library simplify its calls. In Python, install the engine that does \
+            "{name} reached execution without having been differentiated. Either this session's DataFusion does not let a \
+             function of another library simplify its calls: in Python, install the engine that does \
              (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE unset, and start a new process; \
-             `xql_ffi.engine_status()` says what is missing. If the engine is active, the setting \
-             datafusion.optimizer.skip_failed_rules has hidden why the call was refused: turn it off to see the reason"
+             `xql_ffi.engine_status()` says what is missing. Or its optimizer was kept from doing so, by \
+             datafusion.optimizer.max_passes = 0 or by datafusion.optimizer.skip_failed_rules, which hides why a call is \
+             refused"
         )
     }
 }

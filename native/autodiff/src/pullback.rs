@@ -5,8 +5,8 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Case, Expr};
 use std::collections::{HashMap, HashSet};
 
+use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
-use crate::derivative::{Call, abbreviated};
 use crate::nulls::NullSets;
 use crate::rules::{self, Bindings, Derivative, Rule};
 use crate::variable::{decoded, is_float};
@@ -74,6 +74,9 @@ impl<'p, 'a> Pullback<'p, 'a> {
 
     /// The partial derivatives of a node by what it directly, or for CASE through its branches, depends on.
     fn partials(&mut self, id: NodeId) -> Result<Vec<(NodeId, NodeId)>> {
+        if self.dag.data_type(id).is_decimal() {
+            return self.decimal(id);
+        }
         let children = self.dag.node(id).children.clone();
         let rule = match &self.dag.node(id).shape {
             Expr::Case(case) => {
@@ -151,6 +154,18 @@ impl<'p, 'a> Pullback<'p, 'a> {
         Ok(partials)
     }
 
+    /// DataFusion turns floats into decimals by itself, in `coalesce(x, 1.5::DECIMAL)` for one, so the derivative of the
+    /// conversion is neither 0 nor 1 beyond doubt.
+    fn decimal<T>(&self, id: NodeId) -> Result<T> {
+        plan_err!(
+            "{}: {} varies with a float but is {}, and decimals are not differentiated. Convert the decimals among its \
+             inputs, CAST(... AS DOUBLE)",
+            self.call,
+            abbreviated(&self.dag.export(id)?),
+            self.dag.data_type(id)
+        )
+    }
+
     fn no_rule<T>(&self, id: NodeId) -> Result<T> {
         let expr = self.dag.export(id)?;
         let what = match &expr {
@@ -181,7 +196,7 @@ fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut Hash
     }
 }
 
-/// Whether a value of this type can vary with a float: a float, or anything that can hold one.
+/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
 fn carries_floats(data_type: &DataType) -> bool {
-    is_float(data_type) || data_type.is_nested()
+    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
 }

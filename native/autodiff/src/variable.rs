@@ -4,8 +4,8 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
 
+use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
-use crate::derivative::{Call, abbreviated};
 
 /// Whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
 pub fn is_float(data_type: &DataType) -> bool {
@@ -61,25 +61,41 @@ fn kind(variable: &Expr) -> &'static str {
     }
 }
 
-/// The error for a column that an aggregate, a window or GROUP BY below computed from a variable.
+/// The error for a column that may have been computed from a variable without the calculus seeing how.
 ///
-/// The planner hands such a value over as an unqualified column whose name is the printed expression, `avg(t.x * t.y)`.
-/// Its derivative is not that of a constant, so it must not be taken for one.
+/// What an aggregate, a window or GROUP BY has computed is handed over as an unqualified column whose name is the printed
+/// expression, `avg(t.x * t.y)`; in ORDER BY, what the SELECT list computes is an unqualified column named by its alias.
+/// The derivative of such a value is not that of a constant, so it must not be taken for one.
 pub fn check_none_computed_from(call: &Call, dag: &Dag, primal: &[NodeId], variables: &[&Expr]) -> Result<()> {
-    let columns = primal.iter().filter_map(|id| column_of(&dag.node(*id).shape));
-    for computed in columns.filter(|column| column.relation.is_none()) {
+    for id in primal.iter().filter(|id| is_float(dag.data_type(**id))) {
+        let Some(computed) = column_of(&dag.node(*id).shape).filter(|column| column.relation.is_none()) else {
+            continue;
+        };
         for source in variables.iter().filter_map(|variable| column_of(variable)) {
-            if computed != source && mentions(&computed.name, &source.flat_name()) {
+            let suspect = if is_printed_expression(&computed.name) {
+                mentions(&computed.name, &source.flat_name())
+            } else {
+                // Beside a column of a table, a name without a table is an alias.
+                source.relation.is_some()
+            };
+            if computed != source && suspect {
                 return plan_err!(
-                    "{call}: {} was computed by an aggregate, a window function or GROUP BY from {source}, and is not \
-                     differentiated through. Move the derivative inside (avg(grad(f, x)) instead of grad(avg(f), x)), \
-                     or group and differentiate in separate queries",
+                    "{call}: {} has no table here, so it may have been computed from {source} (by an aggregate, a window \
+                     function, GROUP BY, UNNEST or the SELECT list), and is not differentiated through. Move the \
+                     derivative inside (avg(grad(f, x)) instead of grad(avg(f), x)), sort by a derivative that the SELECT \
+                     list names, or give the subquery that computes {} an alias, and its columns count as constants",
+                    computed.name,
                     computed.name
                 );
             }
         }
     }
     Ok(())
+}
+
+/// Whether the name of a column is an expression as the planner prints it, and no plain name.
+fn is_printed_expression(name: &str) -> bool {
+    name.contains(['(', ')', '*', '/', '+', '-', '%', '<', '>', '=', '|', '&']) || name.starts_with("CASE ")
 }
 
 fn column_of(expr: &Expr) -> Option<&Column> {
@@ -101,7 +117,7 @@ fn mentions(text: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::mentions;
+    use super::{is_printed_expression, mentions};
 
     #[test]
     fn a_name_is_mentioned_only_as_a_whole() {
@@ -111,5 +127,15 @@ mod tests {
         assert!(!mentions("avg(st.x * t.xy)", "t.x"));
         assert!(!mentions("avg(u.t.x)", "t.x"));
         assert!(!mentions("avg(t.y)", "t.x"));
+    }
+
+    #[test]
+    fn printed_expressions_are_told_from_names() {
+        for printed in ["avg(t.x)", "t.x * t.x", "CASE WHEN t.b THEN t.x END", "row_number() ORDER BY [t.x ASC]"] {
+            assert!(is_printed_expression(printed), "{printed}");
+        }
+        for name in ["s", "mean x", "t.x"] {
+            assert!(!is_printed_expression(name), "{name}");
+        }
     }
 }

@@ -99,6 +99,20 @@ async fn what_cannot_be_differentiated_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn what_would_be_a_silent_zero_is_refused() {
+    // In ORDER BY the planner puts the alias s in place of x * x.
+    let by_alias = session().await.expect("a session").sql("SELECT x * x AS s FROM t ORDER BY grad(x * x, x)").await;
+    let refused = by_alias.expect("a plan").into_optimized_plan().map(|plan| plan.to_string());
+    assert_refused(refused, &["s has no table here", "t.x", "alias"]);
+    // The planner makes the float a decimal.
+    let call = "grad(coalesce(nullif(x, y), CAST(i AS DECIMAL(21, 2))), x)";
+    assert_refused(derivative(call).await, &["Decimal", "CAST(... AS DOUBLE)"]);
+    // Written out, the product rule of the product rule of 450 factors has millions of terms.
+    let product: Vec<_> = (0..450).map(|i| format!("(x + {i})")).collect();
+    assert_refused(derivative(&format!("grad(grad({0}, x), x)", product.join(" * "))).await, &["terms", "lower order"]);
+}
+
+#[tokio::test]
 async fn a_volatile_term_that_is_not_read_again_is_fine() -> Result<()> {
     assert_eq!(derivative("grad(2 * x + random(), x)").await?, "2");
     Ok(())

@@ -147,36 +147,6 @@ impl Dag<'_> {
         self.intern(Expr::Negative(Box::new(operand(0))), vec![a])
     }
 
-    /// `base^exponent` for a constant exponent: small whole powers as products, negative ones as quotients.
-    pub fn constant_power(&mut self, base: NodeId, exponent: NodeId) -> Result<Option<NodeId>> {
-        let Some(value) = self.as_number(exponent) else {
-            return Ok(None);
-        };
-        if value < 0.0 {
-            let positive = self.number(-value)?;
-            return Ok(match self.constant_power(base, positive)? {
-                None => None,
-                Some(power) => {
-                    let one = self.number(1.0)?;
-                    Some(self.divide(one, power)?)
-                }
-            });
-        }
-        Ok(Some(if value == 0.0 {
-            self.number(1.0)?
-        } else if value == 1.0 {
-            base
-        } else if value == 2.0 {
-            self.multiply(base, base)?
-        } else if value == 3.0 {
-            let square = self.multiply(base, base)?;
-            self.multiply(square, base)?
-        } else {
-            let power = crate::rules::function("power")?;
-            self.call(power, &[base, exponent])?
-        }))
-    }
-
     /// The operation as it stands, its operands converted to the working type.
     pub fn binary(&mut self, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
         let operands = vec![self.cast_to_working_type(a)?, self.cast_to_working_type(b)?];

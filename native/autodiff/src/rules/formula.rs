@@ -127,12 +127,33 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
             let arguments =
                 arguments.into_iter().map(|argument| evaluate(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
             if let ("power", [base, exponent]) = (name.as_str(), arguments.as_slice())
-                && let Some(product) = dag.constant_power(*base, *exponent)?
+                && let Some(value) = dag.as_number(*exponent)
             {
-                return Ok(product);
+                return constant_power(dag, *base, value);
             }
             dag.call(function(&name)?, &arguments)
         }
+    }
+}
+
+/// `base^exponent`: small whole powers as products, negative ones as quotients, so that 0 is never raised to them.
+fn constant_power(dag: &mut Dag, base: NodeId, exponent: f64) -> Result<NodeId> {
+    if exponent < 0.0 {
+        let one = dag.number(1.0)?;
+        let positive = constant_power(dag, base, -exponent)?;
+        dag.divide(one, positive)
+    } else if exponent == 0.0 {
+        dag.number(1.0)
+    } else if exponent == 1.0 {
+        Ok(base)
+    } else if exponent == 2.0 {
+        dag.multiply(base, base)
+    } else if exponent == 3.0 {
+        let square = dag.multiply(base, base)?;
+        dag.multiply(square, base)
+    } else {
+        let exponent = dag.number(exponent)?;
+        dag.call(function("power")?, &[base, exponent])
     }
 }
 
