@@ -315,16 +315,23 @@ def rustdoc() -> None:
     for member in metadata["workspace_members"]:
         package = packages[member]
         crate = next(t for t in package["targets"] if {"lib", "cdylib"} & set(t["kind"]))
-        externs = [
-            f"--extern={d['name']}={libraries[d['pkg']]}" for d in nodes[member]["deps"] if d["pkg"] in libraries
-        ]
-        run(
-            *("rustdoc", "-Dwarnings", "--document-private-items", f"--edition={package['edition']}"),
-            *(f"--crate-name={crate['name']}", crate["src_path"], f"-Ldependency={target / 'release' / 'deps'}"),
-            *(f"--out-dir={target / 'doc'}", *externs),
-            cwd=NATIVE,
-            extra={"CARGO_PKG_NAME": package["name"], "CARGO_PKG_VERSION": package["version"]},
+        dependencies = [d for d in nodes[member]["deps"] if d["pkg"] in libraries]
+        options = ROOT / "build" / f"{package['name']}.rustdoc"
+        options.parent.mkdir(exist_ok=True)
+        options.write_text(
+            "\n".join(
+                [
+                    f"--edition={package['edition']}",
+                    f"--crate-name={crate['name']}",
+                    f"--out-dir={target / 'doc'}",
+                    f"-Ldependency={target / 'release' / 'deps'}",
+                    *(f"--extern={d['name']}={libraries[d['pkg']]}" for d in dependencies),
+                    crate["src_path"],
+                ]
+            )
         )
+        version = {"CARGO_PKG_NAME": package["name"], "CARGO_PKG_VERSION": package["version"]}
+        run("rustdoc", "-Dwarnings", "--document-private-items", f"@{options}", cwd=NATIVE, extra=version)
 
 
 def test(arguments: list[str]) -> int:
