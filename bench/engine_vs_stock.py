@@ -169,7 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--limit", type=float, default=1.10)
+    parser.add_argument("--limit", type=float, default=1.15)
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cases whose name contains a word")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
