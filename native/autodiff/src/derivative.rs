@@ -49,6 +49,7 @@ pub fn differentiate(call: &Call, schema: &DFSchema) -> Result<Expr> {
         };
         derivative = dag.add(derivative, term)?;
     }
+    let derivative = dag.place_sign(derivative)?;
     let exact = nulls.guard(&mut dag, derivative, &required)?;
     check_not_volatile(call, &dag, &primal, exact)?;
     let typed = dag.cast(exact, &result_type)?;

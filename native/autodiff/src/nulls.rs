@@ -46,13 +46,26 @@ impl NullSets {
 
     fn inherited(&self, dag: &Dag, id: NodeId) -> Result<Sources> {
         let node = dag.node(id);
-        if is_strict(dag, id)? {
+        if let Some(sources) = self.of_every_branch(dag, id) {
+            Ok(sources)
+        } else if is_strict(dag, id)? {
             Ok(node.children.iter().filter_map(|child| self.known.get(child)).flatten().copied().collect())
         } else if node.field.is_nullable() {
             Ok(Sources::from([id]))
         } else {
             Ok(Sources::new())
         }
+    }
+
+    /// The sources of a CASE whose branches all have the same ones.
+    fn of_every_branch(&self, dag: &Dag, id: NodeId) -> Option<Sources> {
+        let node = dag.node(id);
+        let Expr::Case(case) = &node.shape else { return None };
+        let (otherwise, rest) = node.children.split_last()?;
+        case.else_expr.as_ref()?;
+        let sources = self.known.get(otherwise)?;
+        let mut values = rest.iter().skip(usize::from(case.expr.is_some())).skip(1).step_by(2);
+        values.all(|value| self.known.get(value) == Some(sources)).then(|| sources.clone())
     }
 
     /// `derivative`, NULL wherever one of the `required` sources is.

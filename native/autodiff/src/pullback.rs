@@ -39,7 +39,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             .filter(|id| active.contains(id))
             .chain(variables)
             .all(|id| decoded(dag.data_type(*id)) == &DataType::Float32);
-        dag.set_working_type(if single { DataType::Float32 } else { DataType::Float64 });
+        dag.start_derivative(if single { DataType::Float32 } else { DataType::Float64 });
         Ok(Self { call, dag, nulls, variables, active, gradients: HashMap::new() })
     }
 

@@ -129,31 +129,10 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
             if let ("power", [base, exponent]) = (name.as_str(), arguments.as_slice())
                 && let Some(value) = dag.as_number(*exponent)
             {
-                return constant_power(dag, *base, value);
+                return dag.power(*base, value);
             }
             dag.call(function(&name)?, &arguments)
         }
-    }
-}
-
-/// `base^exponent`: small whole powers as products, negative ones as quotients, so that 0 is never raised to them.
-fn constant_power(dag: &mut Dag, base: NodeId, exponent: f64) -> Result<NodeId> {
-    if exponent < 0.0 {
-        let one = dag.number(1.0)?;
-        let positive = constant_power(dag, base, -exponent)?;
-        dag.divide(one, positive)
-    } else if exponent == 0.0 {
-        dag.number(1.0)
-    } else if exponent == 1.0 {
-        Ok(base)
-    } else if exponent == 2.0 {
-        dag.multiply(base, base)
-    } else if exponent == 3.0 {
-        let square = dag.multiply(base, base)?;
-        dag.multiply(square, base)
-    } else {
-        let exponent = dag.number(exponent)?;
-        dag.call(function("power")?, &[base, exponent])
     }
 }
 

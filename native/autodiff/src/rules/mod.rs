@@ -137,7 +137,7 @@ fn lookup(name: &str, arity: usize) -> Result<Option<Arc<Rule>>> {
 }
 
 /// DataFusion's own function of this name, for use in a formula.
-fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
+pub fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
     FUNCTIONS
         .get(name)
         .ok_or_else(|| internal_datafusion_err!("a rule uses the function {name}, which DataFusion lacks"))

@@ -14,7 +14,7 @@ pub const RULES: &[Line] = &[
         &[
             "CASE WHEN constant(y) THEN y * power(x, y - 1)
                   WHEN abs(x) > 0 OR y >= 1 THEN y * power(x, y - 1)
-                  WHEN abs(y) = 0 THEN 0
+                  WHEN abs(y) = 0 THEN x * y
                   ELSE y / power(x, 1 - y) END",
             "ln(CASE WHEN abs(x) = 0 THEN 1 ELSE x END) * Ω",
         ],
