@@ -83,8 +83,13 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 let case = case.clone();
                 return self.case_partials(id, &case, &children);
             }
-            Expr::Cast(_) | Expr::TryCast(_) if is_float(self.dag.data_type(children[0])) => {
-                return Ok(vec![(children[0], self.dag.number(1.0)?)]);
+            Expr::Cast(_) | Expr::TryCast(_) => {
+                let converted = children[0];
+                return match self.dag.data_type(converted) {
+                    float if is_float(float) => Ok(vec![(converted, self.dag.number(1.0)?)]),
+                    decimal if decimal.is_decimal() => self.decimal(converted),
+                    _ => self.no_rule(converted),
+                };
             }
             Expr::BinaryExpr(binary) => rules::of_operator(binary.op)?,
             Expr::Negative(_) => rules::of_negation()?,

@@ -216,6 +216,10 @@ fn every_operator_is_in_one_group() -> Result<()> {
     let mut of_floats = BTreeSet::new();
     for operator in operators {
         let found = try_operator(operator);
+        // Planned, but refused when executed.
+        if operator == Operator::Colon {
+            continue;
+        }
         if found.is_of_floats() {
             of_floats.insert(operator.to_string());
         }

@@ -10,7 +10,7 @@ pub const RULES: &[Line] = &[
     // x = y * q + Ω with a whole number q, constant between jumps. It is rounded from what is nearly whole: trunc(x / y)
     // is one too many where the division rounds up to the next whole number.
     rule("x % y", &["1", "-round((x - Ω) / y)"]).domain("y <> 0").kinks(&[kink(
-        "x = k * y",
+        "x = k * y AND y <> 0",
         &["1", "-k"],
         "those of the branch that the value belongs to",
     )]),
