@@ -17,6 +17,7 @@ from xql_ffi._operators import (
     register,
     vjp_capsule,
 )
+from xql_ffi._rule_table import rule_table
 
 __version__ = version("xql-ffi")
 
@@ -27,5 +28,6 @@ __all__ = [
     "grad_capsule",
     "jvp_capsule",
     "register",
+    "rule_table",
     "vjp_capsule",
 ]

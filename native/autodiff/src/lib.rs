@@ -32,3 +32,4 @@ mod rules;
 mod variable;
 
 pub use operators::{functions, grad, jvp, vjp};
+pub use rules::table::rule_table;

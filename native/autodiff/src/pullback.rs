@@ -83,8 +83,13 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 let case = case.clone();
                 return self.case_partials(id, &case, &children);
             }
-            Expr::Cast(_) | Expr::TryCast(_) if is_float(self.dag.data_type(children[0])) => {
-                return Ok(vec![(children[0], self.dag.number(1.0)?)]);
+            Expr::Cast(_) | Expr::TryCast(_) => {
+                let converted = children[0];
+                return match self.dag.data_type(converted) {
+                    float if is_float(float) => Ok(vec![(converted, self.dag.number(1.0)?)]),
+                    decimal if decimal.is_decimal() => self.decimal(converted),
+                    _ => self.no_rule(converted),
+                };
             }
             Expr::BinaryExpr(binary) => rules::of_operator(binary.op)?,
             Expr::Negative(_) => rules::of_negation()?,
@@ -154,30 +159,36 @@ impl<'p, 'a> Pullback<'p, 'a> {
         Ok(partials)
     }
 
-    /// DataFusion turns floats into decimals by itself, in `coalesce(x, 1.5::DECIMAL)` for one, so the derivative of the
-    /// conversion is neither 0 nor 1 beyond doubt.
     fn decimal<T>(&self, id: NodeId) -> Result<T> {
         plan_err!(
-            "{}: {} varies with a float but is {}, and decimals are not differentiated. Convert the decimals among its \
-             inputs, CAST(... AS DOUBLE)",
+            "{}: {} varies with a float but is {}, and {}",
             self.call,
             abbreviated(&self.dag.export(id)?),
-            self.dag.data_type(id)
+            self.dag.data_type(id),
+            rules::DECIMAL
         )
     }
 
     fn no_rule<T>(&self, id: NodeId) -> Result<T> {
         let expr = self.dag.export(id)?;
-        let what = match &expr {
-            Expr::ScalarFunction(call) => format!("the function {}", call.func.name()),
-            Expr::BinaryExpr(binary) => format!("the operator {}", binary.op),
-            Expr::ScalarSubquery(_) => "a subquery that reads the variable".to_owned(),
-            other => other.variant_name().to_owned(),
+        let function = match &expr {
+            Expr::ScalarFunction(call) => Some(call.func.name()),
+            Expr::HigherOrderFunction(call) => Some(call.func.name()),
+            _ => None,
+        };
+        let what = match (&expr, function) {
+            (_, Some(name)) => format!("the function {name}"),
+            (Expr::BinaryExpr(binary), _) => format!("the operator {}", binary.op),
+            (Expr::ScalarSubquery(_), _) => "a subquery that reads the variable".to_owned(),
+            (other, _) => other.variant_name().to_owned(),
+        };
+        let why = match function.and_then(rules::refusal_of) {
+            Some(reason) => format!("{what} is not differentiated: {reason}"),
+            None => format!("no derivative is known for {what}. Write it with functions that have one"),
         };
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
         plan_err!(
-            "{}: {} varies with {}, and no derivative is known for {what}. Write it with functions that have one, or \
-             compute it in a subquery or CTE, whose columns count as constants",
+            "{}: {} varies with {}, and {why}, or compute it in a subquery or CTE, whose columns count as constants",
             self.call,
             abbreviated(&expr),
             columns.join(", ")
@@ -190,7 +201,7 @@ fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut Hash
     for id in nodes {
         let node = dag.node(*id);
         let varies = node.children.iter().any(|child| active.contains(child)) || dag.reads_inside(*id, variables);
-        if varies && carries_floats(node.field.data_type()) {
+        if varies && (carries_floats(node.field.data_type()) || is_refused(&node.shape)) {
             active.insert(*id);
         }
     }
@@ -198,5 +209,21 @@ fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut Hash
 
 /// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
 fn carries_floats(data_type: &DataType) -> bool {
-    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
+    match data_type {
+        DataType::Struct(fields) => fields.iter().any(|field| carries_floats(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| carries_floats(field.data_type())),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => carries_floats(field.data_type()),
+        other => is_float(other) || other.is_decimal() || other.is_nested(),
+    }
+}
+
+/// Whether the expression is refused although its type alone would make it a constant: `to_timestamp(x)` has all digits
+/// of `x`.
+fn is_refused(shape: &Expr) -> bool {
+    matches!(shape, Expr::ScalarFunction(call) if rules::refusal_of(call.func.name()).is_some())
 }

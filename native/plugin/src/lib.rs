@@ -3,6 +3,8 @@
 //! Each operator is exported as the two structs a host imports, `FFI_ScalarUDF` and `FFI_ScalarUDFSimplify`. They live as
 //! long as the library; a host makes its own handles with their `clone`.
 
+mod rule_table;
+
 use datafusion_ffi::udf::FFI_ScalarUDF;
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;

@@ -4,9 +4,11 @@ use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_expr::Operator;
 use sqlparser::ast::{
     BinaryOperator, Expr as Sql, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
+    visit_expressions,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
+use std::ops::ControlFlow;
 
 use super::function;
 use crate::dag::{Dag, NodeId};
@@ -63,6 +65,25 @@ impl Signature {
         let inputs = operands.into_iter().map(name_of).collect::<Result<_>>()?;
         Ok(Self { name, inputs })
     }
+}
+
+/// The names of the inputs in a signature of any form, in order; `xi` for any number of them.
+pub fn inputs(signature: &str) -> Result<Vec<String>> {
+    if signature.contains("...") {
+        return Ok(vec!["xi".to_owned()]);
+    }
+    let (mut names, mut bound) = (vec![], vec![]);
+    let _: ControlFlow<()> = visit_expressions(&parse(signature)?, |part| {
+        match part {
+            Sql::Identifier(name) if !names.contains(&name.value) => names.push(name.value.clone()),
+            // v -> f(v)
+            Sql::BinaryOp { left, op: BinaryOperator::Arrow, .. } => bound.extend(name_of(left)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    names.retain(|name| !bound.contains(name));
+    Ok(names)
 }
 
 fn parse(sql: &str) -> Result<Sql> {
@@ -159,6 +180,8 @@ fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
 fn name_of(sql: &Sql) -> Result<String> {
     match sql {
         Sql::Identifier(name) => Ok(name.value.clone()),
+        // CAST(n AS BIGINT): the input is a whole number.
+        Sql::Cast { expr, .. } => name_of(expr),
         other => Err(unsupported(other)),
     }
 }

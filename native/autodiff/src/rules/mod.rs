@@ -5,12 +5,17 @@
 //! function of that name only, never for another one registered under it.
 
 mod arithmetic;
+mod comparison;
+mod conversion;
 mod exponential;
 mod formula;
 mod hyperbolic;
+mod line;
 mod power;
+mod refused;
 mod rounding;
 mod selection;
+pub mod table;
 mod trigonometric;
 
 use datafusion_common::{Result, internal_datafusion_err};
@@ -18,74 +23,67 @@ use datafusion_expr::{Operator, ScalarUDF};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+pub use conversion::DECIMAL;
 pub use formula::Bindings;
 use formula::{Formula, Signature};
+use line::{Kink, Line, Treatment, kink, refusal, rule, selection, structure};
 
-/// A line of the rule table.
-#[derive(Debug)]
-struct Line {
-    /// The call, with the names of its inputs: `atan2(y, x)`, `x / y`.
-    signature: &'static str,
-    derivative: Derivative<&'static str, &'static [&'static str]>,
-    /// Whether the result is NULL exactly where an input is.
-    strict: bool,
+const FAMILIES: [(&str, &[Line]); 10] = [
+    ("arithmetic", arithmetic::RULES),
+    ("exponentials and logarithms", exponential::RULES),
+    ("powers and roots", power::RULES),
+    ("trigonometry", trigonometric::RULES),
+    ("hyperbolic functions", hyperbolic::RULES),
+    ("selection", selection::RULES),
+    ("rounding and constants", rounding::RULES),
+    ("conversions", conversion::RULES),
+    ("conditions", comparison::RULES),
+    ("lists, maps, structs and times", refused::RULES),
+];
+
+fn lines() -> impl Iterator<Item = &'static Line> {
+    FAMILIES.iter().flat_map(|(_, lines)| *lines)
 }
 
 /// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
 #[derive(Debug)]
-pub enum Derivative<Sql, Partials> {
+pub enum Derivative {
     /// The partial derivative by each input.
-    Partials(Partials),
+    Partials(Vec<Formula>),
     /// The `CASE` that the function stands for, which is differentiated in its place.
-    Selection(Sql),
+    Selection(Formula),
 }
-
-/// A function that is NULL exactly where one of its inputs is.
-const fn rule(signature: &'static str, partials: &'static [&'static str]) -> Line {
-    Line { signature, derivative: Derivative::Partials(partials), strict: true }
-}
-
-/// A function that returns one of its inputs, or NULL.
-const fn selection(signature: &'static str, case: &'static str) -> Line {
-    Line { signature, derivative: Derivative::Selection(case), strict: false }
-}
-
-const FAMILIES: [&[Line]; 7] = [
-    arithmetic::RULES,
-    exponential::RULES,
-    hyperbolic::RULES,
-    power::RULES,
-    rounding::RULES,
-    selection::RULES,
-    trigonometric::RULES,
-];
 
 /// A line of the table, parsed.
 #[derive(Debug)]
 pub struct Rule {
     pub inputs: Vec<String>,
-    pub derivative: Derivative<Formula, Vec<Formula>>,
+    pub derivative: Derivative,
+    /// Whether the result is NULL exactly where an input is.
     pub strict: bool,
 }
 
 impl Rule {
-    fn parse(line: &Line) -> Result<(String, Self)> {
-        let Signature { name, inputs } = Signature::parse(line.signature)?;
-        let derivative = match line.derivative {
-            Derivative::Selection(case) => Derivative::Selection(Formula::parse(case)?),
-            Derivative::Partials(partials) if partials.len() == inputs.len() => {
-                Derivative::Partials(partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?)
-            }
-            Derivative::Partials(partials) => {
-                return Err(internal_datafusion_err!(
-                    "the rule for {} has {} partial derivatives for {} inputs",
-                    line.signature,
-                    partials.len(),
-                    inputs.len()
-                ));
+    /// The rule of a line by its name; none if the line is not looked up.
+    fn parse(line: &Line) -> Result<Option<(String, Self)>> {
+        let (derivative, strict) = match line.treatment {
+            Treatment::Structure | Treatment::Refusal(_) => return Ok(None),
+            Treatment::Selection(case) => (Derivative::Selection(Formula::parse(case)?), false),
+            Treatment::Rule => {
+                let partials = line.partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?;
+                (Derivative::Partials(partials), true)
             }
         };
-        Ok((name, Self { inputs, derivative, strict: line.strict }))
+        let Signature { name, inputs } = Signature::parse(line.signature)?;
+        if line.partials.len() == inputs.len() {
+            return Ok(Some((name, Self { inputs, derivative, strict })));
+        }
+        Err(internal_datafusion_err!(
+            "the rule for {} has {} partial derivatives for {} inputs",
+            line.signature,
+            line.partials.len(),
+            inputs.len()
+        ))
     }
 }
 
@@ -93,8 +91,17 @@ impl Rule {
 type Table = HashMap<(String, usize), Arc<Rule>>;
 
 static TABLE: LazyLock<Result<Table>> = LazyLock::new(|| {
-    let lines = FAMILIES.iter().flat_map(|family| family.iter());
-    lines.map(|line| Rule::parse(line).map(|(name, rule)| ((name, rule.inputs.len()), Arc::new(rule)))).collect()
+    let rules = lines().filter_map(|line| Rule::parse(line).transpose());
+    rules.map(|parsed| parsed.map(|(name, rule)| ((name, rule.inputs.len()), Arc::new(rule)))).collect()
+});
+
+/// Why a function is not differentiated, by name.
+static REFUSALS: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+    let refused = lines().filter_map(|line| match line.treatment {
+        Treatment::Refusal(reason) => Some((line.signature.split('(').next()?, reason)),
+        _ => None,
+    });
+    refused.collect()
 });
 
 /// DataFusion's own scalar functions by name and alias.
@@ -131,6 +138,11 @@ pub fn of_negation() -> Result<Option<Arc<Rule>>> {
     lookup("-", 1)
 }
 
+/// Why the function of this name is not differentiated, if the table says so.
+pub fn refusal_of(name: &str) -> Option<&'static str> {
+    REFUSALS.get(name).copied()
+}
+
 fn lookup(name: &str, arity: usize) -> Result<Option<Arc<Rule>>> {
     let table = TABLE.as_ref().map_err(|error| internal_datafusion_err!("the rule table cannot be read: {error}"))?;
     Ok(table.get(&(name.to_owned(), arity)).cloned())
@@ -150,9 +162,10 @@ mod tests {
     #[test]
     fn every_line_parses_and_names_a_function_of_datafusion() -> Result<()> {
         let operators = ["+", "-", "*", "/", "%"];
-        for line in FAMILIES.iter().flat_map(|family| family.iter()) {
-            let (name, _) = Rule::parse(line)?;
-            if !operators.contains(&name.as_str()) {
+        for line in lines() {
+            if let Some((name, _)) = Rule::parse(line)?
+                && !operators.contains(&name.as_str())
+            {
                 assert_eq!(function(&name)?.name(), name, "{} is listed under an alias", line.signature);
             }
         }
