@@ -8,14 +8,15 @@ use std::collections::{HashMap, HashSet};
 use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
-use crate::rules::{self, Bindings, Derivative, Rule};
+use crate::rules::{self, Bindings, Derivative, Rule, Rules};
 use crate::variable::{decoded, is_float};
 
 /// The reverse sweep over one expression.
 pub struct Pullback<'p, 'a> {
     call: &'p Call<'p>,
+    rules: &'p Rules,
     dag: &'p mut Dag<'a>,
-    nulls: &'p mut NullSets,
+    nulls: &'p mut NullSets<'a>,
     variables: &'p [NodeId],
     /// The nodes that vary with a variable.
     active: HashSet<NodeId>,
@@ -26,8 +27,9 @@ impl<'p, 'a> Pullback<'p, 'a> {
     /// Prepares the sweep over the nodes of an expression, children first, for the given variables.
     pub fn new(
         call: &'p Call<'p>,
+        rules: &'p Rules,
         dag: &'p mut Dag<'a>,
-        nulls: &'p mut NullSets,
+        nulls: &'p mut NullSets<'a>,
         primal: &[NodeId],
         variables: &'p [NodeId],
     ) -> Result<Self> {
@@ -40,7 +42,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             .chain(variables)
             .all(|id| decoded(dag.data_type(*id)) == &DataType::Float32);
         dag.set_working_type(if single { DataType::Float32 } else { DataType::Float64 });
-        Ok(Self { call, dag, nulls, variables, active, gradients: HashMap::new() })
+        Ok(Self { call, rules, dag, nulls, variables, active, gradients: HashMap::new() })
     }
 
     /// The partial derivatives of a node by each of the variables.
@@ -88,7 +90,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             }
             Expr::BinaryExpr(binary) => rules::of_operator(binary.op)?,
             Expr::Negative(_) => rules::of_negation()?,
-            Expr::ScalarFunction(call) => rules::of_function(&call.func, children.len())?,
+            Expr::ScalarFunction(call) => self.rules.of_function(&call.func, children.len())?,
             _ => None,
         };
         match rule {

@@ -15,7 +15,7 @@ use crate::dag::{Dag, NodeId};
 const OUTPUT: &str = "Ω";
 
 /// A partial derivative as written in the table.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Formula(Sql);
 
 /// What a formula is over: the function's inputs by name, and its output.

@@ -11,6 +11,7 @@ mod hyperbolic;
 mod power;
 mod rounding;
 mod selection;
+mod set;
 mod trigonometric;
 
 use datafusion_common::{Result, internal_datafusion_err};
@@ -20,6 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 pub use formula::Bindings;
 use formula::{Formula, Signature};
+pub use set::Rules;
 
 /// A line of the rule table.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ struct Line {
 }
 
 /// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Derivative<Sql, Partials> {
     /// The partial derivative by each input.
     Partials(Partials),
@@ -60,12 +62,12 @@ const FAMILIES: [&[Line]; 7] = [
     trigonometric::RULES,
 ];
 
-/// A line of the table, parsed.
-#[derive(Debug)]
+/// The derivative of a function or operator.
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    pub inputs: Vec<String>,
-    pub derivative: Derivative<Formula, Vec<Formula>>,
-    pub strict: bool,
+    pub(crate) inputs: Vec<String>,
+    pub(crate) derivative: Derivative<Formula, Vec<Formula>>,
+    pub(crate) strict: bool,
 }
 
 impl Rule {
@@ -110,8 +112,8 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     named.collect()
 });
 
-/// The rule of a function for this number of arguments.
-pub fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
+/// The rule that the table has for DataFusion's own function with this number of arguments.
+fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
     match FUNCTIONS.get(function.name()) {
         Some(own) if own.as_ref() == function => match selection::variadic(own.name(), arity) {
             Some(case) => Ok(Some(Arc::new(case?))),
