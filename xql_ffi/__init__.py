@@ -17,15 +17,18 @@ from xql_ffi._operators import (
     register,
     vjp_capsule,
 )
+from xql_ffi._rules import Rule, rule
 
 __version__ = version("xql-ffi")
 
 __all__ = [
     "DifferentialOperator",
+    "Rule",
     "__version__",
     "engine_status",
     "grad_capsule",
     "jvp_capsule",
     "register",
+    "rule",
     "vjp_capsule",
 ]

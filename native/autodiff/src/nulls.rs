@@ -6,7 +6,7 @@
 //! one that reads all of them costs nothing.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeSet, HashMap};
 
@@ -105,10 +105,13 @@ impl<'r> NullSets<'r> {
     }
 
     /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
+    ///
+    /// Should a rule of the user's be NULL where its function is not, the derivative is no number.
     pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId, data_type: &DataType) -> Result<NodeId> {
-        let zero = dag.intern(Expr::Literal(ScalarValue::new_zero(data_type)?, None), vec![])?;
+        let nan = dag.number(f64::NAN)?;
+        let nan = dag.cast(nan, data_type)?;
         let holds = dag.is_not_null(derivative)?;
-        dag.case(&[(holds, derivative)], Some(zero))
+        dag.case(&[(holds, derivative)], Some(nan))
     }
 }
 

@@ -17,26 +17,46 @@ use crate::variable::result_type;
 ///
 /// Float32 if both are Float32, else Float64; NULL exactly where `f` is NULL.
 pub fn grad() -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Grad, Rules::default()))
+    grad_with(Rules::default())
 }
 
 /// `jvp(f, x, t[, y, u, ...])`: the directional derivative `df/dx * t + df/dy * u + ...`.
 ///
 /// Float32 if `f` and all columns are Float32, else Float64; NULL exactly where `f` or a tangent is NULL.
 pub fn jvp() -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Jvp, Rules::default()))
+    jvp_with(Rules::default())
 }
 
 /// `vjp(f, x, c)`: the cotangent `c` of `f` pulled back to `x`, `c * df/dx`.
 ///
 /// Float32 if `f` and `x` are Float32, else Float64; NULL exactly where `f` or `c` is NULL.
 pub fn vjp() -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Vjp, Rules::default()))
+    vjp_with(Rules::default())
+}
+
+/// [`grad`] with rules of the user's own.
+pub fn grad_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Grad, rules))
+}
+
+/// [`jvp`] with rules of the user's own.
+pub fn jvp_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Jvp, rules))
+}
+
+/// [`vjp`] with rules of the user's own.
+pub fn vjp_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Vjp, rules))
 }
 
 /// All functions of this crate, to be registered with a session.
 pub fn functions() -> Vec<ScalarUDF> {
-    vec![grad(), jvp(), vjp()]
+    functions_with(&Rules::default())
+}
+
+/// All functions of this crate with rules of the user's own, to be registered with a session.
+pub fn functions_with(rules: &Rules) -> Vec<ScalarUDF> {
+    vec![grad_with(rules.clone()), jvp_with(rules.clone()), vjp_with(rules.clone())]
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

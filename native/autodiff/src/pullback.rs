@@ -1,15 +1,17 @@
 //! Reverse mode: cotangents carried from the output of an expression to the variables.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::{Case, Expr};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use crate::applicability::{check_number, check_used, missing_rule};
 use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
-use crate::rules::{self, Bindings, Derivative, Rule, Rules};
-use crate::variable::{decoded, is_float};
+use crate::rules::{self, Bindings, Derivative, Rule, Rules, message_of};
+use crate::variable::{carries_floats, decoded, is_float};
 
 /// The reverse sweep over one expression.
 pub struct Pullback<'p, 'a> {
@@ -35,6 +37,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
     ) -> Result<Self> {
         let mut active = variables.iter().copied().collect();
         activate(dag, primal, variables, &mut active);
+        check_used(call, rules, dag, primal, &active)?;
         // In single precision only if the whole chain is.
         let single = primal
             .iter()
@@ -100,13 +103,21 @@ impl<'p, 'a> Pullback<'p, 'a> {
     }
 
     fn rule_partials(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
-        let bindings = Bindings { names: &rule.inputs, inputs, output: id };
+        let function = match &self.dag.node(id).shape {
+            Expr::ScalarFunction(call) => Some(Arc::clone(&call.func)),
+            _ => None,
+        };
+        let bindings = Bindings { rule, function: function.as_ref(), inputs, output: id };
         match &rule.derivative {
             Derivative::Partials(formulas) => {
                 let mut partials = vec![];
                 for (input, formula) in inputs.iter().zip(formulas) {
                     if self.active.contains(input) {
-                        partials.push((*input, formula.evaluate(self.dag, &bindings)?));
+                        check_number(self.call, rule, self.dag, *input)?;
+                        let partial = formula.evaluate(self.dag, &bindings).map_err(|error| {
+                            plan_datafusion_err!("{}: the rule for {}: {}", self.call, rule.name, message_of(error))
+                        })?;
+                        partials.push((*input, partial));
                     }
                 }
                 Ok(partials)
@@ -177,12 +188,17 @@ impl<'p, 'a> Pullback<'p, 'a> {
             other => other.variant_name().to_owned(),
         };
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
+        let give_it = match &expr {
+            Expr::ScalarFunction(call) => missing_rule(call).map(|rule| format!("Give it a rule, {rule}. Or w")),
+            _ => None,
+        };
         plan_err!(
-            "{}: {} varies with {}, and no derivative is known for {what}. Write it with functions that have one, or \
+            "{}: {} varies with {}, and no derivative is known for {what}. {}rite it with functions that have one, or \
              compute it in a subquery or CTE, whose columns count as constants",
             self.call,
             abbreviated(&expr),
-            columns.join(", ")
+            columns.join(", "),
+            give_it.as_deref().unwrap_or("W")
         )
     }
 }
@@ -196,9 +212,4 @@ fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut Hash
             active.insert(*id);
         }
     }
-}
-
-/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
-fn carries_floats(data_type: &DataType) -> bool {
-    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
 }

@@ -12,6 +12,11 @@ pub fn is_float(data_type: &DataType) -> bool {
     matches!(decoded(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
+/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
+pub fn carries_floats(data_type: &DataType) -> bool {
+    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
+}
+
 /// The type of the values, for a dictionary-encoded type; the type itself for others.
 pub fn decoded(data_type: &DataType) -> &DataType {
     match data_type {

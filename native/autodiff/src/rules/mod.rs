@@ -1,10 +1,12 @@
 //! The derivatives of functions and operators: one line each, by family.
 //!
 //! A rule is written as a mathematician would: the partial derivatives in SQL, in terms of the function's inputs and of
-//! its own output `Ω`, so that a derivative reuses what the query computes anyway. A rule holds for DataFusion's own
-//! function of that name only, never for another one registered under it.
+//! its own output `Ω`, so that a derivative reuses what the query computes anyway. A rule of the table holds for
+//! DataFusion's own function of that name only, never for another one registered under it; users lay rules of their own
+//! over the table.
 
 mod arithmetic;
+mod custom;
 mod exponential;
 mod formula;
 mod hyperbolic;
@@ -12,6 +14,7 @@ mod power;
 mod rounding;
 mod selection;
 mod set;
+mod syntax;
 mod trigonometric;
 
 use datafusion_common::{Result, internal_datafusion_err};
@@ -19,9 +22,10 @@ use datafusion_expr::{Operator, ScalarUDF};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-pub use formula::Bindings;
-use formula::{Formula, Signature};
+use formula::Formula;
+pub use formula::{Bindings, message_of};
 pub use set::Rules;
+use syntax::Signature;
 
 /// A line of the rule table.
 #[derive(Debug)]
@@ -34,7 +38,7 @@ struct Line {
 }
 
 /// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Derivative<Sql, Partials> {
     /// The partial derivative by each input.
     Partials(Partials),
@@ -63,15 +67,18 @@ const FAMILIES: [&[Line]; 7] = [
 ];
 
 /// The derivative of a function or operator.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
+    pub(crate) name: String,
     pub(crate) inputs: Vec<String>,
     pub(crate) derivative: Derivative<Formula, Vec<Formula>>,
     pub(crate) strict: bool,
+    /// What the formulas call besides DataFusion's own functions.
+    pub(crate) functions: Vec<Arc<ScalarUDF>>,
 }
 
 impl Rule {
-    fn parse(line: &Line) -> Result<(String, Self)> {
+    fn parse(line: &Line) -> Result<Self> {
         let Signature { name, inputs } = Signature::parse(line.signature)?;
         let derivative = match line.derivative {
             Derivative::Selection(case) => Derivative::Selection(Formula::parse(case)?),
@@ -87,7 +94,7 @@ impl Rule {
                 ));
             }
         };
-        Ok((name, Self { inputs, derivative, strict: line.strict }))
+        Ok(Self { name, inputs, derivative, strict: line.strict, functions: vec![] })
     }
 }
 
@@ -96,7 +103,9 @@ type Table = HashMap<(String, usize), Arc<Rule>>;
 
 static TABLE: LazyLock<Result<Table>> = LazyLock::new(|| {
     let lines = FAMILIES.iter().flat_map(|family| family.iter());
-    lines.map(|line| Rule::parse(line).map(|(name, rule)| ((name, rule.inputs.len()), Arc::new(rule)))).collect()
+    let rules =
+        lines.map(|line| Rule::parse(line).map(|rule| ((rule.name.clone(), rule.inputs.len()), Arc::new(rule))));
+    rules.collect()
 });
 
 /// DataFusion's own scalar functions by name and alias.
@@ -114,12 +123,12 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
 
 /// The rule that the table has for DataFusion's own function with this number of arguments.
 fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
-    match FUNCTIONS.get(function.name()) {
-        Some(own) if own.as_ref() == function => match selection::variadic(own.name(), arity) {
-            Some(case) => Ok(Some(Arc::new(case?))),
-            None => lookup(own.name(), arity),
-        },
-        _ => Ok(None),
+    if !is_of_datafusion(function) {
+        return Ok(None);
+    }
+    match selection::variadic(function.name(), arity) {
+        Some(case) => Ok(Some(Arc::new(case?))),
+        None => lookup(function.name(), arity),
     }
 }
 
@@ -138,11 +147,14 @@ fn lookup(name: &str, arity: usize) -> Result<Option<Arc<Rule>>> {
     Ok(table.get(&(name.to_owned(), arity)).cloned())
 }
 
-/// DataFusion's own function of this name, for use in a formula.
-fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
-    FUNCTIONS
-        .get(name)
-        .ok_or_else(|| internal_datafusion_err!("a rule uses the function {name}, which DataFusion lacks"))
+/// DataFusion's own function of this name or alias, for use in a formula.
+fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
+    FUNCTIONS.get(name)
+}
+
+/// Whether a function is DataFusion's own, not another one of its name.
+fn is_of_datafusion(function: &ScalarUDF) -> bool {
+    function_of_datafusion(function.name()).is_some_and(|own| own.as_ref() == function)
 }
 
 #[cfg(test)]
@@ -153,9 +165,10 @@ mod tests {
     fn every_line_parses_and_names_a_function_of_datafusion() -> Result<()> {
         let operators = ["+", "-", "*", "/", "%"];
         for line in FAMILIES.iter().flat_map(|family| family.iter()) {
-            let (name, _) = Rule::parse(line)?;
+            let name = Rule::parse(line)?.name;
             if !operators.contains(&name.as_str()) {
-                assert_eq!(function(&name)?.name(), name, "{} is listed under an alias", line.signature);
+                let function = function_of_datafusion(&name).map(|function| function.name());
+                assert_eq!(function, Some(name.as_str()), "{} is listed under an alias", line.signature);
             }
         }
         Ok(())

@@ -26,5 +26,11 @@ pub fn variadic(name: &str, arity: usize) -> Option<Result<Rule>> {
     let whens: String = inputs[1..].iter().zip(&inputs).map(|(_, x)| format!("WHEN {x} = Ω THEN {x} ")).collect();
     let case = if arity == 1 { "x1".to_owned() } else { format!("CASE {whens}ELSE x{arity} END") };
     let derivative = Formula::parse(&case).map(Derivative::Selection);
-    Some(derivative.map(|derivative| Rule { inputs, derivative, strict: false }))
+    Some(derivative.map(|derivative| Rule {
+        name: name.to_owned(),
+        inputs,
+        derivative,
+        strict: false,
+        functions: vec![],
+    }))
 }

@@ -1,6 +1,6 @@
 //! The rules that an operator differentiates by: the table, and the user's own laid over it.
 
-use datafusion_common::Result;
+use datafusion_common::{Result, plan_err};
 use datafusion_expr::ScalarUDF;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,20 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The table with these rules laid over it.
+    ///
+    /// # Errors
+    /// A plan error if two of them are for one function with the same number of arguments.
+    pub fn new(own: impl IntoIterator<Item = Rule>) -> Result<Self> {
+        let mut rules = Self::default();
+        for rule in own {
+            if let Some(other) = rules.own.insert((rule.name.clone(), rule.inputs.len()), Arc::new(rule)) {
+                return plan_err!("there are two rules for {}({}); keep one", other.name, other.inputs.join(", "));
+            }
+        }
+        Ok(rules)
+    }
+
     /// The rule of a function for this number of arguments.
     pub(crate) fn of_function(&self, function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
         match self.own(function, arity) {
@@ -29,6 +43,11 @@ impl Rules {
     pub(crate) fn is_strict(&self, function: &ScalarUDF, arity: usize) -> Result<bool> {
         Ok(self.own(function, arity).is_some_and(|rule| rule.strict)
             || super::of_function(function, arity)?.is_some_and(|rule| rule.strict))
+    }
+
+    /// Whether the rule of a function is one of the user's.
+    pub(crate) fn has_own(&self, function: &ScalarUDF, arity: usize) -> bool {
+        self.own(function, arity).is_some()
     }
 
     fn own(&self, function: &ScalarUDF, arity: usize) -> Option<&Arc<Rule>> {
