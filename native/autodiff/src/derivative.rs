@@ -8,14 +8,15 @@ use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::pullback::Pullback;
+use crate::rules::Rules;
 use crate::variable;
 
-/// The derivative that a call stands for: the sum over its directions of partial derivative times factor.
+/// The derivative that a call stands for by these rules: the sum over its directions of partial derivative times factor.
 ///
 /// # Errors
 /// A plan error if an argument cannot be differentiated by, a function on the way has no rule, a volatile call would
 /// be evaluated again, or a value was computed from the variable by a node of the plan below.
-pub fn differentiate(call: &Call, schema: &DFSchema) -> Result<Expr> {
+pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Expr> {
     let columns = call
         .directions
         .iter()
@@ -31,8 +32,8 @@ pub fn differentiate(call: &Call, schema: &DFSchema) -> Result<Expr> {
     let variables = columns.iter().map(|column| dag.import(column)).collect::<Result<Vec<_>>>()?;
     variable::check_none_computed_from(call, &dag, &primal, &columns)?;
 
-    let mut nulls = NullSets::default();
-    let mut pullback = Pullback::new(call, &mut dag, &mut nulls, &primal, &variables)?;
+    let mut nulls = NullSets::new(rules);
+    let mut pullback = Pullback::new(call, rules, &mut dag, &mut nulls, &primal, &variables)?;
     let partials = pullback.gradient(root)?;
 
     let mut required = nulls.of(&dag, root)?;

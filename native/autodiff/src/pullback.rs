@@ -1,21 +1,24 @@
 //! Reverse mode: cotangents carried from the output of an expression to the variables.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::{Case, Expr};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use crate::applicability::{check_number, check_used, missing_rule};
 use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
-use crate::rules::{self, Bindings, Derivative, Rule};
-use crate::variable::{decoded, is_float};
+use crate::rules::{self, Bindings, Derivative, Rule, Rules, message_of};
+use crate::variable::{carries_floats, decoded, is_float};
 
 /// The reverse sweep over one expression.
 pub struct Pullback<'p, 'a> {
     call: &'p Call<'p>,
+    rules: &'p Rules,
     dag: &'p mut Dag<'a>,
-    nulls: &'p mut NullSets,
+    nulls: &'p mut NullSets<'a>,
     variables: &'p [NodeId],
     /// The nodes that vary with a variable.
     active: HashSet<NodeId>,
@@ -26,13 +29,15 @@ impl<'p, 'a> Pullback<'p, 'a> {
     /// Prepares the sweep over the nodes of an expression, children first, for the given variables.
     pub fn new(
         call: &'p Call<'p>,
+        rules: &'p Rules,
         dag: &'p mut Dag<'a>,
-        nulls: &'p mut NullSets,
+        nulls: &'p mut NullSets<'a>,
         primal: &[NodeId],
         variables: &'p [NodeId],
     ) -> Result<Self> {
         let mut active = variables.iter().copied().collect();
         activate(dag, primal, variables, &mut active);
+        check_used(call, rules, dag, primal, &active)?;
         // In single precision only if the whole chain is.
         let single = primal
             .iter()
@@ -40,7 +45,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             .chain(variables)
             .all(|id| decoded(dag.data_type(*id)) == &DataType::Float32);
         dag.start_derivative(if single { DataType::Float32 } else { DataType::Float64 });
-        Ok(Self { call, dag, nulls, variables, active, gradients: HashMap::new() })
+        Ok(Self { call, rules, dag, nulls, variables, active, gradients: HashMap::new() })
     }
 
     /// The partial derivatives of a node by each of the variables.
@@ -93,7 +98,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             }
             Expr::BinaryExpr(binary) => rules::of_operator(binary.op)?,
             Expr::Negative(_) => rules::of_negation()?,
-            Expr::ScalarFunction(call) => rules::of_function(&call.func, children.len())?,
+            Expr::ScalarFunction(call) => self.rules.of_function(&call.func, children.len())?,
             _ => None,
         };
         match rule {
@@ -103,13 +108,21 @@ impl<'p, 'a> Pullback<'p, 'a> {
     }
 
     fn rule_partials(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
-        let bindings = Bindings { names: &rule.inputs, inputs, output: id };
+        let function = match &self.dag.node(id).shape {
+            Expr::ScalarFunction(call) => Some(Arc::clone(&call.func)),
+            _ => None,
+        };
+        let bindings = Bindings { rule, function: function.as_ref(), inputs, output: id };
         match &rule.derivative {
             Derivative::Partials(formulas) => {
                 let mut partials = vec![];
                 for (input, formula) in inputs.iter().zip(formulas) {
                     if self.active.contains(input) {
-                        partials.push((*input, formula.evaluate(self.dag, &bindings)?));
+                        check_number(self.call, rule, self.dag, *input)?;
+                        let partial = formula.evaluate(self.dag, &bindings).map_err(|error| {
+                            plan_datafusion_err!("{}: the rule for {}: {}", self.call, rule.name, message_of(error))
+                        })?;
+                        partials.push((*input, partial));
                     }
                 }
                 Ok(partials)
@@ -184,7 +197,14 @@ impl<'p, 'a> Pullback<'p, 'a> {
         };
         let why = match function.and_then(rules::refusal_of) {
             Some(reason) => format!("{what} is not differentiated: {reason}"),
-            None => format!("no derivative is known for {what}. Write it with functions that have one"),
+            None => {
+                let give_it = match &expr {
+                    Expr::ScalarFunction(call) => missing_rule(call),
+                    _ => None,
+                };
+                let give_it = give_it.map_or("W".to_owned(), |rule| format!("Give it a rule, {rule}. Or w"));
+                format!("no derivative is known for {what}. {give_it}rite it with functions that have one")
+            }
         };
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
         plan_err!(
@@ -204,21 +224,6 @@ fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut Hash
         if varies && (carries_floats(node.field.data_type()) || is_refused(&node.shape)) {
             active.insert(*id);
         }
-    }
-}
-
-/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
-fn carries_floats(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Struct(fields) => fields.iter().any(|field| carries_floats(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| carries_floats(field.data_type())),
-        DataType::List(field)
-        | DataType::LargeList(field)
-        | DataType::ListView(field)
-        | DataType::LargeListView(field)
-        | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => carries_floats(field.data_type()),
-        other => is_float(other) || other.is_decimal() || other.is_nested(),
     }
 }
 

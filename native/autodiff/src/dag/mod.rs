@@ -5,6 +5,7 @@
 //! exactly if their shapes and children are. Children come before parents.
 
 mod algebra;
+mod conditions;
 mod construct;
 mod export;
 mod import;
@@ -141,6 +142,11 @@ impl<'a> Dag<'a> {
             Ok(Transformed::yes(literal.cloned().unwrap_or(placeholder)))
         })?;
         Ok(with_literals.data.to_field(&operands)?.1)
+    }
+
+    /// The placeholders for `count` children in a shape.
+    pub fn operands(count: usize) -> Vec<Expr> {
+        (0..count).map(operand).collect()
     }
 
     /// The node of an expression whose children are already nodes.

@@ -1,12 +1,14 @@
 //! The derivatives of functions and operators: one line each, by family.
 //!
 //! A rule is written as a mathematician would: the partial derivatives in SQL, in terms of the function's inputs and of
-//! its own output `Ω`, so that a derivative reuses what the query computes anyway. A rule holds for DataFusion's own
-//! function of that name only, never for another one registered under it.
+//! its own output `Ω`, so that a derivative reuses what the query computes anyway. A rule of the table holds for
+//! DataFusion's own function of that name only, never for another one registered under it; users lay rules of their own
+//! over the table.
 
 mod arithmetic;
 mod comparison;
 mod conversion;
+mod custom;
 mod exponential;
 mod formula;
 mod hyperbolic;
@@ -15,6 +17,8 @@ mod power;
 mod refused;
 mod rounding;
 mod selection;
+mod set;
+mod syntax;
 pub mod table;
 mod trigonometric;
 
@@ -24,9 +28,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 pub use conversion::DECIMAL;
-pub use formula::Bindings;
-use formula::{Formula, Signature};
+use formula::Formula;
+pub use formula::{Bindings, message_of};
 use line::{Kink, Line, Treatment, kink, refusal, rule, selection, structure};
+pub use set::Rules;
+use syntax::Signature;
 
 const FAMILIES: [(&str, &[Line]); 10] = [
     ("arithmetic", arithmetic::RULES),
@@ -46,29 +52,32 @@ fn lines() -> impl Iterator<Item = &'static Line> {
 }
 
 /// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Derivative {
     /// The partial derivative by each input.
     Partials(Vec<Formula>),
     /// The `CASE` that the function stands for, which is differentiated in its place.
-    Selection(Formula),
+    Selection(Box<Formula>),
 }
 
-/// A line of the table, parsed.
-#[derive(Debug)]
+/// The derivative of a function or operator.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
-    pub inputs: Vec<String>,
-    pub derivative: Derivative,
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<String>,
+    pub(crate) derivative: Derivative,
     /// Whether the result is NULL exactly where an input is.
-    pub strict: bool,
+    pub(crate) strict: bool,
+    /// What the formulas call besides DataFusion's own functions.
+    pub(crate) functions: Vec<Arc<ScalarUDF>>,
 }
 
 impl Rule {
-    /// The rule of a line by its name; none if the line is not looked up.
-    fn parse(line: &Line) -> Result<Option<(String, Self)>> {
+    /// The rule of a line; none if the line is not looked up.
+    fn parse(line: &Line) -> Result<Option<Self>> {
         let (derivative, strict) = match line.treatment {
             Treatment::Structure | Treatment::Refusal(_) => return Ok(None),
-            Treatment::Selection(case) => (Derivative::Selection(Formula::parse(case)?), false),
+            Treatment::Selection(case) => (Derivative::Selection(Box::new(Formula::parse(case)?)), false),
             Treatment::Rule => {
                 let partials = line.partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?;
                 (Derivative::Partials(partials), true)
@@ -76,7 +85,7 @@ impl Rule {
         };
         let Signature { name, inputs } = Signature::parse(line.signature)?;
         if line.partials.len() == inputs.len() {
-            return Ok(Some((name, Self { inputs, derivative, strict })));
+            return Ok(Some(Self { name, inputs, derivative, strict, functions: vec![] }));
         }
         Err(internal_datafusion_err!(
             "the rule for {} has {} partial derivatives for {} inputs",
@@ -92,7 +101,7 @@ type Table = HashMap<(String, usize), Arc<Rule>>;
 
 static TABLE: LazyLock<Result<Table>> = LazyLock::new(|| {
     let rules = lines().filter_map(|line| Rule::parse(line).transpose());
-    rules.map(|parsed| parsed.map(|(name, rule)| ((name, rule.inputs.len()), Arc::new(rule)))).collect()
+    rules.map(|parsed| parsed.map(|rule| ((rule.name.clone(), rule.inputs.len()), Arc::new(rule)))).collect()
 });
 
 /// Why a function is not differentiated, by name.
@@ -117,14 +126,14 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     named.collect()
 });
 
-/// The rule of a function for this number of arguments.
-pub fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
-    match FUNCTIONS.get(function.name()) {
-        Some(own) if own.as_ref() == function => match selection::variadic(own.name(), arity) {
-            Some(case) => Ok(Some(Arc::new(case?))),
-            None => lookup(own.name(), arity),
-        },
-        _ => Ok(None),
+/// The rule that the table has for DataFusion's own function with this number of arguments.
+fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
+    if !is_of_datafusion(function) {
+        return Ok(None);
+    }
+    match selection::variadic(function.name(), arity) {
+        Some(case) => Ok(Some(Arc::new(case?))),
+        None => lookup(function.name(), arity),
     }
 }
 
@@ -148,11 +157,19 @@ fn lookup(name: &str, arity: usize) -> Result<Option<Arc<Rule>>> {
     Ok(table.get(&(name.to_owned(), arity)).cloned())
 }
 
-/// DataFusion's own function of this name, for use in a formula.
+/// DataFusion's own function of this name, which the calculus itself uses.
 pub fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
-    FUNCTIONS
-        .get(name)
-        .ok_or_else(|| internal_datafusion_err!("a rule uses the function {name}, which DataFusion lacks"))
+    function_of_datafusion(name).ok_or_else(|| internal_datafusion_err!("DataFusion lacks the function {name}"))
+}
+
+/// DataFusion's own function of this name or alias, for use in a formula.
+fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
+    FUNCTIONS.get(name)
+}
+
+/// Whether a function is DataFusion's own, not another one of its name.
+fn is_of_datafusion(function: &ScalarUDF) -> bool {
+    function_of_datafusion(function.name()).is_some_and(|own| own.as_ref() == function)
 }
 
 #[cfg(test)]
@@ -163,10 +180,11 @@ mod tests {
     fn every_line_parses_and_names_a_function_of_datafusion() -> Result<()> {
         let operators = ["+", "-", "*", "/", "%"];
         for line in lines() {
-            if let Some((name, _)) = Rule::parse(line)?
+            if let Some(Rule { name, .. }) = Rule::parse(line)?
                 && !operators.contains(&name.as_str())
             {
-                assert_eq!(function(&name)?.name(), name, "{} is listed under an alias", line.signature);
+                let function = function_of_datafusion(&name).map(|function| function.name());
+                assert_eq!(function, Some(name.as_str()), "{} is listed under an alias", line.signature);
             }
         }
         Ok(())

@@ -55,6 +55,12 @@ pub fn variadic(name: &str, arity: usize) -> Option<Result<Rule>> {
         "greatest" | "least" | "with_metadata" => first.clone(),
         _ => return None,
     };
-    let derivative = Formula::parse(&case).map(Derivative::Selection);
-    Some(derivative.map(|derivative| Rule { inputs, derivative, strict: false }))
+    let derivative = Formula::parse(&case).map(|case| Derivative::Selection(Box::new(case)));
+    Some(derivative.map(|derivative| Rule {
+        name: name.to_owned(),
+        inputs,
+        derivative,
+        strict: false,
+        functions: vec![],
+    }))
 }

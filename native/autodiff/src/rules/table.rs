@@ -4,9 +4,12 @@ use arrow::array::{ArrayRef, ListArray, RecordBatch, StringArray, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::Field;
 use datafusion_common::Result;
+use sqlparser::ast::{BinaryOperator, Expr as Sql, visit_expressions};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{FAMILIES, Kink, Line, Treatment, formula};
+use super::syntax::{name_of, parse};
+use super::{FAMILIES, Kink, Line, Treatment};
 
 /// Every rule: one row per function, operator and expression that takes or returns a float.
 ///
@@ -26,7 +29,7 @@ use super::{FAMILIES, Kink, Line, Treatment, formula};
 pub fn rule_table() -> Result<RecordBatch> {
     let lines: Vec<(&str, &Line)> =
         FAMILIES.iter().flat_map(|(family, lines)| lines.iter().map(|line| (*family, line))).collect();
-    let inputs = lines.iter().map(|(_, line)| formula::inputs(line.signature)).collect::<Result<Vec<_>>>()?;
+    let inputs = lines.iter().map(|(_, line)| inputs(line.signature)).collect::<Result<Vec<_>>>()?;
     let texts = |text: fn(&Line) -> &str| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(lines.iter().map(|(_, line)| text(line))))
     };
@@ -41,6 +44,25 @@ pub fn rule_table() -> Result<RecordBatch> {
         ("reason", Arc::new(lines.iter().map(|(_, line)| reason(line)).collect::<StringArray>()), true),
     ];
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+}
+
+/// The names of the inputs in a signature of any form, in order; `xi` for any number of them.
+fn inputs(signature: &str) -> Result<Vec<String>> {
+    if signature.contains("...") {
+        return Ok(vec!["xi".to_owned()]);
+    }
+    let (mut names, mut bound) = (vec![], vec![]);
+    let _: ControlFlow<()> = visit_expressions(&parse(signature)?, |part| {
+        match part {
+            Sql::Identifier(name) if !names.contains(&name.value) => names.push(name.value.clone()),
+            // v -> f(v)
+            Sql::BinaryOp { left, op: BinaryOperator::Arrow, .. } => bound.extend(name_of(left)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    names.retain(|name| !bound.contains(name));
+    Ok(names)
 }
 
 fn group(line: &Line) -> &'static str {
