@@ -28,7 +28,9 @@ mod derivative;
 mod nulls;
 mod operators;
 mod pullback;
+mod relations;
 mod rules;
 mod variable;
 
-pub use operators::{functions, grad, jvp, vjp};
+pub use operators::{Differential, functions, grad, jvp, recognize, tangent, vjp};
+pub use relations::{DifferentiateRelations, KeepRecursiveColumns, Recognize};

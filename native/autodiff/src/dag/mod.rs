@@ -14,7 +14,8 @@ use datafusion_common::{Column, DFSchema, ExprSchema, Result, internal_datafusio
 use datafusion_expr::{Expr, ExprSchemable};
 use std::collections::HashMap;
 
-use import::{columns_read, is_opaque};
+pub use import::columns_read;
+use import::is_opaque;
 
 /// A node of a [`Dag`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

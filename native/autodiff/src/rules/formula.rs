@@ -65,7 +65,7 @@ impl Signature {
     }
 }
 
-fn parse(sql: &str) -> Result<Sql> {
+pub fn parse(sql: &str) -> Result<Sql> {
     Parser::new(&GenericDialect {})
         .try_with_sql(sql)
         .and_then(|mut parser| parser.parse_expr())
@@ -168,7 +168,7 @@ fn constant_input(condition: &Sql) -> Option<&Sql> {
 }
 
 /// The function that a call names, and its arguments. floor and ceil are syntax of their own to the parser.
-fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
+pub fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
     match sql {
         Sql::Function(call) => Ok((call.name.to_string(), arguments(&call.args)?)),
         Sql::Floor { expr, .. } => Ok(("floor".to_owned(), vec![expr])),
@@ -177,7 +177,7 @@ fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
     }
 }
 
-fn name_of(sql: &Sql) -> Result<String> {
+pub fn name_of(sql: &Sql) -> Result<String> {
     match sql {
         Sql::Identifier(name) => Ok(name.value.clone()),
         other => Err(unsupported(other)),

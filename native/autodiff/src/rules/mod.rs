@@ -6,7 +6,7 @@
 
 mod arithmetic;
 mod exponential;
-mod formula;
+pub mod formula;
 mod hyperbolic;
 mod power;
 mod rounding;
