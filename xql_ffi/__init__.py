@@ -17,15 +17,20 @@ from xql_ffi._operators import (
     register,
     vjp_capsule,
 )
+from xql_ffi._rule_table import rule_table
+from xql_ffi._rules import Rule, rule
 
 __version__ = version("xql-ffi")
 
 __all__ = [
     "DifferentialOperator",
+    "Rule",
     "__version__",
     "engine_status",
     "grad_capsule",
     "jvp_capsule",
     "register",
+    "rule",
+    "rule_table",
     "vjp_capsule",
 ]

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from datafusion import Expr, ScalarUDF, SessionContext
 from datafusion import _internal as datafusion_internal
 
-from xql_ffi import _plugin
+from xql_ffi import _native
+from xql_ffi._rules import Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from typing_extensions import CapsuleType
 
 Context = TypeVar("Context", bound=SessionContext)
-
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-
-# A capsule keeps a pointer to its name, so the names have to outlive all capsules.
-_UDF = b"datafusion_scalar_udf"
-_SIMPLIFY = b"datafusion_scalar_udf_simplify"
 
 
 class DifferentialOperator(ScalarUDF):
@@ -30,13 +24,20 @@ class DifferentialOperator(ScalarUDF):
     Calling it gives an expression of the DataFrame API.
     """
 
-    def __init__(self, name: str) -> None:
-        """Loads the operator called ``name`` from the native library.
+    def __init__(self, name: str, rules: Iterable[Rule] = ()) -> None:
+        """Makes the operator called ``name``, which differentiates by these rules of the user's own.
 
         Raises:
-            ValueError: the library has no operator of that name.
+            TypeError: one of the rules is none.
+            ValueError: there is no operator of that name, or two rules contradict each other.
         """
-        self._symbol = name.encode()
+        rules = tuple(rules)
+        for rule in rules:
+            if not isinstance(rule, Rule):
+                msg = f"{name} takes rules, and {rule!r} is none: write rule(signature, partial derivative, ...)"
+                raise TypeError(msg)
+        self._functions = _functions(rules)
+        self._operator = _native.operator(name, [rule._native() for rule in rules])
         self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
 
     def __call__(self, *args: Expr) -> Expr:
@@ -53,46 +54,66 @@ class DifferentialOperator(ScalarUDF):
 
     def __datafusion_scalar_udf__(self) -> CapsuleType:
         """The function as an ``FFI_ScalarUDF``."""
-        return self._capsule(_plugin.lib.xql_ffi_scalar_udf(self._symbol), _UDF)
+        return _native.capsule(self._operator, _native.SCALAR_UDF)
 
     def __datafusion_scalar_udf_simplify__(self) -> CapsuleType:
         """How calls of the function are simplified, as an ``FFI_ScalarUDFSimplify``."""
-        return self._capsule(_plugin.lib.xql_ffi_scalar_udf_simplify(self._symbol), _SIMPLIFY)
+        return _native.capsule(self._operator, _native.SIMPLIFY)
 
-    def _capsule(self, pointer: object, name: bytes) -> CapsuleType:
-        if pointer == _plugin.ffi.NULL:
-            msg = f"there is no differential operator called {self._symbol.decode()!r}"
-            raise ValueError(msg)
-        # The structs are static in the library, so the capsule needs no destructor.
-        address = int(_plugin.ffi.cast("uintptr_t", pointer))
-        capsule: CapsuleType = _new_capsule(address, name, None)
-        return capsule
+    def __datafusion_scalar_udf_simplify_functions__(self) -> list[Any]:
+        """The functions that calls may be simplified to, besides DataFusion's own."""
+        return [function._udf for function in self._functions]
 
 
-def grad_capsule() -> DifferentialOperator:
-    """``grad(expression, column)``: the derivative of the expression by the column."""
-    return DifferentialOperator("grad")
+def _functions(rules: Iterable[Rule]) -> list[ScalarUDF]:
+    """The functions of all rules, which call them by name."""
+    functions: dict[str, ScalarUDF] = {}
+    for rule in rules:
+        for function in rule.functions:
+            if functions.setdefault(function.name, function) is not function:
+                msg = f"two rules have different functions called {function.name}: give one another name"
+                raise ValueError(msg)
+    return list(functions.values())
 
 
-def jvp_capsule() -> DifferentialOperator:
-    """``jvp(expression, column, tangent[, column, tangent, ...])``: the directional derivative."""
-    return DifferentialOperator("jvp")
+def grad_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
+    """``grad(expression, column)``: the derivative of the expression by the column.
+
+    Args:
+        rules: derivatives of functions that have none, or other ones.
+    """
+    return DifferentialOperator("grad", rules)
 
 
-def vjp_capsule() -> DifferentialOperator:
-    """``vjp(expression, column, cotangent)``: the cotangent times the derivative by the column."""
-    return DifferentialOperator("vjp")
+def jvp_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
+    """``jvp(expression, column, tangent[, column, tangent, ...])``: the directional derivative.
+
+    Args:
+        rules: derivatives of functions that have none, or other ones.
+    """
+    return DifferentialOperator("jvp", rules)
 
 
-def register(ctx: Context) -> Context:
+def vjp_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
+    """``vjp(expression, column, cotangent)``: the cotangent times the derivative by the column.
+
+    Args:
+        rules: derivatives of functions that have none, or other ones.
+    """
+    return DifferentialOperator("vjp", rules)
+
+
+def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
     """Registers ``grad``, ``jvp`` and ``vjp`` with a session.
 
     Args:
         ctx: a `datafusion.SessionContext` or a subclass, such as xarray-sql's context.
+        rules: derivatives of functions that have none, or other ones.
 
     Returns:
         The same session.
     """
-    for operator in (grad_capsule(), jvp_capsule(), vjp_capsule()):
+    rules = tuple(rules)
+    for operator in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules)):
         ctx.register_udf(operator)
     return ctx

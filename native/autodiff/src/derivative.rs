@@ -8,14 +8,15 @@ use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::pullback::Pullback;
+use crate::rules::Rules;
 use crate::variable;
 
-/// The derivative that a call stands for: the sum over its directions of partial derivative times factor.
+/// The derivative that a call stands for by these rules: the sum over its directions of partial derivative times factor.
 ///
 /// # Errors
 /// A plan error if an argument cannot be differentiated by, a function on the way has no rule, a volatile call would
 /// be evaluated again, or a value was computed from the variable by a node of the plan below.
-pub fn differentiate(call: &Call, schema: &DFSchema) -> Result<Expr> {
+pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Expr> {
     let columns = call
         .directions
         .iter()
@@ -33,7 +34,7 @@ pub fn differentiate(call: &Call, schema: &DFSchema) -> Result<Expr> {
         variable::check_none_computed_from(call, &dag, &primal, &columns)?;
     }
 
-    let mut nulls = NullSets::default();
+    let mut nulls = NullSets::new(rules);
     let mut required = nulls.of(&dag, root)?;
     let mut factors = vec![];
     for direction in &call.directions {
@@ -49,8 +50,9 @@ pub fn differentiate(call: &Call, schema: &DFSchema) -> Result<Expr> {
             }
         });
     }
-    let mut pullback = Pullback::new(call, &mut dag, &mut nulls, &primal, &variables, &factors)?;
+    let mut pullback = Pullback::new(call, rules, &mut dag, &mut nulls, &primal, &variables, &factors)?;
     let derivative = pullback.derivative(root)?;
+    let derivative = dag.place_sign(derivative)?;
     let exact = nulls.guard(&mut dag, derivative, &required)?;
     check_not_volatile(call, &dag, &primal, exact)?;
     let typed = dag.cast(exact, &result_type)?;

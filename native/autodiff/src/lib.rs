@@ -17,11 +17,42 @@
 //! # }
 //! ```
 //!
+//! A function of your own is differentiated by a [`Rule`] of your own, its partial derivatives in SQL:
+//!
+//! ```
+//! # use datafusion::arrow::array::{AsArray, Float64Array};
+//! # use datafusion::arrow::datatypes::{DataType, Float64Type};
+//! # use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+//! # use datafusion::prelude::*;
+//! # use std::sync::Arc;
+//! use xql_autodiff::{Rule, Rules};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> datafusion::error::Result<()> {
+//! let double = DataType::Float64;
+//! let softplus = create_udf("softplus", vec![double.clone()], double, Volatility::Immutable, Arc::new(|args| {
+//!     let x = args[0].to_array(1)?;
+//!     let values: Float64Array = x.as_primitive::<Float64Type>().unary(|x| x.exp().ln_1p());
+//!     Ok(ColumnarValue::Array(Arc::new(values)))
+//! }));
+//! let ctx = SessionContext::new();
+//! ctx.register_udf(softplus);
+//! let rules = Rules::new([Rule::new("softplus(x)", &["1 / (1 + exp(-x))"])?])?;
+//! for function in xql_autodiff::functions_with(&rules) {
+//!     ctx.register_udf(function);
+//! }
+//! let slope = ctx.sql("SELECT grad(softplus(2 * x), x) AS d FROM (VALUES (0.0)) AS t(x)").await?;
+//! datafusion::assert_batches_eq!(["+-----+", "| d   |", "+-----+", "| 1.0 |", "+-----+"], &slope.collect().await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! How a call is differentiated, in the order of the modules:
 //! [`operators`](crate) holds the functions themselves, `variable` says what one may differentiate by, `dag` holds
 //! the expression with every distinct sub-expression once, `pullback` carries cotangents from the output to the
 //! variables with the partial derivatives of `rules`, and `nulls` makes the result NULL exactly where the expression is.
 
+mod applicability;
 mod call;
 mod dag;
 mod derivative;
@@ -32,5 +63,9 @@ mod relations;
 mod rules;
 mod variable;
 
-pub use operators::{Differential, functions, grad, jvp, recognize, tangent, vjp};
+pub use operators::{
+    Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
+};
 pub use relations::{DifferentiateRelations, KeepRecursiveColumns, Recognize};
+pub use rules::table::rule_table;
+pub use rules::{Rule, Rules};

@@ -6,24 +6,30 @@
 //! one that reads all of them costs nothing.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeSet, HashMap};
 
 use crate::dag::{Dag, NodeId};
-use crate::rules;
+use crate::rules::Rules;
 use crate::variable::is_float;
 
 /// The nodes any of which being NULL makes an expression NULL.
 pub type Sources = BTreeSet<NodeId>;
 
 /// The sources of all nodes asked for so far.
-#[derive(Debug, Default)]
-pub struct NullSets {
+#[derive(Debug)]
+pub struct NullSets<'r> {
+    rules: &'r Rules,
     known: HashMap<NodeId, Sources>,
 }
 
-impl NullSets {
+impl<'r> NullSets<'r> {
+    /// Nothing asked for yet; `rules` say which functions are strict.
+    pub fn new(rules: &'r Rules) -> Self {
+        Self { rules, known: HashMap::new() }
+    }
+
     /// The sources of a node.
     pub fn of(&mut self, dag: &Dag, root: NodeId) -> Result<Sources> {
         if !self.known.contains_key(&root) {
@@ -46,13 +52,26 @@ impl NullSets {
 
     fn inherited(&self, dag: &Dag, id: NodeId) -> Result<Sources> {
         let node = dag.node(id);
-        if is_strict(dag, id)? {
+        if let Some(sources) = self.of_every_branch(dag, id) {
+            Ok(sources)
+        } else if is_strict(self.rules, dag, id)? {
             Ok(node.children.iter().filter_map(|child| self.known.get(child)).flatten().copied().collect())
         } else if node.field.is_nullable() {
             Ok(Sources::from([id]))
         } else {
             Ok(Sources::new())
         }
+    }
+
+    /// The sources of a CASE whose branches all have the same ones.
+    fn of_every_branch(&self, dag: &Dag, id: NodeId) -> Option<Sources> {
+        let node = dag.node(id);
+        let Expr::Case(case) = &node.shape else { return None };
+        let (otherwise, rest) = node.children.split_last()?;
+        case.else_expr.as_ref()?;
+        let sources = self.known.get(otherwise)?;
+        let mut values = rest.iter().skip(usize::from(case.expr.is_some())).skip(1).step_by(2);
+        values.all(|value| self.known.get(value) == Some(sources)).then(|| sources.clone())
     }
 
     /// `derivative`, NULL wherever one of the `required` sources is.
@@ -99,10 +118,13 @@ impl NullSets {
     }
 
     /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
+    ///
+    /// Should a rule of the user's be NULL where its function is not, the derivative is no number.
     pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId, data_type: &DataType) -> Result<NodeId> {
-        let zero = dag.intern(Expr::Literal(ScalarValue::new_zero(data_type)?, None), vec![])?;
+        let nan = dag.number(f64::NAN)?;
+        let nan = dag.cast(nan, data_type)?;
         let holds = dag.is_not_null(derivative)?;
-        dag.case(&[(holds, derivative)], Some(zero))
+        dag.case(&[(holds, derivative)], Some(nan))
     }
 }
 
@@ -111,7 +133,7 @@ fn is_null(dag: &Dag, id: NodeId) -> bool {
 }
 
 /// Whether a node is NULL exactly where one of its children is.
-fn is_strict(dag: &Dag, id: NodeId) -> Result<bool> {
+fn is_strict(rules: &Rules, dag: &Dag, id: NodeId) -> Result<bool> {
     let node = dag.node(id);
     Ok(match &node.shape {
         Expr::Negative(_) | Expr::Cast(_) => true,
@@ -121,7 +143,7 @@ fn is_strict(dag: &Dag, id: NodeId) -> Result<bool> {
             binary.op,
             Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo
         ),
-        Expr::ScalarFunction(call) => rules::of_function(&call.func, call.args.len())?.is_some_and(|rule| rule.strict),
+        Expr::ScalarFunction(call) => rules.is_strict(&call.func, call.args.len())?,
         _ => false,
     })
 }

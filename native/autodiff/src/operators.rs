@@ -10,38 +10,59 @@ use std::sync::Arc;
 
 use crate::call::{Call, Direction};
 use crate::derivative::differentiate;
+use crate::rules::Rules;
 use crate::variable::result_type;
 
 /// `grad(f, x)`: the derivative of the expression `f` by the column `x`.
 ///
 /// Float32 if both are Float32, else Float64; NULL exactly where `f` is NULL.
 pub fn grad() -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Grad))
+    grad_with(Rules::default())
 }
 
 /// `jvp(f, x, t[, y, u, ...])`: the directional derivative `df/dx * t + df/dy * u + ...`.
 ///
 /// Float32 if `f` and all columns are Float32, else Float64; NULL exactly where `f` or a tangent is NULL.
 pub fn jvp() -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Jvp))
+    jvp_with(Rules::default())
 }
 
 /// `vjp(f, x, c)`: the cotangent `c` of `f` pulled back to `x`, `c * df/dx`.
 ///
 /// Float32 if `f` and `x` are Float32, else Float64; NULL exactly where `f` or `c` is NULL.
 pub fn vjp() -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Vjp))
+    vjp_with(Rules::default())
+}
+
+/// [`grad`] with rules of the user's own.
+pub fn grad_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Grad, rules))
+}
+
+/// [`jvp`] with rules of the user's own.
+pub fn jvp_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Jvp, rules))
+}
+
+/// [`vjp`] with rules of the user's own.
+pub fn vjp_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Vjp, rules))
 }
 
 /// `jvp` as the analyzer rule emits it: its columns are all that vary, and it is NULL exactly where `f` is, as a tangent
 /// that is carried is NULL only where its column is.
-pub fn tangent() -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Tangent))
+pub fn tangent_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Tangent, rules))
 }
 
 /// All functions of this crate, to be registered with a session.
 pub fn functions() -> Vec<ScalarUDF> {
-    vec![grad(), jvp(), vjp()]
+    functions_with(&Rules::default())
+}
+
+/// All functions of this crate with rules of the user's own, to be registered with a session.
+pub fn functions_with(rules: &Rules) -> Vec<ScalarUDF> {
+    vec![grad_with(rules.clone()), jvp_with(rules.clone()), vjp_with(rules.clone())]
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,26 +116,28 @@ impl Operator {
 /// An operator as the analyzer rule sees it.
 #[derive(Debug, Clone)]
 pub struct Differential {
-    /// The `jvp` that calls of it are replaced by; see [`tangent`].
+    /// The `jvp` that calls of it are replaced by; see [`tangent_with`].
     pub tangent: Arc<ScalarUDF>,
 }
 
 /// The operator that a function is, if it is one of this crate.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
-    (operator.operator != Operator::Tangent).then(|| Differential { tangent: Arc::new(tangent()) })
+    let tangent = || Arc::new(tangent_with(operator.rules.clone()));
+    (operator.operator != Operator::Tangent).then(|| Differential { tangent: tangent() })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DifferentialOperator {
     operator: Operator,
+    rules: Rules,
     signature: Signature,
 }
 
 impl DifferentialOperator {
-    fn new(operator: Operator) -> Self {
+    fn new(operator: Operator, rules: Rules) -> Self {
         // Arguments are never coerced: an expression is differentiated as the planner typed it.
-        Self { operator, signature: Signature::user_defined(Volatility::Immutable) }
+        Self { operator, rules, signature: Signature::user_defined(Volatility::Immutable) }
     }
 }
 
@@ -152,7 +175,7 @@ impl ScalarUDFImpl for DifferentialOperator {
             self.operator.pairs(&args[1..]).into_iter().map(|(column, factor)| Direction { column, factor }).collect();
         let total = self.operator == Operator::Tangent;
         let call = Call { operator: self.name(), expression: &args[0], directions, total };
-        differentiate(&call, info.schema()).map(ExprSimplifyResult::Simplified)
+        differentiate(&call, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified)
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -1,21 +1,24 @@
 //! Reverse mode: cotangents carried from the output of an expression to the variables, where they meet the tangents.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::{Case, Expr};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use crate::applicability::{check_number, check_used, missing_rule};
 use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
-use crate::rules::{self, Bindings, Derivative, Rule};
-use crate::variable::{decoded, is_float};
+use crate::rules::{self, Bindings, Derivative, Rule, Rules, message_of};
+use crate::variable::{carries_floats, decoded, is_float};
 
 /// The reverse sweep over one expression.
 pub struct Pullback<'p, 'a> {
     call: &'p Call<'p>,
+    rules: &'p Rules,
     dag: &'p mut Dag<'a>,
-    nulls: &'p mut NullSets,
+    nulls: &'p mut NullSets<'a>,
     variables: &'p [NodeId],
     /// The tangent of each variable.
     tangents: Vec<NodeId>,
@@ -37,24 +40,26 @@ impl<'p, 'a> Pullback<'p, 'a> {
     /// 1 where none is given.
     pub fn new(
         call: &'p Call<'p>,
+        rules: &'p Rules,
         dag: &'p mut Dag<'a>,
-        nulls: &'p mut NullSets,
+        nulls: &'p mut NullSets<'a>,
         primal: &[NodeId],
         variables: &'p [NodeId],
         tangents: &[Option<NodeId>],
     ) -> Result<Self> {
         let mut active = variables.iter().copied().collect();
         activate(dag, primal, variables, &mut active);
+        check_used(call, rules, dag, primal, &active)?;
         // In single precision only if the whole chain is.
         let single = primal
             .iter()
             .filter(|id| active.contains(id))
             .chain(variables)
             .all(|id| decoded(dag.data_type(*id)) == &DataType::Float32);
-        dag.set_working_type(if single { DataType::Float32 } else { DataType::Float64 });
+        dag.start_derivative(if single { DataType::Float32 } else { DataType::Float64 });
         let one = dag.number(1.0)?;
         let tangents = tangents.iter().map(|tangent| tangent.unwrap_or(one)).collect();
-        Ok(Self { call, dag, nulls, variables, tangents, active, known: HashMap::new() })
+        Ok(Self { call, rules, dag, nulls, variables, tangents, active, known: HashMap::new() })
     }
 
     /// The derivative of a node along the tangents: the sum over the variables of tangent times partial derivative.
@@ -109,12 +114,17 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 let case = case.clone();
                 return self.case(id, &case, &children);
             }
-            Expr::Cast(_) | Expr::TryCast(_) if is_float(self.dag.data_type(children[0])) => {
-                return Ok(Contribution::Partials(vec![(children[0], self.dag.number(1.0)?)]));
+            Expr::Cast(_) | Expr::TryCast(_) => {
+                let converted = children[0];
+                return match self.dag.data_type(converted) {
+                    float if is_float(float) => Ok(Contribution::Partials(vec![(converted, self.dag.number(1.0)?)])),
+                    decimal if decimal.is_decimal() => self.decimal(converted),
+                    _ => self.no_rule(converted),
+                };
             }
             Expr::BinaryExpr(binary) => rules::of_operator(binary.op)?,
             Expr::Negative(_) => rules::of_negation()?,
-            Expr::ScalarFunction(call) => rules::of_function(&call.func, children.len())?,
+            Expr::ScalarFunction(call) => self.rules.of_function(&call.func, children.len())?,
             _ => None,
         };
         match rule {
@@ -124,13 +134,21 @@ impl<'p, 'a> Pullback<'p, 'a> {
     }
 
     fn by_rule(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Contribution> {
-        let bindings = Bindings { names: &rule.inputs, inputs, output: id };
+        let function = match &self.dag.node(id).shape {
+            Expr::ScalarFunction(call) => Some(Arc::clone(&call.func)),
+            _ => None,
+        };
+        let bindings = Bindings { rule, function: function.as_ref(), inputs, output: id };
         match &rule.derivative {
             Derivative::Partials(formulas) => {
                 let mut partials = vec![];
                 for (input, formula) in inputs.iter().zip(formulas) {
                     if self.active.contains(input) {
-                        partials.push((*input, formula.evaluate(self.dag, &bindings)?));
+                        check_number(self.call, rule, self.dag, *input)?;
+                        let partial = formula.evaluate(self.dag, &bindings).map_err(|error| {
+                            plan_datafusion_err!("{}: the rule for {}: {}", self.call, rule.name, message_of(error))
+                        })?;
+                        partials.push((*input, partial));
                     }
                 }
                 Ok(Contribution::Partials(partials))
@@ -172,30 +190,43 @@ impl<'p, 'a> Pullback<'p, 'a> {
         Ok(Contribution::Derivative(derivative))
     }
 
-    /// DataFusion turns floats into decimals by itself, in `coalesce(x, 1.5::DECIMAL)` for one, so the derivative of the
-    /// conversion is neither 0 nor 1 beyond doubt.
     fn decimal<T>(&self, id: NodeId) -> Result<T> {
         plan_err!(
-            "{}: {} varies with a float but is {}, and decimals are not differentiated. Convert the decimals among its \
-             inputs, CAST(... AS DOUBLE)",
+            "{}: {} varies with a float but is {}, and {}",
             self.call,
             abbreviated(&self.dag.export(id)?),
-            self.dag.data_type(id)
+            self.dag.data_type(id),
+            rules::DECIMAL
         )
     }
 
     fn no_rule<T>(&self, id: NodeId) -> Result<T> {
         let expr = self.dag.export(id)?;
-        let what = match &expr {
-            Expr::ScalarFunction(call) => format!("the function {}", call.func.name()),
-            Expr::BinaryExpr(binary) => format!("the operator {}", binary.op),
-            Expr::ScalarSubquery(_) => "a subquery that reads the variable".to_owned(),
-            other => other.variant_name().to_owned(),
+        let function = match &expr {
+            Expr::ScalarFunction(call) => Some(call.func.name()),
+            Expr::HigherOrderFunction(call) => Some(call.func.name()),
+            _ => None,
+        };
+        let what = match (&expr, function) {
+            (_, Some(name)) => format!("the function {name}"),
+            (Expr::BinaryExpr(binary), _) => format!("the operator {}", binary.op),
+            (Expr::ScalarSubquery(_), _) => "a subquery that reads the variable".to_owned(),
+            (other, _) => other.variant_name().to_owned(),
+        };
+        let why = match function.and_then(rules::refusal_of) {
+            Some(reason) => format!("{what} is not differentiated: {reason}"),
+            None => {
+                let give_it = match &expr {
+                    Expr::ScalarFunction(call) => missing_rule(call),
+                    _ => None,
+                };
+                let give_it = give_it.map_or("W".to_owned(), |rule| format!("Give it a rule, {rule}. Or w"));
+                format!("no derivative is known for {what}. {give_it}rite it with functions that have one")
+            }
         };
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
         plan_err!(
-            "{}: {} varies with {}, and no derivative is known for {what}. Write it with functions that have one, or \
-             compute it in a subquery or CTE, whose columns count as constants",
+            "{}: {} varies with {}, and {why}, or compute it in a subquery or CTE, whose columns count as constants",
             self.call,
             abbreviated(&expr),
             columns.join(", ")
@@ -208,13 +239,14 @@ fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut Hash
     for id in nodes {
         let node = dag.node(*id);
         let varies = node.children.iter().any(|child| active.contains(child)) || dag.reads_inside(*id, variables);
-        if varies && carries_floats(node.field.data_type()) {
+        if varies && (carries_floats(node.field.data_type()) || is_refused(&node.shape)) {
             active.insert(*id);
         }
     }
 }
 
-/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
-fn carries_floats(data_type: &DataType) -> bool {
-    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
+/// Whether the expression is refused although its type alone would make it a constant: `to_timestamp(x)` has all digits
+/// of `x`.
+fn is_refused(shape: &Expr) -> bool {
+    matches!(shape, Expr::ScalarFunction(call) if rules::refusal_of(call.func.name()).is_some())
 }

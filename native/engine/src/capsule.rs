@@ -4,12 +4,14 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 use datafusion_ffi::udf::FFI_ScalarUDF;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use xql_simplify_ffi::FFI_ScalarUDFSimplify;
+
+use crate::scalar_udf;
 
 /// The method that gives the capsule of a scalar function.
 pub const SCALAR_UDF_METHOD: &str = "__datafusion_scalar_udf__";
@@ -29,6 +31,15 @@ pub fn simplify(exporter: &Bound<'_, PyAny>) -> PyResult<FFI_ScalarUDFSimplify> 
     let (_capsule, exported) = exported(exporter, xql_simplify_ffi::METHOD_NAME, xql_simplify_ffi::CAPSULE_NAME)?;
     // SAFETY: a capsule of this name holds an `FFI_ScalarUDFSimplify` and lives until the end of this function.
     unsafe { FFI_ScalarUDFSimplify::import(exported) }.map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// The functions that `exporter` hands over for `simplify` to answer with, if it has any.
+pub fn functions(exporter: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<ScalarUDF>>> {
+    if !exporter.hasattr(xql_simplify_ffi::FUNCTIONS_METHOD_NAME)? {
+        return Ok(vec![]);
+    }
+    let functions = exporter.call_method0(xql_simplify_ffi::FUNCTIONS_METHOD_NAME)?;
+    functions.try_iter()?.map(|function| scalar_udf::from_python(&function?)).collect()
 }
 
 /// The capsule that `method` gives, and what it holds.

@@ -50,6 +50,7 @@ fn import<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // The first checks the versions, which the second takes on trust.
     let simplify = capsule::simplify(exporter)?;
     let function = capsule::scalar_udf(exporter)?;
-    let udf = ScalarUDF::from(SimplifyingScalarUDF::new(function, simplify));
+    let functions = capsule::functions(exporter)?;
+    let udf = ScalarUDF::from(SimplifyingScalarUDF::new(function, simplify).with_functions(functions));
     scalar_udf::to_python(exporter.py(), udf)
 }

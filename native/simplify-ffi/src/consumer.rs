@@ -29,13 +29,19 @@ use crate::wire::{Answer, Outcome};
 pub struct SimplifyingScalarUDF {
     function: ScalarUDF,
     simplify: Arc<FFI_ScalarUDFSimplify>,
+    offered: Vec<Arc<ScalarUDF>>,
 }
 
 impl SimplifyingScalarUDF {
     /// Joins a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) and the `simplify` imported
     /// beside it.
     pub fn new(function: Arc<dyn ScalarUDFImpl>, simplify: FFI_ScalarUDFSimplify) -> Self {
-        Self { function: ScalarUDF::new_from_shared_impl(function), simplify: Arc::new(simplify) }
+        Self { function: ScalarUDF::new_from_shared_impl(function), simplify: Arc::new(simplify), offered: vec![] }
+    }
+
+    /// Lets `simplify` answer with calls of these functions, by name, besides those in its arguments.
+    pub fn with_functions(self, offered: Vec<Arc<ScalarUDF>>) -> Self {
+        Self { offered, ..self }
     }
 
     fn inner(&self) -> &dyn ScalarUDFImpl {
@@ -43,7 +49,7 @@ impl SimplifyingScalarUDF {
     }
 
     fn ask(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let mut asked = Asked::new(args, info)?;
+        let mut asked = Asked::new(args, info, &self.offered)?;
         let answer = self.simplify.call(&asked.request.encode_to_vec());
         let answer = Answer::decode(answer.as_slice()).map_err(malformed)?;
         match answer.outcome {
@@ -61,7 +67,7 @@ impl SimplifyingScalarUDF {
 /// Equal if they are the same import: the function is compared as such, `simplify` by identity.
 impl PartialEq for SimplifyingScalarUDF {
     fn eq(&self, other: &Self) -> bool {
-        self.function == other.function && Arc::ptr_eq(&self.simplify, &other.simplify)
+        self.function == other.function && Arc::ptr_eq(&self.simplify, &other.simplify) && self.offered == other.offered
     }
 }
 
@@ -106,7 +112,7 @@ impl ScalarUDFImpl for SimplifyingScalarUDF {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let function = self.inner().with_updated_config(config)?;
-        Some(ScalarUDF::from(Self { function, simplify: Arc::clone(&self.simplify) }))
+        Some(ScalarUDF::from(Self { function, ..self.clone() }))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {

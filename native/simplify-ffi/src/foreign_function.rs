@@ -1,16 +1,19 @@
 //! What stands, on the side of the provider, for something only the consumer has.
 
-use arrow::datatypes::{DataType, FieldRef};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Result, internal_err, plan_err};
 use datafusion_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
 /// A function of the consumer, or an expression of it that the provider is not shown.
 ///
 /// It has the name and the type of what it stands for and cannot be evaluated. It is valid within the `simplify` it was
-/// given to.
+/// given to; one made by [`offered`](Self::offered) is valid in all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ForeignFunction {
     name: String,
+    aliases: Vec<String>,
     role: Role,
     signature: Signature,
     return_field: Option<FieldRef>,
@@ -22,11 +25,25 @@ pub(crate) enum Role {
     Function(u32),
     /// Stands for a whole expression, by its entry.
     Opaque(u32),
+    /// Stands for a function that the consumer offers under this name.
+    Offered,
 }
 
 impl ForeignFunction {
     pub(crate) fn new(name: String, role: Role, volatility: Volatility, return_field: Option<FieldRef>) -> Self {
-        Self { name, role, signature: Signature::user_defined(volatility), return_field }
+        Self { name, aliases: vec![], role, signature: Signature::user_defined(volatility), return_field }
+    }
+
+    /// Stands for a function that the consumer offers to answers under this name.
+    ///
+    /// It takes any number of floats, all of one type, and gives that type, Float64 without arguments: the consumer converts
+    /// them to what the function takes and gives.
+    pub fn offered(name: impl Into<String>) -> Self {
+        Self::new(name.into(), Role::Offered, Volatility::Immutable, None)
+    }
+
+    pub(crate) fn with_aliases(self, aliases: Vec<String>) -> Self {
+        Self { aliases, ..self }
     }
 
     pub(crate) fn role(&self) -> Role {
@@ -39,10 +56,12 @@ impl ForeignFunction {
         matches!(self.role, Role::Opaque(_))
     }
 
-    /// The place in the request: of the function in its list of functions, of an opaque expression in its table.
-    pub fn index(&self) -> u32 {
+    /// The place in the request: of the function in its list of functions, of an opaque expression in its table. An
+    /// offered function has none before it is called.
+    pub fn index(&self) -> Option<u32> {
         match self.role {
-            Role::Function(index) | Role::Opaque(index) => index,
+            Role::Function(index) | Role::Opaque(index) => Some(index),
+            Role::Offered => None,
         }
     }
 }
@@ -50,6 +69,10 @@ impl ForeignFunction {
 impl ScalarUDFImpl for ForeignFunction {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
@@ -72,10 +95,14 @@ impl ScalarUDFImpl for ForeignFunction {
         internal_err!("return_field_from_args is implemented instead")
     }
 
-    fn return_field_from_args(&self, _args: ReturnFieldArgs) -> Result<FieldRef> {
-        match &self.return_field {
-            Some(field) => Ok(field.clone()),
-            None => plan_err!("The type of '{}' is not known", self.name),
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match (&self.return_field, self.role) {
+            (Some(field), _) => Ok(field.clone()),
+            (None, Role::Offered) => {
+                let data_type = args.arg_fields.first().map_or(DataType::Float64, |field| field.data_type().clone());
+                Ok(Arc::new(Field::new(&self.name, data_type, true)))
+            }
+            (None, _) => plan_err!("The type of '{}' is not known", self.name),
         }
     }
 

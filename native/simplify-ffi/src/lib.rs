@@ -34,6 +34,9 @@
 //! * Subqueries, aggregate and window functions, lambdas, scalar variables and the like are *opaque*: a call of a
 //!   [`ForeignFunction`] that is named like the printed expression, has its type, and whose arguments are the columns it
 //!   reads. The provider may give it back anywhere, but as it is.
+//! * A function that the arguments do not call may be offered for the answer
+//!   ([`with_functions`](SimplifyingScalarUDF::with_functions)); the provider calls it by
+//!   [`ForeignFunction::offered`], and the consumer converts its arguments and its result.
 //! * Metadata of literals, aliases and casts stays behind. Expressions that come back have theirs again.
 //!
 //! A calculus thus needs no knowledge of this crate: both kinds are calls of functions it does not know. One that wants to
@@ -60,6 +63,7 @@ mod field;
 mod flatten;
 mod foreign_function;
 mod node;
+mod offered;
 mod opaque;
 mod provider;
 mod request;
@@ -83,3 +87,7 @@ pub const CAPSULE_NAME: &CStr = c"datafusion_scalar_udf_simplify";
 
 /// Method of a Python object that gives the capsule.
 pub const METHOD_NAME: &str = "__datafusion_scalar_udf_simplify__";
+
+/// Method of a Python object that gives the functions, a list of `datafusion._internal.ScalarUDF`, that its `simplify` is
+/// offered for its answers. An object may lack it.
+pub const FUNCTIONS_METHOD_NAME: &str = "__datafusion_scalar_udf_simplify_functions__";

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use chrono::DateTime;
-use datafusion_common::{DataFusionError, Result, plan_err};
+use datafusion_common::{DFSchema, DataFusionError, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion_expr::{Expr, ScalarUDF};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use datafusion_proto::protobuf::EmptyMessage;
 use prost::Message;
 
@@ -14,7 +14,7 @@ use crate::ABI_VERSION;
 use crate::default_functions::is_default;
 use crate::error::{guard, malformed};
 use crate::expand::expand;
-use crate::field::{column_from_wire, field_from_wire};
+use crate::field::{column_from_wire, field_from_wire, field_to_wire};
 use crate::flatten::{Crossing, Flattener, Opened};
 use crate::foreign_function::{ForeignFunction, Role};
 use crate::node::{node_from_wire, placeholder, take_children, without_metadata};
@@ -60,11 +60,13 @@ fn simplify(udf: &ScalarUDF, request: Request) -> Result<Outcome> {
         info = info.with_query_execution_start_time(Some(time));
     }
     let info = info.build();
+    let functions = u32::try_from(request.functions.len()).map_err(malformed)?;
+    let answered = Answered { schema: info.schema(), offered: &request.offered, functions };
     let (args, depth) = expand(table.items(), &request.arguments)?;
     with_stack_for(depth, || match udf.simplify(args, &info)? {
         ExprSimplifyResult::Original(_) => Ok(Outcome::Original(EmptyMessage {})),
         ExprSimplifyResult::Simplified(expr) => {
-            let mut flattener = Flattener::new(&mut table, open);
+            let mut flattener = Flattener::new(&mut table, |expr| answered.open(expr));
             let root = flattener.add(expr)?;
             let (entries, _) = flattener.finish();
             Ok(Outcome::Simplified(Simplified { entries, root }))
@@ -102,7 +104,7 @@ fn entry_from_wire(entry: Entry, table: &Table, functions: &[Function]) -> Resul
                 function.volatility().into(),
                 return_field,
             );
-            Ok(call_of(stand_in, call.arguments))
+            Ok(call_of(stand_in.with_aliases(function.aliases.clone()), call.arguments))
         }
         Some(Kind::Opaque(opaque)) => {
             let index = u32::try_from(table.items().len()).map_err(malformed)?;
@@ -120,31 +122,51 @@ fn call_of(function: ForeignFunction, arguments: Vec<u32>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), arguments))
 }
 
-/// Parts an expression of the answer from its children and decides how it crosses.
-fn open(expr: Expr) -> Result<Opened> {
-    let crossing = match &expr {
-        Expr::ScalarFunction(call) => match call.func.inner().downcast_ref::<ForeignFunction>() {
-            Some(function) => match function.role() {
-                Role::Opaque(entry) => Crossing::Known(entry),
-                Role::Function(function) => Crossing::Call { function, return_field: None },
+/// What an answer may refer to.
+struct Answered<'a> {
+    schema: &'a DFSchema,
+    offered: &'a [Function],
+    /// How many functions the request has besides those offered.
+    functions: u32,
+}
+
+impl Answered<'_> {
+    /// Parts an expression of the answer from its children and decides how it crosses.
+    fn open(&self, expr: Expr) -> Result<Opened> {
+        let crossing = match &expr {
+            Expr::ScalarFunction(call) => match call.func.inner().downcast_ref::<ForeignFunction>() {
+                Some(function) => match function.role() {
+                    Role::Opaque(entry) => Crossing::Known(entry),
+                    Role::Function(function) => Crossing::Call { function, return_field: None },
+                    Role::Offered => self.offered(&expr, call.name())?,
+                },
+                None if is_default(&call.func)? => Crossing::Node,
+                None => {
+                    return plan_err!(
+                        "simplify gave a call of the function '{}', which is neither one of DataFusion's own nor came \
+                         with the request",
+                        call.name()
+                    );
+                }
             },
-            None if is_default(&call.func)? => Crossing::Node,
-            None => {
-                return plan_err!(
-                    "simplify gave a call of the function '{}', which is neither one of DataFusion's own nor came with \
-                     the request",
-                    call.name()
-                );
+            expr if is_opaque_kind(expr) => {
+                return plan_err!("simplify gave an expression of a kind that does not cross: {expr}");
             }
-        },
-        expr if is_opaque_kind(expr) => {
-            return plan_err!("simplify gave an expression of a kind that does not cross: {expr}");
+            _ => Crossing::Node,
+        };
+        let (shell, children) = take_children(expr)?;
+        if without_metadata(shell.clone()) != shell {
+            return plan_err!("simplify gave an expression with metadata, which does not cross: {shell}");
         }
-        _ => Crossing::Node,
-    };
-    let (shell, children) = take_children(expr)?;
-    if without_metadata(shell.clone()) != shell {
-        return plan_err!("simplify gave an expression with metadata, which does not cross: {shell}");
+        Ok(Opened { item: Item::Shell(shell), children, crossing })
     }
-    Ok(Opened { item: Item::Shell(shell), children, crossing })
+
+    fn offered(&self, call: &Expr, name: &str) -> Result<Crossing> {
+        let Some(place) = self.offered.iter().position(|offered| offered.name == name) else {
+            return plan_err!("simplify gave a call of the function '{name}', which was not offered with the request");
+        };
+        let function = self.functions.saturating_add(u32::try_from(place).map_err(malformed)?);
+        let (_, field) = call.to_field(self.schema)?;
+        Ok(Crossing::Call { function, return_field: Some(field_to_wire(&field)?) })
+    }
 }

@@ -15,20 +15,22 @@ use crate::expand::expand;
 use crate::field::{column_from_wire, field_from_wire, field_to_wire};
 use crate::flatten::{Crossing, Flattener, Opened};
 use crate::node::{node_from_wire, node_to_wire, placeholder, take_children, with_children, without_metadata};
+use crate::offered::{Places, call_offered};
 use crate::opaque::{is_opaque_kind, reads, volatility};
 use crate::schema::schema_to_wire;
 use crate::table::{Item, Table};
 use crate::wire::{self, Kind};
 
 /// A request together with what its answer refers to.
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     pub request: wire::Request,
     pub table: Table,
     functions: Vec<Arc<ScalarUDF>>,
+    offered: &'a [Arc<ScalarUDF>],
 }
 
-impl Asked {
-    pub(crate) fn new(args: Vec<Expr>, info: &SimplifyContext) -> Result<Self> {
+impl<'a> Asked<'a> {
+    pub(crate) fn new(args: Vec<Expr>, info: &SimplifyContext, offered: &'a [Arc<ScalarUDF>]) -> Result<Self> {
         let mut table = Table::default();
         let mut functions = Functions::default();
         let schema = info.schema();
@@ -46,18 +48,36 @@ impl Asked {
             functions: functions.iter().map(|udf| function_to_wire(udf)).collect(),
             entries,
             arguments,
+            offered: offered.iter().map(|udf| function_to_wire(udf)).collect(),
         };
-        Ok(Self { request, table, functions })
+        Ok(Self { request, table, functions, offered })
     }
 
     /// The expression of an answer.
     pub(crate) fn answered(&mut self, simplified: wire::Simplified) -> Result<Expr> {
+        // Where the entries of the answer are in the table, which has conversions besides.
+        let mut places = Places::new(self.table.items().len())?;
         for entry in simplified.entries {
-            let shell = self.entry_from_wire(entry)?;
-            self.table.push(Item::Shell(shell), false)?;
+            let place = match self.offered_call(&entry)? {
+                Some((function, call)) => call_offered(&mut self.table, function, call, &places)?,
+                None => {
+                    let shell = places.relocate(self.entry_from_wire(entry)?)?;
+                    self.table.push(Item::Shell(shell), false)?
+                }
+            };
+            places.push(place);
         }
-        let (mut exprs, _) = expand(self.table.items(), &[simplified.root])?;
+        let root = places.of(simplified.root).map_err(|_| malformed("a root is not in the table"))?;
+        let (mut exprs, _) = expand(self.table.items(), &[root])?;
         exprs.pop().ok_or_else(|| malformed("an answer without expression"))
+    }
+
+    /// The function and the call, if an entry is one of an offered function.
+    fn offered_call<'e>(&self, entry: &'e wire::Entry) -> Result<Option<(&'a Arc<ScalarUDF>, &'e wire::Call)>> {
+        let Some(Kind::Call(call)) = &entry.kind else { return Ok(None) };
+        let place = usize::try_from(call.function).map_err(malformed)?;
+        let offered = place.checked_sub(self.functions.len()).and_then(|place| self.offered.get(place));
+        Ok(offered.map(|function| (function, call)))
     }
 
     fn entry_from_wire(&self, entry: wire::Entry) -> Result<Expr> {
@@ -104,6 +124,7 @@ fn function_to_wire(udf: &ScalarUDF) -> wire::Function {
     wire::Function {
         name: udf.name().to_owned(),
         volatility: wire::Volatility::from(udf.signature().volatility).into(),
+        aliases: udf.aliases().to_vec(),
     }
 }
 

@@ -28,6 +28,9 @@ pub struct Request {
     /// The entry of each argument.
     #[prost(uint32, repeated, tag = "7")]
     pub arguments: Vec<u32>,
+    /// Functions that the answer may call although the arguments do not. In a [`Call`] they continue `functions`.
+    #[prost(message, repeated, tag = "8")]
+    pub offered: Vec<Function>,
 }
 
 /// What the provider answers.
@@ -125,6 +128,9 @@ pub struct Function {
     /// The volatility, a [`Volatility`].
     #[prost(enumeration = "Volatility", tag = "2")]
     pub volatility: i32,
+    /// Other names.
+    #[prost(string, repeated, tag = "3")]
+    pub aliases: Vec<String>,
 }
 
 /// How often a function may be evaluated.
@@ -190,6 +196,9 @@ pub struct OuterReference {
 }
 
 /// A call of one of the request's functions.
+///
+/// The provider does not know which types an offered function takes and gives. It answers with arguments that are all of
+/// the type that it wants, and the consumer converts both.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Call {
     /// The place of the function in the request's list.
@@ -198,7 +207,8 @@ pub struct Call {
     /// The entries of the arguments.
     #[prost(uint32, repeated, tag = "2")]
     pub arguments: Vec<u32>,
-    /// What this call returns, if that is known; in a request only.
+    /// In a request, what this call returns, if that is known; in an answer, what a call of an offered function is to
+    /// return.
     #[prost(message, optional, tag = "3")]
     pub return_field: Option<Field>,
 }

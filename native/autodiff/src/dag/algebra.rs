@@ -1,46 +1,31 @@
-//! Construction of derivatives, in the form an engineer would write them.
+//! Sums and products in the form that takes the fewest operations.
 //!
-//! Each function returns the node of the operation it is named after, with zeros and ones folded, constants merged and
-//! signs drawn outwards. A structural zero is exact, as JAX's symbolic zeros are: `0 * x` is 0 also where `x` is NaN.
+//! Zeros and ones are folded, numbers merged and signs drawn outwards at once. Beyond that, an operation is written as it
+//! stands or in one of a few other forms: a product from its factors, with what cancels gone; a sum with like terms
+//! merged, with common factors drawn out, or over a common denominator. The cheapest wins, on a tie the form as it stands,
+//! because that is the one whose parts other derivatives of the query share.
+//!
+//! A structural zero is exact, as JAX's symbolic zeros are: `0 * x` is 0 also where `x` is NaN.
 
-use arrow::datatypes::DataType;
-use datafusion_common::{Result, ScalarValue};
-use datafusion_expr::expr::{Case, ScalarFunction};
-use datafusion_expr::type_coercion::functions::fields_with_udf;
-use datafusion_expr::{BinaryExpr, Cast, Expr, Operator, ScalarUDF};
-use std::sync::Arc;
+use datafusion_common::Result;
+use datafusion_expr::{Expr, Operator};
+use std::collections::HashSet;
 
+use super::monomial::{Depth, Monomial};
 use super::{Dag, NodeId, operand};
 
+/// Larger expressions are left as they stand.
+const MOST_WEIGHED: usize = 200;
+
+/// A summand of a sum, with its sign in the coefficient.
+#[derive(Clone)]
+struct Term {
+    monomial: Monomial,
+    /// The node it stands for, but for its sign.
+    node: Option<NodeId>,
+}
+
 impl Dag<'_> {
-    /// A constant of the working type.
-    pub fn number(&mut self, value: f64) -> Result<NodeId> {
-        let scalar = match self.working_type {
-            DataType::Float32 => ScalarValue::Float32(Some(value as f32)),
-            _ => ScalarValue::Float64(Some(value)),
-        };
-        self.intern(Expr::Literal(scalar, None), vec![])
-    }
-
-    /// NULL of the working type.
-    pub fn null(&mut self) -> Result<NodeId> {
-        let scalar = ScalarValue::try_new_null(&self.working_type)?;
-        self.intern(Expr::Literal(scalar, None), vec![])
-    }
-
-    /// The value of a node that is a number.
-    pub fn as_number(&self, id: NodeId) -> Option<f64> {
-        match &self.node(id).shape {
-            Expr::Literal(ScalarValue::Float64(Some(value)), _) => Some(*value),
-            Expr::Literal(ScalarValue::Float32(Some(value)), _) => Some(f64::from(*value)),
-            _ => None,
-        }
-    }
-
-    pub fn is_zero(&self, id: NodeId) -> bool {
-        self.as_number(id) == Some(0.0)
-    }
-
     pub fn add(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
         match (self.as_number(a), self.as_number(b)) {
             (Some(a), Some(b)) => return self.number(a + b),
@@ -48,170 +33,141 @@ impl Dag<'_> {
             (_, Some(0.0)) => return Ok(a),
             _ => {}
         }
-        if let Some(b) = self.as_negation(b)? {
-            return self.subtract(a, b);
+        let (a, b) = (self.cast_to_working_type(a)?, self.cast_to_working_type(b)?);
+        if let Some(merged) = self.merge_like_terms(a, b)? {
+            return Ok(merged);
         }
-        if let Some(a) = self.as_negation(a)? {
-            return self.subtract(b, a);
+        let mut candidates = vec![self.plain_sum(a, b)?];
+        if self.cost(candidates[0]).is_some() {
+            for depth in [Depth::Derivative, Depth::Full] {
+                let (p, q) = (self.monomial(a, depth)?, self.monomial(b, depth)?);
+                candidates.extend(self.factored(&p, &q)?);
+                candidates.extend(self.over_denominator(&p, &q)?);
+            }
         }
-        if a == b {
-            let two = self.number(2.0)?;
-            return self.multiply(two, a);
-        }
-        self.binary(a, Operator::Plus, b)
+        Ok(self.cheapest(&candidates))
     }
 
     pub fn subtract(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        match (self.as_number(a), self.as_number(b)) {
-            (Some(a), Some(b)) => return self.number(a - b),
-            (Some(0.0), _) => return self.negate(b),
-            (_, Some(0.0)) => return Ok(a),
-            _ => {}
-        }
-        if let Some(b) = self.as_negation(b)? {
-            return self.add(a, b);
-        }
-        self.binary(a, Operator::Minus, b)
+        let b = self.negate(b)?;
+        self.add(a, b)
     }
 
     pub fn multiply(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
         match (self.as_number(a), self.as_number(b)) {
             (Some(a), Some(b)) => return self.number(a * b),
             (Some(0.0), _) | (_, Some(0.0)) => return self.number(0.0),
-            (Some(1.0), _) => return Ok(b),
-            (_, Some(1.0)) => return Ok(a),
-            (Some(-1.0), _) => return self.negate(b),
-            (_, Some(-1.0)) => return self.negate(a),
-            // Constants stand in front, where they meet and merge.
+            (Some(1.0), _) => return self.cast_to_working_type(b),
+            (_, Some(1.0)) => return self.cast_to_working_type(a),
+            // Numbers stand in front, where they meet.
             (None, Some(_)) => return self.multiply(b, a),
             _ => {}
         }
-        if let Some(b) = self.as_negation(b)? {
-            let product = self.multiply(a, b)?;
-            return self.negate(product);
-        }
-        if self.as_number(a).is_none()
-            && let Some(a) = self.as_negation(a)?
-        {
-            let product = self.multiply(a, b)?;
-            return self.negate(product);
-        }
-        if let Some((number, rest)) = self.as_scaled(b) {
-            let scaled = self.multiply(a, number)?;
-            return self.multiply(scaled, rest);
-        }
-        if let Some((number, rest)) = self.as_scaled(a) {
-            let product = self.multiply(rest, b)?;
-            return self.multiply(number, product);
-        }
-        if let Some((numerator, denominator)) = self.as_binary(b, Operator::Divide)
-            && self.as_number(numerator).is_some()
-        {
-            let numerator = self.multiply(a, numerator)?;
-            return self.divide(numerator, denominator);
-        }
-        if let Some((numerator, denominator)) = self.as_binary(a, Operator::Divide)
-            && self.as_number(numerator).is_some()
-        {
-            let numerator = self.multiply(numerator, b)?;
-            return self.divide(numerator, denominator);
-        }
-        self.binary(a, Operator::Multiply, b)
+        let (negative, [a, b]) = self.without_signs([a, b])?;
+        let plain = match self.as_binary(b, Operator::Divide) {
+            // (a / u) * p rather than a * (p / u), since other partial derivatives have a / u too.
+            Some((numerator, denominator)) if !self.is_primal(b) => {
+                if self.as_number(a).is_some() || self.as_number(numerator).is_some() {
+                    let numerator = self.multiply(a, numerator)?;
+                    self.binary(numerator, Operator::Divide, denominator)?
+                } else {
+                    let quotient = self.binary(a, Operator::Divide, denominator)?;
+                    self.binary(quotient, Operator::Multiply, numerator)?
+                }
+            }
+            _ if self.as_number(a) == Some(1.0) => self.cast_to_working_type(b)?,
+            _ => self.binary(a, Operator::Multiply, b)?,
+        };
+        let product = self.cheapest_product(plain)?;
+        if negative { self.negate(product) } else { Ok(product) }
     }
 
     pub fn divide(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
         match (self.as_number(a), self.as_number(b)) {
             (Some(0.0), _) => return self.number(0.0),
             (Some(a), Some(b)) => return self.number(a / b),
-            (_, Some(1.0)) => return Ok(a),
+            (_, Some(1.0)) => return self.cast_to_working_type(a),
             _ => {}
         }
-        if let Some(b) = self.as_negation(b)? {
-            let quotient = self.divide(a, b)?;
-            return self.negate(quotient);
-        }
-        if self.as_number(a).is_none()
-            && let Some(a) = self.as_negation(a)?
-        {
-            let quotient = self.divide(a, b)?;
-            return self.negate(quotient);
-        }
-        self.binary(a, Operator::Divide, b)
+        let (negative, [a, b]) = self.without_signs([a, b])?;
+        let plain = self.binary(a, Operator::Divide, b)?;
+        let quotient = self.cheapest_product(plain)?;
+        if negative { self.negate(quotient) } else { Ok(quotient) }
     }
 
     pub fn negate(&mut self, a: NodeId) -> Result<NodeId> {
         if let Some(a) = self.as_negation(a)? {
             return Ok(a);
         }
+        if let Some(value) = self.as_number(a) {
+            return self.number(-value);
+        }
         let a = self.cast_to_working_type(a)?;
         self.intern(Expr::Negative(Box::new(operand(0))), vec![a])
     }
 
-    /// The operation as it stands, its operands converted to the working type.
-    pub fn binary(&mut self, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
-        let operands = vec![self.cast_to_working_type(a)?, self.cast_to_working_type(b)?];
-        let shape = Expr::BinaryExpr(BinaryExpr::new(Box::new(operand(0)), op, Box::new(operand(1))));
-        self.intern(shape, operands)
-    }
-
-    /// A call with its arguments converted to what the function takes.
-    pub fn call(&mut self, function: &Arc<ScalarUDF>, arguments: &[NodeId]) -> Result<NodeId> {
-        let arguments = arguments.iter().map(|id| self.cast_to_working_type(*id)).collect::<Result<Vec<_>>>()?;
-        let given: Vec<_> = arguments.iter().map(|id| self.node(*id).field.clone()).collect();
-        let taken = fields_with_udf(&given, function.as_ref())?;
-        let arguments: Vec<_> =
-            arguments.iter().zip(&taken).map(|(id, field)| self.cast(*id, field.data_type())).collect::<Result<_>>()?;
-        let operands = (0..arguments.len()).map(operand).collect();
-        self.intern(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), operands)), arguments)
-    }
-
-    /// `CASE WHEN condition THEN value ... [ELSE otherwise] END`.
-    pub fn case(&mut self, branches: &[(NodeId, NodeId)], otherwise: Option<NodeId>) -> Result<NodeId> {
-        let count = branches.len();
-        let when_then = (0..count).map(|i| (Box::new(operand(2 * i)), Box::new(operand(2 * i + 1)))).collect();
-        let shape = Expr::Case(Case::new(None, when_then, otherwise.map(|_| Box::new(operand(2 * count)))));
-        let mut children = vec![];
-        for (condition, value) in branches {
-            children.push(*condition);
-            children.push(self.cast_to_working_type(*value)?);
+    /// The same value, its sign put where it costs nothing or is shared with other derivatives of the query.
+    pub fn place_sign(&mut self, root: NodeId) -> Result<NodeId> {
+        match &self.node(root).shape {
+            Expr::Negative(_) if !self.is_primal(root) => {
+                let positive = self.node(root).children[0];
+                match self.negated_inside(positive, false)? {
+                    Some(negated) => Ok(negated),
+                    None => Ok(self.negated_inside(positive, true)?.unwrap_or(root)),
+                }
+            }
+            _ => Ok(root),
         }
-        if let Some(otherwise) = otherwise {
-            children.push(self.cast_to_working_type(otherwise)?);
+    }
+
+    /// The negation of a product with the sign on one of its factors: on one whose negation is there already or costs
+    /// nothing, or if `leftmost`, on the first.
+    #[recursive::recursive]
+    fn negated_inside(&mut self, id: NodeId, leftmost: bool) -> Result<Option<NodeId>> {
+        if let Some(value) = self.as_number(id) {
+            return self.number(-value).map(Some);
         }
-        self.intern(shape, children)
-    }
-
-    pub fn is_not_null(&mut self, a: NodeId) -> Result<NodeId> {
-        self.intern(Expr::IsNotNull(Box::new(operand(0))), vec![a])
-    }
-
-    pub fn and(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        self.logical(a, Operator::And, b)
-    }
-
-    pub fn or(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        self.logical(a, Operator::Or, b)
-    }
-
-    fn logical(&mut self, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
-        let shape = Expr::BinaryExpr(BinaryExpr::new(Box::new(operand(0)), op, Box::new(operand(1))));
-        self.intern(shape, vec![a, b])
-    }
-
-    pub fn cast_to_working_type(&mut self, a: NodeId) -> Result<NodeId> {
-        let working_type = self.working_type.clone();
-        self.cast(a, &working_type)
-    }
-
-    pub fn cast(&mut self, a: NodeId, data_type: &DataType) -> Result<NodeId> {
-        if self.data_type(a) == data_type {
-            return Ok(a);
+        let primal = self.is_primal(id);
+        if let Some(known) = self.existing(Expr::Negative(Box::new(operand(0))), vec![id])
+            && self.is_primal(known)
+        {
+            return Ok(Some(known));
         }
-        if let Expr::Literal(scalar, _) = &self.node(a).shape {
-            let converted = scalar.cast_to(data_type)?;
-            return self.intern(Expr::Literal(converted, None), vec![]);
+        let Expr::BinaryExpr(binary) = &self.node(id).shape else {
+            return Ok(None);
+        };
+        let op = binary.op;
+        let (a, b) = (self.node(id).children[0], self.node(id).children[1]);
+        match op {
+            Operator::Minus if !primal => self.binary(b, Operator::Minus, a).map(Some),
+            Operator::Multiply | Operator::Divide if !primal => {
+                if let Some(negated) = self.negated_inside(a, leftmost)? {
+                    return self.binary(negated, op, b).map(Some);
+                }
+                if leftmost {
+                    let negated = self.negate(a)?;
+                    return self.binary(negated, op, b).map(Some);
+                }
+                match self.negated_inside(b, false)? {
+                    Some(negated) => self.binary(a, op, negated).map(Some),
+                    None => Ok(None),
+                }
+            }
+            _ => Ok(None),
         }
-        self.intern(Expr::Cast(Cast::new(Box::new(operand(0)), data_type.clone())), vec![a])
+    }
+
+    /// The operands without their signs, and whether the signs make a minus.
+    fn without_signs(&mut self, operands: [NodeId; 2]) -> Result<(bool, [NodeId; 2])> {
+        let mut negative = false;
+        let mut positive = operands;
+        for id in &mut positive {
+            if let Some(other) = self.as_negation(*id)? {
+                *id = other;
+                negative = !negative;
+            }
+        }
+        Ok((negative, positive))
     }
 
     /// `b` if `a` is `-b`, a negative number included.
@@ -225,16 +181,195 @@ impl Dag<'_> {
         }
     }
 
-    fn as_scaled(&self, a: NodeId) -> Option<(NodeId, NodeId)> {
-        let (number, rest) = self.as_binary(a, Operator::Multiply)?;
-        self.as_number(number).map(|_| (number, rest))
-    }
-
-    fn as_binary(&self, a: NodeId, op: Operator) -> Option<(NodeId, NodeId)> {
-        let node = self.node(a);
-        match &node.shape {
-            Expr::BinaryExpr(binary) if binary.op == op => Some((node.children[0], node.children[1])),
-            _ => None,
+    /// `a + b`, written as a difference where one of them is negative.
+    fn plain_sum(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
+        match (self.as_negation(a)?, self.as_negation(b)?) {
+            (Some(a), Some(b)) => {
+                let sum = self.binary(a, Operator::Plus, b)?;
+                self.negate(sum)
+            }
+            (Some(a), None) => self.binary(b, Operator::Minus, a),
+            (None, Some(b)) => self.binary(a, Operator::Minus, b),
+            (None, None) => self.binary(a, Operator::Plus, b),
         }
     }
+
+    /// The product as it stands or made anew from its factors, whichever is cheaper.
+    fn cheapest_product(&mut self, plain: NodeId) -> Result<NodeId> {
+        let mut candidates = vec![plain];
+        for depth in [Depth::Derivative, Depth::Full] {
+            let monomial = self.monomial(plain, depth)?;
+            candidates.push(self.product_of(&monomial)?);
+            if depth == Depth::Full {
+                for other in self.absorb_coefficient(&monomial)? {
+                    candidates.push(self.product_of(&other)?);
+                }
+            }
+        }
+        Ok(self.cheapest(&candidates))
+    }
+
+    /// `a + b` if a summand of `a` is a multiple of one of `b`: those are added up.
+    fn merge_like_terms(&mut self, a: NodeId, b: NodeId) -> Result<Option<NodeId>> {
+        let mut terms = self.terms(a, Depth::Derivative)?;
+        let others = self.terms(b, Depth::Derivative)?;
+        if terms.len() + others.len() > MOST_WEIGHED {
+            return Ok(None);
+        }
+        let count = terms.len() + others.len();
+        add_up(&mut terms, others);
+        if terms.len() == count { Ok(None) } else { self.sum(&terms).map(Some) }
+    }
+
+    /// The summands of a node. The primal's own sums are taken apart only at full depth.
+    #[recursive::recursive]
+    fn terms(&mut self, id: NodeId, depth: Depth) -> Result<Vec<Term>> {
+        if let Expr::Negative(_) = self.node(id).shape {
+            let positive = self.node(id).children[0];
+            let mut terms = self.terms(positive, depth)?;
+            terms.iter_mut().for_each(|term| term.monomial.coefficient *= -1.0);
+            return Ok(terms);
+        }
+        let apart = self.data_type(id) == &self.working_type && (depth == Depth::Full || !self.is_primal(id));
+        for (op, sign) in [(Operator::Plus, 1.0), (Operator::Minus, -1.0)] {
+            if apart && let Some((a, b)) = self.as_binary(id, op) {
+                let mut terms = self.terms(a, depth)?;
+                let mut others = self.terms(b, depth)?;
+                others.iter_mut().for_each(|term| term.monomial.coefficient *= sign);
+                terms.append(&mut others);
+                return Ok(terms);
+            }
+        }
+        let monomial = self.monomial(id, Depth::Full)?.as_ref().clone();
+        let node = if monomial.coefficient < 0.0 { None } else { Some(id) };
+        Ok(vec![Term { monomial, node }])
+    }
+
+    /// The sum of these summands, a positive one first if there is one.
+    fn sum(&mut self, terms: &[Term]) -> Result<NodeId> {
+        let (positive, negative): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.monomial.coefficient >= 0.0);
+        let mut sum = None;
+        for term in positive.into_iter().chain(negative) {
+            let unsigned = match term.node {
+                Some(node) => node,
+                None => {
+                    let coefficient = term.monomial.coefficient.abs();
+                    self.product_of(&Monomial { coefficient, ..term.monomial.clone() })?
+                }
+            };
+            let signed = if term.monomial.coefficient < 0.0 { self.negate(unsigned)? } else { unsigned };
+            sum = Some(match sum {
+                None => signed,
+                Some(sum) => self.plain_sum(sum, signed)?,
+            });
+        }
+        match sum {
+            Some(sum) => Ok(sum),
+            None => self.number(0.0),
+        }
+    }
+
+    /// `p + q` with their common factors drawn out.
+    fn factored(&mut self, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
+        let common = p.common(q, false);
+        if common.is_one() {
+            return Ok(None);
+        }
+        let (p, q) = (self.product_of(&p.over(&common))?, self.product_of(&q.over(&common))?);
+        let common = self.product_of(&common)?;
+        let sum = self.add(p, q)?;
+        self.multiply(common, sum).map(Some)
+    }
+
+    /// `p + q` over their common denominator, if the sum in the numerator shrinks to a single term: with `u = a + x`,
+    /// `a / u - a * x / u^2` is `a * a / u^2`.
+    fn over_denominator(&mut self, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
+        let common = p.common(q, true);
+        let (p, q) = (p.over(&common), q.over(&common));
+        if p.single().is_none() && q.single().is_none() {
+            return Ok(None);
+        }
+        let mut terms = self.linear(&p)?;
+        let others = self.linear(&q)?;
+        if terms.len() + others.len() > MOST_WEIGHED {
+            return Ok(None);
+        }
+        add_up(&mut terms, others);
+        match terms.as_slice() {
+            [] => self.number(0.0).map(Some),
+            [term] => self.product_of(&common.times(&term.monomial, 1.0)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The summands of a multiple of a sum.
+    fn linear(&mut self, monomial: &Monomial) -> Result<Vec<Term>> {
+        let Some(sum) = monomial.single() else {
+            return Ok(vec![Term { monomial: monomial.clone(), node: None }]);
+        };
+        let mut terms = self.terms(sum, Depth::Full)?;
+        for term in &mut terms {
+            term.monomial.coefficient *= monomial.coefficient;
+            term.node = None;
+        }
+        Ok(terms)
+    }
+
+    /// The first of the cheapest; the first of all if that one is too large to be weighed.
+    fn cheapest(&self, candidates: &[NodeId]) -> NodeId {
+        let mut best = candidates[0];
+        let Some(mut least) = self.cost(best) else { return best };
+        for candidate in &candidates[1..] {
+            if let Some(cost) = self.cost(*candidate).filter(|cost| *cost < least) {
+                (best, least) = (*candidate, cost);
+            }
+        }
+        best
+    }
+
+    /// The number of operations in a sum of products, and how many of them the primal does not have; none if there are
+    /// too many to weigh.
+    fn cost(&self, root: NodeId) -> Option<(usize, usize)> {
+        let mut seen = HashSet::from([root]);
+        let mut open = vec![root];
+        let mut cost = (0, 0);
+        while let Some(id) = open.pop() {
+            let node = self.node(id);
+            let (own, arithmetic) = match &node.shape {
+                Expr::Literal(..) | Expr::Column(_) => continue,
+                Expr::Negative(_) => (1, true),
+                Expr::BinaryExpr(binary) => {
+                    let arithmetic = [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide];
+                    (1, arithmetic.contains(&binary.op))
+                }
+                Expr::ScalarFunction(call) if call.func.name() == "sqrt" => (1, true),
+                // A power is worth some products.
+                Expr::ScalarFunction(call) if call.func.name() == "power" => (4, true),
+                _ => (1, false),
+            };
+            cost.0 += own;
+            cost.1 += if self.is_primal(id) { 0 } else { own };
+            if arithmetic {
+                open.extend(node.children.iter().filter(|child| seen.insert(**child)));
+            }
+            if seen.len() > MOST_WEIGHED {
+                return None;
+            }
+        }
+        Some(cost)
+    }
+}
+
+/// Adds each of `others` to the term that is a multiple of it, or else to the end.
+fn add_up(terms: &mut Vec<Term>, others: Vec<Term>) {
+    for other in others {
+        match terms.iter_mut().find(|term| term.monomial.factors == other.monomial.factors) {
+            Some(like) => {
+                like.monomial.coefficient += other.monomial.coefficient;
+                like.node = None;
+            }
+            None => terms.push(other),
+        }
+    }
+    terms.retain(|term| term.monomial.coefficient != 0.0);
 }

@@ -5,17 +5,22 @@
 //! exactly if their shapes and children are. Children come before parents.
 
 mod algebra;
+mod conditions;
+mod construct;
 mod export;
 mod import;
+mod monomial;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, DFSchema, ExprSchema, Result, internal_datafusion_err};
 use datafusion_expr::{Expr, ExprSchemable};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 pub use import::columns_read;
 use import::is_opaque;
+use monomial::{Depth, Monomial, Products};
 
 /// A node of a [`Dag`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +41,10 @@ pub struct Dag<'a> {
     nodes: Vec<Node>,
     interned: HashMap<(Expr, Vec<NodeId>), NodeId>,
     columns: HashMap<usize, NodeId>,
+    /// How many of the nodes, from the first, are of the query itself.
+    primal: usize,
+    monomials: HashMap<(NodeId, Depth), Arc<Monomial>>,
+    primal_products: Option<Products>,
 }
 
 impl<'a> Dag<'a> {
@@ -46,11 +55,21 @@ impl<'a> Dag<'a> {
             nodes: vec![],
             interned: HashMap::new(),
             columns: HashMap::new(),
+            primal: 0,
+            monomials: HashMap::new(),
+            primal_products: None,
         }
     }
 
-    pub fn set_working_type(&mut self, working_type: DataType) {
+    /// From now on, derivatives are computed in this type. The nodes that there are by now are the primal.
+    pub fn start_derivative(&mut self, working_type: DataType) {
         self.working_type = working_type;
+        self.primal = self.nodes.len();
+    }
+
+    /// Whether the query itself contains this node.
+    pub fn is_primal(&self, id: NodeId) -> bool {
+        id.0 < self.primal
     }
 
     pub fn node(&self, id: NodeId) -> &Node {
@@ -104,6 +123,11 @@ impl<'a> Dag<'a> {
         Ok(id)
     }
 
+    /// The node of this shape over these children, if there is one.
+    fn existing(&self, shape: Expr, children: Vec<NodeId>) -> Option<NodeId> {
+        self.interned.get(&(shape, children)).copied()
+    }
+
     fn field_of(&self, shape: &Expr, children: &[NodeId]) -> Result<FieldRef> {
         if children.is_empty() {
             return Ok(shape.to_field(self.schema)?.1);
@@ -119,6 +143,11 @@ impl<'a> Dag<'a> {
             Ok(Transformed::yes(literal.cloned().unwrap_or(placeholder)))
         })?;
         Ok(with_literals.data.to_field(&operands)?.1)
+    }
+
+    /// The placeholders for `count` children in a shape.
+    pub fn operands(count: usize) -> Vec<Expr> {
+        (0..count).map(operand).collect()
     }
 
     /// The node of an expression whose children are already nodes.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use super::over::Rows;
-use crate::rules::formula::{Signature, call_of, name_of, parse};
+use crate::rules::syntax::{Signature, call_of, name_of, parse};
 
 /// The derivative of a function by its tangents, as a line of the table.
 const FORMULAS: &[(&str, &str)] = &[
@@ -174,7 +174,7 @@ impl Formula {
     fn call(&self, name: &str, arguments: &[&Sql], inputs: &[Input], over: &mut Rows) -> Result<Option<Expr>> {
         let mut values = vec![];
         for (position, argument) in arguments.iter().enumerate() {
-            let (input, is_tangent) = self.input(&name_of(argument)?, inputs)?;
+            let (input, is_tangent) = self.input(&name_of(argument).unwrap_or_default(), inputs)?;
             values.push(match (&input.tangent, is_tangent) {
                 (_, false) => input.value.clone(),
                 (Some(tangent), true) => tangent.clone(),

@@ -1,37 +1,45 @@
-//! The SQL that rules are written in, and its evaluation to nodes of a graph.
+//! Formulas over the inputs and the output of a function, and their evaluation to nodes of a graph.
 
-use datafusion_common::{Result, internal_datafusion_err};
-use datafusion_expr::Operator;
-use sqlparser::ast::{
-    BinaryOperator, Expr as Sql, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
-};
-use sqlparser::dialect::GenericDialect;
-use sqlparser::parser::Parser;
+use arrow::datatypes::DataType;
+use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
+use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
+use std::sync::Arc;
 
-use super::function;
+use super::syntax::{call_of, name_of, parse, unsupported};
+use super::{Rule, function_of_datafusion, is_of_datafusion};
 use crate::dag::{Dag, NodeId};
+use crate::variable::decoded;
 
 /// The name that a function's own output has in its partial derivatives.
-const OUTPUT: &str = "Ω";
+pub const OUTPUT: &str = "Ω";
 
-/// A partial derivative as written in the table.
-#[derive(Debug)]
+/// A partial derivative as written in a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Formula(Sql);
 
-/// What a formula is over: the function's inputs by name, and its output.
+/// What the formulas of a rule are over.
 pub struct Bindings<'a> {
-    pub names: &'a [String],
+    pub rule: &'a Rule,
+    /// The function as the query calls it; none for an operator.
+    pub function: Option<&'a Arc<ScalarUDF>>,
     pub inputs: &'a [NodeId],
     pub output: NodeId,
 }
 
 impl Bindings<'_> {
-    fn get(&self, name: &str) -> Option<NodeId> {
+    fn get(&self, name: &str) -> Result<NodeId> {
         if name == OUTPUT {
-            return Some(self.output);
+            return Ok(self.output);
         }
-        let position = self.names.iter().position(|input| input == name)?;
-        self.inputs.get(position).copied()
+        let position = self.rule.inputs.iter().position(|input| input == name);
+        position.and_then(|position| self.inputs.get(position)).copied().ok_or_else(|| {
+            plan_datafusion_err!(
+                "there is no {name} here, only the parameters ({}) and {OUTPUT}, the function's own output",
+                self.rule.inputs.join(", ")
+            )
+        })
     }
 }
 
@@ -42,119 +50,185 @@ impl Formula {
 
     /// The node of this formula over the given inputs.
     pub fn evaluate(&self, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
-        evaluate(&self.0, dag, bindings)
+        number(&self.0, dag, bindings)
     }
 }
 
-/// The left-hand side of a rule: a function or operator and the names of its inputs.
-pub struct Signature {
-    pub name: String,
-    pub inputs: Vec<String>,
-}
-
-impl Signature {
-    pub fn parse(sql: &str) -> Result<Self> {
-        let parsed = parse(sql)?;
-        let (name, operands) = match &parsed {
-            Sql::BinaryOp { left, op, right } => (op.to_string(), vec![left.as_ref(), right.as_ref()]),
-            Sql::UnaryOp { op, expr } => (op.to_string(), vec![expr.as_ref()]),
-            call => call_of(call)?,
-        };
-        let inputs = operands.into_iter().map(name_of).collect::<Result<_>>()?;
-        Ok(Self { name, inputs })
+/// The node of a formula that is a number, in the working type.
+fn number(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
+    let id = evaluate(sql, dag, bindings)?;
+    let data_type = decoded(dag.data_type(id));
+    if data_type.is_numeric() || data_type.is_null() {
+        dag.cast_to_working_type(id)
+    } else {
+        plan_err!("{sql} is {data_type}, where a number is needed")
     }
 }
 
-pub fn parse(sql: &str) -> Result<Sql> {
-    Parser::new(&GenericDialect {})
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_expr())
-        .map_err(|error| internal_datafusion_err!("{sql}: {error}"))
+/// The node of a formula that is true or false.
+fn condition(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
+    let id = evaluate(sql, dag, bindings)?;
+    match dag.data_type(id) {
+        DataType::Boolean => Ok(id),
+        other => plan_err!("{sql} is {other}, where a condition is needed"),
+    }
 }
 
+#[recursive::recursive]
 fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
     match sql {
         Sql::Nested(inner) => evaluate(inner, dag, bindings),
-        Sql::Identifier(_) => {
-            let name = name_of(sql)?;
-            let id = bindings.get(&name).ok_or_else(|| internal_datafusion_err!("a rule names no input {name}"))?;
-            dag.cast_to_working_type(id)
-        }
+        Sql::Identifier(_) => bindings.get(&name_of(sql).unwrap_or_default()),
         Sql::Value(value) => match &value.value {
-            Value::Number(digits, _) => {
-                let number = digits.parse().map_err(|_| unsupported(sql))?;
-                dag.number(number)
-            }
+            Value::Number(digits, false) => dag.number(digits.parse().map_err(|_| unsupported(sql))?),
+            Value::Boolean(value) => dag.truth(*value),
             Value::Null => dag.null(),
             _ => Err(unsupported(sql)),
         },
-        Sql::UnaryOp { op: UnaryOperator::Minus, expr } => {
-            let operand = evaluate(expr, dag, bindings)?;
-            dag.negate(operand)
+        Sql::UnaryOp { op, expr } => match op {
+            UnaryOperator::Plus => number(expr, dag, bindings),
+            UnaryOperator::Minus => {
+                let operand = number(expr, dag, bindings)?;
+                dag.negate(operand)
+            }
+            UnaryOperator::Not => {
+                let operand = condition(expr, dag, bindings)?;
+                dag.not(operand)
+            }
+            _ => Err(unsupported(sql)),
+        },
+        Sql::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
+            let (a, b) = (condition(left, dag, bindings)?, condition(right, dag, bindings)?);
+            if *op == BinaryOperator::And { dag.and(a, b) } else { dag.or(a, b) }
         }
         Sql::BinaryOp { left, op, right } => {
-            let (a, b) = (evaluate(left, dag, bindings)?, evaluate(right, dag, bindings)?);
+            let (a, b) = (number(left, dag, bindings)?, number(right, dag, bindings)?);
             match op {
                 BinaryOperator::Plus => dag.add(a, b),
                 BinaryOperator::Minus => dag.subtract(a, b),
                 BinaryOperator::Multiply => dag.multiply(a, b),
                 BinaryOperator::Divide => dag.divide(a, b),
+                BinaryOperator::Modulo => dag.binary(a, Operator::Modulo, b),
                 BinaryOperator::Eq => dag.binary(a, Operator::Eq, b),
+                BinaryOperator::NotEq => dag.binary(a, Operator::NotEq, b),
+                BinaryOperator::Lt => dag.binary(a, Operator::Lt, b),
+                BinaryOperator::LtEq => dag.binary(a, Operator::LtEq, b),
                 BinaryOperator::Gt => dag.binary(a, Operator::Gt, b),
                 BinaryOperator::GtEq => dag.binary(a, Operator::GtEq, b),
-                BinaryOperator::Or => dag.or(a, b),
                 _ => Err(unsupported(sql)),
             }
         }
-        Sql::Case { operand: None, conditions, else_result: Some(otherwise), .. } => {
+        Sql::Between { expr, negated, low, high } => {
+            let value = number(expr, dag, bindings)?;
+            let (low, high) = (number(low, dag, bindings)?, number(high, dag, bindings)?);
+            let (above, below) = (dag.binary(value, Operator::GtEq, low)?, dag.binary(value, Operator::LtEq, high)?);
+            let between = dag.and(above, below)?;
+            if *negated { dag.not(between) } else { Ok(between) }
+        }
+        Sql::IsNull(expr) => {
+            let operand = evaluate(expr, dag, bindings)?;
+            dag.is_null(operand)
+        }
+        Sql::IsNotNull(expr) => {
+            let operand = evaluate(expr, dag, bindings)?;
+            dag.is_not_null(operand)
+        }
+        Sql::Cast { expr, data_type, .. } => {
+            let float = float_type(data_type).ok_or_else(|| unsupported(sql))?;
+            let operand = number(expr, dag, bindings)?;
+            dag.cast(operand, &float)
+        }
+        Sql::Case { operand, conditions, else_result, .. } => {
+            let operand = operand.as_ref().map(|operand| number(operand, dag, bindings)).transpose()?;
             let mut branches = vec![];
             for when in conditions {
                 if let Some(input) = constant_input(&when.condition) {
-                    let input = evaluate(input, dag, bindings)?;
+                    let input = number(input, dag, bindings)?;
                     if dag.as_number(input).is_some() {
-                        return evaluate(&when.result, dag, bindings);
+                        return number(&when.result, dag, bindings);
                     }
                     continue;
                 }
-                let condition = evaluate(&when.condition, dag, bindings)?;
-                branches.push((condition, evaluate(&when.result, dag, bindings)?));
+                let condition = match operand {
+                    None => condition(&when.condition, dag, bindings)?,
+                    Some(operand) => {
+                        let value = number(&when.condition, dag, bindings)?;
+                        dag.binary(operand, Operator::Eq, value)?
+                    }
+                };
+                branches.push((condition, number(&when.result, dag, bindings)?));
             }
-            let otherwise = evaluate(otherwise, dag, bindings)?;
-            dag.case(&branches, Some(otherwise))
-        }
-        call => {
-            let (name, arguments) = call_of(call)?;
-            let arguments =
-                arguments.into_iter().map(|argument| evaluate(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
-            if let ("power", [base, exponent]) = (name.as_str(), arguments.as_slice())
-                && let Some(value) = dag.as_number(*exponent)
-            {
-                return constant_power(dag, *base, value);
+            let otherwise = else_result.as_ref().map(|otherwise| number(otherwise, dag, bindings)).transpose()?;
+            match otherwise {
+                Some(otherwise) if branches.is_empty() => Ok(otherwise),
+                otherwise => dag.case(&branches, otherwise),
             }
-            dag.call(function(&name)?, &arguments)
         }
+        call => evaluate_call(call, dag, bindings),
     }
 }
 
-/// `base^exponent`: small whole powers as products, negative ones as quotients, so that 0 is never raised to them.
-fn constant_power(dag: &mut Dag, base: NodeId, exponent: f64) -> Result<NodeId> {
-    if exponent < 0.0 {
-        let one = dag.number(1.0)?;
-        let positive = constant_power(dag, base, -exponent)?;
-        dag.divide(one, positive)
-    } else if exponent == 0.0 {
-        dag.number(1.0)
-    } else if exponent == 1.0 {
-        Ok(base)
-    } else if exponent == 2.0 {
-        dag.multiply(base, base)
-    } else if exponent == 3.0 {
-        let square = dag.multiply(base, base)?;
-        dag.multiply(square, base)
-    } else {
-        let exponent = dag.number(exponent)?;
-        dag.call(function("power")?, &[base, exponent])
+/// A call of the function that the rule is for, of one that came with the rule, or of one of DataFusion's own.
+fn evaluate_call(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
+    let (name, arguments) = call_of(sql)?;
+    let rule = bindings.rule;
+    if name == rule.name && arguments.len() == rule.inputs.len() {
+        if arguments.iter().zip(&rule.inputs).all(|(argument, input)| name_of(argument).as_ref() == Some(input)) {
+            return Ok(bindings.output);
+        }
+        if let Some(function) = bindings.function.filter(|function| !is_of_datafusion(function)) {
+            return evaluate_own_call(sql, function, &arguments, dag, bindings);
+        }
     }
+    let arguments =
+        arguments.into_iter().map(|argument| number(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
+    let given = rule.functions.iter().find(|function| function.name() == name);
+    if let (None, "power" | "pow", [base, exponent]) = (given, name.as_str(), arguments.as_slice())
+        && let Some(value) = dag.as_number(*exponent)
+    {
+        return dag.power(*base, value);
+    }
+    let function = given.or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
+        plan_datafusion_err!(
+            "{sql}: DataFusion has no scalar function {name} of its own. A formula calls those, {} with {} argument(s), \
+             and functions that are handed over with the rule",
+            rule.name,
+            rule.inputs.len()
+        )
+    })?;
+    check_not_volatile(sql, function)?;
+    dag.call(function, &arguments).map_err(|error| plan_datafusion_err!("{sql}: {}", message_of(error)))
+}
+
+/// A call of the function that the rule is for with other arguments: the instance of the query, which takes arguments of
+/// the types that it takes there.
+fn evaluate_own_call(
+    sql: &Sql,
+    function: &Arc<ScalarUDF>,
+    arguments: &[&Sql],
+    dag: &mut Dag,
+    bindings: &Bindings,
+) -> Result<NodeId> {
+    check_not_volatile(sql, function)?;
+    let mut operands = vec![];
+    for (argument, input) in arguments.iter().zip(bindings.inputs) {
+        let taken = dag.data_type(*input).clone();
+        let value = evaluate(argument, dag, bindings)?;
+        let is_number = |data_type: &DataType| decoded(data_type).is_numeric();
+        if dag.data_type(value) != &taken && !(is_number(dag.data_type(value)) && is_number(&taken)) {
+            return plan_err!("{sql}: {argument} is {}, and the function takes {taken} there", dag.data_type(value));
+        }
+        operands.push(dag.cast(value, &taken)?);
+    }
+    let call = ScalarFunction::new_udf(Arc::clone(function), Dag::operands(operands.len()));
+    dag.intern(Expr::ScalarFunction(call), operands)
+}
+
+fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
+    if function.signature().volatility == Volatility::Volatile {
+        return plan_err!("{sql}: {} is volatile, so each evaluation would be another derivative", function.name());
+    }
+    Ok(())
 }
 
 /// `y` if the condition is `constant(y)`, which holds where the input is a number in the query. It chooses among the
@@ -167,34 +241,19 @@ fn constant_input(condition: &Sql) -> Option<&Sql> {
     }
 }
 
-/// The function that a call names, and its arguments. floor and ceil are syntax of their own to the parser.
-pub fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
-    match sql {
-        Sql::Function(call) => Ok((call.name.to_string(), arguments(&call.args)?)),
-        Sql::Floor { expr, .. } => Ok(("floor".to_owned(), vec![expr])),
-        Sql::Ceil { expr, .. } => Ok(("ceil".to_owned(), vec![expr])),
-        other => Err(unsupported(other)),
+/// The float type that SQL names, by the names that DataFusion knows.
+fn float_type(data_type: &SqlType) -> Option<DataType> {
+    match data_type {
+        SqlType::Float(ExactNumberInfo::None) | SqlType::Real | SqlType::Float4 => Some(DataType::Float32),
+        SqlType::Double(ExactNumberInfo::None) | SqlType::DoublePrecision | SqlType::Float8 => Some(DataType::Float64),
+        _ => None,
     }
 }
 
-pub fn name_of(sql: &Sql) -> Result<String> {
-    match sql {
-        Sql::Identifier(name) => Ok(name.value.clone()),
-        other => Err(unsupported(other)),
+/// The message of an error without what it starts with when displayed.
+pub fn message_of(error: DataFusionError) -> String {
+    match error {
+        DataFusionError::Plan(message) => message,
+        other => other.strip_backtrace(),
     }
-}
-
-fn arguments(arguments: &FunctionArguments) -> Result<Vec<&Sql>> {
-    let FunctionArguments::List(list) = arguments else {
-        return Err(internal_datafusion_err!("a rule is written with an argument list, not {arguments}"));
-    };
-    let expressions = list.args.iter().map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
-        other => Err(internal_datafusion_err!("a rule is written with plain arguments, not {other}")),
-    });
-    expressions.collect()
-}
-
-fn unsupported(sql: &Sql) -> datafusion_common::DataFusionError {
-    internal_datafusion_err!("a rule cannot be written with {sql}")
 }

@@ -1,16 +1,25 @@
 //! The derivatives of functions and operators: one line each, by family.
 //!
 //! A rule is written as a mathematician would: the partial derivatives in SQL, in terms of the function's inputs and of
-//! its own output `Ω`, so that a derivative reuses what the query computes anyway. A rule holds for DataFusion's own
-//! function of that name only, never for another one registered under it.
+//! its own output `Ω`, so that a derivative reuses what the query computes anyway. A rule of the table holds for
+//! DataFusion's own function of that name only, never for another one registered under it; users lay rules of their own
+//! over the table.
 
 mod arithmetic;
+mod comparison;
+mod conversion;
+mod custom;
 mod exponential;
-pub mod formula;
+mod formula;
 mod hyperbolic;
+mod line;
 mod power;
+mod refused;
 mod rounding;
 mod selection;
+mod set;
+pub mod syntax;
+pub mod table;
 mod trigonometric;
 
 use datafusion_common::{Result, internal_datafusion_err};
@@ -18,74 +27,72 @@ use datafusion_expr::{Operator, ScalarUDF};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-pub use formula::Bindings;
-use formula::{Formula, Signature};
+pub use conversion::DECIMAL;
+use formula::Formula;
+pub use formula::{Bindings, message_of};
+use line::{Kink, Line, Treatment, kink, refusal, rule, selection, structure};
+pub use set::Rules;
+use syntax::Signature;
 
-/// A line of the rule table.
-#[derive(Debug)]
-struct Line {
-    /// The call, with the names of its inputs: `atan2(y, x)`, `x / y`.
-    signature: &'static str,
-    derivative: Derivative<&'static str, &'static [&'static str]>,
-    /// Whether the result is NULL exactly where an input is.
-    strict: bool,
+const FAMILIES: [(&str, &[Line]); 10] = [
+    ("arithmetic", arithmetic::RULES),
+    ("exponentials and logarithms", exponential::RULES),
+    ("powers and roots", power::RULES),
+    ("trigonometry", trigonometric::RULES),
+    ("hyperbolic functions", hyperbolic::RULES),
+    ("selection", selection::RULES),
+    ("rounding and constants", rounding::RULES),
+    ("conversions", conversion::RULES),
+    ("conditions", comparison::RULES),
+    ("lists, maps, structs and times", refused::RULES),
+];
+
+fn lines() -> impl Iterator<Item = &'static Line> {
+    FAMILIES.iter().flat_map(|(_, lines)| *lines)
 }
 
 /// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
-#[derive(Debug)]
-pub enum Derivative<Sql, Partials> {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Derivative {
     /// The partial derivative by each input.
-    Partials(Partials),
+    Partials(Vec<Formula>),
     /// The `CASE` that the function stands for, which is differentiated in its place.
-    Selection(Sql),
+    Selection(Box<Formula>),
 }
 
-/// A function that is NULL exactly where one of its inputs is.
-const fn rule(signature: &'static str, partials: &'static [&'static str]) -> Line {
-    Line { signature, derivative: Derivative::Partials(partials), strict: true }
-}
-
-/// A function that returns one of its inputs, or NULL.
-const fn selection(signature: &'static str, case: &'static str) -> Line {
-    Line { signature, derivative: Derivative::Selection(case), strict: false }
-}
-
-const FAMILIES: [&[Line]; 7] = [
-    arithmetic::RULES,
-    exponential::RULES,
-    hyperbolic::RULES,
-    power::RULES,
-    rounding::RULES,
-    selection::RULES,
-    trigonometric::RULES,
-];
-
-/// A line of the table, parsed.
-#[derive(Debug)]
+/// The derivative of a function or operator.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
-    pub inputs: Vec<String>,
-    pub derivative: Derivative<Formula, Vec<Formula>>,
-    pub strict: bool,
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<String>,
+    pub(crate) derivative: Derivative,
+    /// Whether the result is NULL exactly where an input is.
+    pub(crate) strict: bool,
+    /// What the formulas call besides DataFusion's own functions.
+    pub(crate) functions: Vec<Arc<ScalarUDF>>,
 }
 
 impl Rule {
-    fn parse(line: &Line) -> Result<(String, Self)> {
-        let Signature { name, inputs } = Signature::parse(line.signature)?;
-        let derivative = match line.derivative {
-            Derivative::Selection(case) => Derivative::Selection(Formula::parse(case)?),
-            Derivative::Partials(partials) if partials.len() == inputs.len() => {
-                Derivative::Partials(partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?)
-            }
-            Derivative::Partials(partials) => {
-                return Err(internal_datafusion_err!(
-                    "the rule for {} has {} partial derivatives for {} inputs",
-                    line.signature,
-                    partials.len(),
-                    inputs.len()
-                ));
+    /// The rule of a line; none if the line is not looked up.
+    fn parse(line: &Line) -> Result<Option<Self>> {
+        let (derivative, strict) = match line.treatment {
+            Treatment::Structure | Treatment::Refusal(_) => return Ok(None),
+            Treatment::Selection(case) => (Derivative::Selection(Box::new(Formula::parse(case)?)), false),
+            Treatment::Rule => {
+                let partials = line.partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?;
+                (Derivative::Partials(partials), true)
             }
         };
-        Ok((name, Self { inputs, derivative, strict: line.strict }))
+        let Signature { name, inputs } = Signature::parse(line.signature)?;
+        if line.partials.len() == inputs.len() {
+            return Ok(Some(Self { name, inputs, derivative, strict, functions: vec![] }));
+        }
+        Err(internal_datafusion_err!(
+            "the rule for {} has {} partial derivatives for {} inputs",
+            line.signature,
+            line.partials.len(),
+            inputs.len()
+        ))
     }
 }
 
@@ -93,8 +100,17 @@ impl Rule {
 type Table = HashMap<(String, usize), Arc<Rule>>;
 
 static TABLE: LazyLock<Result<Table>> = LazyLock::new(|| {
-    let lines = FAMILIES.iter().flat_map(|family| family.iter());
-    lines.map(|line| Rule::parse(line).map(|(name, rule)| ((name, rule.inputs.len()), Arc::new(rule)))).collect()
+    let rules = lines().filter_map(|line| Rule::parse(line).transpose());
+    rules.map(|parsed| parsed.map(|rule| ((rule.name.clone(), rule.inputs.len()), Arc::new(rule)))).collect()
+});
+
+/// Why a function is not differentiated, by name.
+static REFUSALS: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+    let refused = lines().filter_map(|line| match line.treatment {
+        Treatment::Refusal(reason) => Some((line.signature.split('(').next()?, reason)),
+        _ => None,
+    });
+    refused.collect()
 });
 
 /// DataFusion's own scalar functions by name and alias.
@@ -110,14 +126,14 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     named.collect()
 });
 
-/// The rule of a function for this number of arguments.
-pub fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
-    match FUNCTIONS.get(function.name()) {
-        Some(own) if own.as_ref() == function => match selection::variadic(own.name(), arity) {
-            Some(case) => Ok(Some(Arc::new(case?))),
-            None => lookup(own.name(), arity),
-        },
-        _ => Ok(None),
+/// The rule that the table has for DataFusion's own function with this number of arguments.
+fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
+    if !is_of_datafusion(function) {
+        return Ok(None);
+    }
+    match selection::variadic(function.name(), arity) {
+        Some(case) => Ok(Some(Arc::new(case?))),
+        None => lookup(function.name(), arity),
     }
 }
 
@@ -131,16 +147,29 @@ pub fn of_negation() -> Result<Option<Arc<Rule>>> {
     lookup("-", 1)
 }
 
+/// Why the function of this name is not differentiated, if the table says so.
+pub fn refusal_of(name: &str) -> Option<&'static str> {
+    REFUSALS.get(name).copied()
+}
+
 fn lookup(name: &str, arity: usize) -> Result<Option<Arc<Rule>>> {
     let table = TABLE.as_ref().map_err(|error| internal_datafusion_err!("the rule table cannot be read: {error}"))?;
     Ok(table.get(&(name.to_owned(), arity)).cloned())
 }
 
-/// DataFusion's own function of this name, for use in a formula.
-fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
-    FUNCTIONS
-        .get(name)
-        .ok_or_else(|| internal_datafusion_err!("a rule uses the function {name}, which DataFusion lacks"))
+/// DataFusion's own function of this name, which the calculus itself uses.
+pub fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
+    function_of_datafusion(name).ok_or_else(|| internal_datafusion_err!("DataFusion lacks the function {name}"))
+}
+
+/// DataFusion's own function of this name or alias, for use in a formula.
+fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
+    FUNCTIONS.get(name)
+}
+
+/// Whether a function is DataFusion's own, not another one of its name.
+fn is_of_datafusion(function: &ScalarUDF) -> bool {
+    function_of_datafusion(function.name()).is_some_and(|own| own.as_ref() == function)
 }
 
 #[cfg(test)]
@@ -150,10 +179,12 @@ mod tests {
     #[test]
     fn every_line_parses_and_names_a_function_of_datafusion() -> Result<()> {
         let operators = ["+", "-", "*", "/", "%"];
-        for line in FAMILIES.iter().flat_map(|family| family.iter()) {
-            let (name, _) = Rule::parse(line)?;
-            if !operators.contains(&name.as_str()) {
-                assert_eq!(function(&name)?.name(), name, "{} is listed under an alias", line.signature);
+        for line in lines() {
+            if let Some(Rule { name, .. }) = Rule::parse(line)?
+                && !operators.contains(&name.as_str())
+            {
+                let function = function_of_datafusion(&name).map(|function| function.name());
+                assert_eq!(function, Some(name.as_str()), "{} is listed under an alias", line.signature);
             }
         }
         Ok(())

@@ -1,13 +1,29 @@
 //! Functions that are constant between jumps. Their derivative is 0, also at the jumps.
 
-use super::{Line, rule};
+use super::{Kink, Line, kink, rule, structure};
+
+const JUMP: &str = "0 on either side";
+const AT_WHOLE_NUMBERS: &[Kink] = &[kink("x = k", &["0"], JUMP)];
+const EITHER_AT_WHOLE_NUMBERS: &[Kink] = &[kink("m = k", &["0", "0"], JUMP), kink("n = k", &["0", "0"], JUMP)];
 
 pub const RULES: &[Line] = &[
-    rule("floor(x)", &["0"]),
-    rule("ceil(x)", &["0"]),
-    rule("round(x)", &["0"]),
-    rule("round(x, digits)", &["0", "0"]),
-    rule("trunc(x)", &["0"]),
-    rule("trunc(x, digits)", &["0", "0"]),
-    rule("signum(x)", &["0"]),
+    rule("floor(x)", &["0"]).kinks(AT_WHOLE_NUMBERS),
+    rule("ceil(x)", &["0"]).kinks(AT_WHOLE_NUMBERS),
+    rule("round(x)", &["0"]).kinks(&[kink("x = k + 0.5", &["0"], JUMP)]),
+    rule("round(x, CAST(n AS BIGINT))", &["0", "0"])
+        .kinks(&[kink("x = (k + 0.5) / power(10.0, trunc(n))", &["0", "0"], JUMP), kink("n = k", &["0", "0"], JUMP)]),
+    rule("trunc(x)", &["0"]).kinks(AT_WHOLE_NUMBERS),
+    rule("trunc(x, CAST(n AS BIGINT))", &["0", "0"])
+        .kinks(&[kink("x = k / power(10.0, trunc(n))", &["0", "0"], JUMP), kink("n = k", &["0", "0"], JUMP)]),
+    rule("signum(x)", &["0"]).kinks(&[kink("x = 0", &["0"], JUMP)]),
+    structure("factorial(CAST(n AS BIGINT))", &["0"]).domain("n > -1 AND n < 21").kinks(&[kink(
+        "n = k AND k >= 0",
+        &["0"],
+        JUMP,
+    )]),
+    structure("gcd(CAST(m AS BIGINT), CAST(n AS BIGINT))", &["0", "0"]).kinks(EITHER_AT_WHOLE_NUMBERS),
+    structure("lcm(CAST(m AS BIGINT), CAST(n AS BIGINT))", &["0", "0"]).kinks(EITHER_AT_WHOLE_NUMBERS),
+    structure("to_unixtime(x)", &["0"]).kinks(AT_WHOLE_NUMBERS),
+    rule("pi()", &[]),
+    rule("random()", &[]),
 ];

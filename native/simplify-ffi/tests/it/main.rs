@@ -5,6 +5,7 @@ mod common;
 mod failures;
 mod foreign;
 mod hostile;
+mod offered;
 mod opaque;
 mod round_trip;
 mod sharing;

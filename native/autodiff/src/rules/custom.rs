@@ -1,0 +1,135 @@
+//! Rules of the user's own.
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::{Column, DFSchema, Result, internal_err, plan_datafusion_err, plan_err};
+use datafusion_expr::{Expr, ScalarUDF, SimpleScalarUDF, Volatility};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::formula::{Bindings, Formula, OUTPUT, message_of};
+use super::syntax::{Signature, parse};
+use super::{Derivative, Rule};
+use crate::dag::Dag;
+
+/// DataFusion's functions of which nothing is left by the time a derivative is taken, with what they have become.
+const REPLACED: [(&str, &str); 8] = [
+    ("coalesce", "CASE"),
+    ("nvl", "CASE"),
+    ("ifnull", "CASE"),
+    ("nvl2", "CASE"),
+    ("arrow_cast", "CAST"),
+    ("arrow_try_cast", "TRY_CAST"),
+    ("cast_to_type", "CAST"),
+    ("try_cast_to_type", "TRY_CAST"),
+];
+
+impl Rule {
+    /// A rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter,
+    /// `["x / hypot(x, y)", "y / hypot(x, y)"]`.
+    ///
+    /// The derivatives are SQL over the parameters and `Ω`, the function's own output: numbers, `+ - * / %`, comparisons,
+    /// `AND`, `OR`, `NOT`, `BETWEEN`, `IS NULL`, `CASE`, casts to `REAL` or `DOUBLE`, and calls of DataFusion's own scalar
+    /// functions or of the function itself. A call of the function with its own parameters is the same as `Ω`.
+    ///
+    /// The rule holds for every function of this name or alias that is called with that many arguments, DataFusion's own
+    /// included, whose rule it replaces.
+    ///
+    /// # Errors
+    /// A plan error that shows the SQL, the reason and the way out, if the rule is wrong in any way that can be told
+    /// without evaluating it.
+    pub fn new(signature: &str, partials: &[&str]) -> Result<Self> {
+        Self::with_functions(signature, partials, [])
+    }
+
+    /// A rule whose derivatives also call these functions.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), and if two functions have one name.
+    pub fn with_functions(
+        signature: &str,
+        partials: &[&str],
+        functions: impl IntoIterator<Item = Arc<ScalarUDF>>,
+    ) -> Result<Self> {
+        let rule = Self::parse_custom(signature, partials, functions.into_iter().collect());
+        rule.map_err(|error| plan_datafusion_err!("the rule for {signature}: {}", message_of(error)))
+    }
+
+    /// The rule with the promise that the function is NULL exactly where one of its arguments is. Its derivative then needs
+    /// no look at the function's value to be NULL where that is.
+    ///
+    /// This holds without being said for functions of DataFusion that have a rule already.
+    pub fn strict(self) -> Self {
+        Self { strict: true, ..self }
+    }
+
+    fn parse_custom(signature: &str, partials: &[&str], functions: Vec<Arc<ScalarUDF>>) -> Result<Self> {
+        let Signature { name, inputs } = Signature::of_call(&parse(signature)?)?;
+        if let Some((_, replacement)) = REPLACED.iter().find(|(replaced, _)| *replaced == name) {
+            return plan_err!(
+                "DataFusion makes {name} a {replacement} before it is differentiated, so no rule would be used"
+            );
+        }
+        if let Some(twice) = repeated(inputs.iter().map(String::as_str)) {
+            return plan_err!("two parameters are called {twice}; give each a name of its own");
+        }
+        if inputs.iter().any(|input| input == OUTPUT) {
+            return plan_err!("no parameter can be called {OUTPUT}, which is the function's own output");
+        }
+        if partials.len() != inputs.len() {
+            return plan_err!(
+                "{} partial derivative(s) for {} parameter(s) ({}); give one for each, 0 where there is none",
+                partials.len(),
+                inputs.len(),
+                inputs.join(", ")
+            );
+        }
+        if let Some(twice) = repeated(functions.iter().map(|function| function.name())) {
+            return plan_err!("two of the functions handed over are called {twice}");
+        }
+        if functions.iter().any(|function| function.name() == name) {
+            return plan_err!("a call of {name} is one of the function itself, so no other {name} can be handed over");
+        }
+        let mut formulas = vec![];
+        for sql in partials {
+            formulas.push(Formula::parse(sql)?);
+        }
+        let rule = Self { name, inputs, derivative: Derivative::Partials(formulas), strict: false, functions };
+        rule.check(partials)?;
+        Ok(rule)
+    }
+
+    /// Evaluates the partial derivatives once, over columns of floats, which finds what is wrong with them.
+    fn check(&self, partials: &[&str]) -> Result<()> {
+        let Derivative::Partials(formulas) = &self.derivative else {
+            return internal_err!("the rule for {} is none of the user's", self.name);
+        };
+        let names = self.inputs.iter().map(String::as_str).chain([OUTPUT]);
+        let fields: Vec<_> = names.map(|name| Field::new(name, DataType::Float64, true)).collect();
+        let columns: Vec<_> =
+            fields.iter().map(|field| Expr::Column(Column::new_unqualified(field.name().clone()))).collect();
+        let schema = DFSchema::try_from(Schema::new(fields))?;
+        let mut dag = Dag::new(&schema);
+        let mut inputs = columns.iter().map(|column| dag.import(column)).collect::<Result<Vec<_>>>()?;
+        let Some(output) = inputs.pop() else { return internal_err!("the rule has no output") };
+        let function = Arc::new(ScalarUDF::from(SimpleScalarUDF::new(
+            self.name.clone(),
+            vec![DataType::Float64; inputs.len()],
+            DataType::Float64,
+            Volatility::Immutable,
+            Arc::new(|_| internal_err!("a rule is never evaluated")),
+        )));
+        let bindings = Bindings { rule: self, function: Some(&function), inputs: &inputs, output };
+        for ((formula, sql), input) in formulas.iter().zip(partials).zip(&self.inputs) {
+            formula
+                .evaluate(&mut dag, &bindings)
+                .map_err(|error| plan_datafusion_err!("by {input}, {sql:?}: {}", message_of(error)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The first name that occurs for the second time.
+fn repeated<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = HashSet::new();
+    names.into_iter().find(|name| !seen.insert(*name))
+}

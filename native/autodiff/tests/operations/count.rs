@@ -1,0 +1,66 @@
+//! Counting the operations that a query executes.
+
+use datafusion::arrow::array::{Array, ArrayRef, Float64Array, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::cast::as_float64_array;
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::prelude::SessionContext;
+use std::sync::Arc;
+
+const ROWS: usize = 20;
+
+/// A session with the operators and a table `t` of such columns, each value drawn from its column's range.
+pub fn session(columns: &[(&str, f64, f64)], nullable: bool) -> Result<SessionContext> {
+    let ctx = SessionContext::new();
+    for function in xql_autodiff::functions() {
+        ctx.register_udf(function);
+    }
+    let fields: Vec<_> = columns.iter().map(|(name, ..)| Field::new(*name, DataType::Float64, nullable)).collect();
+    // Multiples of the golden ratio fill the range evenly.
+    let mut drawn = 0.0_f64;
+    let mut values = |low: f64, high: f64| -> ArrayRef {
+        let draw = |_| {
+            drawn = (drawn + 0.618_033_988_749_895).fract();
+            low + drawn * (high - low)
+        };
+        Arc::new((0..ROWS).map(draw).collect::<Float64Array>())
+    };
+    let arrays = columns.iter().map(|(_, low, high)| values(*low, *high)).collect();
+    ctx.register_batch("t", RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)?;
+    Ok(ctx)
+}
+
+/// The number of operations in the projections of a query's physical plan.
+pub async fn operations(ctx: &SessionContext, select: &str) -> Result<usize> {
+    let plan = ctx.sql(&format!("SELECT {select} FROM t")).await?.create_physical_plan().await?;
+    Ok(in_plan(&plan))
+}
+
+fn in_plan(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let projected = plan
+        .downcast_ref::<ProjectionExec>()
+        .map_or(0, |projection| projection.expr().iter().map(|projected| in_expr(&projected.expr)).sum());
+    projected + plan.children().into_iter().map(in_plan).sum::<usize>()
+}
+
+fn in_expr(expr: &Arc<dyn PhysicalExpr>) -> usize {
+    let own = usize::from(!expr.is::<Column>() && !expr.is::<Literal>());
+    own + expr.children().into_iter().map(in_expr).sum::<usize>()
+}
+
+/// The values of one expression over the table.
+pub async fn values(ctx: &SessionContext, expression: &str) -> Result<Vec<f64>> {
+    let batches = ctx.sql(&format!("SELECT {expression} FROM t")).await?.collect().await?;
+    let mut values = vec![];
+    for batch in batches {
+        let column = as_float64_array(batch.column(0))?;
+        assert_eq!(column.null_count(), 0, "{expression} is NULL somewhere");
+        values.extend(column.values());
+    }
+    assert_eq!(values.len(), ROWS);
+    Ok(values)
+}

@@ -1,0 +1,5 @@
+//! What derivatives cost, counted in operations of the optimised physical plan.
+
+mod count;
+mod formulas;
+mod gradients;

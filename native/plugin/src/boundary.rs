@@ -1,0 +1,76 @@
+//! Strings and errors on their way across the C boundary.
+
+use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+
+/// What `make` gives, for [`free`]; null if it fails, with the reason in `error`, for `xql_ffi_string_free`.
+///
+/// # Safety
+/// `error` is null or may be written to.
+pub unsafe fn made<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>) -> *mut T {
+    let reason = match catch_unwind(AssertUnwindSafe(make)) {
+        Ok(Ok(made)) => return Box::into_raw(Box::new(made)),
+        Ok(Err(DataFusionError::Plan(message))) => message,
+        Ok(Err(other)) => other.strip_backtrace(),
+        Err(panic) => {
+            // A payload may panic when dropped.
+            std::mem::forget(panic);
+            "a panic, which is a mistake in xql-ffi; standard error has it".to_owned()
+        }
+    };
+    if !error.is_null() {
+        let reason = CString::new(reason.replace('\0', "\\0")).unwrap_or_default();
+        // SAFETY: the caller lets `error` be written to.
+        unsafe { *error = reason.into_raw() };
+    }
+    null_mut()
+}
+
+/// Frees what [`made`] gave.
+///
+/// # Safety
+/// `made` is null or comes from [`made`] and is not used again.
+pub unsafe fn free<T>(made: *mut T) {
+    if !made.is_null() {
+        // SAFETY: it was made as a box and is freed once.
+        let made = unsafe { Box::from_raw(made) };
+        // There is no one to tell of a panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(made))).map_err(std::mem::forget);
+    }
+}
+
+/// # Safety
+/// `text` is null or a string that ends in NUL and lives for `'a`.
+pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
+    if text.is_null() {
+        return Err(plan_datafusion_err!("a string is missing"));
+    }
+    // SAFETY: the caller gives a string that ends in NUL.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|error| plan_datafusion_err!("a string is no UTF-8: {error}"))
+}
+
+/// # Safety
+/// `items` is null or points to `count` items that live for `'a`.
+pub unsafe fn items<'a, T>(items: *const T, count: usize) -> Result<&'a [T]> {
+    match (items.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(plan_datafusion_err!("{count} items are missing")),
+        // SAFETY: the caller gives `count` items.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(items, count) }),
+    }
+}
+
+/// Frees the string of an error.
+///
+/// # Safety
+/// `string` is null or comes from this library and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_string_free(string: *mut c_char) {
+    if !string.is_null() {
+        // SAFETY: it was made by `CString::into_raw` in this library and is freed once.
+        drop(unsafe { CString::from_raw(string) });
+    }
+}

@@ -1,0 +1,84 @@
+//! The differential operators.
+
+use datafusion_common::plan_datafusion_err;
+use datafusion_ffi::udf::FFI_ScalarUDF;
+use std::ffi::{c_char, c_void};
+use std::ptr::null;
+use std::sync::Arc;
+use xql_autodiff::Rules;
+use xql_simplify_ffi::FFI_ScalarUDFSimplify;
+
+use crate::boundary::{free, items, made, text};
+use crate::rule::xql_ffi_rule;
+
+/// `grad`, `jvp` or `vjp` with rules of the user's own.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_operator(pub(crate) Arc<Exported>);
+
+/// What a host imports.
+pub struct Exported {
+    udf: FFI_ScalarUDF,
+    simplify: FFI_ScalarUDFSimplify,
+}
+
+/// The operator of this name with these rules, which may be freed afterwards. Null and a reason in `error` if there is no
+/// such operator, or two of the rules are for one function.
+///
+/// # Safety
+/// `name` is null or a string that ends in NUL; `rules` points to `count` rules; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_operator_new(
+    name: *const c_char,
+    rules: *const *const xql_ffi_rule,
+    count: usize,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_operator {
+    let make = || {
+        // SAFETY: as for this function.
+        let (name, rules) = unsafe { (text(name)?, items(rules, count)?) };
+        let mut own = vec![];
+        for rule in rules {
+            // SAFETY: the caller gives rules, or null.
+            let rule = unsafe { rule.as_ref() }.ok_or_else(|| plan_datafusion_err!("a rule is missing"))?;
+            own.push(rule.0.clone());
+        }
+        let operators = xql_autodiff::functions_with(&Rules::new(own)?).into_iter();
+        let operator = operators
+            .map(Arc::new)
+            .find(|operator| operator.name() == name)
+            .ok_or_else(|| plan_datafusion_err!("there is no differential operator called {name:?}"))?;
+        Ok(xql_ffi_operator(Arc::new(Exported { udf: Arc::clone(&operator).into(), simplify: operator.into() })))
+    };
+    // SAFETY: as for this function.
+    unsafe { made(error, make) }
+}
+
+/// Frees an operator. Handles that hosts have made of its structs stay valid, and so do capsules that keep them.
+///
+/// # Safety
+/// `operator` is null or comes from `xql_ffi_operator_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_operator_free(operator: *mut xql_ffi_operator) {
+    // SAFETY: as for this function.
+    unsafe { free(operator) }
+}
+
+/// The `FFI_ScalarUDF` of an operator, which lives as long, or as a capsule that keeps it.
+///
+/// # Safety
+/// `operator` is null or comes from `xql_ffi_operator_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_scalar_udf(operator: *const xql_ffi_operator) -> *const c_void {
+    // SAFETY: as for this function.
+    unsafe { operator.as_ref() }.map_or(null(), |operator| (&raw const operator.0.udf).cast())
+}
+
+/// The `FFI_ScalarUDFSimplify` of an operator, which lives as long, or as a capsule that keeps it.
+///
+/// # Safety
+/// `operator` is null or comes from `xql_ffi_operator_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_scalar_udf_simplify(operator: *const xql_ffi_operator) -> *const c_void {
+    // SAFETY: as for this function.
+    unsafe { operator.as_ref() }.map_or(null(), |operator| (&raw const operator.0.simplify).cast())
+}

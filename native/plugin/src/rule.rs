@@ -1,0 +1,55 @@
+//! Rules of the user's own.
+
+use datafusion_expr::ScalarUDF;
+use std::ffi::c_char;
+use std::sync::Arc;
+use xql_autodiff::Rule;
+use xql_simplify_ffi::ForeignFunction;
+
+use crate::boundary::{free, items, made, text};
+
+/// The derivative of a function.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_rule(pub(crate) Rule);
+
+/// A rule: the signature of a function, its partial derivatives, the names of functions that they call and that the
+/// host offers, and whether the function is NULL exactly where an argument is. Null and a reason in `error` if it is wrong.
+///
+/// # Safety
+/// `signature` is null or a string that ends in NUL; `partials` and `functions` point to as many of them as is said;
+/// `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_rule_new(
+    signature: *const c_char,
+    partials: *const *const c_char,
+    partial_count: usize,
+    functions: *const *const c_char,
+    function_count: usize,
+    strict: bool,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_rule {
+    let make = || {
+        // SAFETY: as for this function.
+        let (signature, partials, functions) =
+            unsafe { (text(signature)?, items(partials, partial_count)?, items(functions, function_count)?) };
+        // SAFETY: as for this function.
+        let texts =
+            |list: &[*const c_char]| list.iter().map(|item| unsafe { text(*item) }).collect::<Result<Vec<_>, _>>();
+        let functions =
+            texts(functions)?.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::offered(name))));
+        let rule = Rule::with_functions(signature, &texts(partials)?, functions)?;
+        Ok(xql_ffi_rule(if strict { rule.strict() } else { rule }))
+    };
+    // SAFETY: as for this function.
+    unsafe { made(error, make) }
+}
+
+/// Frees a rule.
+///
+/// # Safety
+/// `rule` is null or comes from `xql_ffi_rule_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_rule_free(rule: *mut xql_ffi_rule) {
+    // SAFETY: as for this function.
+    unsafe { free(rule) }
+}

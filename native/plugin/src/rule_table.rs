@@ -1,0 +1,30 @@
+//! The rule table through the Arrow C data interface.
+
+use arrow::array::{Array, StructArray};
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
+use std::ffi::c_void;
+use std::panic::catch_unwind;
+
+/// Writes the rule table to an `ArrowSchema` and an `ArrowArray`, and says whether it could.
+///
+/// # Safety
+/// `schema` and `array` are null, or point to structs that may be overwritten. What is written is the caller's, who
+/// releases it as the C data interface has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_rule_table(schema: *mut c_void, array: *mut c_void) -> bool {
+    if schema.is_null() || array.is_null() {
+        return false;
+    }
+    let Ok(Some((columns, types))) = catch_unwind(exported) else { return false };
+    // SAFETY: the caller gives structs of these layouts, which are those of the C data interface.
+    unsafe {
+        array.cast::<FFI_ArrowArray>().write(columns);
+        schema.cast::<FFI_ArrowSchema>().write(types);
+    }
+    true
+}
+
+fn exported() -> Option<(FFI_ArrowArray, FFI_ArrowSchema)> {
+    let table = xql_autodiff::rule_table().ok()?;
+    to_ffi(&StructArray::from(table).to_data()).ok()
+}

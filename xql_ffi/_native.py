@@ -1,0 +1,86 @@
+"""What the native library makes: handles that free themselves, and its errors as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from xql_ffi import _plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import CapsuleType
+
+_ffi, _lib = _plugin.ffi, _plugin.lib
+
+# Capsules and sessions may outlive the module, and need the library to go.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_lib))
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+# A capsule keeps a pointer to its name, so the names have to outlive all capsules.
+SCALAR_UDF = b"datafusion_scalar_udf"
+SIMPLIFY = b"datafusion_scalar_udf_simplify"
+_STRUCTS = {SCALAR_UDF: _lib.xql_ffi_scalar_udf, SIMPLIFY: _lib.xql_ffi_scalar_udf_simplify}
+
+
+def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, strict: bool) -> Any:
+    """A rule, checked.
+
+    Raises:
+        ValueError: the rule is wrong; the message shows what and what to do.
+    """
+    error = _ffi.new("char **")
+    partial_texts, function_texts = [_text(sql) for sql in partials], [_text(name) for name in functions]
+    made = _lib.xql_ffi_rule_new(
+        _text(signature),
+        _ffi.new("char *[]", partial_texts),
+        len(partial_texts),
+        _ffi.new("char *[]", function_texts),
+        len(function_texts),
+        strict,
+        error,
+    )
+    return _owned(made, _lib.xql_ffi_rule_free, error)
+
+
+def operator(name: str, rules: Sequence[Any]) -> Any:
+    """The differential operator of this name with these rules.
+
+    Raises:
+        ValueError: there is no such operator, or two rules are for one function.
+    """
+    error = _ffi.new("char **")
+    made = _lib.xql_ffi_operator_new(_text(name), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
+    return _owned(made, _lib.xql_ffi_operator_free, error)
+
+
+def capsule(operator: Any, name: bytes) -> CapsuleType:
+    """A capsule with the struct of an operator that goes by this name. It may outlive the operator."""
+    struct = _STRUCTS[name](operator)
+    destructor = _ffi.addressof(_lib, "xql_ffi_capsule_drop")
+    made: CapsuleType = _new_capsule(_address(struct), name, _address(destructor))
+    _lib.xql_ffi_capsule_keep(id(made), operator)
+    return made
+
+
+def _address(pointer: Any) -> int:
+    return int(_ffi.cast("uintptr_t", pointer))
+
+
+def _text(text: str) -> Any:
+    if "\0" in text:
+        msg = f"{text!r} has a NUL character, which SQL does not know"
+        raise ValueError(msg)
+    return _ffi.new("char[]", text.encode())
+
+
+def _owned(made: Any, free: Any, error: Any) -> Any:
+    if made == _ffi.NULL:
+        message = _ffi.string(error[0]).decode()
+        _lib.xql_ffi_string_free(error[0])
+        raise ValueError(message)
+    return _ffi.gc(made, free)

@@ -1,0 +1,90 @@
+"""Rules of the user's own: derivatives of functions that have none, or other ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from datafusion import ScalarUDF
+
+from xql_ffi import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, repr=False)
+class Rule:
+    """The derivative of a scalar function, as `rule` makes it.
+
+    Attributes:
+        signature: the function and names for its parameters, ``hypot(x, y)``.
+        partials: the partial derivative by each parameter, in SQL.
+        strict: whether the function is NULL exactly where an argument is.
+        functions: functions that the partial derivatives call besides DataFusion's own.
+    """
+
+    signature: str
+    partials: tuple[str, ...]
+    strict: bool = False
+    functions: tuple[ScalarUDF, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks the rule.
+
+        Raises:
+            TypeError: an attribute is of the wrong type.
+            ValueError: the rule is wrong.
+        """
+        for sql in (self.signature, *self.partials):
+            if not isinstance(sql, str):
+                msg = f"a rule is written in SQL, as text, and {sql!r} is none"
+                raise TypeError(msg)
+        for function in self.functions:
+            if not isinstance(function, ScalarUDF):
+                msg = (
+                    f"the functions of a rule are ScalarUDF objects, and {function!r} is none: "
+                    "hand over what datafusion.udf(function, ...) or SessionContext.udf(name) gives"
+                )
+                raise TypeError(msg)
+        self._native()
+
+    def __repr__(self) -> str:
+        """The call of `rule` that makes it."""
+        options = [f"functions={list(self.functions)!r}"] * bool(self.functions) + ["strict=True"] * self.strict
+        return f"rule({', '.join([*map(repr, (self.signature, *self.partials)), *options])})"
+
+    def _native(self) -> Any:
+        names = [function.name for function in self.functions]
+        return _native.rule(self.signature, self.partials, names, strict=self.strict)
+
+
+def rule(signature: str, *partials: str, strict: bool = False, functions: Iterable[ScalarUDF] = ()) -> Rule:
+    """A rule that says how a scalar function is differentiated.
+
+    The partial derivatives are SQL over the parameters and ``Ω``, the function's own output: numbers, ``+ - * / %``,
+    comparisons, ``AND``, ``OR``, ``NOT``, ``BETWEEN``, ``IS NULL``, ``CASE``, casts to ``REAL`` or ``DOUBLE``, and calls of
+    DataFusion's own scalar functions, of the function itself and of ``functions``. A call of the function with its own
+    parameters is the same as ``Ω``. Names are as in all SQL of DataFusion: in lower case unless they are quoted.
+
+    >>> rule("softplus(x)", "1 / (1 + exp(-x))")
+    rule('softplus(x)', '1 / (1 + exp(-x))')
+    >>> rule("hypot(x, y)", "x / hypot(x, y)", "y / Ω", strict=True)
+    rule('hypot(x, y)', 'x / hypot(x, y)', 'y / Ω', strict=True)
+
+    Args:
+        signature: the function and names for its parameters. The rule holds for every function of this name or alias that
+            is called with that many arguments, DataFusion's own included.
+        *partials: the partial derivative by each parameter.
+        strict: promises that the function is NULL exactly where an argument is, so that its derivative needs no look at its
+            value to be NULL where that is. Holds without being said for functions of DataFusion that have a rule already.
+        functions: functions that the partial derivatives call besides DataFusion's own. The session need not know them.
+
+    Returns:
+        The rule, for `register`, `grad_capsule`, `jvp_capsule` and `vjp_capsule`.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: the rule is wrong; the message shows the SQL, the reason and what to do.
+    """
+    return Rule(signature, partials, strict=strict, functions=tuple(functions))
