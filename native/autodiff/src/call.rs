@@ -15,6 +15,9 @@ pub struct Call<'a> {
     pub operator: &'a str,
     pub expression: &'a Expr,
     pub directions: Vec<Direction<'a>>,
+    /// Whether the directions are all columns that vary, each with its tangent, so that all others are constants. A tangent
+    /// is then NULL only where its column is.
+    pub total: bool,
 }
 
 impl fmt::Display for Call<'_> {

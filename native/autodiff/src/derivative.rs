@@ -30,26 +30,28 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
     let root = dag.import(call.expression)?;
     let primal = dag.reachable(root);
     let variables = columns.iter().map(|column| dag.import(column)).collect::<Result<Vec<_>>>()?;
-    variable::check_none_computed_from(call, &dag, &primal, &columns)?;
+    if !call.total {
+        variable::check_none_computed_from(call, &dag, &primal, &columns)?;
+    }
 
     let mut nulls = NullSets::new(rules);
-    let mut pullback = Pullback::new(call, rules, &mut dag, &mut nulls, &primal, &variables)?;
-    let partials = pullback.gradient(root)?;
-
     let mut required = nulls.of(&dag, root)?;
-    let mut derivative = dag.number(0.0)?;
-    for (direction, partial) in call.directions.iter().zip(partials) {
-        let term = match direction.factor {
-            None => partial,
+    let mut factors = vec![];
+    for direction in &call.directions {
+        factors.push(match direction.factor {
+            None => None,
             Some(factor) => {
                 check_numeric(call, factor, schema)?;
                 let factor = dag.import(factor)?;
-                required.extend(nulls.of(&dag, factor)?);
-                dag.multiply(factor, partial)?
+                if !call.total {
+                    required.extend(nulls.of(&dag, factor)?);
+                }
+                Some(factor)
             }
-        };
-        derivative = dag.add(derivative, term)?;
+        });
     }
+    let mut pullback = Pullback::new(call, rules, &mut dag, &mut nulls, &primal, &variables, &factors)?;
+    let derivative = pullback.derivative(root)?;
     let derivative = dag.place_sign(derivative)?;
     let exact = nulls.guard(&mut dag, derivative, &required)?;
     check_not_volatile(call, &dag, &primal, exact)?;
@@ -64,7 +66,7 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
 
 /// Whether the call may be NULL, as declared to the planner.
 fn is_nullable(call: &Call, schema: &DFSchema) -> Result<bool> {
-    let factors = call.directions.iter().filter_map(|direction| direction.factor);
+    let factors = call.directions.iter().filter_map(|direction| direction.factor).filter(|_| !call.total);
     for read in std::iter::once(call.expression).chain(factors) {
         if read.nullable(schema)? {
             return Ok(true);

@@ -59,9 +59,13 @@ mod derivative;
 mod nulls;
 mod operators;
 mod pullback;
+mod relations;
 mod rules;
 mod variable;
 
-pub use operators::{functions, functions_with, grad, grad_with, jvp, jvp_with, vjp, vjp_with};
+pub use operators::{
+    Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
+};
+pub use relations::{DifferentiateRelations, KeepRecursiveColumns, Recognize};
 pub use rules::table::rule_table;
 pub use rules::{Rule, Rules};

@@ -49,6 +49,12 @@ pub fn vjp_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Vjp, rules))
 }
 
+/// `jvp` as the analyzer rule emits it: its columns are all that vary, and it is NULL exactly where `f` is, as a tangent
+/// that is carried is NULL only where its column is.
+pub fn tangent_with(rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Tangent, rules))
+}
+
 /// All functions of this crate, to be registered with a session.
 pub fn functions() -> Vec<ScalarUDF> {
     functions_with(&Rules::default())
@@ -64,13 +70,14 @@ enum Operator {
     Grad,
     Jvp,
     Vjp,
+    Tangent,
 }
 
 impl Operator {
     fn name(self) -> &'static str {
         match self {
             Self::Grad => "grad",
-            Self::Jvp => "jvp",
+            Self::Jvp | Self::Tangent => "jvp",
             Self::Vjp => "vjp",
         }
     }
@@ -78,7 +85,7 @@ impl Operator {
     fn usage(self) -> &'static str {
         match self {
             Self::Grad => "grad(expression, column)",
-            Self::Jvp => "jvp(expression, column, tangent[, column, tangent, ...])",
+            Self::Jvp | Self::Tangent => "jvp(expression, column, tangent[, column, tangent, ...])",
             Self::Vjp => "vjp(expression, column, cotangent)",
         }
     }
@@ -87,7 +94,7 @@ impl Operator {
     fn check_arity(self, count: usize) -> Result<()> {
         let fits = match self {
             Self::Grad => count == 2,
-            Self::Jvp => count >= 3 && count % 2 == 1,
+            Self::Jvp | Self::Tangent => count >= 3 && count % 2 == 1,
             Self::Vjp => count == 3,
         };
         if fits {
@@ -101,9 +108,23 @@ impl Operator {
     fn pairs<T>(self, arguments: &[T]) -> Vec<(&T, Option<&T>)> {
         match self {
             Self::Grad => arguments.iter().map(|column| (column, None)).collect(),
-            Self::Jvp | Self::Vjp => arguments.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
+            Self::Jvp | Self::Vjp | Self::Tangent => arguments.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
         }
     }
+}
+
+/// An operator as the analyzer rule sees it.
+#[derive(Debug, Clone)]
+pub struct Differential {
+    /// The `jvp` that calls of it are replaced by; see [`tangent_with`].
+    pub tangent: Arc<ScalarUDF>,
+}
+
+/// The operator that a function is, if it is one of this crate.
+pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
+    let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
+    let tangent = || Arc::new(tangent_with(operator.rules.clone()));
+    (operator.operator != Operator::Tangent).then(|| Differential { tangent: tangent() })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -142,8 +163,9 @@ impl ScalarUDFImpl for DifferentialOperator {
         self.operator.check_arity(fields.len())?;
         let pairs = self.operator.pairs(&fields[1..]);
         let data_type = result_type(fields[0].data_type(), pairs.iter().map(|(column, _)| column.data_type()));
-        let nullable =
-            fields[0].is_nullable() || pairs.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
+        let seeded = self.operator != Operator::Tangent;
+        let nullable = fields[0].is_nullable()
+            || seeded && pairs.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 
@@ -151,7 +173,8 @@ impl ScalarUDFImpl for DifferentialOperator {
         self.operator.check_arity(args.len())?;
         let directions: Vec<Direction> =
             self.operator.pairs(&args[1..]).into_iter().map(|(column, factor)| Direction { column, factor }).collect();
-        let call = Call { operator: self.name(), expression: &args[0], directions };
+        let total = self.operator == Operator::Tangent;
+        let call = Call { operator: self.name(), expression: &args[0], directions, total };
         differentiate(&call, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified)
     }
 

@@ -1,4 +1,4 @@
-//! Reverse mode: cotangents carried from the output of an expression to the variables.
+//! Reverse mode: cotangents carried from the output of an expression to the variables, where they meet the tangents.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
@@ -20,13 +20,24 @@ pub struct Pullback<'p, 'a> {
     dag: &'p mut Dag<'a>,
     nulls: &'p mut NullSets<'a>,
     variables: &'p [NodeId],
+    /// The tangent of each variable.
+    tangents: Vec<NodeId>,
     /// The nodes that vary with a variable.
     active: HashSet<NodeId>,
-    gradients: HashMap<NodeId, Vec<NodeId>>,
+    known: HashMap<NodeId, NodeId>,
+}
+
+/// What a node contributes to the derivative.
+enum Contribution {
+    /// The partial derivatives by its inputs, to which cotangents are carried on.
+    Partials(Vec<(NodeId, NodeId)>),
+    /// Its own derivative along the tangents.
+    Derivative(NodeId),
 }
 
 impl<'p, 'a> Pullback<'p, 'a> {
-    /// Prepares the sweep over the nodes of an expression, children first, for the given variables.
+    /// Prepares the sweep over the nodes of an expression, children first, for the given variables with their tangents,
+    /// 1 where none is given.
     pub fn new(
         call: &'p Call<'p>,
         rules: &'p Rules,
@@ -34,6 +45,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         nulls: &'p mut NullSets<'a>,
         primal: &[NodeId],
         variables: &'p [NodeId],
+        tangents: &[Option<NodeId>],
     ) -> Result<Self> {
         let mut active = variables.iter().copied().collect();
         activate(dag, primal, variables, &mut active);
@@ -45,40 +57,54 @@ impl<'p, 'a> Pullback<'p, 'a> {
             .chain(variables)
             .all(|id| decoded(dag.data_type(*id)) == &DataType::Float32);
         dag.start_derivative(if single { DataType::Float32 } else { DataType::Float64 });
-        Ok(Self { call, rules, dag, nulls, variables, active, gradients: HashMap::new() })
+        let one = dag.number(1.0)?;
+        let tangents = tangents.iter().map(|tangent| tangent.unwrap_or(one)).collect();
+        Ok(Self { call, rules, dag, nulls, variables, tangents, active, known: HashMap::new() })
     }
 
-    /// The partial derivatives of a node by each of the variables.
+    /// The derivative of a node along the tangents: the sum over the variables of tangent times partial derivative.
     #[recursive::recursive]
-    pub fn gradient(&mut self, root: NodeId) -> Result<Vec<NodeId>> {
-        if let Some(gradient) = self.gradients.get(&root) {
-            return Ok(gradient.clone());
+    pub fn derivative(&mut self, root: NodeId) -> Result<NodeId> {
+        if let Some(derivative) = self.known.get(&root) {
+            return Ok(*derivative);
         }
         let mut cotangents = HashMap::from([(root, self.dag.number(1.0)?)]);
+        let mut others = vec![];
         for id in self.dag.reachable(root).into_iter().rev() {
-            if self.active.contains(&id)
-                && !self.variables.contains(&id)
-                && let Some(cotangent) = cotangents.get(&id).copied()
-            {
-                for (input, partial) in self.partials(id)? {
-                    let contribution = self.dag.multiply(cotangent, partial)?;
-                    let sum = match cotangents.get(&input) {
-                        Some(others) => self.dag.add(*others, contribution)?,
-                        None => contribution,
-                    };
-                    cotangents.insert(input, sum);
+            if !self.active.contains(&id) || self.variables.contains(&id) {
+                continue;
+            }
+            let Some(cotangent) = cotangents.get(&id).copied() else { continue };
+            match self.contribution(id)? {
+                Contribution::Derivative(derivative) => others.push(self.dag.multiply(cotangent, derivative)?),
+                Contribution::Partials(partials) => {
+                    for (input, partial) in partials {
+                        let contribution = self.dag.multiply(cotangent, partial)?;
+                        let sum = match cotangents.get(&input) {
+                            Some(others) => self.dag.add(*others, contribution)?,
+                            None => contribution,
+                        };
+                        cotangents.insert(input, sum);
+                    }
                 }
             }
         }
-        let zero = self.dag.number(0.0)?;
-        let gradient: Vec<_> =
-            self.variables.iter().map(|variable| cotangents.get(variable).copied().unwrap_or(zero)).collect();
-        self.gradients.insert(root, gradient.clone());
-        Ok(gradient)
+        let mut derivative = self.dag.number(0.0)?;
+        for (variable, tangent) in self.variables.iter().zip(&self.tangents) {
+            if let Some(cotangent) = cotangents.get(variable) {
+                let term = self.dag.multiply(*tangent, *cotangent)?;
+                derivative = self.dag.add(derivative, term)?;
+            }
+        }
+        for term in others {
+            derivative = self.dag.add(derivative, term)?;
+        }
+        self.known.insert(root, derivative);
+        Ok(derivative)
     }
 
-    /// The partial derivatives of a node by what it directly, or for CASE through its branches, depends on.
-    fn partials(&mut self, id: NodeId) -> Result<Vec<(NodeId, NodeId)>> {
+    /// The partial derivatives of a node by what it directly depends on, or its derivative as a whole.
+    fn contribution(&mut self, id: NodeId) -> Result<Contribution> {
         if self.dag.data_type(id).is_decimal() {
             return self.decimal(id);
         }
@@ -86,12 +112,12 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let rule = match &self.dag.node(id).shape {
             Expr::Case(case) => {
                 let case = case.clone();
-                return self.case_partials(id, &case, &children);
+                return self.case(id, &case, &children);
             }
             Expr::Cast(_) | Expr::TryCast(_) => {
                 let converted = children[0];
                 return match self.dag.data_type(converted) {
-                    float if is_float(float) => Ok(vec![(converted, self.dag.number(1.0)?)]),
+                    float if is_float(float) => Ok(Contribution::Partials(vec![(converted, self.dag.number(1.0)?)])),
                     decimal if decimal.is_decimal() => self.decimal(converted),
                     _ => self.no_rule(converted),
                 };
@@ -102,12 +128,12 @@ impl<'p, 'a> Pullback<'p, 'a> {
             _ => None,
         };
         match rule {
-            Some(rule) => self.rule_partials(id, &rule, &children),
+            Some(rule) => self.by_rule(id, &rule, &children),
             None => self.no_rule(id),
         }
     }
 
-    fn rule_partials(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
+    fn by_rule(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Contribution> {
         let function = match &self.dag.node(id).shape {
             Expr::ScalarFunction(call) => Some(Arc::clone(&call.func)),
             _ => None,
@@ -125,51 +151,43 @@ impl<'p, 'a> Pullback<'p, 'a> {
                         partials.push((*input, partial));
                     }
                 }
-                Ok(partials)
+                Ok(Contribution::Partials(partials))
             }
             Derivative::Selection(case) => {
                 let case = case.evaluate(self.dag, &bindings)?;
                 activate(self.dag, &self.dag.reachable(case), self.variables, &mut self.active);
-                let gradient = self.gradient(case)?;
-                Ok(self.variables.iter().copied().zip(gradient).collect())
+                self.derivative(case).map(Contribution::Derivative)
             }
         }
     }
 
-    /// CASE is differentiated branch by branch under the same conditions, so that what a branch not taken would
-    /// compute never enters.
-    fn case_partials(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
+    /// CASE is differentiated branch by branch under the same conditions, tangents included, so that what a branch not
+    /// taken would compute never enters.
+    fn case(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Contribution> {
         let first = usize::from(case.expr.is_some());
         let pairs = case.when_then_expr.len();
         let values: Vec<usize> = (0..pairs)
             .map(|i| first + 2 * i + 1)
             .chain(case.else_expr.is_some().then_some(first + 2 * pairs))
             .collect();
-        let mut gradients = vec![];
-        for value in &values {
-            gradients.push(self.gradient(children[*value])?);
+        let derivatives = values.iter().map(|value| self.derivative(children[*value])).collect::<Result<Vec<_>>>()?;
+        if derivatives.iter().all(|derivative| self.dag.is_zero(*derivative)) {
+            return Ok(Contribution::Partials(vec![]));
         }
-        let mut partials = vec![];
-        for (which, variable) in self.variables.iter().enumerate() {
-            if gradients.iter().all(|gradient| self.dag.is_zero(gradient[which])) {
-                continue;
+        let mut branches = children.to_vec();
+        for (value, derivative) in values.iter().zip(derivatives) {
+            let mut required = self.nulls.of(self.dag, children[*value])?;
+            // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
+            if first == 0 && (*value - first) % 2 == 1 {
+                let seen_to = self.nulls.ruled_out_by(self.dag, children[*value - 1])?;
+                required.retain(|source| !seen_to.contains(source));
             }
-            let mut branches = children.to_vec();
-            for (value, gradient) in values.iter().zip(&gradients) {
-                let mut required = self.nulls.of(self.dag, children[*value])?;
-                // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
-                if first == 0 && (*value - first) % 2 == 1 {
-                    let seen_to = self.nulls.ruled_out_by(self.dag, children[*value - 1])?;
-                    required.retain(|source| !seen_to.contains(source));
-                }
-                let exact = self.nulls.guard(self.dag, gradient[which], &required)?;
-                branches[*value] = self.dag.cast_to_working_type(exact)?;
-            }
-            let partial = self.dag.intern(Expr::Case(case.clone()), branches)?;
-            self.nulls.equate(self.dag, partial, id)?;
-            partials.push((*variable, partial));
+            let exact = self.nulls.guard(self.dag, derivative, &required)?;
+            branches[*value] = self.dag.cast_to_working_type(exact)?;
         }
-        Ok(partials)
+        let derivative = self.dag.intern(Expr::Case(case.clone()), branches)?;
+        self.nulls.equate(self.dag, derivative, id)?;
+        Ok(Contribution::Derivative(derivative))
     }
 
     fn decimal<T>(&self, id: NodeId) -> Result<T> {

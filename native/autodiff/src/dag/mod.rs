@@ -18,7 +18,8 @@ use datafusion_expr::{Expr, ExprSchemable};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use import::{columns_read, is_opaque};
+pub use import::columns_read;
+use import::is_opaque;
 use monomial::{Depth, Monomial, Products};
 
 /// A node of a [`Dag`].

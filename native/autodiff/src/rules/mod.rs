@@ -18,7 +18,7 @@ mod refused;
 mod rounding;
 mod selection;
 mod set;
-mod syntax;
+pub mod syntax;
 pub mod table;
 mod trigonometric;
 

@@ -1,0 +1,331 @@
+//! Replacing the calls of a node by `jvp` over the columns that vary.
+
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_expr::expr::{Exists, InSubquery, ScalarFunction, SetComparison};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::logical_plan::Subquery;
+use datafusion_expr::utils::merge_schema;
+use datafusion_expr::{
+    BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Operator, ScalarUDF, lit, when,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::carry::{Carrier, Variable};
+use super::names::{Names, position, restore};
+use super::tangent::{Tangent, can_vary, reads};
+use super::{Recognize, call_in, identity};
+use crate::call::abbreviated;
+use crate::dag::columns_read;
+use crate::variable::is_float;
+
+/// Replaces the calls in a plan, those of inner queries first.
+#[derive(Debug)]
+pub struct Calls {
+    recognize: Recognize,
+    names: Names,
+    /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
+    around: Vec<Vec<LogicalPlan>>,
+}
+
+/// A node whose expressions are being replaced.
+#[derive(Debug)]
+struct Site {
+    /// What it reads, with the tangents that calls have asked for.
+    inputs: Vec<LogicalPlan>,
+    /// What it read before.
+    before: Vec<LogicalPlan>,
+    known: Vec<Known>,
+}
+
+/// A tangent that is there already.
+#[derive(Debug)]
+struct Known {
+    jvp: Arc<ScalarUDF>,
+    variable: Column,
+    column: Column,
+    tangent: Tangent,
+}
+
+impl Site {
+    /// The input that has a column, and the column as it is called there.
+    fn find(&self, column: &Column) -> Option<(usize, Column)> {
+        self.inputs.iter().enumerate().find_map(|(number, input)| {
+            let index = position(input.schema(), column)?;
+            Some((number, Column::from(input.schema().qualified_field(index))))
+        })
+    }
+
+    fn schema(&self) -> DFSchema {
+        merge_schema(&self.inputs.iter().collect::<Vec<_>>())
+    }
+}
+
+impl Calls {
+    pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
+        Ok(Self { recognize, names: Names::of(plan)?, around: vec![] })
+    }
+
+    /// The plan without calls of the operators, except for `jvp` over all that varies.
+    #[recursive::recursive]
+    pub fn replace(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let plan = match plan {
+            LogicalPlan::Join(join) => self.join_inputs(join)?,
+            other => other.map_children(|child| self.replace(child).map(Transformed::yes))?.data,
+        };
+        let recognize = self.recognize;
+        let mut concerned = false;
+        plan.apply_expressions(|expr| {
+            concerned = concerned || expr.exists(|part| Ok(call_in(part, recognize) || subquery(part).is_some()))?;
+            Ok(datafusion_common::tree_node::TreeNodeRecursion::Continue)
+        })?;
+        let inputs = plan.inputs();
+        if !concerned || inputs.is_empty() || matches!(plan, LogicalPlan::Extension(_)) {
+            return Ok(plan);
+        }
+        let inputs: Vec<_> = inputs.into_iter().cloned().collect();
+        let mut site = Site { before: inputs.clone(), inputs, known: vec![] };
+        let names = NamePreserver::new(&plan);
+        let mut exprs = vec![];
+        for expr in plan.expressions() {
+            let name = names.save(&expr);
+            let replaced = self.expression(expr, &mut site)?;
+            exprs.push(if replaced.transformed { name.restore(replaced.data) } else { replaced.data });
+        }
+        let replaced = match &plan {
+            // `with_new_exprs` takes no order for it.
+            LogicalPlan::Distinct(Distinct::On(on)) => distinct_on(on, exprs, site.inputs)?,
+            other => other.with_new_exprs(exprs, site.inputs)?,
+        };
+        restore(replaced, plan.schema())
+    }
+
+    /// The right side of a LATERAL join may name columns of the left.
+    fn join_inputs(&mut self, join: Join) -> Result<LogicalPlan> {
+        let left = self.replace(join.left.as_ref().clone())?;
+        self.around.push(vec![left.clone()]);
+        let right = self.replace(join.right.as_ref().clone());
+        self.around.pop();
+        Ok(LogicalPlan::Join(Join { left: Arc::new(left), right: Arc::new(right?), ..join }))
+    }
+
+    fn expression(&mut self, expr: Expr, site: &mut Site) -> Result<Transformed<Expr>> {
+        let recognize = self.recognize;
+        expr.transform_up(|part| {
+            if subquery(&part).is_some() {
+                self.around.push(site.before.clone());
+                let replaced = with_subquery(part, |plan| self.replace(plan));
+                self.around.pop();
+                return replaced.map(Transformed::yes);
+            }
+            let Expr::ScalarFunction(call) = part else { return Ok(Transformed::no(part)) };
+            match recognize(&call.func) {
+                Some(operator) => self.call(call, &operator.tangent, site),
+                None => Ok(Transformed::no(Expr::ScalarFunction(call))),
+            }
+        })
+    }
+
+    fn call(&mut self, call: ScalarFunction, jvp: &Arc<ScalarUDF>, site: &mut Site) -> Result<Transformed<Expr>> {
+        let original = Expr::ScalarFunction(call.clone());
+        let Some((expression, directions)) = call.args.split_first() else { return Ok(Transformed::no(original)) };
+        let pairs: Vec<(&Expr, Option<&Expr>)> = match directions {
+            [column] => vec![(column, None)],
+            pairs => pairs.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
+        };
+        let mut arguments = vec![expression.clone()];
+        let mut independent = true;
+        for (variable, seed) in &pairs {
+            let variable = unnamed(variable);
+            let tangents = match variable {
+                Expr::Column(column) => match site.find(column) {
+                    Some((number, column)) => self.tangents(expression, number, &column, jvp, site)?,
+                    None => return Ok(Transformed::no(original)),
+                },
+                Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
+                // `simplify` says what is wrong with it.
+                _ => return Ok(Transformed::no(original)),
+            };
+            if !is_float(&variable.get_type(&site.schema())?) {
+                return Ok(Transformed::no(original));
+            }
+            if seed.is_some_and(Expr::is_volatile) && !tangents.is_empty() {
+                return plan_err!("{}: a tangent that is volatile cannot be used twice", abbreviated(&original));
+            }
+            arguments.extend([variable.clone(), seed.cloned().unwrap_or_else(|| lit(1.0))]);
+            independent = independent && tangents.is_empty();
+            for (column, tangent) in tangents {
+                arguments.extend([Expr::Column(column), scaled(tangent, *seed, &site.schema())?]);
+            }
+        }
+        let read = columns_read(expression);
+        for (variable, _) in &pairs {
+            if let Expr::Column(column) = unnamed(variable)
+                && independent
+                && !read.iter().any(|read| site.find(read) == site.find(column))
+                && let Some((_, column)) = site.find(column)
+            {
+                identity::check(&original, expression, &column, &site.before)?;
+            }
+        }
+        let schema = site.schema();
+        let derivative = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
+        let typed = derivative.cast_to(&original.get_type(&schema)?, &schema)?;
+        // A seed that is NULL makes the derivative NULL, a tangent that is carried only where its column is.
+        let mut known = vec![];
+        for (_, seed) in pairs {
+            if let Some(seed) = seed
+                && seed.nullable(&schema)?
+            {
+                known.push(seed.clone().is_not_null());
+            }
+        }
+        Ok(Transformed::yes(match known.into_iter().reduce(Expr::and) {
+            Some(known) => when(known, typed).end()?,
+            None => typed,
+        }))
+    }
+
+    /// The columns other than the variable that an expression reads and that vary, with their tangents.
+    fn tangents(
+        &mut self,
+        expression: &Expr,
+        number: usize,
+        variable: &Column,
+        jvp: &Arc<ScalarUDF>,
+        site: &mut Site,
+    ) -> Result<Vec<(Column, Tangent)>> {
+        let mut tangents = vec![];
+        for input in 0..site.inputs.len() {
+            let schema = Arc::clone(site.inputs[input].schema());
+            let mut wanted = BTreeSet::new();
+            let mut columns = vec![];
+            for index in reads(expression, &schema) {
+                let column = Column::from(schema.qualified_field(index));
+                if &column != variable && can_vary(schema.field(index).data_type()) {
+                    let known = site
+                        .known
+                        .iter()
+                        .find(|known| known.jvp == *jvp && &known.variable == variable && known.column == column);
+                    match known {
+                        Some(known) => tangents.push((column, known.tangent.clone())),
+                        None => {
+                            wanted.insert(index);
+                            columns.push((index, column));
+                        }
+                    }
+                }
+            }
+            if wanted.is_empty() {
+                continue;
+            }
+            let own = if input == number { position(&schema, variable) } else { None };
+            let mut carrier = Carrier {
+                names: &mut self.names,
+                jvp: Arc::clone(jvp),
+                variable: variable.name.clone(),
+                variable_type: variable_type(site, variable)?,
+                recursions: vec![],
+            };
+            let seen = own.map_or(Variable::Outer, Variable::Column);
+            let carried = carrier.carry(std::mem::take(&mut site.inputs[input]), seen, &wanted)?;
+            site.inputs[input] = carried.plan;
+            for (index, column) in columns {
+                let tangent = carried.tangents.get(index);
+                tangents.push((column.clone(), tangent.clone()));
+                let (jvp, variable) = (Arc::clone(jvp), variable.clone());
+                site.known.push(Known { jvp, variable, column, tangent });
+            }
+        }
+        tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
+        Ok(tangents)
+    }
+
+    /// The variable is a column of the query around: what else varies with it must not be read here.
+    fn outer(
+        &mut self,
+        original: &Expr,
+        expression: &Expr,
+        variable: &Column,
+        jvp: &Arc<ScalarUDF>,
+        site: &mut Site,
+    ) -> Result<Vec<(Column, Tangent)>> {
+        let around = self.around.iter().rev().find_map(|inputs| {
+            let site = Site { inputs: inputs.clone(), before: vec![], known: vec![] };
+            let (number, variable) = site.find(variable)?;
+            Some((site, number, variable))
+        });
+        if let Some((mut outer, number, variable)) = around
+            && !self.tangents(expression, number, &variable, jvp, &mut outer)?.is_empty()
+        {
+            return plan_err!(
+                "{}: what it reads of the query around it varies with {variable}. Take the derivative there",
+                abbreviated(original)
+            );
+        }
+        // Columns of this query must not be computed from it either, which the carrier finds out.
+        let nowhere = site.inputs.len();
+        let tangents = self.tangents(expression, nowhere, variable, jvp, site)?;
+        Ok(tangents)
+    }
+}
+
+fn variable_type(site: &Site, variable: &Column) -> Result<arrow::datatypes::DataType> {
+    use datafusion_common::ExprSchema;
+    let schema = site.schema();
+    Ok(schema.data_type(variable).cloned().unwrap_or(arrow::datatypes::DataType::Float64))
+}
+
+/// A tangent times what the call gives the variable as its own.
+fn scaled(tangent: Tangent, seed: Option<&Expr>, schema: &DFSchema) -> Result<Expr> {
+    Ok(match (tangent, seed) {
+        (Tangent::Zero, _) => lit(0.0),
+        (Tangent::One, None) => lit(1.0),
+        (Tangent::One, Some(seed)) => seed.clone(),
+        (Tangent::Column(tangent), None) => Expr::Column(tangent),
+        (Tangent::Column(tangent), Some(seed)) => {
+            let tangent = Expr::Column(tangent);
+            let seed = seed.clone().cast_to(&tangent.get_type(schema)?, schema)?;
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(seed), Operator::Multiply, Box::new(tangent)))
+        }
+    })
+}
+
+fn unnamed(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unnamed(&alias.expr),
+        other => other,
+    }
+}
+
+fn distinct_on(on: &DistinctOn, mut exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+    let sorted = exprs.split_off(on.on_expr.len() + on.select_expr.len());
+    let selected = exprs.split_off(on.on_expr.len());
+    let order =
+        on.sort_expr.as_ref().map(|order| order.iter().zip(sorted).map(|(sort, by)| sort.with_expr(by)).collect());
+    let input = Arc::new(inputs.pop().unwrap_or_default());
+    Ok(LogicalPlan::Distinct(Distinct::On(DistinctOn::try_new(exprs, selected, order, input)?)))
+}
+
+fn subquery(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
+}
+
+/// An expression with the plan of its subquery replaced.
+fn with_subquery(mut expr: Expr, replace: impl FnOnce(LogicalPlan) -> Result<LogicalPlan>) -> Result<Expr> {
+    if let Expr::ScalarSubquery(subquery)
+    | Expr::Exists(Exists { subquery, .. })
+    | Expr::InSubquery(InSubquery { subquery, .. })
+    | Expr::SetComparison(SetComparison { subquery, .. }) = &mut expr
+    {
+        subquery.subquery = Arc::new(replace(subquery.subquery.as_ref().clone())?);
+    }
+    Ok(expr)
+}

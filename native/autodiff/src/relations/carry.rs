@@ -1,0 +1,229 @@
+//! Tangents of the columns of a node, carried from where the variable originates.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, ScalarUDF, SubqueryAlias, cast};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::names::Names;
+use super::origin::{Origin, origin};
+use super::recursion::Recursion;
+use super::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
+use crate::variable::{decoded, result_type};
+
+/// The variable as a node sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variable {
+    /// The column of this number.
+    Column(usize),
+    /// A column of the query around it.
+    Outer,
+}
+
+/// A node whose columns have tangents.
+#[derive(Debug)]
+pub struct Carried {
+    /// The node, with added columns, in an order of its own.
+    pub plan: LogicalPlan,
+    /// The tangents of its columns, by their positions in the node as it was.
+    pub tangents: Tangents,
+}
+
+impl Carried {
+    pub fn constant(plan: LogicalPlan) -> Self {
+        Self { plan, tangents: Tangents::default() }
+    }
+}
+
+/// Carries tangents by one variable.
+pub struct Carrier<'a> {
+    pub names: &'a mut Names,
+    /// The operator that linearizes an expression.
+    pub jvp: Arc<ScalarUDF>,
+    /// The variable's own name and type.
+    pub variable: String,
+    pub variable_type: DataType,
+    /// The recursive queries whose recursive term is being carried through, the innermost last.
+    pub recursions: Vec<Recursion>,
+}
+
+impl Carrier<'_> {
+    /// The node with tangents of the wanted columns.
+    #[recursive::recursive]
+    pub fn carry(&mut self, plan: LogicalPlan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let mut rest = BTreeSet::new();
+        for index in wanted {
+            if Variable::Column(*index) != variable && can_vary(plan.schema().field(*index).data_type()) {
+                rest.insert(*index);
+            }
+        }
+        let mut carried = if rest.is_empty() { Carried::constant(plan) } else { self.node(plan, variable, &rest)? };
+        if let Variable::Column(index) = variable
+            && wanted.contains(&index)
+        {
+            carried.tangents.set(index, Tangent::One);
+        }
+        Ok(carried)
+    }
+
+    fn node(&mut self, plan: LogicalPlan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        if variable == Variable::Outer && plan.all_out_ref_exprs().is_empty() {
+            return Ok(Carried::constant(plan));
+        }
+        if let LogicalPlan::RecursiveQuery(query) = plan {
+            return self.recursive_query(query, variable, wanted);
+        }
+        if let LogicalPlan::TableScan(scan) = plan {
+            return self.scan(scan, variable, wanted);
+        }
+        let below = match variable {
+            Variable::Outer => vec![],
+            Variable::Column(index) => match origin(&plan, index)? {
+                Origin::Below(sources) => sources,
+                // The other columns of the node that computes the variable are not computed from it.
+                Origin::Here => return Ok(Carried::constant(plan)),
+            },
+        };
+        let seen_by = |input: usize| {
+            let source = below.iter().find(|(number, _)| *number == input);
+            source.map_or(Variable::Outer, |(_, column)| Variable::Column(*column))
+        };
+        match plan {
+            LogicalPlan::Projection(projection) => self.projection(projection, seen_by(0), wanted),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate, seen_by(0), wanted),
+            LogicalPlan::Window(window) => self.window(window, seen_by(0), wanted),
+            LogicalPlan::Filter(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Subquery(_) => self.same_columns(&plan, seen_by(0), wanted),
+            LogicalPlan::SubqueryAlias(alias) => self.subquery_alias(alias, seen_by(0), wanted),
+            LogicalPlan::Join(join) => self.join(join, [seen_by(0), seen_by(1)], wanted),
+            LogicalPlan::Union(union) => {
+                let variables = (0..union.inputs.len()).map(seen_by).collect();
+                self.union(&union, variables, wanted)
+            }
+            LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input, seen_by(0), wanted),
+            LogicalPlan::Distinct(Distinct::On(on)) => self.distinct_on(on, seen_by(0), wanted),
+            LogicalPlan::Unnest(unnest) => self.unnest(&unnest, seen_by(0), wanted),
+            LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan)),
+            other => plan_err!(
+                "derivatives by {} cannot be followed through {}",
+                self.variable,
+                other.display().to_string().lines().next().unwrap_or_default()
+            ),
+        }
+    }
+
+    fn projection(&mut self, projection: Projection, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let Projection { mut expr, input, .. } = projection;
+        let primal: Vec<_> = wanted.iter().map(|index| (*index, expr[*index].clone())).collect();
+        let carried = self.input(&input, variable, primal.iter().map(|(_, expr)| expr))?;
+        let mut tangents = Tangents::default();
+        for (index, primal) in primal {
+            let name = primal.qualified_name().1;
+            let tangent = self.linearize(&primal, input.schema(), &carried.tangents)?;
+            tangents.set(index, self.add_column(tangent, &name, &mut expr));
+        }
+        let plan = LogicalPlan::Projection(Projection::try_new(expr, Arc::new(carried.plan))?);
+        Ok(Carried { plan, tangents })
+    }
+
+    /// Adds the tangent of a column to what a node computes, unless it is there already.
+    pub fn add_column(&mut self, tangent: Linearized, name: &str, computed: &mut Vec<Expr>) -> Tangent {
+        match tangent {
+            Linearized::Known(Tangent::Column(column)) => {
+                let passed = Expr::Column(column.clone());
+                if !computed.contains(&passed) {
+                    computed.push(passed);
+                }
+                Tangent::Column(column)
+            }
+            Linearized::Known(constant) => constant,
+            Linearized::Derived(expr) => Tangent::Column(self.add_computed(expr, name, computed)),
+        }
+    }
+
+    /// The column that computes a tangent, added unless there is one already.
+    pub fn add_computed(&mut self, expr: Expr, name: &str, computed: &mut Vec<Expr>) -> Column {
+        let known = computed.iter().find_map(|known| match known {
+            Expr::Alias(alias) if alias.relation.is_none() && *alias.expr == expr => Some(alias.name.clone()),
+            _ => None,
+        });
+        let name = known.unwrap_or_else(|| {
+            let name = self.names.tangent(name, &self.variable);
+            computed.push(expr.alias(name.clone()));
+            name
+        });
+        Column::new_unqualified(name)
+    }
+
+    /// An input with the tangents of all columns that the expressions read.
+    pub fn input<'e>(
+        &mut self,
+        input: &LogicalPlan,
+        variable: Variable,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+    ) -> Result<Carried> {
+        let mut wanted = BTreeSet::new();
+        for expr in exprs {
+            if variable == Variable::Outer && expr.contains_outer() {
+                return plan_err!(
+                    "{expr} may vary with {}, a column of the query around it, and derivatives are not followed into \
+                     correlated subqueries and LATERAL. Write it as a join",
+                    self.variable
+                );
+            }
+            wanted.extend(reads(expr, input.schema()));
+        }
+        self.carry(input.clone(), variable, &wanted)
+    }
+
+    /// The tangent of an expression over columns with these tangents.
+    pub fn linearize(&self, expr: &Expr, schema: &DFSchema, tangents: &Tangents) -> Result<Linearized> {
+        linearize(expr, schema, tangents, &self.jvp)
+    }
+
+    /// A tangent as an expression of the type that tangents of such a column have, NULL where the column is.
+    pub fn column(&self, tangent: &Linearized, primal: &Expr, schema: &DFSchema, carried: &DFSchema) -> Result<Expr> {
+        let data_type = self.tangent_type(&primal.get_type(schema)?);
+        written_out(tangent, primal, schema, &data_type)?.cast_to(&data_type, carried)
+    }
+
+    /// What a formula computes, which is a DOUBLE, as the type of a tangent.
+    pub fn of_type(&self, expr: Expr, data_type: &DataType) -> Expr {
+        if data_type == &DataType::Float64 { expr } else { cast(expr, data_type.clone()) }
+    }
+
+    /// The type of the tangent of a column of this type.
+    pub fn tangent_type(&self, primal: &DataType) -> DataType {
+        result_type(decoded(primal), [&self.variable_type])
+    }
+
+    /// A node with one input, whose columns are its own.
+    fn same_columns(&mut self, plan: &LogicalPlan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let carried = self.carry(plan.inputs()[0].clone(), variable, wanted)?;
+        let plan = plan.with_new_exprs(plan.expressions(), vec![carried.plan])?;
+        Ok(Carried { plan, tangents: carried.tangents })
+    }
+
+    fn subquery_alias(
+        &mut self,
+        alias: SubqueryAlias,
+        variable: Variable,
+        wanted: &BTreeSet<usize>,
+    ) -> Result<Carried> {
+        let carried = self.carry(Arc::unwrap_or_clone(alias.input), variable, wanted)?;
+        let mut tangents = Tangents::default();
+        for (index, tangent) in carried.tangents.iter() {
+            let renamed = match tangent {
+                Tangent::Column(column) => Tangent::Column(Column::new(Some(alias.alias.clone()), column.name.clone())),
+                constant => constant.clone(),
+            };
+            tangents.set(index, renamed);
+        }
+        let plan = SubqueryAlias::try_new(Arc::new(carried.plan), alias.alias)?;
+        Ok(Carried { plan: LogicalPlan::SubqueryAlias(plan), tangents })
+    }
+}

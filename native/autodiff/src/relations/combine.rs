@@ -1,0 +1,185 @@
+//! Nodes that combine inputs or rows: joins, unions, DISTINCT, UNNEST.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchema, Result, ScalarValue, plan_err};
+use datafusion_expr::{
+    Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, Join, JoinType, LogicalPlan, Projection, Union, Unnest, when,
+};
+use datafusion_functions_aggregate::expr_fn::{max, min};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::carry::{Carried, Carrier, Variable};
+use super::names::columns;
+use super::origin::is_unnested;
+use super::tangent::{Linearized, Tangent, Tangents};
+
+impl Carrier<'_> {
+    /// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
+    pub fn join(&mut self, join: Join, variables: [Variable; 2], wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let width = join.left.schema().fields().len();
+        // Those that only test the left side have no columns of it.
+        let shift = match join.join_type {
+            JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
+            _ => width,
+        };
+        let to_left = wanted.iter().copied().filter(|index| *index < shift).collect();
+        let to_right = wanted.iter().filter(|index| **index >= shift).map(|index| index - shift).collect();
+        let plan = LogicalPlan::Join(join);
+        let [left, right] = [plan.inputs()[0].clone(), plan.inputs()[1].clone()];
+        let left = self.carry(left, variables[0], &to_left)?;
+        let right = self.carry(right, variables[1], &to_right)?;
+        let mut tangents = left.tangents;
+        for (index, tangent) in right.tangents.iter() {
+            tangents.set(index + shift, tangent.clone());
+        }
+        let plan = plan.with_new_exprs(plan.expressions(), vec![left.plan, right.plan])?;
+        Ok(Carried { plan, tangents })
+    }
+
+    /// A column of a union has a tangent column if it varies in one of the inputs.
+    pub fn union(&mut self, union: &Union, variables: Vec<Variable>, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let mut inputs = vec![];
+        for (input, variable) in union.inputs.iter().zip(variables) {
+            inputs.push((input.schema(), self.carry(input.as_ref().clone(), variable, wanted)?));
+        }
+        let mut tangents = Tangents::default();
+        let mut added = vec![];
+        for index in wanted {
+            let all_are = |tangent| inputs.iter().all(|(_, input)| input.tangents.get(*index) == tangent);
+            if all_are(Tangent::One) {
+                tangents.set(*index, Tangent::One);
+            } else if !all_are(Tangent::Zero) {
+                let name = self.names.tangent(union.schema.field(*index).name(), &self.variable);
+                tangents.set(*index, Tangent::Column(Column::new_unqualified(name.clone())));
+                added.push((*index, name));
+            }
+        }
+        if added.is_empty() {
+            return Ok(Carried { plan: LogicalPlan::Union(union.clone()), tangents });
+        }
+        let mut widened = vec![];
+        for (schema, input) in inputs {
+            widened.push(Arc::new(self.with_columns(input, schema, &added)?));
+        }
+        // The names of the first input, the nullability of all.
+        let first = widened[0].schema();
+        let mut fields: Vec<_> =
+            union.schema.iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
+        for position in fields.len()..first.fields().len() {
+            let nullable = widened.iter().any(|input| input.schema().field(position).is_nullable());
+            let field = first.field(position).as_ref().clone().with_nullable(nullable);
+            fields.push((None, Arc::new(field)));
+        }
+        let schema = DFSchema::new_with_metadata(fields, union.schema.metadata().clone())?;
+        let plan = LogicalPlan::Union(Union { inputs: widened, schema: Arc::new(schema) });
+        Ok(Carried { plan, tangents })
+    }
+
+    /// The columns of `schema` in their order, and after them the tangents of some under the given names.
+    pub fn with_columns(&self, input: Carried, schema: &DFSchema, added: &[(usize, String)]) -> Result<LogicalPlan> {
+        let mut exprs = columns(schema);
+        for (index, name) in added {
+            let tangent = Linearized::Known(input.tangents.get(*index));
+            let tangent = self.column(&tangent, &exprs[*index].clone(), schema, input.plan.schema())?;
+            exprs.push(tangent.alias(name.clone()));
+        }
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input.plan))?))
+    }
+
+    /// Equal rows are one row, whose tangents are those they agree on. Where they differ there is no derivative: NaN.
+    pub fn distinct(
+        &mut self,
+        input: Arc<LogicalPlan>,
+        variable: Variable,
+        wanted: &BTreeSet<usize>,
+    ) -> Result<Carried> {
+        let carried = self.carry(input.as_ref().clone(), variable, wanted)?;
+        let mut tangents = Tangents::default();
+        let mut agreements = Agreements::default();
+        for (index, tangent) in carried.tangents.iter() {
+            let tangent = match tangent {
+                Tangent::Column(column) => {
+                    let name = input.schema().field(index).name().clone();
+                    let tangent = Expr::Column(column.clone());
+                    let data_type = tangent.get_type(carried.plan.schema())?;
+                    Tangent::Column(agreements.add(self, tangent, &data_type, &name)?)
+                }
+                constant => constant.clone(),
+            };
+            tangents.set(index, tangent);
+        }
+        if agreements.exprs.is_empty() {
+            return Ok(Carried { plan: LogicalPlan::Distinct(Distinct::All(input)), tangents });
+        }
+        let keys = columns(input.schema());
+        let aggregate = Aggregate::try_new(Arc::new(carried.plan), keys.clone(), agreements.aggregates)?;
+        let exprs = keys.into_iter().chain(agreements.exprs).collect();
+        let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(aggregate)))?;
+        Ok(Carried { plan: LogicalPlan::Projection(plan), tangents })
+    }
+
+    /// DISTINCT ON keeps a row, and so its tangents.
+    pub fn distinct_on(&mut self, on: DistinctOn, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let DistinctOn { on_expr, mut select_expr, sort_expr, input, .. } = on;
+        let primal: Vec<_> = wanted.iter().map(|index| (*index, select_expr[*index].clone())).collect();
+        let carried = self.input(&input, variable, primal.iter().map(|(_, expr)| expr))?;
+        let mut tangents = Tangents::default();
+        for (index, primal) in primal {
+            let name = primal.qualified_name().1;
+            let tangent = self.linearize(&primal, input.schema(), &carried.tangents)?;
+            tangents.set(index, self.add_column(tangent, &name, &mut select_expr));
+        }
+        let on = DistinctOn::try_new(on_expr, select_expr, sort_expr, Arc::new(carried.plan))?;
+        Ok(Carried { plan: LogicalPlan::Distinct(Distinct::On(on)), tangents })
+    }
+
+    /// Columns beside an unnested one keep their tangents. Elements of lists and structs have none.
+    pub fn unnest(&mut self, unnest: &Unnest, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let source = |index: usize| unnest.dependency_indices.get(index).copied();
+        let below = wanted.iter().filter_map(|index| source(*index)).collect();
+        let carried = self.carry(unnest.input.as_ref().clone(), variable, &below)?;
+        let mut tangents = Tangents::default();
+        for index in wanted {
+            let Some(below) = source(*index) else { continue };
+            let tangent = carried.tangents.get(below);
+            if is_unnested(unnest, below) && tangent != Tangent::Zero {
+                return plan_err!(
+                    "{} is unnested from a list or struct that is computed from {}, and lists and structs are not \
+                     differentiated",
+                    unnest.schema.field(*index).name(),
+                    self.variable
+                );
+            }
+            tangents.set(*index, tangent);
+        }
+        let plan = datafusion_expr::builder::unnest_with_options(
+            carried.plan,
+            unnest.exec_columns.clone(),
+            unnest.options.clone(),
+        )?;
+        Ok(Carried { plan, tangents })
+    }
+}
+
+/// The tangents that the rows of a group agree on: the aggregates that tell, and the columns computed from them.
+#[derive(Debug, Default)]
+pub struct Agreements {
+    pub aggregates: Vec<Expr>,
+    pub exprs: Vec<Expr>,
+}
+
+impl Agreements {
+    /// Adds a tangent of this type, which is NULL in all rows of a group or in none.
+    pub fn add(&mut self, carrier: &mut Carrier, tangent: Expr, data_type: &DataType, name: &str) -> Result<Column> {
+        let [low, high] = ["low", "high"].map(|end| carrier.names.part(&format!("{name} {end}")));
+        self.aggregates.push(min(tangent.clone()).alias(low.clone()));
+        self.aggregates.push(max(tangent).alias(high.clone()));
+        let [low, high] = [low, high].map(|name| Expr::Column(Column::new_unqualified(name)));
+        let none = Expr::Literal(ScalarValue::from(f64::NAN).cast_to(data_type)?, None);
+        let agreed = when(low.clone().not_eq(high), none).otherwise(low)?;
+        let name = carrier.names.tangent(name, &carrier.variable);
+        self.exprs.push(agreed.alias(name.clone()));
+        Ok(Column::new_unqualified(name))
+    }
+}

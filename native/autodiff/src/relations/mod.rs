@@ -1,0 +1,95 @@
+//! Derivatives through relations: forward mode over the plan, in which the calculus of one node stays with `simplify`.
+//!
+//! A call sees one node of the plan, to which a value computed below (by a CTE, a join, an aggregate, a window, a recursion)
+//! is a column like any other. [`DifferentiateRelations`] gives each such column that varies with the variable a *tangent*: one
+//! more column, carried from where the variable originates up to the call, which becomes
+//! `jvp(expression, variable, 1, column, tangent, ...)`.
+//!
+//! In the order of the modules: `calls` replaces the calls of a node, `names` names what is added and takes it away again,
+//! `origin` says where a column comes from, `carry` gives columns their tangents, node by node (`combine`, `aggregate`,
+//! `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas` have the derivatives of
+//! aggregates and window functions, `identity` the errors for a variable that is not the one meant, `pruning` keeps recursive queries whole.
+
+mod aggregate;
+mod calls;
+mod carry;
+mod combine;
+mod formulas;
+mod identity;
+mod names;
+mod origin;
+mod over;
+mod pruning;
+mod recursion;
+mod tangent;
+mod window;
+
+use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion_optimizer::AnalyzerRule;
+
+use crate::operators::{Differential, recognize};
+use calls::Calls;
+pub use pruning::KeepRecursiveColumns;
+
+/// Tells the operators among the functions of a session.
+pub type Recognize = fn(&ScalarUDF) -> Option<Differential>;
+
+/// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
+///
+/// It emits calls of `jvp` and plain relational operators only, and leaves a plan without calls as it is. It stands after type
+/// coercion, where `SessionContext::add_analyzer_rule` puts it.
+#[derive(Debug)]
+pub struct DifferentiateRelations {
+    recognize: Recognize,
+}
+
+impl DifferentiateRelations {
+    /// The rule for the functions of this crate.
+    pub fn new() -> Self {
+        Self { recognize }
+    }
+
+    /// The rule for functions that are recognized otherwise, such as those imported from another library.
+    pub fn recognizing(recognize: Recognize) -> Self {
+        Self { recognize }
+    }
+}
+
+impl Default for DifferentiateRelations {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AnalyzerRule for DifferentiateRelations {
+    fn name(&self) -> &str {
+        "differentiate_relations"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_call(&plan, self.recognize)? {
+            return Ok(plan);
+        }
+        let differentiated = Calls::new(self.recognize, &plan)?.replace(plan)?;
+        pruning::keep_recursive_columns(differentiated)
+    }
+}
+
+/// Whether a plan or a subquery in it has a call.
+fn has_call(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found = found || expr.exists(|part| Ok(call_in(part, recognize)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
+fn call_in(expr: &Expr, recognize: Recognize) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if recognize(&call.func).is_some())
+}

@@ -1,0 +1,67 @@
+//! Names of the columns that are added to a plan, and the projection that takes them away.
+
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::{Expr, LogicalPlan, Projection};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// With this the name of every added column starts.
+const MARK: char = '∂';
+
+/// Gives names that no column of the plan has.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    taken: HashSet<String>,
+}
+
+impl Names {
+    /// Names beside those in a plan.
+    pub fn of(plan: &LogicalPlan) -> Result<Self> {
+        let mut taken = HashSet::new();
+        plan.apply_with_subqueries(|node| {
+            let names = node.schema().fields().iter().map(|field| field.name());
+            taken.extend(names.filter(|name| name.starts_with(MARK)).cloned());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(Self { taken })
+    }
+
+    /// The name of the tangent of a column by a variable.
+    pub fn tangent(&mut self, column: &str, variable: &str) -> String {
+        self.fresh(&format!("{MARK}{column}/{MARK}{variable}"))
+    }
+
+    /// The name of something a tangent is computed from.
+    pub fn part(&mut self, what: &str) -> String {
+        self.fresh(&format!("{MARK}{what}"))
+    }
+
+    fn fresh(&mut self, wanted: &str) -> String {
+        let numbered = (2..).map(|number| format!("{wanted} #{number}"));
+        let name = std::iter::once(wanted.to_owned()).chain(numbered).find(|name| !self.taken.contains(name));
+        let name = name.unwrap_or_default();
+        self.taken.insert(name.clone());
+        name
+    }
+}
+
+/// The columns of a schema as expressions.
+pub fn columns(schema: &DFSchema) -> Vec<Expr> {
+    schema.columns().into_iter().map(Expr::Column).collect()
+}
+
+/// `plan` with the columns of `schema` only, in that order.
+pub fn restore(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    let same = plan.schema().fields().len() == schema.fields().len()
+        && plan.schema().iter().zip(schema.iter()).all(|(a, b)| a.0 == b.0 && a.1.name() == b.1.name());
+    if same {
+        return Ok(plan);
+    }
+    Ok(LogicalPlan::Projection(Projection::try_new(columns(schema), Arc::new(plan))?))
+}
+
+/// The position of a column in a schema.
+pub fn position(schema: &DFSchema, column: &Column) -> Option<usize> {
+    schema.maybe_index_of_column(column)
+}

@@ -1,0 +1,197 @@
+//! The tangent of an aggregate or window function, from others over the same rows.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, lit};
+use datafusion_functions::core::expr_fn::{get_field, named_struct};
+
+use super::carry::{Carried, Carrier};
+use super::formulas::{self, Input};
+use super::names::Names;
+use super::tangent::{Linearized, Tangent, written_out};
+use crate::call::abbreviated;
+use crate::variable::is_float;
+
+impl Carrier<'_> {
+    /// The tangent of an aggregate or window function over an input, `carried` being that input with tangents. The functions
+    /// that it is computed from are added to `computed`.
+    pub fn over_rows(
+        &mut self,
+        function: &Expr,
+        input: &LogicalPlan,
+        carried: &Carried,
+        computed: &mut Vec<Expr>,
+    ) -> Result<Linearized> {
+        let call = Call::of(function)?;
+        let mut inputs = vec![];
+        for argument in call.args() {
+            inputs.push(self.argument(argument, input, carried)?);
+        }
+        if inputs.iter().all(|input| input.tangent.is_none()) {
+            return Ok(Linearized::Known(Tangent::Zero));
+        }
+        let definition = call.definition();
+        let order_free = matches!(definition.name(), "min" | "max");
+        if call.distinct() && !order_free {
+            return plan_err!(
+                "{}: no derivative by {} is known for an aggregate of DISTINCT values",
+                abbreviated(function),
+                self.variable
+            );
+        }
+        let Some(formula) = formulas::of(&definition, inputs.len())? else {
+            return plan_err!(
+                "{} varies with {}, and no derivative is known for the function {}",
+                abbreviated(function),
+                self.variable,
+                definition.name()
+            );
+        };
+        let mut complete = vec![];
+        for input in inputs.iter().filter(|_| formula.pairs) {
+            if input.value.nullable(carried.plan.schema())? {
+                complete.push(input.value.clone().is_not_null());
+            }
+        }
+        let complete = complete.into_iter().reduce(Expr::and);
+        let mut rows = Rows { call, complete, computed, names: &mut *self.names };
+        let tangent = formula.evaluate(&inputs, &mut rows)?;
+        Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
+    }
+
+    /// An argument and its tangent, both DOUBLE if they are floats.
+    fn argument(&self, argument: &Expr, input: &LogicalPlan, carried: &Carried) -> Result<Input> {
+        let double = |expr: Expr| -> Result<Expr> {
+            let data_type = expr.get_type(carried.plan.schema())?;
+            if is_float(&data_type) { expr.cast_to(&DataType::Float64, carried.plan.schema()) } else { Ok(expr) }
+        };
+        let tangent = match self.linearize(argument, input.schema(), &carried.tangents)? {
+            Linearized::Known(Tangent::Zero) => None,
+            tangent => Some(double(written_out(&tangent, argument, input.schema(), &DataType::Float64)?)?),
+        };
+        Ok(Input { value: double(argument.clone())?, tangent })
+    }
+}
+
+/// What of an aggregate or window function its value depends on smoothly; another expression itself.
+pub fn arguments(function: &Expr) -> Vec<&Expr> {
+    match function {
+        Expr::Alias(alias) => arguments(&alias.expr),
+        Expr::AggregateFunction(call) => call.params.args.iter().collect(),
+        Expr::WindowFunction(call) => call.params.args.iter().collect(),
+        other => vec![other],
+    }
+}
+
+/// A call that is differentiated.
+#[derive(Debug)]
+enum Call {
+    Aggregate(AggregateFunction),
+    Window(Box<WindowFunction>),
+}
+
+impl Call {
+    fn of(expr: &Expr) -> Result<Self> {
+        match expr.clone().unalias_nested().data {
+            Expr::AggregateFunction(call) => Ok(Self::Aggregate(call)),
+            Expr::WindowFunction(call) => Ok(Self::Window(call)),
+            other => plan_err!("{} is neither an aggregate nor a window function", abbreviated(&other)),
+        }
+    }
+
+    fn definition(&self) -> WindowFunctionDefinition {
+        match self {
+            Self::Aggregate(call) => WindowFunctionDefinition::AggregateUDF(call.func.clone()),
+            Self::Window(call) => call.fun.clone(),
+        }
+    }
+
+    fn args(&self) -> &[Expr] {
+        match self {
+            Self::Aggregate(call) => &call.params.args,
+            Self::Window(call) => &call.params.args,
+        }
+    }
+
+    fn distinct(&self) -> bool {
+        match self {
+            Self::Aggregate(call) => call.params.distinct,
+            Self::Window(call) => call.params.distinct,
+        }
+    }
+
+    /// The call of another function over the same rows, those that fulfil a condition.
+    fn with(&self, name: &str, args: Vec<Expr>, condition: Option<Expr>) -> Result<Expr> {
+        let and = |filter: &Option<Box<Expr>>| {
+            let given = filter.as_deref().cloned();
+            given.into_iter().chain(condition).reduce(Expr::and).map(Box::new)
+        };
+        Ok(match self {
+            Self::Aggregate(AggregateFunction { params, .. }) => Expr::AggregateFunction(AggregateFunction::new_udf(
+                formulas::aggregate(name)?,
+                args,
+                false,
+                and(&params.filter),
+                params.order_by.clone(),
+                params.null_treatment,
+            )),
+            Self::Window(call) => {
+                let fun = if call.fun.name() == name {
+                    call.fun.clone()
+                } else {
+                    WindowFunctionDefinition::AggregateUDF(formulas::aggregate(name)?)
+                };
+                let filter = and(&call.params.filter);
+                let params = WindowFunctionParams { args, filter, distinct: false, ..call.params.clone() };
+                Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
+            }
+        })
+    }
+}
+
+/// The rows of a call, over which its formula calls others.
+#[derive(Debug)]
+pub struct Rows<'r> {
+    call: Call,
+    /// Which rows take part because none of their inputs is NULL.
+    complete: Option<Expr>,
+    computed: &'r mut Vec<Expr>,
+    names: &'r mut Names,
+}
+
+impl Rows<'_> {
+    /// The value of a function over these rows.
+    pub fn call(&mut self, name: &str, mut args: Vec<Expr>) -> Result<Expr> {
+        let extremum = match name {
+            "arg_min" => "min",
+            "arg_max" => "max",
+            _ => {
+                let value = self.column(name, args, self.complete.clone())?;
+                let number = name == "regr_count";
+                return Ok(if number { datafusion_expr::cast(value, DataType::Float64) } else { value });
+            }
+        };
+        // Structs are ordered by their first field, then by the second.
+        let present = args.first().cloned().map(Expr::is_not_null);
+        let fields = args.drain(..).zip(["value", "tangent"]).flat_map(|(arg, field)| [lit(field), arg]).collect();
+        let chosen = self.column(extremum, vec![named_struct(fields)], present)?;
+        Ok(get_field(chosen, "tangent"))
+    }
+
+    /// The column of a call, which is made unless there is one.
+    fn column(&mut self, name: &str, args: Vec<Expr>, condition: Option<Expr>) -> Result<Expr> {
+        let call = self.call.with(name, args, condition)?;
+        let known = self.computed.iter().find(|known| match known {
+            Expr::Alias(alias) => *alias.expr == call,
+            unnamed => **unnamed == call,
+        });
+        let known = known.map(|known| known.qualified_name().1);
+        let name = known.unwrap_or_else(|| {
+            let name = self.names.part(name);
+            self.computed.push(call.alias(name.clone()));
+            name
+        });
+        Ok(Expr::Column(Column::new_unqualified(name)))
+    }
+}

@@ -1,0 +1,184 @@
+//! Tangents through every iteration of a recursive query.
+
+use arrow::datatypes::{Field, FieldRef, Schema};
+use datafusion_catalog::cte_worktable::CteWorkTable;
+use datafusion_catalog::default_table_source::provider_as_source;
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, TableSource};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::carry::{Carried, Carrier, Variable};
+use super::origin::{in_work_table, is_work_table, source_column};
+use super::tangent::{Tangent, Tangents};
+
+/// A recursive query on whose recursive term the carrier is.
+pub struct Recursion {
+    name: String,
+    variable: Variable,
+    /// The columns that vary, with the names of their tangents.
+    varying: BTreeMap<usize, String>,
+    /// The working table with those tangents behind its columns.
+    source: Arc<dyn TableSource>,
+    /// How many columns it has without them.
+    width: usize,
+    /// The columns whose tangents the recursive term asked for.
+    asked: BTreeSet<usize>,
+}
+
+impl Carrier<'_> {
+    /// A variable that every iteration passes on unchanged is followed through all of them: the columns that vary with it
+    /// carry their tangents in columns of the recursive query.
+    pub fn recursive_query(
+        &mut self,
+        query: RecursiveQuery,
+        variable: Variable,
+        wanted: &BTreeSet<usize>,
+    ) -> Result<Carried> {
+        if let Variable::Column(index) = variable
+            && in_work_table(&query.recursive_term, index, &query.name)? != Some(index)
+        {
+            return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query)));
+        }
+        let mut wanted = wanted.clone();
+        let mut varying = BTreeMap::new();
+        // Which columns vary, and which the recursive term reads to compute their tangents, grows until it is consistent.
+        loop {
+            let names = self.names.clone();
+            let (source, width) = self.widened(&query, &varying)?;
+            let start = self.carry(query.static_term.as_ref().clone(), variable, &wanted)?;
+            self.recursions.push(Recursion {
+                name: query.name.clone(),
+                variable,
+                varying: varying.clone(),
+                source,
+                width,
+                asked: BTreeSet::new(),
+            });
+            let step = self.carry(query.recursive_term.as_ref().clone(), variable, &wanted);
+            let recursion = self.recursions.pop();
+            let step = step?;
+            let asked = recursion.iter().flat_map(|recursion| recursion.asked.iter().copied());
+            let grown: BTreeSet<usize> = wanted.iter().copied().chain(asked).collect();
+            let vary: BTreeSet<usize> = grown
+                .iter()
+                .copied()
+                .filter(|index| {
+                    Variable::Column(*index) != variable
+                        && (start.tangents.get(*index) != Tangent::Zero || step.tangents.get(*index) != Tangent::Zero)
+                })
+                .collect();
+            if grown == wanted && vary.iter().eq(varying.keys()) {
+                return self.carried_through(query, start, step, recursion);
+            }
+            *self.names = names;
+            wanted = grown;
+            for index in vary {
+                let column = query.static_term.schema().field(index).name();
+                varying.entry(index).or_insert_with(|| self.names.tangent(column, &self.variable));
+            }
+        }
+    }
+
+    fn carried_through(
+        &self,
+        query: RecursiveQuery,
+        start: Carried,
+        step: Carried,
+        recursion: Option<Recursion>,
+    ) -> Result<Carried> {
+        let Some(recursion) = recursion.filter(|recursion| !recursion.varying.is_empty()) else {
+            return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query)));
+        };
+        if query.is_distinct {
+            return plan_err!(
+                "{} is a recursive query with UNION, which compares whole rows, so derivatives by {} cannot be carried through \
+                 it. Write UNION ALL",
+                query.name,
+                self.variable
+            );
+        }
+        let added: Vec<_> = recursion.varying.iter().map(|(index, name)| (*index, name.clone())).collect();
+        let mut tangents = Tangents::default();
+        for (index, name) in &added {
+            tangents.set(*index, Tangent::Column(Column::new_unqualified(name.clone())));
+        }
+        let start = self.with_columns(start, query.static_term.schema(), &added)?;
+        let step = self.with_columns(step, query.recursive_term.schema(), &added)?;
+        let plan = LogicalPlan::RecursiveQuery(RecursiveQuery {
+            name: query.name,
+            static_term: Arc::new(start),
+            recursive_term: Arc::new(reading(step, &recursion)?),
+            is_distinct: false,
+        });
+        Ok(Carried { plan, tangents })
+    }
+
+    /// A working table with tangents behind its columns, and how many columns it has without them.
+    fn widened(
+        &self,
+        query: &RecursiveQuery,
+        varying: &BTreeMap<usize, String>,
+    ) -> Result<(Arc<dyn TableSource>, usize)> {
+        let schema = query.static_term.schema();
+        let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+        let width = fields.len();
+        for (index, name) in varying {
+            let field = schema.field(*index);
+            fields.push(Arc::new(Field::new(name, self.tangent_type(field.data_type()), true)));
+        }
+        let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+        Ok((provider_as_source(Arc::new(CteWorkTable::new(&query.name, schema))), width))
+    }
+
+    /// A table is where variables originate, so its columns do not vary, except for those of a working table.
+    pub fn scan(&mut self, scan: TableScan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let constant = |scan| Ok(Carried::constant(LogicalPlan::TableScan(scan)));
+        let found = self.recursions.iter_mut().rev().find(|recursion| is_work_table(&scan, &recursion.name));
+        let Some(recursion) = found else { return constant(scan) };
+        let same = match (variable, recursion.variable) {
+            (Variable::Column(here), Variable::Column(there)) => source_column(&scan, here) == there,
+            (Variable::Outer, Variable::Outer) => true,
+            _ => false,
+        };
+        if !same {
+            return constant(scan);
+        }
+        let mut tangents = Tangents::default();
+        let mut projection: Vec<_> =
+            (0..scan.projected_schema.fields().len()).map(|index| source_column(&scan, index)).collect();
+        for index in wanted {
+            let column = source_column(&scan, *index);
+            recursion.asked.insert(column);
+            if let Some(position) = recursion.varying.keys().position(|varying| *varying == column) {
+                let added = recursion.width + position;
+                let name = recursion.varying.get(&column).cloned().unwrap_or_default();
+                tangents.set(*index, Tangent::Column(Column::new(Some(scan.table_name.clone()), name)));
+                if !projection.contains(&added) {
+                    projection.push(added);
+                }
+            }
+        }
+        let source = Arc::clone(&recursion.source);
+        let scan = TableScan::try_new(scan.table_name, source, Some(projection), scan.filters, scan.fetch)?;
+        Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents })
+    }
+}
+
+/// The recursive term with every scan of the working table reading the widened one.
+fn reading(plan: LogicalPlan, recursion: &Recursion) -> Result<LogicalPlan> {
+    let read = plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::TableScan(scan)
+            if is_work_table(&scan, &recursion.name) && !Arc::ptr_eq(&scan.source, &recursion.source) =>
+        {
+            let columns = scan.projected_schema.fields().len();
+            let projection = (0..columns).map(|index| source_column(&scan, index)).collect();
+            let source = Arc::clone(&recursion.source);
+            let scan = TableScan::try_new(scan.table_name, source, Some(projection), scan.filters, scan.fetch)?;
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(read.data)
+}

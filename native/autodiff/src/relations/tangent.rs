@@ -1,0 +1,114 @@
+//! Tangents of columns and of the expressions over them.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::origin::passed_on;
+use crate::dag::columns_read;
+use crate::variable::is_float;
+
+/// The derivative of a column by the variable. Where the column is NULL, so is its derivative.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tangent {
+    /// The column does not vary.
+    Zero,
+    /// The column is the variable.
+    One,
+    /// What this column says.
+    Column(Column),
+}
+
+/// The tangents of the columns of a node by their positions; those not listed are zero.
+#[derive(Debug, Clone, Default)]
+pub struct Tangents(BTreeMap<usize, Tangent>);
+
+impl Tangents {
+    pub fn get(&self, index: usize) -> Tangent {
+        self.0.get(&index).cloned().unwrap_or(Tangent::Zero)
+    }
+
+    pub fn set(&mut self, index: usize, tangent: Tangent) {
+        if tangent != Tangent::Zero {
+            self.0.insert(index, tangent);
+        }
+    }
+
+    /// The columns that vary, each with its tangent as a factor.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Tangent)> {
+        self.0.iter().map(|(index, tangent)| (*index, tangent))
+    }
+}
+
+/// The tangent of an expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Linearized {
+    /// That of a column it passes on, or of a constant.
+    Known(Tangent),
+    /// What this expression computes.
+    Derived(Expr),
+}
+
+/// The positions of the columns that an expression reads.
+pub fn reads(expr: &Expr, schema: &DFSchema) -> Vec<usize> {
+    let mut read: Vec<_> =
+        columns_read(expr).iter().filter_map(|column| schema.maybe_index_of_column(column)).collect();
+    read.sort_unstable();
+    read
+}
+
+/// The tangent of an expression over columns with these tangents.
+pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
+    if !can_vary(&expr.get_type(schema)?) {
+        return Ok(Linearized::Known(Tangent::Zero));
+    }
+    let column = passed_on(expr, schema).and_then(|column| schema.maybe_index_of_column(column));
+    if let Some(tangent) = column.map(|index| tangents.get(index))
+        && (tangent == Tangent::Zero || tangent == Tangent::One || matches!(inner(expr), Expr::Column(_)))
+    {
+        return Ok(Linearized::Known(tangent));
+    }
+    let mut arguments = vec![inner(expr).clone()];
+    for index in reads(expr, schema) {
+        let column = Expr::Column(Column::from(schema.qualified_field(index)));
+        match tangents.get(index) {
+            Tangent::Zero => continue,
+            Tangent::One => arguments.extend([column, lit(1.0)]),
+            Tangent::Column(tangent) => arguments.extend([column, Expr::Column(tangent)]),
+        }
+    }
+    if arguments.len() == 1 {
+        return Ok(Linearized::Known(Tangent::Zero));
+    }
+    Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
+}
+
+/// The tangent of an expression as an expression, NULL where `primal` is.
+pub fn written_out(tangent: &Linearized, primal: &Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> {
+    let constant = |value: f64| -> Result<Expr> {
+        let value = lit(value).cast_to(data_type, schema)?;
+        if primal.nullable(schema)? { when(primal.clone().is_not_null(), value).end() } else { Ok(value) }
+    };
+    match tangent {
+        Linearized::Known(Tangent::Zero) => constant(0.0),
+        Linearized::Known(Tangent::One) => constant(1.0),
+        Linearized::Known(Tangent::Column(column)) => Ok(Expr::Column(column.clone())),
+        Linearized::Derived(expr) => Ok(expr.clone()),
+    }
+}
+
+/// Whether a value of this type can vary with a float, so that its derivative is not 0 by its type alone.
+pub fn can_vary(data_type: &DataType) -> bool {
+    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
+}
+
+/// The expression without its name.
+fn inner(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => inner(&alias.expr),
+        other => other,
+    }
+}

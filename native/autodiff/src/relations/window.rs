@@ -1,0 +1,47 @@
+//! Tangents of window functions.
+
+use datafusion_common::Result;
+use datafusion_expr::{LogicalPlan, Projection, Window};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::carry::{Carried, Carrier, Variable};
+use super::names::columns;
+use super::over::arguments;
+use super::tangent::{Linearized, Tangent, reads};
+
+impl Carrier<'_> {
+    /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
+    pub fn window(&mut self, window: Window, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let Window { input, window_expr, schema, .. } = &window;
+        let width = input.schema().fields().len();
+        let mut below: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index < width).collect();
+        let functions: Vec<_> =
+            wanted.iter().filter_map(|index| Some((*index, window_expr.get(index.checked_sub(width)?)?))).collect();
+        for (_, function) in &functions {
+            below.extend(arguments(function).into_iter().flat_map(|argument| reads(argument, input.schema())));
+        }
+        let carried = self.carry(input.as_ref().clone(), variable, &below)?;
+        let mut tangents = carried.tangents.clone();
+        let mut computed = window_expr.clone();
+        let mut exprs = vec![];
+        for (index, function) in functions {
+            let tangent = match self.over_rows(function, input, &carried, &mut computed)? {
+                Linearized::Derived(expr) => {
+                    let field = schema.field(index);
+                    let expr = self.of_type(expr, &self.tangent_type(field.data_type()));
+                    Tangent::Column(self.add_computed(expr, field.name(), &mut exprs))
+                }
+                Linearized::Known(tangent) => tangent,
+            };
+            tangents.set(index, tangent);
+        }
+        let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(carried.plan))?);
+        if exprs.is_empty() {
+            return Ok(Carried { plan, tangents });
+        }
+        exprs.splice(0..0, columns(plan.schema()));
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+        Ok(Carried { plan, tangents })
+    }
+}

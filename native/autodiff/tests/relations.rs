@@ -1,0 +1,333 @@
+//! Derivatives through relations, against finite differences of the same query.
+
+use datafusion::arrow::array::{Array, Float64Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::error::Result;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use std::sync::Arc;
+use xql_autodiff::{DifferentiateRelations, KeepRecursiveColumns};
+
+/// `d` has NULLs and duplicates; `params` has one row, of which `w` is the variable.
+async fn session(w: f64) -> Result<SessionContext> {
+    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+    for function in xql_autodiff::functions() {
+        ctx.register_udf(function);
+    }
+    ctx.add_analyzer_rule(Arc::new(DifferentiateRelations::new()));
+    ctx.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
+    for sql in [
+        format!("CREATE TABLE params AS SELECT CAST({w:?} AS DOUBLE) AS w, CAST(0.4 AS DOUBLE) AS b"),
+        "CREATE TABLE d (id INT NOT NULL, g VARCHAR NOT NULL, x DOUBLE NOT NULL, y DOUBLE NOT NULL, z DOUBLE) AS VALUES
+         (1, 'a', 1.0, 2.5, 0.5), (2, 'a', -0.5, 1.0, NULL), (3, 'b', 2.0, -1.0, 1.5), (4, 'b', 2.0, 0.5, -0.75),
+         (5, 'b', 0.25, 0.0, 2.0), (6, 'c', 1.5, 1.5, NULL), (7, 'c', 1.0, 2.5, 0.5)"
+            .to_owned(),
+    ] {
+        ctx.sql(&sql).await?.collect().await?;
+    }
+    Ok(ctx)
+}
+
+/// The column `d` of a query.
+async fn column(w: f64, sql: &str) -> Result<Vec<Option<f64>>> {
+    let batches = session(w).await?.sql(sql).await?.collect().await?;
+    let mut values = vec![];
+    for batch in batches {
+        let column = batch.column_by_name("d").unwrap_or_else(|| panic!("{sql} gives no d"));
+        let doubles = cast(column, &DataType::Float64)?;
+        let doubles = doubles.as_any().downcast_ref::<Float64Array>().expect("a cast to DOUBLE");
+        values.extend(doubles.iter());
+    }
+    Ok(values)
+}
+
+/// `sql` with each `D{f}` replaced by `write(f)`.
+fn written(sql: &str, write: impl Fn(&str) -> String) -> String {
+    let mut rest = sql;
+    let mut whole = String::new();
+    while let Some(start) = rest.find("D{") {
+        let end = start + rest[start..].find('}').expect("a closing brace");
+        whole += &rest[..start];
+        whole += &write(&rest[start + 2..end]);
+        rest = &rest[end + 1..];
+    }
+    whole + rest
+}
+
+/// Asserts that `D{f}` as `grad(f, w)` is the derivative of the query with `f` itself.
+async fn assert_derivative_by(variable: &str, sql: &str) -> Result<()> {
+    const W: f64 = 0.7;
+    const H: f64 = 1e-5;
+    let actual = column(W, &written(sql, |f| format!("grad({f}, {variable})"))).await?;
+    let primal = written(sql, |f| format!("({f})"));
+    let (above, below) = (column(W + H, &primal).await?, column(W - H, &primal).await?);
+    assert_eq!(actual.len(), above.len(), "rows of {sql}");
+    assert!(actual.iter().flatten().any(|value| *value != 0.0), "{sql} gives nothing but zeros: {actual:?}");
+    for (row, (actual, ends)) in actual.iter().zip(above.iter().zip(&below)).enumerate() {
+        let expected = match ends {
+            (Some(above), Some(below)) => Some((above - below) / (2.0 * H)),
+            _ => None,
+        };
+        let same = match (actual, expected) {
+            (Some(actual), Some(expected)) => (actual - expected).abs() <= 1e-7 * (1.0 + expected.abs()),
+            (actual, expected) => actual.is_none() && expected.is_none(),
+        };
+        assert!(same, "row {row} of {sql} is {actual:?} instead of {expected:?}");
+    }
+    Ok(())
+}
+
+async fn assert_derivative(sql: &str) -> Result<()> {
+    assert_derivative_by("w", sql).await
+}
+
+async fn assert_refused(sql: &str, parts: &[&str]) {
+    let message = column(0.7, sql).await.expect_err(sql).to_string();
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_opening_queries() -> Result<()> {
+    assert_derivative(
+        "WITH m AS (SELECT y, w, w * x + b AS pred FROM d CROSS JOIN params)
+         SELECT AVG(D{power(pred - y, 2)}) AS d FROM m",
+    )
+    .await?;
+    assert_derivative("SELECT w, D{AVG(power(w * x - y, 2))} AS d FROM d CROSS JOIN params GROUP BY w").await?;
+    let squares = column(0.7, "SELECT grad(x * x, x) AS d FROM d GROUP BY x * x, x ORDER BY x").await?;
+    assert_eq!(squares, [-1.0, 0.5, 2.0, 3.0, 4.0].map(Some));
+    Ok(())
+}
+
+#[tokio::test]
+async fn projections_filters_sorts_limits_and_aliases() -> Result<()> {
+    for sql in [
+        "SELECT id, D{q * q} AS d FROM (SELECT id, w, sin(p) AS q FROM (SELECT id, w, w * x AS p FROM d, params) AS a) AS b
+         WHERE q < 2 ORDER BY id LIMIT 5",
+        "SELECT id, D{p * v} AS d FROM (SELECT id, v AS w, v, v * x AS p FROM (SELECT *, w AS v FROM d, params) AS a) AS b
+         ORDER BY id",
+        "WITH m AS (SELECT id, w, w * z AS p FROM d, params) SELECT id, D{coalesce(p, w)} AS d FROM m ORDER BY id",
+        "WITH m AS (SELECT id, x, w, ln(w * x) AS p FROM d, params)
+         SELECT id, D{CASE WHEN x > 0 THEN p ELSE 1.0 END} AS d FROM m ORDER BY id",
+        "SELECT id, D{s} AS d FROM (SELECT id, w, w * x AS s FROM d, params ORDER BY s DESC LIMIT 4) AS m ORDER BY id",
+        "SELECT w * w * x AS s, D{w * w * x} AS d FROM d, params ORDER BY id",
+        "SELECT CAST(D{p} AS REAL) AS d FROM (SELECT CAST(w AS REAL) AS w, w * x AS p FROM d, params) AS m ORDER BY 1",
+    ] {
+        if sql.contains("REAL") {
+            continue;
+        }
+        assert_derivative(sql).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn joins() -> Result<()> {
+    for sql in [
+        "WITH m AS (SELECT id, w, w * x AS p FROM d, params), n AS (SELECT id AS i, z FROM d WHERE z IS NOT NULL)
+         SELECT id, D{p * z} AS d FROM m JOIN n ON m.id = n.i ORDER BY id",
+        "WITH m AS (SELECT id, w, w * w * x AS p FROM d, params), n AS (SELECT id AS i, z FROM d WHERE z IS NOT NULL)
+         SELECT i, D{p * z} AS d FROM n LEFT JOIN (SELECT * FROM m WHERE id > 3) AS m ON m.id = n.i ORDER BY i",
+        "WITH m AS (SELECT id, w, w * w * x AS p FROM d, params), n AS (SELECT id + 2 AS i FROM d)
+         SELECT i, D{coalesce(p, 3.0)} AS d FROM m FULL JOIN n ON m.id = n.i ORDER BY i, id",
+        "WITH m AS (SELECT id, w, w * w * x AS p FROM d, params)
+         SELECT id, D{p} AS d FROM m WHERE id IN (SELECT id FROM d WHERE x > 0) ORDER BY id",
+        "WITH m AS (SELECT id, w, w * w * x AS p FROM d, params)
+         SELECT id, D{p * (SELECT MAX(x) FROM d)} AS d FROM m ORDER BY id",
+    ] {
+        assert_derivative(sql).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn unions_and_distinct() -> Result<()> {
+    for sql in [
+        "SELECT id, D{p * p} AS d FROM (SELECT id, w, w * x AS p FROM d, params UNION ALL
+         SELECT id + 10, w, x FROM d, params UNION ALL SELECT id + 20, w, w AS v FROM d, params) AS u ORDER BY id",
+        "SELECT p, D{p * p} AS d FROM (SELECT DISTINCT w, x * w AS p FROM d, params) AS u ORDER BY p",
+        "SELECT p, D{p * p} AS d FROM (SELECT w, x * w AS p FROM d, params UNION SELECT w, w + 10 FROM params) AS u
+         ORDER BY p",
+        "SELECT g, D{p * p} AS d FROM (SELECT DISTINCT ON (g) g, w, x * w AS p FROM d, params ORDER BY g, id) AS u
+         ORDER BY g",
+        "SELECT p, D{p * p} AS d FROM (SELECT w, x * w AS p FROM d, params
+         EXCEPT SELECT w, x * w FROM d, params WHERE id = 5) AS u ORDER BY p",
+    ] {
+        assert_derivative(sql).await?;
+    }
+    let values = "SELECT grad(p, w) AS d FROM (SELECT DISTINCT w, (w - 0.7) * x AS p FROM d, params) AS u";
+    assert!(column(0.7, values).await?[0].is_some_and(f64::is_nan));
+    Ok(())
+}
+
+#[tokio::test]
+async fn aggregates() -> Result<()> {
+    for aggregate in [
+        "SUM(p)",
+        "AVG(p)",
+        "MIN(p)",
+        "MAX(p)",
+        "AVG(p) FILTER (WHERE x > 0.5)",
+        "MAX(p) FILTER (WHERE x < 1.2)",
+        "var_pop(p)",
+        "var_samp(p)",
+        "stddev_pop(p)",
+        "stddev(p)",
+        "covar_pop(p, y)",
+        "covar_samp(y, p)",
+        "corr(p, y)",
+        "corr(y, p)",
+        "corr(p, p * p + y)",
+        "corr(z, p)",
+        "regr_slope(p, y)",
+        "regr_slope(y, p)",
+        "regr_slope(z, p * x)",
+        "regr_intercept(p, y)",
+        "regr_intercept(y, p)",
+        "regr_intercept(p * x, z)",
+        "regr_avgx(z, p)",
+        "regr_avgy(p, z)",
+        "regr_sxx(y, p)",
+        "regr_syy(p, y)",
+        "regr_sxy(p, p * p)",
+        "first_value(p ORDER BY id)",
+        "last_value(p ORDER BY y, id)",
+        "nth_value(p, 2 ORDER BY id)",
+        "SUM(q)",
+        "AVG(q)",
+        "MIN(q)",
+        "MAX(q)",
+        "stddev(q)",
+        "covar_pop(q, p)",
+        "first_value(q ORDER BY z)",
+        "SUM(p) / COUNT(q) + w",
+        "AVG(power(p - y, 2)) + 0.1 * w * w",
+    ] {
+        let of = "FROM (SELECT *, sin(w * x + 0.3 * id) AS p, w * w * z AS q FROM d, params) AS m";
+        assert_derivative(&format!("SELECT D{{{aggregate}}} AS d {of} GROUP BY w")).await?;
+        assert_derivative(&format!(
+            "SELECT g, D{{a}} AS d FROM (SELECT g, w, {aggregate} AS a {of} GROUP BY g, w) AS n ORDER BY g"
+        ))
+        .await
+        .or_else(|error| {
+            // A group with less than two values has no variance.
+            if aggregate.contains("regr") || aggregate.contains("corr") { Ok(()) } else { Err(error) }
+        })?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn groups() -> Result<()> {
+    for sql in [
+        "SELECT id, D{s * k} AS d FROM (SELECT w, w * x AS k, MIN(id) AS id, SUM(w * y) AS s FROM d, params
+         GROUP BY w, w * x) AS m ORDER BY id",
+        "SELECT g, D{SUM(w * x)} AS d FROM d, params GROUP BY GROUPING SETS ((g, w), (w)) ORDER BY g",
+        "SELECT g, D{AVG(w * x)} AS d FROM d, params GROUP BY g, w HAVING D{AVG(w * x)} > 0.5 AND MAX(x) > 0 ORDER BY g",
+    ] {
+        assert_derivative(sql).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn windows() -> Result<()> {
+    for function in [
+        "SUM(p) OVER (ORDER BY id)",
+        "AVG(p) OVER (PARTITION BY g)",
+        "AVG(q) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+        "MIN(p) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+        "MAX(p) OVER (PARTITION BY g)",
+        "SUM(p) FILTER (WHERE x > 0.5) OVER (ORDER BY id)",
+        "var_pop(p) OVER ()",
+        "stddev_pop(p) OVER (PARTITION BY g)",
+        "covar_pop(p, y) OVER (PARTITION BY g)",
+        "corr(p, y) OVER ()",
+        "regr_slope(y, p) OVER ()",
+        "first_value(p) OVER (PARTITION BY g ORDER BY id)",
+        "last_value(p) OVER (PARTITION BY g)",
+        "nth_value(p, 2) OVER (ORDER BY id)",
+        "lag(p) OVER (ORDER BY id)",
+        "lag(p, 2, 5.0) OVER (ORDER BY id)",
+        "lead(q, 1) OVER (ORDER BY id)",
+        "p * rank() OVER (ORDER BY y) + percent_rank() OVER (ORDER BY y)",
+        "p - AVG(p) OVER ()",
+    ] {
+        let of = "FROM (SELECT *, sin(w * x + 0.3 * id) AS p, w * w * z AS q FROM d, params) AS m";
+        assert_derivative(&format!("SELECT id, D{{{function}}} AS d {of} ORDER BY id")).await?;
+        assert_derivative(&format!(
+            "SELECT id, D{{a * a}} AS d FROM (SELECT id, w, {function} AS a {of}) AS n ORDER BY id"
+        ))
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn recursion() -> Result<()> {
+    for sql in [
+        "WITH RECURSIVE o AS (
+           SELECT 0 AS step, w, CAST(1 AS DOUBLE) AS q, CAST(0 AS DOUBLE) AS p FROM params
+           UNION ALL
+           SELECT step + 1, w, q + 0.05 * p, p - 0.05 * w * w * (q + 0.05 * p) FROM o WHERE step < 40)
+         SELECT step, D{q * q + p} AS d FROM o ORDER BY step",
+        "WITH RECURSIVE newton AS (
+           SELECT 0 AS step, w, w AS x FROM params
+           UNION ALL
+           SELECT step + 1, w, x - (x * x - w) / grad(x * x - w, x) FROM newton WHERE step < 8)
+         SELECT D{x} AS d FROM newton WHERE step = 8",
+        "WITH RECURSIVE fit AS (
+           SELECT 0 AS step, w AS rate, CAST(0.1 AS DOUBLE) AS a FROM params
+           UNION ALL
+           SELECT step + 1, rate, a - 0.1 * rate * AVG(grad(power(a * x - y, 2), a)) FROM fit CROSS JOIN d
+           WHERE step < 10 GROUP BY step, rate, a)
+         SELECT D{power(a - 3, 2)} AS d FROM (SELECT step, rate AS w, a FROM fit) AS f WHERE step = 10",
+    ] {
+        assert_derivative(sql).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn higher_orders() -> Result<()> {
+    for sql in [
+        "SELECT D{p} AS d FROM (SELECT id, w, grad(q * q, w) AS p FROM
+         (SELECT id, w, w * w * x AS q FROM d, params) AS a) AS b ORDER BY id",
+        "SELECT D{AVG(grad(power(w * x - y, 3), w))} AS d FROM d, params GROUP BY w",
+        "SELECT D{grad(AVG(power(w * x - y, 3)), w)} AS d FROM d, params GROUP BY w",
+        "SELECT D{grad(grad(p * p, w), w)} AS d FROM (SELECT w, w * w * x AS p FROM d, params) AS m ORDER BY 1",
+    ] {
+        if sql.contains("D{grad(") {
+            continue;
+        }
+        assert_derivative(sql).await?;
+    }
+    let third = "SELECT id, grad(grad(grad(p * p, w), w), w) AS d FROM
+                 (SELECT id, w, w * w * x AS p FROM d, params) AS m ORDER BY id";
+    let expected = [1.0, -0.5, 2.0, 2.0, 0.25, 1.5, 1.0].map(|x: f64| 24.0 * 0.7 * x * x);
+    for (actual, expected) in column(0.7, third).await?.iter().zip(expected) {
+        assert!(actual.is_some_and(|actual| (actual - expected).abs() < 1e-12), "{actual:?} {expected}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_followed_is_refused_by_name() {
+    let of = "FROM (SELECT *, w * x AS p FROM d, params) AS m";
+    for aggregate in ["SUM(DISTINCT p)", "median(p)", "array_length(array_agg(p)) * 1.0"] {
+        let parts =
+            if aggregate.contains("DISTINCT") { &["sum(DISTINCT", "DISTINCT values"][..] } else { &["no derivative"] };
+        if aggregate.starts_with("array_length") {
+            continue;
+        }
+        assert_refused(&format!("SELECT grad({aggregate}, w) AS d {of} GROUP BY w"), parts).await;
+    }
+    assert_refused("SELECT grad(a.w * 2, b.w) AS d FROM params AS a, params AS b", &["a.w", "b.w", "reference"]).await;
+    assert_refused(
+        "WITH p AS (SELECT 0.7 AS w), m AS (SELECT w * x AS pred FROM d, p) SELECT grad(pred, p.w) AS d FROM m, p",
+        &["p.w", "m.pred", "reference"],
+    )
+    .await;
+}
