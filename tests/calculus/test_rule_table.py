@@ -19,8 +19,8 @@ INPUTS = [(line, name) for line in LINES for name in line.of(3).inputs]
 KINKS = [(line, kink) for line in LINES for kink in line.kinks]
 
 # Of the derivative, and of the function, whose rounding the derivative may inherit. Central differences of doubles bear
-# out 1e-9 and no more.
-DOUBLE = (1e-9, 0.0)
+# out 1e-10 and no more.
+DOUBLE = (1e-10, 0.0)
 SINGLE = (1e-6, 1e-6)
 
 
@@ -144,9 +144,14 @@ def test_partials_are_those_of_grad(session: SessionContext, line: Line) -> None
     if "..." in line.signature:
         pytest.skip("for any number of inputs, the table has no SQL")
     evaluator = Evaluator(session)
-    points = draws(line, 60)
+    points = draws(line, 90)
     inside = evaluator.holds(points, line.domain)
     points = {name: values[inside] for name, values in points.items()}
+    row = np.arange(inside.sum())
+    first = line.inputs[0]
+    points[first] = np.ma.masked_array(points[first], row % 3 == 0)
+    if len(line.inputs) > 1 and "AS BIGINT" not in line.signature:
+        points[first][row % 3 == 1] = np.nan
     f = _number(evaluator, line)
     assert len(line.partials) == len(line.inputs)
     for name, partial in zip(line.inputs, line.partials, strict=True):

@@ -11,10 +11,10 @@ Flags = NDArray[np.bool_]
 Points = dict[str, Values]
 
 # Of order 8: the error is h^8 f^(9) / 630. With steps of a hundredth, that and the rounding of f / h are below 1e-11 of
-# a smooth f, so that agreement to 1e-9 of the derivative is certain.
+# a smooth f, so that agreement to 1e-10 of the derivative is certain.
 _WEIGHTS = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])
 _OFFSETS = np.arange(-4, 5)
-_AGREEMENT = 1e-10
+_AGREEMENT = 1e-11
 # Of order 4, from one side.
 _FORWARD = np.array([0, 0, 0, 0, -25 / 12, 4, -3, 4 / 3, -1 / 4])
 _KINK = 1e-3

@@ -137,8 +137,10 @@ def draws(line: Line, count: int) -> Points:
     random = np.random.default_rng(zlib.crc32(line.signature.encode()))
     shape = (len(line.inputs), count)
     everyday = np.round(random.uniform(-4, 4, shape) * 2**12) / 2**12
-    scaled = random.choice([-1, 1], shape) * np.exp2(random.integers(-6, 7, shape)) * (
-        1 + random.integers(0, 2**8, shape) / 2**8
+    scaled = (
+        random.choice([-1, 1], shape)
+        * np.exp2(random.integers(-6, 7, shape))
+        * (1 + random.integers(0, 2**8, shape) / 2**8)
     )
     whole = random.integers(-3, 4, shape).astype(np.float64)
     kind = random.choice(3, shape, p=[0.6, 0.2, 0.2])

@@ -1,7 +1,7 @@
 //! The SQL that rules are written in, and its evaluation to nodes of a graph.
 
-use datafusion_common::{Result, internal_datafusion_err};
-use datafusion_expr::Operator;
+use datafusion_common::{Result, ScalarValue, internal_datafusion_err};
+use datafusion_expr::{Expr, Operator};
 use sqlparser::ast::{
     BinaryOperator, Expr as Sql, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
     visit_expressions,
@@ -120,9 +120,9 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                 BinaryOperator::Minus => dag.subtract(a, b),
                 BinaryOperator::Multiply => dag.multiply(a, b),
                 BinaryOperator::Divide => dag.divide(a, b),
-                BinaryOperator::Eq => dag.binary(a, Operator::Eq, b),
-                BinaryOperator::Gt => dag.binary(a, Operator::Gt, b),
-                BinaryOperator::GtEq => dag.binary(a, Operator::GtEq, b),
+                BinaryOperator::Eq => compare(dag, a, Operator::Eq, b),
+                BinaryOperator::Gt => compare(dag, a, Operator::Gt, b),
+                BinaryOperator::GtEq => compare(dag, a, Operator::GtEq, b),
                 BinaryOperator::Or => dag.or(a, b),
                 _ => Err(unsupported(sql)),
             }
@@ -138,23 +138,42 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                     continue;
                 }
                 let condition = evaluate(&when.condition, dag, bindings)?;
-                branches.push((condition, evaluate(&when.result, dag, bindings)?));
+                match &dag.node(condition).shape {
+                    Expr::Literal(ScalarValue::Boolean(Some(true)), _) if branches.is_empty() => {
+                        return evaluate(&when.result, dag, bindings);
+                    }
+                    Expr::Literal(ScalarValue::Boolean(Some(false)), _) => {}
+                    _ => branches.push((condition, evaluate(&when.result, dag, bindings)?)),
+                }
             }
             let otherwise = evaluate(otherwise, dag, bindings)?;
-            dag.case(&branches, Some(otherwise))
+            if branches.is_empty() { Ok(otherwise) } else { dag.case(&branches, Some(otherwise)) }
         }
         call => {
             let (name, arguments) = call_of(call)?;
             let arguments =
                 arguments.into_iter().map(|argument| evaluate(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
-            if let ("power", [base, exponent]) = (name.as_str(), arguments.as_slice())
-                && let Some(value) = dag.as_number(*exponent)
-            {
-                return constant_power(dag, *base, value);
+            // Of constants at once, for they merge with the constants around them.
+            let constant = arguments.last().and_then(|last| dag.as_number(*last));
+            match (name.as_str(), arguments.as_slice(), constant) {
+                ("power", [base, _], Some(exponent)) => constant_power(dag, *base, exponent),
+                ("ln", [_], Some(value)) => dag.number(value.ln()),
+                ("abs", [_], Some(value)) => dag.number(value.abs()),
+                _ => dag.call(function(&name)?, &arguments),
             }
-            dag.call(function(&name)?, &arguments)
         }
     }
+}
+
+/// A comparison, decided if both sides are numbers.
+fn compare(dag: &mut Dag, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
+    let (Some(left), Some(right)) = (dag.as_number(a), dag.as_number(b)) else { return dag.binary(a, op, b) };
+    let holds = match op {
+        Operator::Eq => left == right,
+        Operator::Gt => left > right,
+        _ => left >= right,
+    };
+    dag.intern(Expr::Literal(ScalarValue::Boolean(Some(holds)), None), vec![])
 }
 
 /// `base^exponent`: small whole powers as products, negative ones as quotients, so that 0 is never raised to them.
