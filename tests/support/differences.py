@@ -63,11 +63,11 @@ def _around(
     evaluate: Callable[[Points], Values], is_inside: Callable[[Points], Flags], points: Points, by: str, h: Values
 ) -> tuple[Values, Flags]:
     """The values at each point and its neighbours along one input, and whether all lie in the domain."""
-    neighbours = {name: np.ma.repeat(values, len(_OFFSETS)) for name, values in points.items()}
+    neighbours: Points = {name: np.ma.repeat(values, len(_OFFSETS)) for name, values in points.items()}
     neighbours[by] = neighbours[by] + (h[:, None] * _OFFSETS).ravel()
     inside = is_inside(neighbours)
     values = np.full(len(inside), np.nan)
     if inside.any():
         values[inside] = evaluate({name: array[inside] for name, array in neighbours.items()})
     shape = (len(h), len(_OFFSETS))
-    return values.reshape(shape), inside.reshape(shape).all(axis=1)
+    return values.reshape(shape), np.all(inside.reshape(shape), axis=1)

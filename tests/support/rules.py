@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +82,7 @@ class Evaluator:
         self.ctx = ctx
         self.type = type_ or pa.float64()
 
-    def columns(self, points: Points, *expressions: str) -> list[pa.ChunkedArray]:
+    def columns(self, points: Points, *expressions: str) -> Any:
         """The values of expressions. NaN in the points stays NaN; masked values are NULL."""
         dialect = "duckdb" if any("->" in expression for expression in expressions) else "generic"
         query(self.ctx, f"SET datafusion.sql_parser.dialect = '{dialect}'")
