@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -10,17 +11,17 @@ import xql_ffi
 INTRODUCTION = """\
 # Rules
 
-The derivative of every function, operator and expression of DataFusion 54 that takes or returns a float. The page is written
-by `docs/rules.py` from the table that the calculus itself uses; `xql_ffi.rule_table()` gives it as a `pyarrow.Table`.
+The derivative of every function, operator and expression of DataFusion 54 that takes or returns a float. This page is
+written by `docs/rules.py` from the lines that the calculus itself uses; `xql_ffi.rule_table()` gives them as a table.
 
-- Partial derivatives are SQL over the inputs and `Ω`, the value of the function itself, which the query computes anyway.
+- Partial derivatives are SQL over the inputs and `Ω`, the value of the function, which the query computes anyway.
 - They hold in the domain. Elsewhere the derivative is what IEEE 754 makes of the formula, as is the function.
-- A kink is a point where the function has no derivative, or one from one side only. `k` is any whole number there.
+- A kink is a point where the function has no derivative, or one from one side only. `k` is any whole number.
 - The derivative is NULL exactly where the function is.
-- `constant(y)` holds where an input is a number in the query; it is decided while the query is planned.
+- `constant(y)` holds where the query gives the input as a number; it is decided while the query is planned.
 - An alias (`pow`, `ifnull`, `rand`, `list_max`, ...) is treated as the function it stands for.
-- A function with none of its arguments depending on the variable is a constant, be it in this table or not.
-- What takes floats only after they have been converted to strings or whole numbers, as `concat` does, is not in the table:
+- A function whose arguments do not depend on the variable is a constant, be it in this table or not.
+- A function that only takes floats after they have been made strings or whole numbers, as `concat` does, is not here:
   the conversion is.
 """
 
@@ -95,7 +96,7 @@ def code(sql: str) -> str:
     return f"`{text}`"
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table in Markdown, without the columns that are empty."""
     used = [number for number in range(len(heads)) if any(row[number] for row in rows)]
     body = [heads, tuple("---" for _ in heads), *rows]
