@@ -199,6 +199,13 @@ EDGES: list[tuple[str, float, float]] = [
     ("-5.5 % x", 2.0, 2.0),
     ("5.5 % x", -2.0, 2.0),
     ("5.5 % x", 7.0, 0.0),
+    # 1.3 / 0.1 rounds up to 13, and 1.3 % 0.1 is 0.09999999999999998.
+    ("1.3 % x", 0.1, -12.0),
+    ("power(0, x)", 2.0, 0.0),
+    ("log(2.0, x)", 4.0, 0.25 / math.log(2)),
+    ("grad(asin(x), x)", 1.0, INF),
+    ("grad(acos(x), x)", -1.0, INF),
+    ("grad(acosh(x), x)", 1.0, -INF),
 ]
 
 

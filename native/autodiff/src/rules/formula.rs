@@ -1,7 +1,7 @@
 //! Formulas over the inputs and the output of a function, and their evaluation to nodes of a graph.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
@@ -109,12 +109,12 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                 BinaryOperator::Multiply => dag.multiply(a, b),
                 BinaryOperator::Divide => dag.divide(a, b),
                 BinaryOperator::Modulo => dag.binary(a, Operator::Modulo, b),
-                BinaryOperator::Eq => dag.binary(a, Operator::Eq, b),
-                BinaryOperator::NotEq => dag.binary(a, Operator::NotEq, b),
-                BinaryOperator::Lt => dag.binary(a, Operator::Lt, b),
-                BinaryOperator::LtEq => dag.binary(a, Operator::LtEq, b),
-                BinaryOperator::Gt => dag.binary(a, Operator::Gt, b),
-                BinaryOperator::GtEq => dag.binary(a, Operator::GtEq, b),
+                BinaryOperator::Eq => compare(dag, a, Operator::Eq, b),
+                BinaryOperator::NotEq => compare(dag, a, Operator::NotEq, b),
+                BinaryOperator::Lt => compare(dag, a, Operator::Lt, b),
+                BinaryOperator::LtEq => compare(dag, a, Operator::LtEq, b),
+                BinaryOperator::Gt => compare(dag, a, Operator::Gt, b),
+                BinaryOperator::GtEq => compare(dag, a, Operator::GtEq, b),
                 _ => Err(unsupported(sql)),
             }
         }
@@ -153,19 +153,42 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                     None => condition(&when.condition, dag, bindings)?,
                     Some(operand) => {
                         let value = number(&when.condition, dag, bindings)?;
-                        dag.binary(operand, Operator::Eq, value)?
+                        compare(dag, operand, Operator::Eq, value)?
                     }
                 };
-                branches.push((condition, number(&when.result, dag, bindings)?));
+                match &dag.node(condition).shape {
+                    Expr::Literal(ScalarValue::Boolean(Some(true)), _) if branches.is_empty() => {
+                        return number(&when.result, dag, bindings);
+                    }
+                    Expr::Literal(ScalarValue::Boolean(Some(false)), _) => {}
+                    _ => branches.push((condition, number(&when.result, dag, bindings)?)),
+                }
             }
             let otherwise = else_result.as_ref().map(|otherwise| number(otherwise, dag, bindings)).transpose()?;
             match otherwise {
                 Some(otherwise) if branches.is_empty() => Ok(otherwise),
+                None if branches.is_empty() => dag.null(),
                 otherwise => dag.case(&branches, otherwise),
             }
         }
         call => evaluate_call(call, dag, bindings),
     }
+}
+
+/// A comparison, decided in the order that DataFusion has floats in if both sides are numbers.
+fn compare(dag: &mut Dag, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
+    let (Some(left), Some(right)) = (dag.as_number(a), dag.as_number(b)) else { return dag.binary(a, op, b) };
+    let order = left.total_cmp(&right);
+    let holds = match op {
+        Operator::Eq => order.is_eq(),
+        Operator::NotEq => order.is_ne(),
+        Operator::Lt => order.is_lt(),
+        Operator::LtEq => order.is_le(),
+        Operator::Gt => order.is_gt(),
+        Operator::GtEq => order.is_ge(),
+        _ => return dag.binary(a, op, b),
+    };
+    dag.intern(Expr::Literal(ScalarValue::Boolean(Some(holds)), None), vec![])
 }
 
 /// A call of the function that the rule is for, of one that came with the rule, or of one of DataFusion's own.
@@ -183,10 +206,14 @@ fn evaluate_call(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId
     let arguments =
         arguments.into_iter().map(|argument| number(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
     let given = rule.functions.iter().find(|function| function.name() == name);
-    if let (None, "power" | "pow", [base, exponent]) = (given, name.as_str(), arguments.as_slice())
-        && let Some(value) = dag.as_number(*exponent)
-    {
-        return dag.power(*base, value);
+    if let (None, Some(value)) = (given, arguments.last().and_then(|last| dag.as_number(*last))) {
+        // Of constants at once, for they merge with the constants around them.
+        match (name.as_str(), arguments.as_slice()) {
+            ("power" | "pow", [base, _]) => return dag.power(*base, value),
+            ("ln", [_]) => return dag.number(value.ln()),
+            ("abs", [_]) => return dag.number(value.abs()),
+            _ => {}
+        }
     }
     let function = given.or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
         plan_datafusion_err!(
