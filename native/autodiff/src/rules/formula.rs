@@ -288,7 +288,7 @@ fn float_type(data_type: &SqlType) -> Option<DataType> {
 /// The message of an error without what it starts with when displayed.
 pub fn message_of(error: DataFusionError) -> String {
     match error {
-        DataFusionError::Plan(message) => message,
+        DataFusionError::Plan(message) | DataFusionError::Internal(message) => message,
         other => other.strip_backtrace(),
     }
 }
