@@ -5,6 +5,7 @@ use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err, 
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
+use std::fmt;
 use std::sync::Arc;
 
 use super::syntax::{call_of, name_of, parse, unsupported};
@@ -16,8 +17,14 @@ use crate::variable::decoded;
 pub const OUTPUT: &str = "Ω";
 
 /// A partial derivative as written in a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Formula(Sql);
+
+impl fmt::Debug for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
 
 /// What the formulas of a rule are over.
 pub struct Bindings<'a> {
@@ -80,7 +87,10 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
         Sql::Nested(inner) => evaluate(inner, dag, bindings),
         Sql::Identifier(_) => bindings.get(&name_of(sql).unwrap_or_default()),
         Sql::Value(value) => match &value.value {
-            Value::Number(digits, false) => dag.number(digits.parse().map_err(|_| unsupported(sql))?),
+            Value::Number(digits, false) => match digits.parse::<f64>() {
+                Ok(number) if number.is_finite() => dag.number(number),
+                _ => Err(unsupported(sql)),
+            },
             Value::Boolean(value) => dag.truth(*value),
             Value::Null => dag.null(),
             _ => Err(unsupported(sql)),
@@ -89,7 +99,10 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
             UnaryOperator::Plus => number(expr, dag, bindings),
             UnaryOperator::Minus => {
                 let operand = number(expr, dag, bindings)?;
-                dag.negate(operand)
+                match dag.as_number(operand) {
+                    Some(value) => dag.number(-value),
+                    None => dag.negate(operand),
+                }
             }
             UnaryOperator::Not => {
                 let operand = condition(expr, dag, bindings)?;
@@ -217,8 +230,8 @@ fn evaluate_call(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId
     }
     let function = given.or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
         plan_datafusion_err!(
-            "{sql}: DataFusion has no scalar function {name} of its own. A formula calls those, {} with {} argument(s), \
-             and functions that are handed over with the rule",
+            "{sql}: DataFusion has no scalar function {name} of its own. If it is yours, hand it over with the rule \
+             (functions=[{name}]); without, a formula calls those of DataFusion and {} with {} argument(s)",
             rule.name,
             rule.inputs.len()
         )
@@ -280,7 +293,7 @@ fn float_type(data_type: &SqlType) -> Option<DataType> {
 /// The message of an error without what it starts with when displayed.
 pub fn message_of(error: DataFusionError) -> String {
     match error {
-        DataFusionError::Plan(message) => message,
+        DataFusionError::Plan(message) | DataFusionError::Internal(message) => message,
         other => other.strip_backtrace(),
     }
 }
