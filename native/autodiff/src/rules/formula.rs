@@ -1,7 +1,7 @@
 //! Formulas over the inputs and the output of a function, and their evaluation to nodes of a graph.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err, ScalarValue};
+use datafusion_common::{DataFusionError, Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
