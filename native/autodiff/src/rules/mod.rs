@@ -51,7 +51,7 @@ pub enum Derivative {
     /// The partial derivative by each input.
     Partials(Vec<Formula>),
     /// The `CASE` that the function stands for, which is differentiated in its place.
-    Selection(Formula),
+    Selection(Box<Formula>),
 }
 
 /// A line of the table, parsed.
@@ -68,7 +68,7 @@ impl Rule {
     fn parse(line: &Line) -> Result<Option<(String, Self)>> {
         let (derivative, strict) = match line.treatment {
             Treatment::Structure | Treatment::Refusal(_) => return Ok(None),
-            Treatment::Selection(case) => (Derivative::Selection(Formula::parse(case)?), false),
+            Treatment::Selection(case) => (Derivative::Selection(Box::new(Formula::parse(case)?)), false),
             Treatment::Rule => {
                 let partials = line.partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?;
                 (Derivative::Partials(partials), true)

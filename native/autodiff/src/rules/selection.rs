@@ -55,6 +55,6 @@ pub fn variadic(name: &str, arity: usize) -> Option<Result<Rule>> {
         "greatest" | "least" | "with_metadata" => first.clone(),
         _ => return None,
     };
-    let derivative = Formula::parse(&case).map(Derivative::Selection);
+    let derivative = Formula::parse(&case).map(|case| Derivative::Selection(Box::new(case)));
     Some(derivative.map(|derivative| Rule { inputs, derivative, strict: false }))
 }
