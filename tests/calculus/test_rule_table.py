@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
+import xql_ffi
 from support.cases import query
 from support.differences import Flags, Points, Values, differences, step
 from support.rules import Evaluator, Kink, Line, as_number, draws, lines
@@ -159,6 +160,36 @@ def test_partials_are_those_of_grad(session: SessionContext, line: Line) -> None
         found, expected = evaluator.columns(points, f"grad({f}, {name})", said)
         assert found.is_null().equals(expected.is_null())
         np.testing.assert_allclose(found.drop_null(), expected.drop_null(), rtol=1e-13, atol=0, err_msg=f"by {name}")
+
+
+def test_table() -> None:
+    table = xql_ffi.rule_table()
+    assert isinstance(table, pa.Table)
+    table.validate(full=True)
+    strings = pa.list_(pa.field("item", pa.string(), nullable=False))
+    types = {name: table.schema.field(name).type for name in table.schema.names}
+    kinks = types.pop("kinks").value_type
+    assert {kinks.field(i).name: kinks.field(i).type for i in range(kinks.num_fields)} == {
+        "at": pa.string(),
+        "partials": strings,
+        "why": pa.string(),
+    }
+    assert types == {
+        "family": pa.string(),
+        "group": pa.string(),
+        "signature": pa.string(),
+        "inputs": strings,
+        "partials": strings,
+        "domain": pa.string(),
+        "reason": pa.string(),
+    }
+    rows = table.to_pylist()
+    assert len({row["signature"] for row in rows}) == len(rows)
+    for row in rows:
+        refused = row["group"] == "refused"
+        assert (row["reason"] is not None) == refused
+        assert len(row["partials"]) == (0 if refused else len(row["inputs"]))
+    assert xql_ffi.rule_table().equals(table)
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if not line.inputs], ids=str)
