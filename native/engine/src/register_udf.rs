@@ -25,7 +25,7 @@ pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
         py,
         Some(c"register_udf"),
         // What `inspect.signature` reads.
-        Some(c"register_udf(self, udf)\n--\n\n"),
+        Some(c"register_udf(self, /, udf)\n--\n\n"),
         move |args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>| {
             let registered = stock.call(args.py(), args, kwargs)?;
             if let Ok(session) = args.get_item(0)

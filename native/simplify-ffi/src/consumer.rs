@@ -37,7 +37,12 @@ impl SimplifyingScalarUDF {
     /// Joins a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) and the `simplify` imported
     /// beside it.
     pub fn new(function: Arc<dyn ScalarUDFImpl>, simplify: FFI_ScalarUDFSimplify) -> Self {
-        Self { function: ScalarUDF::new_from_shared_impl(function), simplify: Arc::new(simplify), offered: vec![], companion: None }
+        Self {
+            function: ScalarUDF::new_from_shared_impl(function),
+            simplify: Arc::new(simplify),
+            offered: vec![],
+            companion: None,
+        }
     }
 
     /// Lets `simplify` answer with calls of these functions, by name, besides those in its arguments.
