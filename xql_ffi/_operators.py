@@ -11,14 +11,34 @@ from xql_ffi import _native
 from xql_ffi._rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from typing_extensions import CapsuleType
 
 Context = TypeVar("Context", bound=SessionContext)
 
 
-class DifferentialOperator(ScalarUDF):
+class _Exporter:
+    """What the native library exports of an operator."""
+
+    def __init__(self, name: str, rules: Sequence[Rule]) -> None:
+        self._functions = _functions(rules)
+        self._operator = _native.operator(name, [rule._native() for rule in rules])
+
+    def __datafusion_scalar_udf__(self) -> CapsuleType:
+        """The function as an ``FFI_ScalarUDF``."""
+        return _native.capsule(self._operator, _native.SCALAR_UDF)
+
+    def __datafusion_scalar_udf_simplify__(self) -> CapsuleType:
+        """How calls of the function are simplified, as an ``FFI_ScalarUDFSimplify``."""
+        return _native.capsule(self._operator, _native.SIMPLIFY)
+
+    def __datafusion_scalar_udf_simplify_functions__(self) -> list[Any]:
+        """The functions that calls may be simplified to, besides DataFusion's own."""
+        return [function._udf for function in self._functions]
+
+
+class DifferentialOperator(_Exporter, ScalarUDF):
     """``grad``, ``jvp`` or ``vjp``, for `SessionContext.register_udf` and `datafusion.udf`.
 
     Calling it gives an expression of the DataFrame API.
@@ -36,8 +56,8 @@ class DifferentialOperator(ScalarUDF):
             if not isinstance(rule, Rule):
                 msg = f"{name} takes rules, and {rule!r} is none: write rule(signature, partial derivative, ...)"
                 raise TypeError(msg)
-        self._functions = _functions(rules)
-        self._operator = _native.operator(name, [rule._native() for rule in rules])
+        super().__init__(name, rules)
+        self._tangent = _Exporter("tangent", rules)
         self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
 
     def __call__(self, *args: Expr) -> Expr:
@@ -52,17 +72,9 @@ class DifferentialOperator(ScalarUDF):
                 raise TypeError(msg)
         return super().__call__(*args)
 
-    def __datafusion_scalar_udf__(self) -> CapsuleType:
-        """The function as an ``FFI_ScalarUDF``."""
-        return _native.capsule(self._operator, _native.SCALAR_UDF)
-
-    def __datafusion_scalar_udf_simplify__(self) -> CapsuleType:
-        """How calls of the function are simplified, as an ``FFI_ScalarUDFSimplify``."""
-        return _native.capsule(self._operator, _native.SIMPLIFY)
-
-    def __datafusion_scalar_udf_simplify_functions__(self) -> list[Any]:
-        """The functions that calls may be simplified to, besides DataFusion's own."""
-        return [function._udf for function in self._functions]
+    def __xql_ffi_tangent__(self) -> _Exporter:
+        """The operator that calls become where the expression is computed by several relations."""
+        return self._tangent
 
 
 def _functions(rules: Iterable[Rule]) -> list[ScalarUDF]:

@@ -92,7 +92,9 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let mut derivative = self.dag.number(0.0)?;
         for (variable, tangent) in self.variables.iter().zip(&self.tangents) {
             if let Some(cotangent) = cotangents.get(variable) {
-                let term = self.dag.multiply(*tangent, *cotangent)?;
+                // Behind the cotangent, which derivatives by other variables have too, stands what is of this one alone.
+                let factors = if self.call.total { [*cotangent, *tangent] } else { [*tangent, *cotangent] };
+                let term = self.dag.multiply(factors[0], factors[1])?;
                 derivative = self.dag.add(derivative, term)?;
             }
         }

@@ -1,5 +1,7 @@
 //! `ScalarUDF.from_pycapsule`, which takes `simplify` along where it is exported.
 
+use std::sync::Arc;
+
 use datafusion::logical_expr::ScalarUDF;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -47,10 +49,15 @@ fn exporter<'py>(
 }
 
 fn import<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    scalar_udf::to_python(exporter.py(), imported(exporter)?)
+}
+
+fn imported(exporter: &Bound<'_, PyAny>) -> PyResult<ScalarUDF> {
     // The first checks the versions, which the second takes on trust.
     let simplify = capsule::simplify(exporter)?;
     let function = capsule::scalar_udf(exporter)?;
     let functions = capsule::functions(exporter)?;
-    let udf = ScalarUDF::from(SimplifyingScalarUDF::new(function, simplify).with_functions(functions));
-    scalar_udf::to_python(exporter.py(), udf)
+    let tangent = capsule::tangent(exporter)?.map(|tangent| imported(&tangent)).transpose()?;
+    let udf = SimplifyingScalarUDF::new(function, simplify).with_functions(functions);
+    Ok(ScalarUDF::from(udf.with_companion(tangent.map(Arc::new))))
 }

@@ -21,8 +21,9 @@ pub struct Exported {
     simplify: FFI_ScalarUDFSimplify,
 }
 
-/// The operator of this name with these rules, which may be freed afterwards. Null and a reason in `error` if there is no
-/// such operator, or two of the rules are for one function.
+/// The operator of this name with these rules, which may be freed afterwards. `tangent` is the `jvp` by which the analyzer
+/// rule replaces calls of the others. Null and a reason in `error` if there is no such operator, or two of the rules are for
+/// one function.
 ///
 /// # Safety
 /// `name` is null or a string that ends in NUL; `rules` points to `count` rules; `error` is null or may be written to.
@@ -42,10 +43,13 @@ pub unsafe extern "C" fn xql_ffi_operator_new(
             let rule = unsafe { rule.as_ref() }.ok_or_else(|| plan_datafusion_err!("a rule is missing"))?;
             own.push(rule.0.clone());
         }
-        let operators = xql_autodiff::functions_with(&Rules::new(own)?).into_iter();
-        let operator = operators
+        let rules = Rules::new(own)?;
+        let operator = match name {
+            "tangent" => Some(xql_autodiff::tangent_with(rules)),
+            name => xql_autodiff::functions_with(&rules).into_iter().find(|operator| operator.name() == name),
+        };
+        let operator = operator
             .map(Arc::new)
-            .find(|operator| operator.name() == name)
             .ok_or_else(|| plan_datafusion_err!("there is no differential operator called {name:?}"))?;
         Ok(xql_ffi_operator(Arc::new(Exported { udf: Arc::clone(&operator).into(), simplify: operator.into() })))
     };

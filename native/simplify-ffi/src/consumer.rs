@@ -30,18 +30,34 @@ pub struct SimplifyingScalarUDF {
     function: ScalarUDF,
     simplify: Arc<FFI_ScalarUDFSimplify>,
     offered: Vec<Arc<ScalarUDF>>,
+    companion: Option<Arc<ScalarUDF>>,
 }
 
 impl SimplifyingScalarUDF {
     /// Joins a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) and the `simplify` imported
     /// beside it.
     pub fn new(function: Arc<dyn ScalarUDFImpl>, simplify: FFI_ScalarUDFSimplify) -> Self {
-        Self { function: ScalarUDF::new_from_shared_impl(function), simplify: Arc::new(simplify), offered: vec![] }
+        Self {
+            function: ScalarUDF::new_from_shared_impl(function),
+            simplify: Arc::new(simplify),
+            offered: vec![],
+            companion: None,
+        }
     }
 
     /// Lets `simplify` answer with calls of these functions, by name, besides those in its arguments.
     pub fn with_functions(self, offered: Vec<Arc<ScalarUDF>>) -> Self {
         Self { offered, ..self }
+    }
+
+    /// Keeps another function of the provider with it, for rules that replace calls of the one by calls of the other.
+    pub fn with_companion(self, companion: Option<Arc<ScalarUDF>>) -> Self {
+        Self { companion, ..self }
+    }
+
+    /// The function that [`with_companion`](Self::with_companion) keeps.
+    pub fn companion(&self) -> Option<&Arc<ScalarUDF>> {
+        self.companion.as_ref()
     }
 
     fn inner(&self) -> &dyn ScalarUDFImpl {

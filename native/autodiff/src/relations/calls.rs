@@ -1,7 +1,8 @@
 //! Replacing the calls of a node by `jvp` over the columns that vary.
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{Column, DFSchema, Result, plan_err};
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion_expr::expr::{Exists, InSubquery, ScalarFunction, SetComparison};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::Subquery;
@@ -78,7 +79,7 @@ impl Calls {
         let mut concerned = false;
         plan.apply_expressions(|expr| {
             concerned = concerned || expr.exists(|part| Ok(call_in(part, recognize) || subquery(part).is_some()))?;
-            Ok(datafusion_common::tree_node::TreeNodeRecursion::Continue)
+            Ok(TreeNodeRecursion::Continue)
         })?;
         let inputs = plan.inputs();
         if !concerned || inputs.is_empty() || matches!(plan, LogicalPlan::Extension(_)) {
@@ -89,9 +90,13 @@ impl Calls {
         let names = NamePreserver::new(&plan);
         let mut exprs = vec![];
         for expr in plan.expressions() {
-            let name = names.save(&expr);
-            let replaced = self.expression(expr, &mut site)?;
-            exprs.push(if replaced.transformed { name.restore(replaced.data) } else { replaced.data });
+            exprs.push(match expr {
+                // Columns are named by what is inside.
+                sets @ Expr::GroupingSet(_) => {
+                    sets.map_children(|key| self.named(key, &NamePreserver::new_for_projection(), &mut site))?.data
+                }
+                expr => self.named(expr, &names, &mut site)?.data,
+            });
         }
         let replaced = match &plan {
             // `with_new_exprs` takes no order for it.
@@ -108,6 +113,13 @@ impl Calls {
         let right = self.replace(join.right.as_ref().clone());
         self.around.pop();
         Ok(LogicalPlan::Join(Join { left: Arc::new(left), right: Arc::new(right?), ..join }))
+    }
+
+    /// An expression with its calls replaced, under the name that it has.
+    fn named(&mut self, expr: Expr, names: &NamePreserver, site: &mut Site) -> Result<Transformed<Expr>> {
+        let name = names.save(&expr);
+        let replaced = self.expression(expr, site)?;
+        Ok(if replaced.transformed { replaced.update_data(|expr| name.restore(expr)) } else { replaced })
     }
 
     fn expression(&mut self, expr: Expr, site: &mut Site) -> Result<Transformed<Expr>> {
@@ -138,18 +150,18 @@ impl Calls {
         let mut independent = true;
         for (variable, seed) in &pairs {
             let variable = unnamed(variable);
+            if !variable.get_type(&site.schema()).is_ok_and(|data_type| is_float(&data_type)) {
+                // `simplify` says what is wrong with it.
+                return Ok(Transformed::no(original));
+            }
             let tangents = match variable {
                 Expr::Column(column) => match site.find(column) {
                     Some((number, column)) => self.tangents(expression, number, &column, jvp, site)?,
                     None => return Ok(Transformed::no(original)),
                 },
                 Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
-                // `simplify` says what is wrong with it.
                 _ => return Ok(Transformed::no(original)),
             };
-            if !is_float(&variable.get_type(&site.schema())?) {
-                return Ok(Transformed::no(original));
-            }
             if seed.is_some_and(Expr::is_volatile) && !tangents.is_empty() {
                 return plan_err!("{}: a tangent that is volatile cannot be used twice", abbreviated(&original));
             }
@@ -159,14 +171,19 @@ impl Calls {
                 arguments.extend([Expr::Column(column), scaled(tangent, *seed, &site.schema())?]);
             }
         }
-        let read = columns_read(expression);
-        for (variable, _) in &pairs {
-            if let Expr::Column(column) = unnamed(variable)
-                && independent
-                && !read.iter().any(|read| site.find(read) == site.find(column))
-                && let Some((_, column)) = site.find(column)
-            {
-                identity::check(&original, expression, &column, &site.before)?;
+        if independent {
+            let read = columns_read(expression);
+            for (variable, _) in &pairs {
+                if let Expr::Column(column) = unnamed(variable)
+                    && !read.iter().any(|read| site.find(read) == site.find(column))
+                    && let Some((_, column)) = site.find(column)
+                {
+                    identity::check(&original, expression, &column, &site.before)?;
+                }
+            }
+            // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
+            if read.iter().all(|column| column.relation.is_some()) {
+                return Ok(Transformed::no(original));
             }
         }
         let schema = site.schema();
@@ -196,6 +213,8 @@ impl Calls {
         jvp: &Arc<ScalarUDF>,
         site: &mut Site,
     ) -> Result<Vec<(Column, Tangent)>> {
+        // A column of the query around has nothing here but correlated subqueries that vary with it, which are refused.
+        let variable_type = site.schema().data_type(variable).cloned().unwrap_or(DataType::Float64);
         let mut tangents = vec![];
         for input in 0..site.inputs.len() {
             let schema = Arc::clone(site.inputs[input].schema());
@@ -225,7 +244,7 @@ impl Calls {
                 names: &mut self.names,
                 jvp: Arc::clone(jvp),
                 variable: variable.name.clone(),
-                variable_type: variable_type(site, variable)?,
+                variable_type: variable_type.clone(),
                 recursions: vec![],
             };
             let seen = own.map_or(Variable::Outer, Variable::Column);
@@ -266,15 +285,8 @@ impl Calls {
         }
         // Columns of this query must not be computed from it either, which the carrier finds out.
         let nowhere = site.inputs.len();
-        let tangents = self.tangents(expression, nowhere, variable, jvp, site)?;
-        Ok(tangents)
+        self.tangents(expression, nowhere, variable, jvp, site)
     }
-}
-
-fn variable_type(site: &Site, variable: &Column) -> Result<arrow::datatypes::DataType> {
-    use datafusion_common::ExprSchema;
-    let schema = site.schema();
-    Ok(schema.data_type(variable).cloned().unwrap_or(arrow::datatypes::DataType::Float64))
 }
 
 /// A tangent times what the call gives the variable as its own.

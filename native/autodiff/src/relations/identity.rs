@@ -11,13 +11,12 @@ use crate::call::abbreviated;
 /// A column of a node of a plan. Two references to one table are equal nodes.
 type Source<'p> = (&'p LogicalPlan, usize);
 
-/// The error if an expression over a node, which does not vary with a column, reads what the column is made of otherwise.
+/// The error if an expression over these inputs, which does not vary with a column, reads what the column is made of
+/// otherwise.
 pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[LogicalPlan]) -> Result<()> {
     let mut of_variable = HashSet::new();
-    for input in inputs {
-        if let Some(index) = input.schema().maybe_index_of_column(variable) {
-            collect(input, index, &mut of_variable)?;
-        }
+    for (input, index) in positions(variable, inputs) {
+        collect(input, index, &mut of_variable)?;
     }
     for input in inputs {
         for index in reads(expression, input.schema()) {
@@ -28,11 +27,14 @@ pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[Logica
             let mut of_column = HashSet::new();
             collect(input, index, &mut of_column)?;
             let Some((node, shared)) = of_column.intersection(&of_variable).next() else { continue };
-            let name = Column::from(node.schema().qualified_field(*shared));
+            let source = Column::from(node.schema().qualified_field(*shared));
+            let meant = match same_reference(node, *shared, inputs)? {
+                Some(column) => format!("Differentiate by {column}"),
+                None => format!("Pass on the {} that {column} is computed from, and differentiate by it", source.name),
+            };
             return plan_err!(
-                "{}: {} does not vary with {variable}, though both come from {name}: what counts is the reference that is \
-                 named, and {variable} is another one than {column} is computed from. Differentiate by the column that \
-                 {column} is computed from, and pass it on to here",
+                "{}: {} does not vary with {variable}. Both come from {source}, but {variable} is a variable of its own: every \
+                 reference to a table, view or CTE is, and so is every column computed from one. {meant}",
                 abbreviated(call),
                 abbreviated(expression)
             );
@@ -41,7 +43,41 @@ pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[Logica
     Ok(())
 }
 
-/// Adds all that a column is computed from, itself included.
+/// Where a column is found among inputs.
+fn positions<'p>(column: &Column, inputs: &'p [LogicalPlan]) -> Vec<(&'p LogicalPlan, usize)> {
+    let found = inputs.iter().map(|input| (input, input.schema().maybe_index_of_column(column)));
+    found.filter_map(|(input, index)| Some((input, index?))).collect()
+}
+
+/// The column of the inputs that is column number `index` of a node below, unchanged.
+fn same_reference(node: &LogicalPlan, index: usize, inputs: &[LogicalPlan]) -> Result<Option<Column>> {
+    for input in inputs {
+        for candidate in 0..input.schema().fields().len() {
+            if is_from(input, candidate, node, index)? {
+                return Ok(Some(Column::from(input.schema().qualified_field(candidate))));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_from(plan: &LogicalPlan, index: usize, node: &LogicalPlan, source: usize) -> Result<bool> {
+    if std::ptr::eq(plan, node) {
+        return Ok(index == source);
+    }
+    let Origin::Below(below) = origin(plan, index)? else { return Ok(false) };
+    let inputs = plan.inputs();
+    for (input, column) in below {
+        if let Some(input) = inputs.get(input)
+            && is_from(input, column, node, source)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Adds all that a column is computed from, its origin included.
 #[recursive::recursive]
 fn collect<'p>(plan: &'p LogicalPlan, index: usize, sources: &mut HashSet<Source<'p>>) -> Result<()> {
     let inputs = plan.inputs();

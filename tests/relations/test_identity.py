@@ -1,0 +1,95 @@
+"""Two references to one table are two variables, and a 0 is a 0."""
+
+import pytest
+from datafusion import SessionContext
+
+from support.cases import query
+from support.compare import rows_of
+from support.errors import Refused, assert_refused, refusals
+
+CASES = [
+    Refused(
+        "the_other_reference_of_a_table",
+        "SELECT grad(a.x * a.x, b.x) FROM t AS a JOIN t AS b ON a.id = b.id",
+        ["does not vary with b.x", "differentiate by a.x"],
+    ),
+    Refused(
+        "the_other_reference_of_a_cte",
+        "WITH p AS (SELECT 0.5 AS w), m AS (SELECT w * x AS pred, y FROM t CROSS JOIN p) "
+        "SELECT AVG(grad(power(pred - y, 2), w)) FROM m CROSS JOIN p",
+        ["does not vary with p.w", "pass on the w that m.pred is computed from"],
+    ),
+    Refused(
+        "the_other_reference_of_a_view",
+        "SELECT grad(a.x * a.x, b.x) FROM (SELECT * FROM t) AS a, (SELECT * FROM t) AS b",
+        ["a.x", "b.x", "differentiate by a.x"],
+    ),
+    Refused(
+        "computed_beside_it",
+        "SELECT grad(p, v) FROM (SELECT 2 * w AS v, w * x AS p, w FROM t) AS m",
+        ["does not vary with m.v", "come from t.w", "differentiate by m.w"],
+    ),
+]
+
+
+@refusals(CASES)
+def test_another_reference(ctx: SessionContext, case: Refused) -> None:
+    assert_refused(ctx, case)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT grad(m.y, m.w) AS d FROM (SELECT w, w * x AS p, y FROM t) AS m",
+        "SELECT grad(b.y, a.x) AS d FROM t AS a JOIN t AS b ON a.id = b.id",
+        "SELECT grad(u.x * u.x, t.x) AS d FROM t CROSS JOIN u",
+        "SELECT grad(k * 1.5, w) AS d FROM (SELECT w, floor(w * x) AS f, CAST(w AS BIGINT) AS k FROM t) AS m",
+        "SELECT grad(f, w) AS d FROM (SELECT w, floor(w * x) AS f FROM t) AS m",
+        "SELECT grad(n * 1.5, w) AS d FROM (SELECT w, COUNT(w * x) AS n FROM t GROUP BY w) AS m",
+    ],
+)
+def test_what_does_not_vary(ctx: SessionContext, statement: str) -> None:
+    assert {value for (value,) in rows_of(query(ctx, statement))} == {0.0}
+
+
+def test_each_reference_of_its_own(ctx: SessionContext) -> None:
+    found = query(
+        ctx,
+        """WITH m AS (SELECT id, w, w * w AS p FROM t)
+           SELECT grad(a.p * b.p, a.w) AS da, grad(a.p * b.p, b.w) AS db, 2 * a.w * b.p AS ea, 2 * b.w * a.p AS eb
+           FROM m AS a JOIN m AS b ON a.id = b.id + 1 ORDER BY a.id""",
+    ).to_pydict()
+    assert found["da"] == found["ea"]
+    assert found["db"] == found["eb"]
+
+
+REFUSED = [
+    Refused("distinct", "SELECT grad(SUM(DISTINCT w * x), w) FROM t GROUP BY w", ["distinct", "no derivative"]),
+    Refused("median", "SELECT grad(median(w * x), w) FROM t GROUP BY w", ["median", "no derivative"]),
+    Refused(
+        "list",
+        "SELECT grad(l[1], w) FROM (SELECT w, array_agg(w * x) AS l FROM t GROUP BY w) AS m",
+        ["array_agg", "no derivative"],
+    ),
+    Refused(
+        "unnested",
+        "SELECT grad(e, w) FROM (SELECT w, unnest(make_array(w * x, w)) AS e FROM t) AS m",
+        ["unnest|list|make_array"],
+    ),
+    Refused(
+        "recursion_of_distinct_rows",
+        "WITH RECURSIVE r AS (SELECT w, w AS x, 0 AS s FROM t UNION SELECT w, x * w, s + 1 FROM r WHERE s < 3) "
+        "SELECT grad(x, w) FROM r",
+        ["UNION ALL", "w"],
+    ),
+    Refused(
+        "function_without_rule_below",
+        "SELECT grad(p, w) FROM (SELECT w, factorial(CAST(w AS BIGINT)) * array_distance([w], [x]) AS p FROM t) AS m",
+        ["array_distance"],
+    ),
+]
+
+
+@refusals(REFUSED)
+def test_what_cannot_be_followed(ctx: SessionContext, case: Refused) -> None:
+    assert_refused(ctx, case)

@@ -1,0 +1,50 @@
+"""Recursive queries with columns that are not read outside, which DataFusion 54 removes all the same."""
+
+from collections.abc import Callable
+
+import pytest
+from datafusion import SessionContext
+
+from support.cases import plans, query
+from support.compare import rows_of
+
+CARRIED = pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (
+            """WITH RECURSIVE r AS (SELECT 1 AS s, 2.0 AS b, 3.0 AS c UNION ALL SELECT s + 1, b, c + b FROM r WHERE s < 3)
+               SELECT c FROM r ORDER BY c""",
+            [(3.0,), (5.0,), (7.0,)],
+        ),
+        # Left alone, DataFusion takes c for b here.
+        (
+            """WITH RECURSIVE r AS (SELECT 1.0 AS a, 2.0 AS b, 30.0 AS c UNION ALL SELECT a + b, b, 40.0 FROM r WHERE a < 4)
+               SELECT a, c FROM r ORDER BY a""",
+            [(1.0, 30.0), (3.0, 40.0), (5.0, 40.0)],
+        ),
+        (
+            """WITH RECURSIVE r AS (SELECT 1 AS s, 2.0 AS b UNION ALL SELECT s + 1, b * b FROM r WHERE s < 4)
+               SELECT (SELECT MAX(b) FROM r) AS m""",
+            [(256.0,)],
+        ),
+    ],
+    ids=["out_of_bounds", "another_column", "in_a_subquery"],
+)
+
+
+@CARRIED
+def test_columns_are_kept(
+    statement: str, expected: list[tuple[object, ...]], register: Callable[[SessionContext], SessionContext]
+) -> None:
+    ctx = register(SessionContext())
+    assert rows_of(query(ctx, statement)) == expected
+
+
+def test_nothing_is_executed_for_it(register: Callable[[SessionContext], SessionContext]) -> None:
+    """Whatever partitions a plan has, they are of its recursive term."""
+    statement = """WITH RECURSIVE r AS (SELECT 1 AS s, 2.0 AS b UNION ALL SELECT s + 1, b * b FROM r WHERE s < 4)
+                   SELECT b FROM r"""
+    physical = plans(register(SessionContext()), statement)["physical_plan"]
+    outside, _, _ = physical.partition("RecursiveQueryExec")
+    assert outside.split()[0] == "ProjectionExec:"
+    assert "Repartition" not in outside
