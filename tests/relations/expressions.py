@@ -134,12 +134,12 @@ BARRED = [
 ]
 # Over frames that only grow; those that slide take the others.
 GROWING = [*AGGREGATES[:14], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
-SLIDING = [*AGGREGATES[:11], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
+SLIDING = [*AGGREGATES[:9], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
 ORDERED = [
     Function("lag({0})"),
     Function("lead({0})"),
     Function("lag({0}, 2)"),
-    Function("lead({0}, 1, {1})"),
+    Function("lead({0}, 1, 0.5)"),
     Function("row_number()", constant=True, integer=True),
     Function("rank()", constant=True, integer=True),
     Function("dense_rank()", constant=True, integer=True),

@@ -316,8 +316,8 @@ class Builder:
         scope.unique = [key.text for key in keys]
         tail = f"GROUP BY {', '.join(scope.unique)}" if keys else ""
         if not keys:
-            computed.append((Column(self.fresh("one_"), integer=True), Item("count(1)", self.fresh("one_"))))
-            computed[-1] = (computed[-1][0], Item("count(1)", computed[-1][0].name))
+            name = self.fresh("one_")
+            computed.append((Column(name, integer=True), Item("count(1)", name)))
         items, columns, unique = self._passed(scope, [s for s in keys if not s.column.integer])
         items += [item for _, item in computed]
         columns += [column for column, _ in computed]
@@ -360,7 +360,7 @@ class Builder:
     def windowed(self, scope: Scope) -> tuple[Expression, Function]:
         """A call of a window function."""
         choices = self.choices
-        order = ", ".join(scope.unique)
+        order = ", ".join(scope.unique or [s.text for s in scope.columns])
         growing = ["", f"ORDER BY {order}", f"ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING"]
         sliding = [f"ORDER BY {order} ROWS BETWEEN {frame}" for frame in _FRAMES]
         kind = choices.of(["growing", "ordered", "sliding"])
@@ -390,8 +390,8 @@ class Builder:
         scope = self.over(query, joins=False)
         items, columns, unique = self._passed(scope, scope.floats)
         floats = [column for column in columns if not column.integer]
-        static = Select("static term", [Item("0", "step"), *items], scope.source, "", columns, unique, scope.size)
-        name = self.fresh("r")
+        static = Select("static term", [Item("0", step), *items], scope.source, "", columns, unique, scope.size)
+        name, step = self.fresh("r"), self.fresh("step_")
         inside = [Scoped(f"q.{column.name}", column) for column in columns]
         joined: list[From] = []
         details: list[str] = []
@@ -411,18 +411,18 @@ class Builder:
                 for s in scoped:
                     if s.text in update.sql:
                         known[target] |= s.column.dependence
-        term = [Item("q.step + 1", "step")]
-        out = [Column("step", integer=True)]
+        term = [Item(f"q.{step} + 1", step)]
+        out = [Column(step, integer=True)]
         for column in columns:
             if column.name in updates:
-                text = f"0.5 * {column.name if False else f'q.{column.name}'} + 0.3 * ({updates[column.name].sql})"
+                text = f"0.5 * q.{column.name} + 0.3 * ({updates[column.name].sql})"
                 term.append(Item(text, column.name))
                 out.append(Column(column.name, NOWHERE, known[column.name]))
             else:
                 term.append(Item(f"q.{column.name}", column.name))
                 out.append(column)
         steps = 1 + choices.below(3)
-        return Recursion(static, name, steps, term, joined, out, ["step", *unique], scope.size * (steps + 1))
+        return Recursion(static, name, steps, term, joined, out, [step, *unique], scope.size * (steps + 1))
 
 
 _FRAMES = ["1 PRECEDING AND CURRENT ROW", "1 PRECEDING AND 1 FOLLOWING", "CURRENT ROW AND 2 FOLLOWING"]

@@ -219,7 +219,7 @@ class Recursion(Query):
     def _term(self, before: str, writer: Writer) -> str:
         listed = ", ".join(item.write(writer) for item in self.items)
         joined = " ".join(entry.write(writer) for entry in self.joined)
-        return f"SELECT {listed} FROM {before} AS q {joined} WHERE q.step < {self.steps}"
+        return f"SELECT {listed} FROM {before} AS q {joined} WHERE q.{self.columns[0].name} < {self.steps}"
 
     def inputs(self) -> Sequence[Query]:
         return [self.static, *(entry.named.query for entry in self.joined)]
