@@ -5,8 +5,7 @@
 //! CASE. A derivative that lacks a source of its primal (`y` lacks `x` in the derivative of `x * y`) is guarded by it;
 //! one that reads all of them costs nothing.
 
-use arrow::datatypes::DataType;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeSet, HashMap};
 
@@ -99,8 +98,8 @@ impl NullSets {
     }
 
     /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
-    pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId, data_type: &DataType) -> Result<NodeId> {
-        let zero = dag.intern(Expr::Literal(ScalarValue::new_zero(data_type)?, None), vec![])?;
+    pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId) -> Result<NodeId> {
+        let zero = dag.number(0.0)?;
         let holds = dag.is_not_null(derivative)?;
         dag.case(&[(holds, derivative)], Some(zero))
     }

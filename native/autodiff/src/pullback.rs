@@ -20,6 +20,8 @@ pub struct Pullback<'p, 'a> {
     /// The nodes that vary with a variable.
     active: HashSet<NodeId>,
     gradients: HashMap<NodeId, Vec<NodeId>>,
+    /// The derivatives of `CASE` that are 0 in some branches.
+    selections: HashSet<NodeId>,
 }
 
 impl<'p, 'a> Pullback<'p, 'a> {
@@ -40,7 +42,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             .chain(variables)
             .all(|id| decoded(dag.data_type(*id)) == &DataType::Float32);
         dag.set_working_type(if single { DataType::Float32 } else { DataType::Float64 });
-        Ok(Self { call, dag, nulls, variables, active, gradients: HashMap::new() })
+        Ok(Self { call, dag, nulls, variables, active, gradients: HashMap::new(), selections: HashSet::new() })
     }
 
     /// The partial derivatives of a node by each of the variables.
@@ -56,7 +58,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 && let Some(cotangent) = cotangents.get(&id).copied()
             {
                 for (input, partial) in self.partials(id)? {
-                    let contribution = self.dag.multiply(cotangent, partial)?;
+                    let contribution = self.pulled_back(cotangent, partial)?;
                     let sum = match cotangents.get(&input) {
                         Some(others) => self.dag.add(*others, contribution)?,
                         None => contribution,
@@ -70,6 +72,40 @@ impl<'p, 'a> Pullback<'p, 'a> {
             self.variables.iter().map(|variable| cotangents.get(variable).copied().unwrap_or(zero)).collect();
         self.gradients.insert(root, gradient.clone());
         Ok(gradient)
+    }
+
+    /// The product of a cotangent and a partial derivative.
+    ///
+    /// Into the derivative of a `CASE` the cotangent goes branch by branch, so that a branch that does not vary
+    /// contributes nothing, also where the cotangent is infinite: `sqrt(greatest(x, 0))` has the derivative 0 at -1.
+    fn pulled_back(&mut self, cotangent: NodeId, partial: NodeId) -> Result<NodeId> {
+        let shape = match &self.dag.node(partial).shape {
+            Expr::Case(case) if self.selections.contains(&partial) && self.dag.as_number(cotangent).is_none() => {
+                case.clone()
+            }
+            _ => return self.dag.multiply(cotangent, partial),
+        };
+        let mut children = self.dag.node(partial).children.clone();
+        for value in branches(&shape) {
+            if !self.vanishes(children[value]) {
+                let contribution = self.pulled_back(cotangent, children[value])?;
+                children[value] = self.dag.cast_to_working_type(contribution)?;
+            }
+        }
+        let product = self.dag.intern(Expr::Case(shape), children)?;
+        self.nulls.equate(self.dag, product, partial)?;
+        self.selections.insert(product);
+        Ok(product)
+    }
+
+    /// Whether a branch is 0, also if it is so only where it is not NULL.
+    fn vanishes(&self, id: NodeId) -> bool {
+        let node = self.dag.node(id);
+        match &node.shape {
+            Expr::Case(case) => branches(case).into_iter().all(|value| self.vanishes(node.children[value])),
+            Expr::Literal(scalar, _) => scalar.is_null() || self.dag.is_zero(id),
+            _ => false,
+        }
     }
 
     /// The partial derivatives of a node by what it directly, or for CASE through its branches, depends on.
@@ -122,11 +158,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
     /// compute never enters.
     fn case_partials(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Vec<(NodeId, NodeId)>> {
         let first = usize::from(case.expr.is_some());
-        let pairs = case.when_then_expr.len();
-        let values: Vec<usize> = (0..pairs)
-            .map(|i| first + 2 * i + 1)
-            .chain(case.else_expr.is_some().then_some(first + 2 * pairs))
-            .collect();
+        let values = branches(case);
         let mut gradients = vec![];
         for value in &values {
             gradients.push(self.gradient(children[*value])?);
@@ -136,7 +168,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             if gradients.iter().all(|gradient| self.dag.is_zero(gradient[which])) {
                 continue;
             }
-            let mut branches = children.to_vec();
+            let mut derivative = children.to_vec();
             for (value, gradient) in values.iter().zip(&gradients) {
                 let mut required = self.nulls.of(self.dag, children[*value])?;
                 // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
@@ -145,10 +177,14 @@ impl<'p, 'a> Pullback<'p, 'a> {
                     required.retain(|source| !seen_to.contains(source));
                 }
                 let exact = self.nulls.guard(self.dag, gradient[which], &required)?;
-                branches[*value] = self.dag.cast_to_working_type(exact)?;
+                derivative[*value] = self.dag.cast_to_working_type(exact)?;
             }
-            let partial = self.dag.intern(Expr::Case(case.clone()), branches)?;
+            let selects = values.iter().any(|value| self.vanishes(derivative[*value]));
+            let partial = self.dag.intern(Expr::Case(case.clone()), derivative)?;
             self.nulls.equate(self.dag, partial, id)?;
+            if selects {
+                self.selections.insert(partial);
+            }
             partials.push((*variable, partial));
         }
         Ok(partials)
@@ -183,6 +219,14 @@ impl<'p, 'a> Pullback<'p, 'a> {
             columns.join(", ")
         )
     }
+}
+
+/// The positions of the values of a `CASE` among its children.
+fn branches(case: &Case) -> Vec<usize> {
+    let first = usize::from(case.expr.is_some());
+    let pairs = case.when_then_expr.len();
+    let values = (0..pairs).map(|i| first + 2 * i + 1);
+    values.chain(case.else_expr.is_some().then_some(first + 2 * pairs)).collect()
 }
 
 /// Adds those of the nodes, children first, that vary with a variable.
