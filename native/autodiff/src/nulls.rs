@@ -5,7 +5,6 @@
 //! CASE. A derivative that lacks a source of its primal (`y` lacks `x` in the derivative of `x * y`) is guarded by it;
 //! one that reads all of them costs nothing.
 
-use arrow::datatypes::DataType;
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeSet, HashMap};
@@ -139,9 +138,8 @@ impl<'r> NullSets<'r> {
     /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
     ///
     /// Should a rule of the user's be NULL where its function is not, the derivative is no number.
-    pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId, data_type: &DataType) -> Result<NodeId> {
+    pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId) -> Result<NodeId> {
         let nan = dag.number(f64::NAN)?;
-        let nan = dag.cast(nan, data_type)?;
         let holds = dag.is_not_null(derivative)?;
         dag.case(&[(holds, derivative)], Some(nan))
     }
