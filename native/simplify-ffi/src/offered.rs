@@ -72,7 +72,10 @@ pub(crate) fn call_offered(
 /// What a function takes for this many arguments of a type, or if it has no use for them, for such of another float type:
 /// DataFusion never makes Float64 Float32 by itself.
 fn taken(function: &ScalarUDF, wanted: &DataType, count: usize) -> Result<Vec<FieldRef>> {
-    let given = |data_type: &DataType| vec![Arc::new(Field::new("", data_type.clone(), true)); count];
+    let given = |data_type: &DataType| {
+        let field: FieldRef = Arc::new(Field::new("", data_type.clone(), true));
+        std::iter::repeat_n(field, count).collect::<Vec<_>>()
+    };
     let refused = match fields_with_udf(&given(wanted), function) {
         Ok(taken) => return Ok(taken),
         Err(error) => error,

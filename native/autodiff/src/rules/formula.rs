@@ -155,10 +155,14 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
             let operand = operand.as_ref().map(|operand| number(operand, dag, bindings)).transpose()?;
             let mut branches = vec![];
             for when in conditions {
-                if let Some(input) = constant_input(&when.condition) {
+                if operand.is_none()
+                    && let Some(input) = constant_input(&when.condition)
+                {
                     let input = number(input, dag, bindings)?;
+                    // Evaluated in any case, so that a mistake in it is found when the rule is made.
+                    let value = number(&when.result, dag, bindings)?;
                     if dag.as_number(input).is_some() {
-                        return number(&when.result, dag, bindings);
+                        return Ok(value);
                     }
                     continue;
                 }
