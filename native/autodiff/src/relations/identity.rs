@@ -25,7 +25,8 @@ pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[Logica
             }
             let mut of_column = HashSet::new();
             collect(input, index, true, &mut of_column)?;
-            let Some((node, shared)) = of_column.intersection(&of_variable).next() else { continue };
+            // Of equal nodes, the one that the expression is computed from.
+            let Some((node, shared)) = of_column.iter().find(|source| of_variable.contains(source)) else { continue };
             let source = Column::from(node.schema().qualified_field(*shared));
             let meant = match same_reference(node, *shared, inputs)? {
                 Some(column) => format!("Differentiate by {column}"),
