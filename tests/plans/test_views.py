@@ -47,10 +47,15 @@ CASES = [
         "in_a_view_over_a_view",
         (
             f"CREATE VIEW slopes AS {_SLOPES}",
-            "CREATE VIEW steeper AS SELECT id, x, d, [[grad(x * x * d, x) := 2 * x * d]] AS e FROM slopes",
+            "CREATE VIEW steeper AS "
+            "SELECT id, x, d, [[grad(x * x * d, x) := 2 * x * d - x * x * sin(x) * y]] AS e FROM slopes",
             "SELECT id, e FROM steeper WHERE d > 0 ORDER BY id",
         ),
-        [(row.id, 2 * row.x * math.cos(row.x) * row.y) for row in T if math.cos(row.x) * row.y > 0],
+        [
+            (row.id, 2 * row.x * math.cos(row.x) * row.y - row.x * row.x * math.sin(row.x) * row.y)
+            for row in T
+            if math.cos(row.x) * row.y > 0
+        ],
     ),
     Case(
         "of_a_derivative_of_a_view",

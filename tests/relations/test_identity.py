@@ -15,9 +15,9 @@ CASES = [
     ),
     Refused(
         "the_other_reference_of_a_cte",
-        "WITH p AS (SELECT 0.5 AS w), m AS (SELECT w * x AS pred, y FROM t CROSS JOIN p) "
-        "SELECT AVG(grad(power(pred - y, 2), w)) FROM m CROSS JOIN p",
-        ["does not vary with p.w", "pass on the w that m.pred is computed from"],
+        "WITH p AS (SELECT 0.5 AS v), m AS (SELECT v * x AS pred, y FROM t CROSS JOIN p) "
+        "SELECT AVG(grad(power(pred - y, 2), v)) FROM m CROSS JOIN p",
+        ["does not vary with p.v", "pass on the v that m.pred is computed from"],
     ),
     Refused(
         "the_other_reference_of_a_view",
@@ -25,9 +25,10 @@ CASES = [
         ["a.x", "b.x", "differentiate by a.x"],
     ),
     Refused(
-        "computed_beside_it",
-        "SELECT grad(p, v) FROM (SELECT 2 * w AS v, w * x AS p, w FROM t) AS m",
-        ["does not vary with m.v", "come from t.w", "differentiate by m.w"],
+        "the_other_reference_inside_a_recursion",
+        "WITH RECURSIVE p AS (SELECT 0.5 AS w), r AS (SELECT 0 AS s, w, w AS x FROM p UNION ALL "
+        "SELECT s + 1, w, w * x FROM r WHERE s < 3) SELECT grad(r.x, p.w) FROM r CROSS JOIN p",
+        ["does not vary with p.w", "differentiate by r.w"],
     ),
 ]
 
@@ -44,6 +45,8 @@ def test_another_reference(ctx: SessionContext, case: Refused) -> None:
         "SELECT grad(b.y, a.x) AS d FROM t AS a JOIN t AS b ON a.id = b.id",
         "SELECT grad(u.x * u.x, t.x) AS d FROM t CROSS JOIN u",
         "SELECT grad(k * 1.5, w) AS d FROM (SELECT w, floor(w * x) AS f, CAST(w AS BIGINT) AS k FROM t) AS m",
+        # The variable is what the subquery computes, and p is not computed from it.
+        "SELECT grad(p, v) AS d FROM (SELECT 2 * w AS v, w * x AS p FROM t) AS m",
         "SELECT grad(f, w) AS d FROM (SELECT w, floor(w * x) AS f FROM t) AS m",
         "SELECT grad(n * 1.5, w) AS d FROM (SELECT w, COUNT(w * x) AS n FROM t GROUP BY w) AS m",
     ],

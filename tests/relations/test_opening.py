@@ -12,9 +12,9 @@ from support.tables import T, add_tables
 
 _W, _B = 0.75, -0.25
 
-MODEL = "m AS (SELECT y, w, w * x + b AS pred FROM t CROSS JOIN (SELECT w, b FROM params) AS p)"
-LOSS = f"WITH {MODEL} SELECT AVG(grad(power(pred - y, 2), w)) AS d FROM m"
-MEAN = """SELECT grad(AVG(power(p.w * x - y, 2)), p.w) AS d FROM t CROSS JOIN params AS p GROUP BY p.w"""
+MODEL = "m AS (SELECT y, slope, slope * x + b AS pred FROM t CROSS JOIN params)"
+LOSS = f"WITH {MODEL} SELECT AVG(grad(power(pred - y, 2), slope)) AS d FROM m"
+MEAN = "SELECT grad(AVG(power(slope * x - y, 2)), slope) AS d FROM t CROSS JOIN params GROUP BY slope"
 SQUARE = "SELECT grad(x * x, x) AS d FROM t GROUP BY x * x, x ORDER BY d"
 
 _LOSS = sum(2 * (_W * row.x + _B - row.y) * row.x for row in T) / len(T)
@@ -33,7 +33,7 @@ Expected = list[tuple[float]]
 def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
     ctx = register(SessionContext())
     add_tables(ctx)
-    ctx.from_pydict({"w": [_W], "b": [_B]}, name="params")
+    ctx.from_pydict({"slope": [_W], "b": [_B]}, name="params")
     return ctx
 
 
@@ -102,8 +102,11 @@ def test_prepared(session: SessionContext, statement: str, expected: Expected) -
 
 @QUERIES
 def test_in_a_union(session: SessionContext, statement: str, expected: Expected) -> None:
-    _check(session, f"SELECT d FROM (SELECT d FROM ({statement}) AS q UNION ALL SELECT 1e9 AS d) AS u ORDER BY d",
-           [*expected, (1e9,)])
+    _check(
+        session,
+        f"SELECT d FROM (SELECT d FROM ({statement}) AS q UNION ALL SELECT 1e9 AS d) AS u ORDER BY d",
+        [*expected, (1e9,)],
+    )
 
 
 @QUERIES
@@ -122,15 +125,15 @@ def test_in_the_static_term_of_a_recursion(session: SessionContext, statement: s
 def test_in_the_recursive_term(session: SessionContext) -> None:
     """The gradient of a loss over a subquery of the step, and that of an aggregate."""
     statement = """WITH RECURSIVE fit AS (
-      SELECT 0 AS step, CAST(0.5 AS DOUBLE) AS w
+      SELECT 0 AS step, CAST(0.5 AS DOUBLE) AS a
       UNION ALL
-      SELECT step + 1, w - 0.05 * {gradient}
-      FROM (SELECT step, w, y, w * x AS pred FROM fit CROSS JOIN t WHERE step < 5) AS m GROUP BY step, w)
-    SELECT w AS d FROM fit ORDER BY step"""
+      SELECT step + 1, a - 0.05 * {gradient}
+      FROM (SELECT step, a, y, a * x AS pred FROM fit CROSS JOIN t WHERE step < 5) AS m GROUP BY step, a)
+    SELECT a AS d FROM fit ORDER BY step"""
     w = 0.5
     steps = [(w,)]
     for _ in range(5):
         w = w - 0.05 * sum(2 * (w * row.x - row.y) * row.x for row in T) / len(T)
         steps.append((w,))
-    for gradient in ("AVG(grad(power(pred - y, 2), w))", "grad(AVG(power(pred - y, 2)), w)"):
+    for gradient in ("AVG(grad(power(pred - y, 2), a))", "grad(AVG(power(pred - y, 2)), a)"):
         _check(session, statement.format(gradient=gradient), steps)

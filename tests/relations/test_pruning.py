@@ -12,13 +12,15 @@ CARRIED = pytest.mark.parametrize(
     ("statement", "expected"),
     [
         (
-            """WITH RECURSIVE r AS (SELECT 1 AS s, 2.0 AS b, 3.0 AS c UNION ALL SELECT s + 1, b, c + b FROM r WHERE s < 3)
+            """WITH RECURSIVE r AS (
+                 SELECT 1 AS s, 2.0 AS b, 3.0 AS c UNION ALL SELECT s + 1, b, c + b FROM r WHERE s < 3)
                SELECT c FROM r ORDER BY c""",
             [(3.0,), (5.0,), (7.0,)],
         ),
         # Left alone, DataFusion takes c for b here.
         (
-            """WITH RECURSIVE r AS (SELECT 1.0 AS a, 2.0 AS b, 30.0 AS c UNION ALL SELECT a + b, b, 40.0 FROM r WHERE a < 4)
+            """WITH RECURSIVE r AS (
+                 SELECT 1.0 AS a, 2.0 AS b, 30.0 AS c UNION ALL SELECT a + b, b, 40.0 FROM r WHERE a < 4)
                SELECT a, c FROM r ORDER BY a""",
             [(1.0, 30.0), (3.0, 40.0), (5.0, 40.0)],
         ),

@@ -39,7 +39,8 @@ def test_harmonic_oscillator(session: SessionContext) -> None:
              UNION ALL
              SELECT step + 1, omega, q0, q + 0.05 * (p - 0.05 * omega * omega * q), p - 0.05 * omega * omega * q
              FROM o WHERE step < 200)
-           SELECT q, grad(q, omega), grad(q, q0), grad(p * p / 2 + omega * omega * q * q / 2, omega) FROM o ORDER BY step""",
+           SELECT q, grad(q, omega), grad(q, q0), grad(p * p / 2 + omega * omega * q * q / 2, omega)
+           FROM o ORDER BY step""",
     )
 
     def states(omega: Any, q0: Any) -> Any:

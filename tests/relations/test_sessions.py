@@ -15,8 +15,10 @@ VERBOSE = "EXPLAIN VERBOSE " + STATEMENT.format(call="p")
 
 
 def _rules(ctx: SessionContext) -> list[str]:
-    steps = query(ctx, VERBOSE).to_pydict()["plan_type"]
-    return [step for step in steps if "differentiate_relations" in step or "keep_recursive_columns" in step]
+    """The steps of the analyzer that are of these rules."""
+    steps: list[str] = query(ctx, VERBOSE).to_pydict()["plan_type"]
+    analysis = steps[: steps.index("analyzed_logical_plan")]
+    return [step for step in analysis if "differentiate_relations" in step or "keep_recursive_columns" in step]
 
 
 @pytest.mark.parametrize(

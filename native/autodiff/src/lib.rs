@@ -66,6 +66,6 @@ mod variable;
 pub use operators::{
     Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
 };
-pub use relations::{DifferentiateRelations, KeepRecursiveColumns, Recognize};
+pub use relations::{DifferentiateRelations, KeepRecursiveColumns, Recognize, WhenPrepared};
 pub use rules::table::rule_table;
 pub use rules::{Rule, Rules};

@@ -9,7 +9,7 @@ use datafusion_python::context::PySessionContext;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
-use xql_autodiff::{Differential, DifferentiateRelations, KeepRecursiveColumns};
+use xql_autodiff::{Differential, DifferentiateRelations, KeepRecursiveColumns, WhenPrepared};
 use xql_simplify_ffi::SimplifyingScalarUDF;
 
 /// Puts a method in place of `SessionContext.register_udf` of `module`.
@@ -44,15 +44,27 @@ pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Adds the rules to a session that has a differential operator and lacks them.
 fn add_rules(session: &SessionContext) {
     let state = session.state();
-    let differentiable = state.scalar_functions().values().any(|function| recognize(function).is_some());
-    let rules: [Arc<dyn AnalyzerRule + Send + Sync>; 2] =
-        [Arc::new(DifferentiateRelations::recognizing(recognize)), Arc::new(KeepRecursiveColumns)];
-    for rule in rules {
-        let known = state.analyzer().rules.iter().any(|known| known.name() == rule.name());
-        if differentiable && !known {
-            session.add_analyzer_rule(rule);
-        }
+    let name = DifferentiateRelations::new().name().to_owned();
+    let known = state.analyzer().rules.iter().any(|rule| rule.name() == name);
+    if known || !state.scalar_functions().values().any(|function| recognize(function).is_some()) {
+        return;
     }
+    session.add_analyzer_rule(Arc::new(differentiate()));
+    session.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
+    // There is no way to put a rule first but to take all others away and to put them back.
+    let others = state.optimizers();
+    for rule in others {
+        session.remove_optimizer_rule(rule.name());
+    }
+    session.add_optimizer_rule(Arc::new(WhenPrepared(differentiate())));
+    session.add_optimizer_rule(Arc::new(WhenPrepared(KeepRecursiveColumns)));
+    for rule in others {
+        session.add_optimizer_rule(Arc::clone(rule));
+    }
+}
+
+fn differentiate() -> DifferentiateRelations {
+    DifferentiateRelations::recognizing(recognize)
 }
 
 /// The differential operator that an imported function is.

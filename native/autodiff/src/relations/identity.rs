@@ -11,12 +11,11 @@ use crate::call::abbreviated;
 /// A column of a node of a plan. Two references to one table are equal nodes.
 type Source<'p> = (&'p LogicalPlan, usize);
 
-/// The error if an expression over these inputs, which does not vary with a column, reads what the column is made of
-/// otherwise.
+/// The error if an expression over these inputs, which does not vary with a column, is computed from another reference to it.
 pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[LogicalPlan]) -> Result<()> {
     let mut of_variable = HashSet::new();
     for (input, index) in positions(variable, inputs) {
-        collect(input, index, &mut of_variable)?;
+        collect(input, index, false, &mut of_variable)?;
     }
     for input in inputs {
         for index in reads(expression, input.schema()) {
@@ -25,8 +24,9 @@ pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[Logica
                 continue;
             }
             let mut of_column = HashSet::new();
-            collect(input, index, &mut of_column)?;
-            let Some((node, shared)) = of_column.intersection(&of_variable).next() else { continue };
+            collect(input, index, true, &mut of_column)?;
+            // Of equal nodes, the one that the expression is computed from.
+            let Some((node, shared)) = of_column.iter().find(|source| of_variable.contains(source)) else { continue };
             let source = Column::from(node.schema().qualified_field(*shared));
             let meant = match same_reference(node, *shared, inputs)? {
                 Some(column) => format!("Differentiate by {column}"),
@@ -34,7 +34,7 @@ pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[Logica
             };
             return plan_err!(
                 "{}: {} does not vary with {variable}. Both come from {source}, but {variable} is a variable of its own: every \
-                 reference to a table, view or CTE is, and so is every column computed from one. {meant}",
+                 reference to a table, view or CTE is. {meant}",
                 abbreviated(call),
                 abbreviated(expression)
             );
@@ -61,6 +61,7 @@ fn same_reference(node: &LogicalPlan, index: usize, inputs: &[LogicalPlan]) -> R
     Ok(None)
 }
 
+#[recursive::recursive]
 fn is_from(plan: &LogicalPlan, index: usize, node: &LogicalPlan, source: usize) -> Result<bool> {
     if std::ptr::eq(plan, node) {
         return Ok(index == source);
@@ -77,37 +78,39 @@ fn is_from(plan: &LogicalPlan, index: usize, node: &LogicalPlan, source: usize) 
     Ok(false)
 }
 
-/// Adds all that a column is computed from, its origin included.
+/// Adds the origin of a column, and with `all` also what that is computed from.
 #[recursive::recursive]
-fn collect<'p>(plan: &'p LogicalPlan, index: usize, sources: &mut HashSet<Source<'p>>) -> Result<()> {
+fn collect<'p>(plan: &'p LogicalPlan, index: usize, all: bool, sources: &mut HashSet<Source<'p>>) -> Result<()> {
     let inputs = plan.inputs();
-    match origin(plan, index)? {
-        Origin::Below(below) => {
-            for (input, column) in below {
-                if let Some(input) = inputs.get(input) {
-                    collect(input, column, sources)?;
-                }
+    if let Origin::Below(below) = origin(plan, index)? {
+        for (input, column) in below {
+            if let Some(input) = inputs.get(input) {
+                collect(input, column, all, sources)?;
             }
         }
-        Origin::Here => {
-            if !sources.insert((plan, index)) {
-                return Ok(());
-            }
-            let computed = match plan {
-                LogicalPlan::Projection(projection) => projection.expr.get(index).cloned(),
-                LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
-                    let schema = plan.schema();
-                    let name = schema.field(index).name();
-                    plan.expressions().into_iter().find(|expr| &expr.qualified_name().1 == name)
-                }
-                _ => None,
-            };
-            if let (Some(computed), [input]) = (computed, inputs.as_slice()) {
-                for column in reads(&computed, input.schema()) {
-                    collect(input, column, sources)?;
-                }
-            }
+        return Ok(());
+    }
+    if !sources.insert((plan, index)) || !all {
+        return Ok(());
+    }
+    if let LogicalPlan::RecursiveQuery(query) = plan {
+        collect(&query.static_term, index, all, sources)?;
+        return collect(&query.recursive_term, index, all, sources);
+    }
+    let [input] = inputs.as_slice() else { return Ok(()) };
+    for expr in computed(plan, index) {
+        for column in reads(&expr, input.schema()) {
+            collect(input, column, all, sources)?;
         }
     }
     Ok(())
+}
+
+/// The expressions that compute a column.
+fn computed(plan: &LogicalPlan, index: usize) -> Vec<Expr> {
+    let name = plan.schema().field(index).name();
+    match plan {
+        LogicalPlan::Projection(projection) => projection.expr.get(index).cloned().into_iter().collect(),
+        _ => plan.expressions().into_iter().filter(|expr| &expr.qualified_name().1 == name).collect(),
+    }
 }

@@ -8,7 +8,8 @@
 //! In the order of the modules: `calls` replaces the calls of a node, `names` names what is added and takes it away again,
 //! `origin` says where a column comes from, `carry` gives columns their tangents, node by node (`combine`, `aggregate`,
 //! `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas` have the derivatives of
-//! aggregates and window functions, `identity` the errors for a variable that is not the one meant, `pruning` keeps recursive queries whole.
+//! aggregates and window functions, `identity` the errors for a variable that is not the one meant, `pruning` keeps recursive queries whole, `prepared`
+//! has the rules for statements that are optimized without having been analyzed.
 
 mod aggregate;
 mod calls;
@@ -19,6 +20,7 @@ mod identity;
 mod names;
 mod origin;
 mod over;
+mod prepared;
 mod pruning;
 mod recursion;
 mod tangent;
@@ -32,6 +34,7 @@ use datafusion_optimizer::AnalyzerRule;
 
 use crate::operators::{Differential, recognize};
 use calls::Calls;
+pub use prepared::WhenPrepared;
 pub use pruning::KeepRecursiveColumns;
 
 /// Tells the operators among the functions of a session.
