@@ -179,7 +179,10 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 let exact = self.nulls.guard(self.dag, gradient[which], &required)?;
                 derivative[*value] = self.dag.cast_to_working_type(exact)?;
             }
-            let selects = values.iter().any(|value| self.vanishes(derivative[*value]));
+            let selects = values
+                .iter()
+                .map(|value| derivative[*value])
+                .any(|branch| self.vanishes(branch) || self.selections.contains(&branch));
             let partial = self.dag.intern(Expr::Case(case.clone()), derivative)?;
             self.nulls.equate(self.dag, partial, id)?;
             if selects {
