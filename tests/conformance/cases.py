@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -15,44 +15,11 @@ from jax import lax
 from numpy.typing import NDArray
 
 from conformance.arithmetic import Evaluation, Numbers
+from conformance.derivatives import Columns, Function, forward, number, reverse, scaled, slope
 from conformance.expressions import COLUMNS, Expression, expressions
 from conformance.language import DOUBLE, SINGLE
 from conformance.points import Points
-from conformance.values import Array, Comparisons, Value, either
-
-Key = tuple[str, ...]
-
-
-@dataclass
-class Columns:
-    """The numbers of the columns by name, their NULLs, and what has been traced at these columns."""
-
-    numbers: Mapping[str, Array]
-    nulls: Mapping[str, Array]
-    comparisons: dict[str, Comparisons] = field(default_factory=dict)
-    traced: dict[Key, Array] = field(default_factory=dict)
-
-    def moved(self, numbers: Mapping[str, Array]) -> Columns:
-        """The columns with other numbers, of which some are variables now."""
-        return Columns({**self.numbers, **numbers}, self.nulls, self.comparisons)
-
-    def value(self, expression: Expression) -> Value:
-        row = {name: Value(number, self.nulls.get(name, False), plain=True) for name, number in self.numbers.items()}
-        known = self.comparisons.get(expression.sql)
-        comparisons = Comparisons(known.made if known else ())
-        value = expression.evaluate(row, comparisons)
-        if not known:
-            self.comparisons[expression.sql] = comparisons
-        return value
-
-    def once(self, key: Key, function: Function) -> Array:
-        """What the function of this name is at these columns."""
-        if key not in self.traced:
-            self.traced[key] = function(self)
-        return self.traced[key]
-
-
-Function = Callable[[Columns], Array]
+from conformance.values import Array, either
 
 
 @dataclass(frozen=True)
@@ -170,50 +137,6 @@ def _samples(values: Numbers, size: int) -> Numbers:
     return np.broadcast_to(values, (values.shape[0] if values.ndim > 1 else 1, size))
 
 
-def _number(expression: Expression) -> Function:
-    """The number that an expression is, without its NULLs."""
-    return lambda columns: columns.value(expression).number
-
-
-def _forward(function: Function, directions: Mapping[str, Function | float]) -> Function:
-    """The derivative along directions, in forward mode. All else is constant, so that no 0 * inf enters."""
-
-    def derivative(columns: Columns) -> Array:
-        varied = {name: columns.numbers[name] for name in directions}
-        tangents = {name: _tangent(direction, columns, name) for name, direction in directions.items()}
-        return jax.jvp(lambda numbers: function(columns.moved(numbers)), (varied,), (tangents,))[1]
-
-    return derivative
-
-
-def _tangent(direction: Function | float, columns: Columns, name: str) -> Array:
-    number = columns.numbers[name]
-    if callable(direction):
-        return lax.convert_element_type(direction(columns), number.dtype)
-    return lax.full_like(number, direction)
-
-
-def _reverse(function: Function, name: str, cotangent: Function | None = None) -> Function:
-    """The derivative by one column, or a cotangent times it, in reverse mode."""
-
-    def derivative(columns: Columns) -> Array:
-        value, pullback = jax.vjp(lambda number: function(columns.moved({name: number})), columns.numbers[name])
-        seed = lax.full_like(value, 1) if cotangent is None else cotangent(columns)
-        return pullback(lax.convert_element_type(seed, value.dtype))[0]
-
-    return derivative
-
-
-def _slope(e: Expression, x: str) -> Function:
-    """The derivative by one column, in forward mode."""
-    return lambda columns: columns.once((e.sql, x), _forward(_number(e), {x: 1.0}))
-
-
-def _scaled(function: Function, factor: Function, dtype: Any) -> Function:
-    """The factor times the function."""
-    return lambda columns: lax.mul(*(lax.convert_element_type(part(columns), dtype) for part in (factor, function)))
-
-
 def _result_type(expression: Expression, names: Sequence[str]) -> Any:
     singles = expression.dtype == SINGLE and all(COLUMNS[name][0] == SINGLE for name in names)
     return SINGLE if singles else DOUBLE
@@ -221,31 +144,31 @@ def _result_type(expression: Expression, names: Sequence[str]) -> Any:
 
 def value(e: Expression) -> Call:
     """The expression itself."""
-    return Call(e.sql, e.dtype, [_number(e)], 0, [e], value)
+    return Call(e.sql, e.dtype, [number(e)], 0, [e], value)
 
 
 def grad(e: Expression, x: str) -> Call:
-    ways = [_slope(e, x), _reverse(_number(e), x)]
+    ways = [slope(e, x), reverse(number(e), x)]
     return Call(f"grad({e.sql}, {x})", _result_type(e, [x]), ways, 1, [e], lambda other: grad(other, x))
 
 
 def second(e: Expression, x: str, y: str) -> Call:
-    ways = [_forward(_forward(_number(e), {x: 1.0}), {y: 1.0}), _forward(_reverse(_number(e), x), {y: 1.0})]
+    ways = [forward(forward(number(e), {x: 1.0}), {y: 1.0}), forward(reverse(number(e), x), {y: 1.0})]
     sql = f"grad(grad({e.sql}, {x}), {y})"
     return Call(sql, _result_type(e, [x, y]), ways, 2, [e], lambda other: second(other, x, y))
 
 
 def third(e: Expression, x: str, y: str, z: str) -> Call:
-    ways = [_forward(_forward(_slope(e, x), {y: 1.0}), {z: 1.0})]
+    ways = [forward(forward(slope(e, x), {y: 1.0}), {z: 1.0})]
     sql = f"grad(grad(grad({e.sql}, {x}), {y}), {z})"
     return Call(sql, _result_type(e, [x, y, z]), ways, 3, [e], lambda other: third(other, x, y, z))
 
 
 def jvp(e: Expression, directions: Mapping[str, Expression]) -> Call:
     dtype = _result_type(e, list(directions))
-    terms = [_scaled(_slope(e, x), _number(t), dtype) for x, t in directions.items()]
+    terms = [scaled(slope(e, x), number(t), dtype) for x, t in directions.items()]
     ways = [
-        _forward(_number(e), {x: _number(t) for x, t in directions.items()}),
+        forward(number(e), {x: number(t) for x, t in directions.items()}),
         lambda columns: reduce(lax.add, (term(columns) for term in terms)),
     ]
     sql = f"jvp({e.sql}, {', '.join(f'{x}, {t.sql}' for x, t in directions.items())})"
@@ -255,8 +178,8 @@ def jvp(e: Expression, directions: Mapping[str, Expression]) -> Call:
 def vjp(e: Expression, x: str, cotangent: Expression) -> Call:
     dtype = _result_type(e, [x])
     ways = [
-        _reverse(_number(e), x, _number(cotangent)),
-        _scaled(_slope(e, x), _number(cotangent), dtype),
+        reverse(number(e), x, number(cotangent)),
+        scaled(slope(e, x), number(cotangent), dtype),
     ]
     sql = f"vjp({e.sql}, {x}, {cotangent.sql})"
     return Call(sql, dtype, ways, 1, [e, cotangent], lambda other: vjp(other, x, cotangent))
