@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -99,6 +100,18 @@ def test_the_message_has_all_there_is_to_know(session: SessionContext) -> None:
     assert re.search(
         r"central differences: (2e-07|1\.99999\d*e-07|2\.0000\d*e-07), give or take \S+ \(step \S+\)", message
     )
+
+
+def test_the_message_of_the_documentation(session: SessionContext) -> None:
+    session.from_pydict({"x": [0.5, 1.5], "y": [2.0, -1.0]}, name="documented")
+
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        return session.udf("grad")(expr, column) * lit(1.1)
+
+    with pytest.raises(AssertionError) as caught:
+        verify_grad(session, "documented", "x * x", "x", grad=wrong)
+    page = Path(__file__).parents[2] / "docs" / "python.md"
+    assert str(caught.value) in page.read_text(encoding="utf-8")
 
 
 def test_a_wrong_constant_is_caught_where_the_derivative_is_zero(session: SessionContext) -> None:

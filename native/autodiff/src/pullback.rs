@@ -228,7 +228,10 @@ impl<'p, 'a> Pullback<'p, 'a> {
             let exact = self.nulls.guard(self.dag, derivative, &required)?;
             parts[*value] = self.dag.cast_to_working_type(exact)?;
         }
-        let selects = values.iter().any(|value| self.vanishes(parts[*value]));
+        let selects = values
+            .iter()
+            .map(|value| parts[*value])
+            .any(|branch| self.vanishes(branch) || self.selections.contains(&branch));
         let derivative = self.dag.intern(Expr::Case(case.clone()), parts)?;
         self.nulls.equate(self.dag, derivative, id)?;
         if selects {
