@@ -69,6 +69,12 @@ pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
             Some(below) if !is_unnested(unnest, *below) => Origin::Below(vec![(0, *below)]),
             _ => Origin::Here,
         },
+        // What every iteration passes on unchanged comes from the static term.
+        LogicalPlan::RecursiveQuery(query)
+            if in_work_table(&query.recursive_term, index, &query.name)? == Some(index) =>
+        {
+            Origin::Below(vec![(0, index)])
+        }
         _ => Origin::Here,
     })
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::carry::{Carried, Carrier, Variable};
 use super::names::columns;
-use super::origin::{in_work_table, is_work_table, source_column};
+use super::origin::{is_work_table, source_column};
 use super::tangent::{Tangent, Tangents};
 
 /// A recursive query on whose recursive term the carrier is.
@@ -37,11 +37,6 @@ impl Carrier<'_> {
         variable: Variable,
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
-        if let Variable::Column(index) = variable
-            && in_work_table(&query.recursive_term, index, &query.name)? != Some(index)
-        {
-            return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query)));
-        }
         let mut wanted = wanted.clone();
         let mut varying = BTreeMap::new();
         // Which columns vary, and which the recursive term reads to compute their tangents, grows until it is consistent.
