@@ -5,7 +5,7 @@
 //! more column, carried from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`.
 //!
-//! In the order of the modules: `calls` replaces the calls of a node, `names` names what is added and takes it away again,
+//! In the order of the modules: `calls` replaces the calls of a node, whose inputs `site` has, `names` names what is added and takes it away again,
 //! `origin` says where a column comes from, `carry` gives columns their tangents, node by node (`combine`, `aggregate`,
 //! `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas` have the derivatives of
 //! aggregates and window functions, `identity` the errors for a variable that is not the one meant, `pruning` keeps recursive queries whole, `prepared`
@@ -23,6 +23,7 @@ mod over;
 mod prepared;
 mod pruning;
 mod recursion;
+mod site;
 mod tangent;
 mod window;
 
