@@ -10,9 +10,20 @@ from support.seed import SEED
 from support.tables import add_tables
 
 
-def pytest_report_header() -> str:
-    """Shows how to generate the same formulas again."""
-    return f"generated formulas: XQL_FFI_TEST_SEED={SEED}"
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the size of the conformance suite."""
+    parser.addoption(
+        "--conformance",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="expressions in the conformance suite (default: 1000)",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Shows how to generate the same expressions again."""
+    return f"generated expressions: {config.getoption('conformance')}, XQL_FFI_TEST_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@
 from importlib.metadata import version
 
 from xql_ffi._engine import engine_status
+from xql_ffi._gradients import gradient, hessian, value_and_grad
 from xql_ffi._operators import (
     DifferentialOperator,
     grad_capsule,
@@ -28,9 +29,12 @@ __all__ = [
     "__version__",
     "engine_status",
     "grad_capsule",
+    "gradient",
+    "hessian",
     "jvp_capsule",
     "register",
     "rule",
     "rule_table",
+    "value_and_grad",
     "vjp_capsule",
 ]

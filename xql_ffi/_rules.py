@@ -63,9 +63,9 @@ def rule(signature: str, *partials: str, strict: bool = False, functions: Iterab
     """A rule that says how a scalar function is differentiated.
 
     The partial derivatives are SQL over the parameters and ``Ω``, the function's own output: numbers, ``+ - * / %``,
-    comparisons, ``AND``, ``OR``, ``NOT``, ``BETWEEN``, ``IS NULL``, ``CASE``, casts to ``REAL`` or ``DOUBLE``, and calls of
-    DataFusion's own scalar functions, of the function itself and of ``functions``. A call of the function with its own
-    parameters is the same as ``Ω``. Names are as in all SQL of DataFusion: in lower case unless they are quoted.
+    comparisons, ``AND``, ``OR``, ``NOT``, ``BETWEEN``, ``IS NULL``, ``CASE``, casts to ``REAL`` or ``DOUBLE``, and
+    calls of DataFusion's own scalar functions, of the function itself and of ``functions``. A call of the function with
+    its own parameters is the same as ``Ω``. Names are as in all SQL of DataFusion: in lower case unless quoted.
 
     >>> rule("softplus(x)", "1 / (1 + exp(-x))")
     rule('softplus(x)', '1 / (1 + exp(-x))')
@@ -73,12 +73,13 @@ def rule(signature: str, *partials: str, strict: bool = False, functions: Iterab
     rule('hypot(x, y)', 'x / hypot(x, y)', 'y / Ω', strict=True)
 
     Args:
-        signature: the function and names for its parameters. The rule holds for every function of this name or alias that
-            is called with that many arguments, DataFusion's own included.
+        signature: the function and names for its parameters. The rule holds for every function of this name or alias
+            that is called with that many arguments, DataFusion's own included.
         *partials: the partial derivative by each parameter.
-        strict: promises that the function is NULL exactly where an argument is, so that its derivative needs no look at its
-            value to be NULL where that is. Holds without being said for functions of DataFusion that have a rule already.
-        functions: functions that the partial derivatives call besides DataFusion's own. The session need not know them.
+        strict: promises that the function is NULL exactly where an argument is, so that its derivative needs no look
+            at its value to be NULL where that is. It holds by itself for functions of DataFusion that have a rule.
+        functions: functions that the partial derivatives call besides DataFusion's own. The session need not have
+            them.
 
     Returns:
         The rule, for `register`, `grad_capsule`, `jvp_capsule` and `vjp_capsule`.

@@ -13,8 +13,9 @@ import pytest
 from datafusion import SessionContext
 
 from support.cases import query
-from support.compare import assert_same_rows, rows_of
-from support.formulas import assert_close
+from support.compare import assert_close, assert_same_rows, rows_of
+
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 _ALL = np.array([-3.5, -2.0, -1.0, -0.75, -0.1, 0.1, 0.6, 1.0, 2.0, 3.5, 20.0])
 _POSITIVE = np.array([1e-8, 0.01, 0.5, 1.0, 1.5, 3.5, 20.0, 1e8])
@@ -192,6 +193,9 @@ EDGES: list[tuple[str, float, float]] = [
     ("coalesce(x, sqrt(x))", -1.0, 1.0),
     ("coalesce(NULL, x, 1 / x)", 0.0, 1.0),
     ("CASE WHEN x > 0 THEN x / 0.0 ELSE x END", -1.0, 1.0),
+    ("sqrt(CASE WHEN x > 0 THEN x ELSE 0.0 END)", -1.0, 0.0),
+    ("sqrt(greatest(x, 0.0))", -1.0, 0.0),
+    ("ln(greatest(x, least(x, 0.0), 0.0)) * 2", -1.0, 0.0),
     ("x * 0", 5.0, 0.0),
     ("x % 2", 5.5, 1.0),
     ("x % 2", -5.5, 1.0),
@@ -199,6 +203,13 @@ EDGES: list[tuple[str, float, float]] = [
     ("-5.5 % x", 2.0, 2.0),
     ("5.5 % x", -2.0, 2.0),
     ("5.5 % x", 7.0, 0.0),
+    # 1.3 / 0.1 rounds up to 13, and 1.3 % 0.1 is 0.09999999999999998.
+    ("1.3 % x", 0.1, -12.0),
+    ("power(0, x)", 2.0, 0.0),
+    ("log(2.0, x)", 4.0, 0.25 / math.log(2)),
+    ("grad(asin(x), x)", 1.0, INF),
+    ("grad(acos(x), x)", -1.0, INF),
+    ("grad(acosh(x), x)", 1.0, -INF),
 ]
 
 

@@ -98,6 +98,8 @@ def test_every_float_column_is_differentiable(
         ("whole", "f32", pa.float64()),
         ("whole", "f64", pa.float64()),
         ("2.5", "f64", pa.float64()),
+        ("coalesce(f64, full)", "full32", pa.float64()),
+        ("coalesce(f64, full)", "f32", pa.float64()),
     ],
 )
 def test_type(typed: SessionContext, expression: str, variable: str, expected: pa.DataType) -> None:

@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 Rows = Sequence[Sequence[object]]
 
@@ -33,3 +36,11 @@ def assert_same_rows(actual: Rows, expected: Rows, *, rel: float = 1e-12, abs_: 
     for number, (left, right) in enumerate(zip(actual, expected, strict=True)):
         same = len(left) == len(right) and all(same_value(a, b, rel, abs_) for a, b in zip(left, right, strict=True))
         assert same, f"row {number} is {tuple(left)} instead of {tuple(right)}"
+
+
+def assert_close(actual: NDArray[np.float64], expected: Any, what: str, *, rtol: float = 1e-8) -> None:
+    """Asserts equality up to rounding, relative to the largest of the values, NaN and infinities in the same places."""
+    wanted = np.asarray(expected, dtype=np.float64)
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    scale = max(1.0, float(finite.max())) if finite.size else 1.0
+    np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=rtol * scale, err_msg=what)

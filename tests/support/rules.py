@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +82,7 @@ class Evaluator:
         self.ctx = ctx
         self.type = type_ or pa.float64()
 
-    def columns(self, points: Points, *expressions: str) -> list[pa.ChunkedArray]:
+    def columns(self, points: Points, *expressions: str) -> Any:
         """The values of expressions. NaN in the points stays NaN; masked values are NULL."""
         dialect = "duckdb" if any("->" in expression for expression in expressions) else "generic"
         query(self.ctx, f"SET datafusion.sql_parser.dialect = '{dialect}'")
@@ -137,8 +138,10 @@ def draws(line: Line, count: int) -> Points:
     random = np.random.default_rng(zlib.crc32(line.signature.encode()))
     shape = (len(line.inputs), count)
     everyday = np.round(random.uniform(-4, 4, shape) * 2**12) / 2**12
-    scaled = random.choice([-1, 1], shape) * np.exp2(random.integers(-6, 7, shape)) * (
-        1 + random.integers(0, 2**8, shape) / 2**8
+    scaled = (
+        random.choice([-1, 1], shape)
+        * np.exp2(random.integers(-6, 7, shape))
+        * (1 + random.integers(0, 2**8, shape) / 2**8)
     )
     whole = random.integers(-3, 4, shape).astype(np.float64)
     kind = random.choice(3, shape, p=[0.6, 0.2, 0.2])

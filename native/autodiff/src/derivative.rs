@@ -55,13 +55,13 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
     let derivative = dag.place_sign(derivative)?;
     let exact = nulls.guard(&mut dag, derivative, &required)?;
     check_not_volatile(call, &dag, &primal, exact)?;
-    let typed = dag.cast(exact, &result_type)?;
-    let whole = if dag.node(typed).field.is_nullable() && !is_nullable(call, schema)? {
-        nulls.assert_never(&mut dag, typed, &result_type)?
+    let whole = if dag.node(exact).field.is_nullable() && !is_nullable(call, schema)? {
+        nulls.assert_never(&mut dag, exact)?
     } else {
-        typed
+        exact
     };
-    dag.export(whole)
+    let typed = dag.cast(whole, &result_type)?;
+    dag.export(typed)
 }
 
 /// Whether the call may be NULL, as declared to the planner.

@@ -5,7 +5,6 @@
 //! CASE. A derivative that lacks a source of its primal (`y` lacks `x` in the derivative of `x * y`) is guarded by it;
 //! one that reads all of them costs nothing.
 
-use arrow::datatypes::DataType;
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeSet, HashMap};
@@ -52,7 +51,7 @@ impl<'r> NullSets<'r> {
 
     fn inherited(&self, dag: &Dag, id: NodeId) -> Result<Sources> {
         let node = dag.node(id);
-        if let Some(sources) = self.of_every_branch(dag, id) {
+        if let Some(sources) = self.of_case(dag, id) {
             Ok(sources)
         } else if is_strict(self.rules, dag, id)? {
             Ok(node.children.iter().filter_map(|child| self.known.get(child)).flatten().copied().collect())
@@ -63,15 +62,34 @@ impl<'r> NullSets<'r> {
         }
     }
 
-    /// The sources of a CASE whose branches all have the same ones.
-    fn of_every_branch(&self, dag: &Dag, id: NodeId) -> Option<Sources> {
+    /// The sources of a CASE whose branches all have the same ones, and of a guard.
+    fn of_case(&self, dag: &Dag, id: NodeId) -> Option<Sources> {
         let node = dag.node(id);
         let Expr::Case(case) = &node.shape else { return None };
+        if let (None, [condition, value], None) = (&case.expr, node.children.as_slice(), &case.else_expr) {
+            let mut sources = self.asked_for(dag, *condition)?;
+            sources.extend(self.known.get(value)?);
+            return Some(sources);
+        }
         let (otherwise, rest) = node.children.split_last()?;
         case.else_expr.as_ref()?;
         let sources = self.known.get(otherwise)?;
         let mut values = rest.iter().skip(usize::from(case.expr.is_some())).skip(1).step_by(2);
         values.all(|value| self.known.get(value) == Some(sources)).then(|| sources.clone())
+    }
+
+    /// The sources of `a` and `b` in the condition `a IS NOT NULL AND b IS NOT NULL`.
+    fn asked_for(&self, dag: &Dag, condition: NodeId) -> Option<Sources> {
+        let node = dag.node(condition);
+        match &node.shape {
+            Expr::IsNotNull(_) => self.known.get(&node.children[0]).cloned(),
+            Expr::BinaryExpr(binary) if binary.op == Operator::And => {
+                let mut sources = self.asked_for(dag, node.children[0])?;
+                sources.extend(self.asked_for(dag, node.children[1])?);
+                Some(sources)
+            }
+            _ => None,
+        }
     }
 
     /// `derivative`, NULL wherever one of the `required` sources is.
@@ -90,7 +108,7 @@ impl<'r> NullSets<'r> {
         }
         match condition {
             None => Ok(derivative),
-            Some(condition) => dag.case(&[(condition, derivative)], None),
+            Some(condition) => place(dag, condition, derivative),
         }
     }
 
@@ -120,11 +138,36 @@ impl<'r> NullSets<'r> {
     /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
     ///
     /// Should a rule of the user's be NULL where its function is not, the derivative is no number.
-    pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId, data_type: &DataType) -> Result<NodeId> {
+    pub fn assert_never(&mut self, dag: &mut Dag, derivative: NodeId) -> Result<NodeId> {
         let nan = dag.number(f64::NAN)?;
-        let nan = dag.cast(nan, data_type)?;
         let holds = dag.is_not_null(derivative)?;
         dag.case(&[(holds, derivative)], Some(nan))
+    }
+}
+
+/// `derivative`, NULL where the condition does not hold.
+///
+/// DataFusion computes nothing once for several columns that stands only inside of CASE. So the CASE is put around a single
+/// operand, or around 1, and leaves the parts that other derivatives share outside.
+fn place(dag: &mut Dag, condition: NodeId, derivative: NodeId) -> Result<NodeId> {
+    let node = dag.node(derivative);
+    let is_leaf = |id: &NodeId| dag.node(*id).children.is_empty();
+    match (&node.shape, node.children.as_slice()) {
+        (Expr::BinaryExpr(binary), &[a, b]) => {
+            let op = binary.op;
+            if is_leaf(&b) {
+                let guarded = dag.case(&[(condition, b)], None)?;
+                dag.binary(a, op, guarded)
+            } else if is_leaf(&a) {
+                let guarded = dag.case(&[(condition, a)], None)?;
+                dag.binary(guarded, op, b)
+            } else {
+                let one = dag.number(1.0)?;
+                let guarded = dag.case(&[(condition, one)], None)?;
+                dag.binary(guarded, Operator::Multiply, derivative)
+            }
+        }
+        _ => dag.case(&[(condition, derivative)], None),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Pullback<'p, 'a> {
     /// The nodes that vary with a variable.
     active: HashSet<NodeId>,
     known: HashMap<NodeId, NodeId>,
+    /// The derivatives of `CASE` that are 0 in some branches.
+    selections: HashSet<NodeId>,
 }
 
 /// What a node contributes to the derivative.
@@ -59,7 +61,17 @@ impl<'p, 'a> Pullback<'p, 'a> {
         dag.start_derivative(if single { DataType::Float32 } else { DataType::Float64 });
         let one = dag.number(1.0)?;
         let tangents = tangents.iter().map(|tangent| tangent.unwrap_or(one)).collect();
-        Ok(Self { call, rules, dag, nulls, variables, tangents, active, known: HashMap::new() })
+        Ok(Self {
+            call,
+            rules,
+            dag,
+            nulls,
+            variables,
+            tangents,
+            active,
+            known: HashMap::new(),
+            selections: HashSet::new(),
+        })
     }
 
     /// The derivative of a node along the tangents: the sum over the variables of tangent times partial derivative.
@@ -76,7 +88,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             }
             let Some(cotangent) = cotangents.get(&id).copied() else { continue };
             match self.contribution(id)? {
-                Contribution::Derivative(derivative) => others.push(self.dag.multiply(cotangent, derivative)?),
+                Contribution::Derivative(derivative) => others.push(self.pulled_back(cotangent, derivative)?),
                 Contribution::Partials(partials) => {
                     for (input, partial) in partials {
                         let contribution = self.dag.multiply(cotangent, partial)?;
@@ -103,6 +115,39 @@ impl<'p, 'a> Pullback<'p, 'a> {
         }
         self.known.insert(root, derivative);
         Ok(derivative)
+    }
+
+    /// The product of a cotangent and the derivative of a `CASE`.
+    ///
+    /// A cotangent that can be infinite goes into the `CASE`, branch by branch, so that a branch that does not vary
+    /// contributes nothing: `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the
+    /// derivatives of a query share it.
+    fn pulled_back(&mut self, cotangent: NodeId, partial: NodeId) -> Result<NodeId> {
+        let shape = match &self.dag.node(partial).shape {
+            Expr::Case(case) if self.selections.contains(&partial) && !self.dag.is_finite(cotangent) => case.clone(),
+            _ => return self.dag.multiply(cotangent, partial),
+        };
+        let mut children = self.dag.node(partial).children.clone();
+        for value in branches(&shape) {
+            if !self.vanishes(children[value]) {
+                let contribution = self.pulled_back(cotangent, children[value])?;
+                children[value] = self.dag.cast_to_working_type(contribution)?;
+            }
+        }
+        let product = self.dag.intern(Expr::Case(shape), children)?;
+        self.nulls.equate(self.dag, product, partial)?;
+        self.selections.insert(product);
+        Ok(product)
+    }
+
+    /// Whether a branch is 0, also if it is so only where it is not NULL.
+    fn vanishes(&self, id: NodeId) -> bool {
+        let node = self.dag.node(id);
+        match &node.shape {
+            Expr::Case(case) => branches(case).into_iter().all(|value| self.vanishes(node.children[value])),
+            Expr::Literal(scalar, _) => scalar.is_null() || self.dag.is_zero(id),
+            _ => false,
+        }
     }
 
     /// The partial derivatives of a node by what it directly depends on, or its derivative as a whole.
@@ -167,16 +212,12 @@ impl<'p, 'a> Pullback<'p, 'a> {
     /// taken would compute never enters.
     fn case(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Contribution> {
         let first = usize::from(case.expr.is_some());
-        let pairs = case.when_then_expr.len();
-        let values: Vec<usize> = (0..pairs)
-            .map(|i| first + 2 * i + 1)
-            .chain(case.else_expr.is_some().then_some(first + 2 * pairs))
-            .collect();
+        let values = branches(case);
         let derivatives = values.iter().map(|value| self.derivative(children[*value])).collect::<Result<Vec<_>>>()?;
         if derivatives.iter().all(|derivative| self.dag.is_zero(*derivative)) {
             return Ok(Contribution::Partials(vec![]));
         }
-        let mut branches = children.to_vec();
+        let mut parts = children.to_vec();
         for (value, derivative) in values.iter().zip(derivatives) {
             let mut required = self.nulls.of(self.dag, children[*value])?;
             // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
@@ -185,10 +226,17 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 required.retain(|source| !seen_to.contains(source));
             }
             let exact = self.nulls.guard(self.dag, derivative, &required)?;
-            branches[*value] = self.dag.cast_to_working_type(exact)?;
+            parts[*value] = self.dag.cast_to_working_type(exact)?;
         }
-        let derivative = self.dag.intern(Expr::Case(case.clone()), branches)?;
+        let selects = values
+            .iter()
+            .map(|value| parts[*value])
+            .any(|branch| self.vanishes(branch) || self.selections.contains(&branch));
+        let derivative = self.dag.intern(Expr::Case(case.clone()), parts)?;
         self.nulls.equate(self.dag, derivative, id)?;
+        if selects {
+            self.selections.insert(derivative);
+        }
         Ok(Contribution::Derivative(derivative))
     }
 
@@ -229,6 +277,14 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
         plan_err!("{}: {} varies with {}, and {why}", self.call, abbreviated(&expr), columns.join(", "))
     }
+}
+
+/// The positions of the values of a `CASE` among its children.
+fn branches(case: &Case) -> Vec<usize> {
+    let first = usize::from(case.expr.is_some());
+    let pairs = case.when_then_expr.len();
+    let values = (0..pairs).map(|i| first + 2 * i + 1);
+    values.chain(case.else_expr.is_some().then_some(first + 2 * pairs)).collect()
 }
 
 /// Adds those of the nodes, children first, that vary with a variable.

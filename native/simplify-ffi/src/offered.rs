@@ -53,12 +53,7 @@ pub(crate) fn call_offered(
     }
     let wanted = call.return_field.as_ref().ok_or_else(|| malformed("an offered function without type"))?;
     let wanted = field_from_wire(wanted)?.data_type().clone();
-    let given: Vec<FieldRef> =
-        call.arguments.iter().map(|_| Arc::new(Field::new("", wanted.clone(), true)) as FieldRef).collect();
-    let taken = fields_with_udf(&given, function.as_ref()).map_err(|error| {
-        let types = vec![wanted.to_string(); given.len()];
-        plan_datafusion_err!("the function '{name}' cannot be called with ({}): {error}", types.join(", "))
-    })?;
+    let taken = taken(function, &wanted, call.arguments.len())?;
     let scalars = vec![None; taken.len()];
     let result = function.return_field_from_args(ReturnFieldArgs { arg_fields: &taken, scalar_arguments: &scalars })?;
     if !result.data_type().is_numeric() {
@@ -72,6 +67,28 @@ pub(crate) fn call_offered(
     let call = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), arguments));
     let call = table.push(Item::Shell(call), false)?;
     converted(table, call, result.data_type(), &wanted)
+}
+
+/// What a function takes for this many arguments of a type, or if it has no use for them, for such of another float type:
+/// DataFusion never makes Float64 Float32 by itself.
+fn taken(function: &ScalarUDF, wanted: &DataType, count: usize) -> Result<Vec<FieldRef>> {
+    let given = |data_type: &DataType| {
+        let field: FieldRef = Arc::new(Field::new("", data_type.clone(), true));
+        std::iter::repeat_n(field, count).collect::<Vec<_>>()
+    };
+    let refused = match fields_with_udf(&given(wanted), function) {
+        Ok(taken) => return Ok(taken),
+        Err(error) => error,
+    };
+    let others = [DataType::Float64, DataType::Float32, DataType::Float16];
+    others.iter().find_map(|other| fields_with_udf(&given(other), function).ok()).ok_or_else(|| {
+        let types = vec![wanted.to_string(); count];
+        plan_datafusion_err!(
+            "the function '{}' cannot be called with ({}): {refused}",
+            function.name(),
+            types.join(", ")
+        )
+    })
 }
 
 fn converted(table: &mut Table, entry: u32, from: &DataType, to: &DataType) -> Result<u32> {

@@ -8,6 +8,7 @@ mod algebra;
 mod conditions;
 mod construct;
 mod export;
+mod finite;
 mod import;
 mod monomial;
 

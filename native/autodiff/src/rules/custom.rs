@@ -63,7 +63,9 @@ impl Rule {
     }
 
     fn parse_custom(signature: &str, partials: &[&str], functions: Vec<Arc<ScalarUDF>>) -> Result<Self> {
-        let Signature { name, inputs } = Signature::of_call(&parse(signature)?)?;
+        let call = parse(signature)
+            .map_err(|error| plan_datafusion_err!("{}; write it as a call, such as f(x, y)", message_of(error)))?;
+        let Signature { name, inputs } = Signature::of_call(&call)?;
         if let Some((_, replacement)) = REPLACED.iter().find(|(replaced, _)| *replaced == name) {
             return plan_err!(
                 "DataFusion makes {name} a {replacement} before it is differentiated, so no rule would be used"

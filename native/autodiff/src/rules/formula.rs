@@ -1,10 +1,11 @@
 //! Formulas over the inputs and the output of a function, and their evaluation to nodes of a graph.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion_common::{DataFusionError, Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
+use std::fmt;
 use std::sync::Arc;
 
 use super::syntax::{call_of, name_of, parse, unsupported};
@@ -16,8 +17,14 @@ use crate::variable::decoded;
 pub const OUTPUT: &str = "Ω";
 
 /// A partial derivative as written in a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Formula(Sql);
+
+impl fmt::Debug for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
 
 /// What the formulas of a rule are over.
 pub struct Bindings<'a> {
@@ -80,7 +87,10 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
         Sql::Nested(inner) => evaluate(inner, dag, bindings),
         Sql::Identifier(_) => bindings.get(&name_of(sql).unwrap_or_default()),
         Sql::Value(value) => match &value.value {
-            Value::Number(digits, false) => dag.number(digits.parse().map_err(|_| unsupported(sql))?),
+            Value::Number(digits, false) => match digits.parse::<f64>() {
+                Ok(number) if number.is_finite() => dag.number(number),
+                _ => Err(unsupported(sql)),
+            },
             Value::Boolean(value) => dag.truth(*value),
             Value::Null => dag.null(),
             _ => Err(unsupported(sql)),
@@ -89,7 +99,10 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
             UnaryOperator::Plus => number(expr, dag, bindings),
             UnaryOperator::Minus => {
                 let operand = number(expr, dag, bindings)?;
-                dag.negate(operand)
+                match dag.as_number(operand) {
+                    Some(value) => dag.number(-value),
+                    None => dag.negate(operand),
+                }
             }
             UnaryOperator::Not => {
                 let operand = condition(expr, dag, bindings)?;
@@ -109,12 +122,12 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                 BinaryOperator::Multiply => dag.multiply(a, b),
                 BinaryOperator::Divide => dag.divide(a, b),
                 BinaryOperator::Modulo => dag.binary(a, Operator::Modulo, b),
-                BinaryOperator::Eq => dag.binary(a, Operator::Eq, b),
-                BinaryOperator::NotEq => dag.binary(a, Operator::NotEq, b),
-                BinaryOperator::Lt => dag.binary(a, Operator::Lt, b),
-                BinaryOperator::LtEq => dag.binary(a, Operator::LtEq, b),
-                BinaryOperator::Gt => dag.binary(a, Operator::Gt, b),
-                BinaryOperator::GtEq => dag.binary(a, Operator::GtEq, b),
+                BinaryOperator::Eq => compare(dag, a, Operator::Eq, b),
+                BinaryOperator::NotEq => compare(dag, a, Operator::NotEq, b),
+                BinaryOperator::Lt => compare(dag, a, Operator::Lt, b),
+                BinaryOperator::LtEq => compare(dag, a, Operator::LtEq, b),
+                BinaryOperator::Gt => compare(dag, a, Operator::Gt, b),
+                BinaryOperator::GtEq => compare(dag, a, Operator::GtEq, b),
                 _ => Err(unsupported(sql)),
             }
         }
@@ -142,10 +155,14 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
             let operand = operand.as_ref().map(|operand| number(operand, dag, bindings)).transpose()?;
             let mut branches = vec![];
             for when in conditions {
-                if let Some(input) = constant_input(&when.condition) {
+                if operand.is_none()
+                    && let Some(input) = constant_input(&when.condition)
+                {
                     let input = number(input, dag, bindings)?;
+                    // Evaluated in any case, so that a mistake in it is found when the rule is made.
+                    let value = number(&when.result, dag, bindings)?;
                     if dag.as_number(input).is_some() {
-                        return number(&when.result, dag, bindings);
+                        return Ok(value);
                     }
                     continue;
                 }
@@ -153,19 +170,42 @@ fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
                     None => condition(&when.condition, dag, bindings)?,
                     Some(operand) => {
                         let value = number(&when.condition, dag, bindings)?;
-                        dag.binary(operand, Operator::Eq, value)?
+                        compare(dag, operand, Operator::Eq, value)?
                     }
                 };
-                branches.push((condition, number(&when.result, dag, bindings)?));
+                match &dag.node(condition).shape {
+                    Expr::Literal(ScalarValue::Boolean(Some(true)), _) if branches.is_empty() => {
+                        return number(&when.result, dag, bindings);
+                    }
+                    Expr::Literal(ScalarValue::Boolean(Some(false)), _) => {}
+                    _ => branches.push((condition, number(&when.result, dag, bindings)?)),
+                }
             }
             let otherwise = else_result.as_ref().map(|otherwise| number(otherwise, dag, bindings)).transpose()?;
             match otherwise {
                 Some(otherwise) if branches.is_empty() => Ok(otherwise),
+                None if branches.is_empty() => dag.null(),
                 otherwise => dag.case(&branches, otherwise),
             }
         }
         call => evaluate_call(call, dag, bindings),
     }
+}
+
+/// A comparison, decided in the order that DataFusion has floats in if both sides are numbers.
+fn compare(dag: &mut Dag, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
+    let (Some(left), Some(right)) = (dag.as_number(a), dag.as_number(b)) else { return dag.binary(a, op, b) };
+    let order = left.total_cmp(&right);
+    let holds = match op {
+        Operator::Eq => order.is_eq(),
+        Operator::NotEq => order.is_ne(),
+        Operator::Lt => order.is_lt(),
+        Operator::LtEq => order.is_le(),
+        Operator::Gt => order.is_gt(),
+        Operator::GtEq => order.is_ge(),
+        _ => return dag.binary(a, op, b),
+    };
+    dag.intern(Expr::Literal(ScalarValue::Boolean(Some(holds)), None), vec![])
 }
 
 /// A call of the function that the rule is for, of one that came with the rule, or of one of DataFusion's own.
@@ -183,15 +223,19 @@ fn evaluate_call(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId
     let arguments =
         arguments.into_iter().map(|argument| number(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
     let given = rule.functions.iter().find(|function| function.name() == name);
-    if let (None, "power" | "pow", [base, exponent]) = (given, name.as_str(), arguments.as_slice())
-        && let Some(value) = dag.as_number(*exponent)
-    {
-        return dag.power(*base, value);
+    if let (None, Some(value)) = (given, arguments.last().and_then(|last| dag.as_number(*last))) {
+        // Of constants at once, for they merge with the constants around them.
+        match (name.as_str(), arguments.as_slice()) {
+            ("power" | "pow", [base, _]) => return dag.power(*base, value),
+            ("ln", [_]) => return dag.number(value.ln()),
+            ("abs", [_]) => return dag.number(value.abs()),
+            _ => {}
+        }
     }
     let function = given.or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
         plan_datafusion_err!(
-            "{sql}: DataFusion has no scalar function {name} of its own. A formula calls those, {} with {} argument(s), \
-             and functions that are handed over with the rule",
+            "{sql}: DataFusion has no scalar function {name} of its own. If it is yours, hand it over with the rule \
+             (functions=[{name}]); without, a formula calls those of DataFusion and {} with {} argument(s)",
             rule.name,
             rule.inputs.len()
         )
@@ -253,7 +297,7 @@ fn float_type(data_type: &SqlType) -> Option<DataType> {
 /// The message of an error without what it starts with when displayed.
 pub fn message_of(error: DataFusionError) -> String {
     match error {
-        DataFusionError::Plan(message) => message,
+        DataFusionError::Plan(message) | DataFusionError::Internal(message) => message,
         other => other.strip_backtrace(),
     }
 }

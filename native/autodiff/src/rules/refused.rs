@@ -60,5 +60,5 @@ pub const RULES: &[Line] = &[
     refusal("to_timestamp_millis(x)", TIME),
     refusal("to_timestamp_nanos(x)", TIME),
     refusal("to_timestamp_seconds(x)", TIME),
-    refusal("union_extract(u, 'a')", "a union has no derivative"),
+    refusal("union_extract(u, 'a')", "a union has no derivative. Differentiate what it is made of"),
 ];

@@ -104,6 +104,10 @@ async fn product() -> Result<()> {
     for count in [4, 16, 32] {
         let factors = names("x", count);
         assert_cheap("product", cost(&factors.join(" * "), &factors, &[], false).await?);
+        // The derivative by a factor has to look whether that one is NULL.
+        let (primal, all) = cost(&factors.join(" * "), &factors, &[], true).await?;
+        println!("product of nullable columns: {all} operations for a primal of {primal}");
+        assert!(all <= 7 * (primal + 1), "{all} operations for a primal of {primal}");
     }
     Ok(())
 }

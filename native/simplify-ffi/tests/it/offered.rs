@@ -82,14 +82,14 @@ fn arguments_and_result_are_converted() -> Result<()> {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let f = DataType::Float64;
-    let slope = function("slope", &[f.clone()], f.clone(), Volatility::Immutable);
+    let (f, double) = (DataType::Float64, [DataType::Float64]);
+    let slope = function("slope", &double, f.clone(), Volatility::Immutable);
     assert_refused(&[], call("slope", vec![col("t.x")]), &["'slope'", "not offered"]);
     let twice = call("slope", vec![col("t.x"), col("t.x")]);
     assert_refused(&[slope], twice, &["'slope' cannot be called with (Float64, Float64)"]);
-    let random = function("noise", &[f.clone()], f.clone(), Volatility::Volatile);
+    let random = function("noise", &double, f, Volatility::Volatile);
     assert_refused(&[random], call("noise", vec![col("t.x")]), &["'noise' is volatile"]);
-    let text = function("text", &[f], DataType::Utf8, Volatility::Immutable);
+    let text = function("text", &double, DataType::Utf8, Volatility::Immutable);
     assert_refused(&[text], call("text", vec![col("t.x")]), &["'text' gives Utf8", "a number"]);
 }
 

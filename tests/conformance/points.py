@@ -1,0 +1,80 @@
+"""The points at which expressions are evaluated: ordinary ones, edges, and NULLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from conformance.expressions import COLUMNS
+from conformance.language import DOUBLE
+
+ORDINARY, EDGES = 10, 26
+EDGE_VALUES = {
+    8: [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e10, -1e10, 1e160, 1e300, 1e-10, -1e-160, 1e-300, np.nan, np.inf, -np.inf],
+    4: [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e3, -1e3, 1e20, 1e37, 1e-3, -1e-20, 1e-37, np.nan, np.inf, -np.inf],
+}
+
+
+@dataclass(frozen=True)
+class Points:
+    """A table of points: a row each, the ordinary ones first."""
+
+    numbers: dict[str, NDArray[Any]]
+    nulls: dict[str, NDArray[np.bool_]]
+
+    @property
+    def table(self) -> pa.Table:
+        schema = pa.schema(
+            [
+                pa.field(name, pa.float64() if dtype == DOUBLE else pa.float32(), nullable=nullable)
+                for name, (dtype, nullable) in COLUMNS.items()
+            ]
+        )
+        arrays = [
+            pa.array(self.numbers[name], field.type, mask=self.nulls[name], from_pandas=False)
+            for name, field in zip(COLUMNS, schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    @property
+    def arguments(self) -> list[NDArray[Any]]:
+        """The numbers and the masks of NULLs, in the order of JAX."""
+        masks = [self.nulls[name] for name, (_, nullable) in sorted(COLUMNS.items()) if nullable]
+        return [self.numbers[name] for name in sorted(COLUMNS)] + masks
+
+    def extreme(self, columns: Iterable[str]) -> NDArray[np.bool_]:
+        """Where one of the columns is so large or so small that small powers of it are not finite, or 0."""
+        found = np.zeros(ORDINARY + EDGES, bool)
+        for name in columns:
+            size = np.abs(self.numbers[name])
+            limit = 1e30 if size.dtype == DOUBLE else 1e4
+            found |= (size > limit) | ((size < 1 / limit) & (size > 0))
+        return found
+
+    def row(self, number: int) -> dict[str, float | None]:
+        """One point, for a message."""
+        return {name: None if self.nulls[name][number] else float(self.numbers[name][number]) for name in COLUMNS}
+
+
+def points(seed: int) -> Points:
+    """Ordinary points, then edges: the same one in all columns, or mixed with others and with ordinary values."""
+    random = np.random.default_rng(seed)
+    numbers: dict[str, NDArray[Any]] = {}
+    nulls: dict[str, NDArray[np.bool_]] = {}
+    for name, (dtype, nullable) in COLUMNS.items():
+        edges = EDGE_VALUES[dtype.itemsize]
+        mixed = random.choice(edges, EDGES - len(edges))
+        anywhere = random.uniform(-2, 2, ORDINARY + len(mixed))
+        mixed = np.where(random.random(len(mixed)) < 0.7, mixed, anywhere[ORDINARY:])
+        numbers[name] = np.concatenate([anywhere[:ORDINARY], edges, mixed]).astype(dtype)
+        nulls[name] = np.zeros(ORDINARY + EDGES, bool)
+        if nullable:
+            nulls[name][2 : ORDINARY + EDGES : 5 if name == "z" else 4] = True
+        # What a NULL hides must not matter, but it is evaluated on the way.
+        numbers[name][nulls[name]] = 0.5
+    return Points(numbers, nulls)

@@ -1,0 +1,270 @@
+"""verify_grad: what it verifies, what it catches, and what it says."""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from datafusion import Expr, SessionContext, col, lit, udf
+from datafusion import functions as f
+
+import xql_ffi
+from xql_ffi.testing import ColumnReport, verify_grad
+
+Register = Callable[[SessionContext], SessionContext]
+
+
+@pytest.fixture
+def session(register: Register) -> SessionContext:
+    ctx = register(SessionContext())
+    schema = pa.schema(
+        [
+            pa.field("x", pa.float64()),
+            pa.field("y", pa.float64()),
+            pa.field("z", pa.float64()),
+            pa.field("s", pa.float32()),
+            pa.field("k", pa.int64()),
+        ]
+    )
+    rows = {
+        "x": [0.5, 1.5, -2.0, 300.0, 1e-7],
+        "y": [2.0, -1.0, 0.25, 7.0, 3e5],
+        "z": [1.0, None, 3.0, None, 0.5],
+        "s": [0.5, -1.25, 3.0, 1e-3, 40.0],
+        "k": [1, 2, 3, 4, 5],
+    }
+    ctx.register_record_batches("t", [[pa.RecordBatch.from_pydict(rows, schema=schema)]])
+    return ctx
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        "sin(x) * y",
+        "x * x * x - 3 * x * y",
+        "exp(-x * x) / (1 + y * y)",
+        "ln(1 + x * x) * k",
+        "tanh(x) + atan(y)",
+        "power(abs(x) + 1, 0.3) * sqrt(1 + y * y)",
+        "CASE WHEN x > y THEN x * x ELSE y * x END",
+        "5.0",
+        "floor(y + 0.3)",
+        "x % 7",
+    ],
+)
+def test_right_derivatives_pass(session: SessionContext, expr: str) -> None:
+    found = verify_grad(session, "t", expr, ["x", "y"])
+    assert list(found) == ["x", "y"]
+    for report in found.values():
+        assert report.verified >= 4
+        assert report.verified + len(report.inconclusive) == 5
+        assert report.worst is not None
+
+
+@pytest.mark.parametrize("error", [1e-1, 1e-3, 1e-5, -1e-5])
+@pytest.mark.parametrize(
+    "expr", ["sin(x) * y", "exp(-x * x) + 3 * x", "ln(1 + x * x)", "sqrt(4 + x)", "x * y", "1 / (2 + cos(x))"]
+)
+def test_wrong_derivatives_are_caught(session: SessionContext, expr: str, error: float) -> None:
+    """Off by so much, relative to what is right, in every row."""
+
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        return session.udf("grad")(expr, column) * lit(1 + error)
+
+    with pytest.raises(AssertionError, match="is wrong in"):
+        verify_grad(session, "t", expr, "x", grad=wrong)
+
+
+def test_a_derivative_wrong_in_one_row_is_caught(session: SessionContext) -> None:
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        right = session.udf("grad")(expr, column)
+        return f.when(col("k") == lit(3), right + lit(1e-4)).otherwise(right)
+
+    with pytest.raises(AssertionError, match=r"wrong in 1 of 5 rows. Worst is row 2, \{'x': -2\.0"):
+        verify_grad(session, "t", "sin(x)", "x", grad=wrong)
+
+
+def test_the_message_has_all_there_is_to_know(session: SessionContext) -> None:
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        return session.udf("grad")(expr, column) * col("k")
+
+    with pytest.raises(AssertionError) as caught:
+        verify_grad(session, "t", "x * x", "x", grad=wrong)
+    message = str(caught.value)
+    assert re.search(r"grad\(x \* x, x\) is wrong in 4 of 5 rows", message)
+    assert "row 4, {'x': 1e-07, 'y': 300000.0, 'z': 0.5, 's': 40.0, 'k': 5}" in message
+    assert re.search(r"derivative: +1e-06\n", message)
+    assert re.search(
+        r"central differences: (2e-07|1\.99999\d*e-07|2\.0000\d*e-07), give or take \S+ \(step \S+\)", message
+    )
+
+
+def test_the_message_of_the_documentation(session: SessionContext) -> None:
+    session.from_pydict({"x": [0.5, 1.5], "y": [2.0, -1.0]}, name="documented")
+
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        return session.udf("grad")(expr, column) * lit(1.1)
+
+    with pytest.raises(AssertionError) as caught:
+        verify_grad(session, "documented", "x * x", "x", grad=wrong)
+    page = Path(__file__).parents[2] / "docs" / "python.md"
+    assert str(caught.value) in page.read_text(encoding="utf-8")
+
+
+def test_a_wrong_constant_is_caught_where_the_derivative_is_zero(session: SessionContext) -> None:
+    with pytest.raises(AssertionError, match="is wrong in"):
+        verify_grad(session, "t", "y * 2", "x", grad=lambda expr, column: lit(1e-3))
+
+
+def test_nan_and_infinity_are_wrong_where_there_is_a_derivative(session: SessionContext) -> None:
+    for value in (lit(math.nan), lit(math.inf)):
+        with pytest.raises(AssertionError, match="is wrong in"):
+            verify_grad(session, "t", "x * y", "x", grad=lambda expr, column: value)  # noqa: B023 - called at once
+
+
+def test_nulls(session: SessionContext) -> None:
+    assert verify_grad(session, "t", "x * z", "x")["x"].null == 2
+    by_null = verify_grad(session, "t", "coalesce(z, x) * y", "z")["z"]
+    assert (by_null.verified, by_null.null, by_null.inconclusive) == (3, 0, (1, 3))
+
+
+def test_null_in_one_only_is_caught(session: SessionContext) -> None:
+    with pytest.raises(AssertionError, match=r"the expression is NULL and the derivative is not in row 1, \{"):
+        verify_grad(session, "t", "x * z", "x", grad=lambda expr, column: lit(1.0))
+    with pytest.raises(AssertionError, match="the derivative is NULL and the expression is not in row 1"):
+        verify_grad(session, "t", "x * y", "x", grad=lambda expr, column: col("y") + col("z") - col("z"))
+
+
+def test_kinks(session: SessionContext) -> None:
+    session.from_pydict({"x": [-1.0, 0.0, 2.0]}, name="kinked")
+    assert _counts(verify_grad(session, "kinked", "abs(x) * 3", "x")["x"]) == (2, 1, ())
+    assert _counts(verify_grad(session, "kinked", "greatest(x, 2 * x)", "x")["x"]) == (2, 1, ())
+    assert _counts(verify_grad(session, "kinked", "abs(x) * 3", "x", kinks=False)["x"]) == (2, 0, (1,))
+
+
+def test_a_derivative_that_is_wrong_at_a_kink_is_caught(session: SessionContext) -> None:
+    session.from_pydict({"x": [-1.0, 0.0, 2.0]}, name="kinked")
+
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        right = session.udf("grad")(expr, column)
+        return f.when(col("x") == lit(0.0), lit(3.001)).otherwise(right)
+
+    with pytest.raises(AssertionError, match=r"wrong in 1 of 3 rows\. Worst is row 1"):
+        verify_grad(session, "kinked", "abs(x) * 3", "x", grad=wrong)
+    verify_grad(session, "kinked", "abs(x) * 3", "x", grad=wrong, kinks=False)
+
+
+def test_jumps_poles_and_borders_say_nothing(session: SessionContext) -> None:
+    session.from_pydict({"x": [0.0, 0.3, math.nan, math.inf]}, name="edges")
+    for expr in ("floor(x)", "1 / x", "sqrt(x)", "ln(x)", "cbrt(x)"):
+        assert _counts(verify_grad(session, "edges", expr, "x")["x"]) == (1, 0, (0, 2, 3)), expr
+
+
+def test_nothing_conclusive_is_an_error(session: SessionContext) -> None:
+    session.from_pydict({"x": [0.0, math.nan]}, name="edges")
+    with pytest.raises(AssertionError, match="could not be compared in any row: in 2 of 2"):
+        verify_grad(session, "edges", "sqrt(x)", "x")
+
+
+@pytest.mark.parametrize("expr", ["s * s", "sin(s) * 3", "exp(s / 10)", "s * x", "CAST(s * s AS REAL) + x"])
+def test_single_precision(session: SessionContext, expr: str) -> None:
+    report = verify_grad(session, "t", expr, "s")["s"]
+    assert report.verified >= 4
+
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        return session.udf("grad")(expr, column) * lit(1.02)
+
+    with pytest.raises(AssertionError, match="is wrong in"):
+        verify_grad(session, "t", expr, "s", grad=wrong)
+
+
+def test_python_function_of_single_precision(session: SessionContext) -> None:
+    """It takes Float32 only, and so the differences have to be in that."""
+
+    def doubled(s: Any) -> Any:
+        return pa.array([2 * v for v in s.to_pylist()], pa.float32())
+
+    session.register_udf(udf(doubled, [pa.float32()], pa.float32(), "immutable", name="doubled"))
+    report = verify_grad(session, "t", "doubled(s)", "s", grad=lambda expr, column: lit(2.0))["s"]
+    assert report.verified >= 3
+    with pytest.raises(AssertionError, match="is wrong in"):
+        verify_grad(session, "t", "doubled(s)", "s", grad=lambda expr, column: lit(2.1))
+
+
+def test_python_function(session: SessionContext) -> None:
+    softplus = udf(
+        lambda x: pa.array([math.log1p(math.exp(v)) for v in x.to_pylist()]),
+        [pa.float64()],
+        pa.float64(),
+        "immutable",
+        name="softplus",
+    )
+    session.register_udf(softplus)
+    session.from_pydict({"x": [-2.0, 0.0, 3.0]}, name="few")
+    sigmoid = lit(1.0) / (lit(1.0) + f.exp(lit(-1.0) * col("x")))
+    assert verify_grad(session, "few", "softplus(x)", "x", grad=lambda expr, column: sigmoid)["x"].verified == 3
+    with pytest.raises(AssertionError, match=r"grad\(softplus\(x\), x\) is wrong in 3 of 3"):
+        verify_grad(session, "few", "softplus(x)", "x", grad=lambda expr, column: sigmoid * sigmoid)
+
+
+def test_expressions_and_frames(session: SessionContext) -> None:
+    frame = session.table("t").filter(col("k") < lit(4))
+    found = verify_grad(session, frame, f.sin(col("x")) * col("y"), [col("x"), "y"])
+    assert {name: report.verified for name, report in found.items()} == {"x": 3, "y": 3}
+
+
+def test_qualified_columns(session: SessionContext) -> None:
+    assert verify_grad(session, "t", "t.x * t.y", "t.x")["x"].verified == 5
+
+
+def test_rows_can_be_limited(session: SessionContext) -> None:
+    assert verify_grad(session, "t", "x * y", "x", rows=2)["x"].verified == 2
+
+
+def test_tolerances(session: SessionContext) -> None:
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        return session.udf("grad")(expr, column) * lit(1 + 1e-4)
+
+    with pytest.raises(AssertionError):
+        verify_grad(session, "t", "x * y", "x", grad=wrong)
+    verify_grad(session, "t", "x * y", "x", grad=wrong, rtol=2e-4)
+    verify_grad(session, "t", "x * y", "x", grad=wrong, atol=31.0)
+
+
+def test_the_session_is_left_as_it_was(session: SessionContext) -> None:
+    before = session.catalog().schema().names()
+    verify_grad(session, "t", "x * y", "x")
+    assert session.catalog().schema().names() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"table": "t", "expr": "x", "wrt": []}, ValueError, "at least one column"),
+        ({"table": "none", "expr": "x", "wrt": "x"}, Exception, "none"),
+        ({"table": "t", "expr": "x", "wrt": lit(3.0)}, TypeError, "by a column"),
+    ],
+)
+def test_errors(session: SessionContext, arguments: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        verify_grad(session, **arguments)
+
+
+def test_a_session_without_grad() -> None:
+    ctx = SessionContext()
+    ctx.from_pydict({"x": [1.0]}, name="t")
+    with pytest.raises(ValueError, match=r"xql_ffi.register\(ctx\)"):
+        verify_grad(ctx, "t", "x", "x")
+    assert verify_grad(ctx, "t", "x * x", "x", grad=xql_ffi.grad_capsule())["x"].verified == 1
+
+
+def test_a_table_without_rows(session: SessionContext) -> None:
+    with pytest.raises(ValueError, match="no rows"):
+        verify_grad(session, session.table("t").filter(col("k") > lit(100)), "x", "x")
+
+
+def _counts(report: ColumnReport) -> tuple[int, int, tuple[int, ...]]:
+    return report.verified, report.kinks, tuple(report.inconclusive)

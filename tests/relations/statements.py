@@ -1,0 +1,189 @@
+"""The statement at the top of a random plan: a derivative of one of its expressions by one of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from relations.choices import Choices
+from relations.columns import Column, Dependence, Origins, Shift
+from relations.expressions import AGGREGATES, BARRED, Expression, call, expression
+from relations.nodes import Builder, Scope, build
+from relations.queries import Item, Select, Writer
+
+VALUE, DERIVATIVE = "f", "d"
+# How the statement is carried out.
+PLAIN, VIEW, CREATE, INSERT, PREPARE = "plain", "view", "create table as", "insert", "prepare"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What is differentiated by, and the number that the derivative by it is multiplied with."""
+
+    text: str
+    column: Column
+    factor: str = "1.0"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call: in SQL, of what order, by what. Of the first order it is the sum of the derivatives by the variables."""
+
+    kind: str
+    sql: str
+    variables: Sequence[Variable]
+
+    @property
+    def second_order(self) -> bool:
+        return self.kind == "second order"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A query with a value, its derivative, and what makes its rows unique."""
+
+    block: Select
+    value: Expression
+    call: Call
+    position: str
+    # Whether the plan below has a derivative as a column.
+    nested: bool
+
+    def written(self, derivative: str) -> tuple[dict[str, str], str]:
+        """The views to make, and the query with `derivative` in the place of the derivative."""
+        writer = Writer()
+        query = self._block([Item(self.value.sql, VALUE), Item(derivative, DERIVATIVE)]).write(writer)
+        return writer.views, f"{writer.whole(query)} {self._order}"
+
+    def primal(self, shift: Shift) -> str:
+        """The query with its value and the factors, when the columns of these origins are moved."""
+        items = [Item(self.value.sql, VALUE)]
+        if self.position != "inside":
+            items += [Item(v.factor, f"t{number}") for number, v in enumerate(self.call.variables)]
+        return f"{self._block(items).write(Writer(shift))} {self._order}"
+
+    def _block(self, items: Sequence[Item]) -> Select:
+        return replace(self.block, items=[*self.block.items, *items])
+
+    @property
+    def _order(self) -> str:
+        return f"ORDER BY {', '.join(self.block.unique)}" if self.block.unique else ""
+
+    @property
+    def integers(self) -> int:
+        return sum(column.integer for column in self.block.columns)
+
+    def barred(self) -> set[str]:
+        """The functions without a derivative through which the value depends on a variable."""
+        origins = {origin for variable in self.call.variables for origin in variable.column.origins}
+        return {function for origin, function in self.value.dependence.barred if origin in origins}
+
+    def other_references(self) -> Origins:
+        """Where the same columns start by way of other references, if the value depends on these and not on the
+        variable."""
+        found: set[object] = set()
+        on = self.value.dependence.on
+        for variable in self.call.variables:
+            named = variable.column.origins
+            if not named & on:
+                labels = {origin.label for origin in named}
+                found |= {origin for origin in on if origin.label in labels}
+        return frozenset(found)  # type: ignore[arg-type]
+
+
+def statement(choices: Choices) -> Statement:
+    """A random statement."""
+    builder = Builder(choices)
+    query = build(builder)
+    scope = builder.over(query, joins=query.size < 40)
+    form = choices.of(["plain", "plain", "aggregate", "average of calls", "window"])
+    variables = _variables(choices, scope, 2)
+    if form == "plain":
+        value = expression(choices, scope.columns, 3, variables[0].column.origins)
+        block = _block(builder, form, scope)
+    elif form == "window":
+        value, _ = builder.windowed(_about(scope, variables[0]))
+        block = _block(builder, form, scope)
+    elif form == "aggregate":
+        function = choices.of(BARRED) if choices.chance(5) else choices.of(AGGREGATES)
+        arguments = [expression(choices, scope.columns, 2, variables[0].column.origins)
+                     for _ in range(function.arity)]  # fmt: skip
+        value = call(function, arguments, ", ".join(scope.unique))
+        keys = choices.some(scope.integers, 40) + [s for s in scope.floats if s.text in {v.text for v in variables}]
+        block = _grouped(builder, form, scope, keys)
+    else:
+        value = expression(choices, scope.columns, 3, variables[0].column.origins)
+        block = _grouped(builder, form, scope, choices.some(scope.integers, 40))
+    made = _call(choices, value.sql, variables, allow_second=not builder.derived)
+    nested = builder.derived
+    if form == "average of calls":
+        # Only a factor that is a constant can be drawn out of the average.
+        variables = [replace(v, factor="1.0") for v in made.variables]
+        made = _call(choices, value.sql, variables, allow_second=not nested, constant=True)
+        made = replace(made, sql=f"avg({made.sql})")
+        value = Expression(f"avg({value.sql})", value.dependence)
+    position = choices.of([PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, VIEW, CREATE, INSERT, PREPARE])
+    return Statement(block, value, made, position, nested)
+
+
+def _about(scope: Scope, variable: Variable) -> Scope:
+    """The scope with only those floats that depend on the variable, if there are others than itself."""
+    origins = variable.column.origins
+    kept = [s for s in scope.columns if s.column.integer or s.column.dependence.on & origins]
+    return replace(scope, columns=kept)
+
+
+def _variables(choices: Choices, scope: Scope, number: int) -> list[Variable]:
+    """Columns to differentiate by, those first from which others are computed."""
+    eligible = [s for s in scope.floats if s.column.origins] or scope.floats
+    far = [s for s in eligible if any(_computed_from(other.column, s.column) for other in scope.floats)]
+    found = [choices.of(far if far and choices.chance(85) else eligible)]
+    others = [s for s in eligible if not s.column.origins & found[0].column.origins]
+    if number > 1 and others:
+        found.append(choices.of(others))
+    return [Variable(s.text, s.column) for s in found]
+
+
+def _computed_from(column: Column, source: Column) -> bool:
+    return bool(column.dependence.on & source.origins and not column.origins & source.origins)
+
+
+def _block(builder: Builder, kind: str, scope: Scope) -> Select:
+    items, columns, unique = builder._passed(scope, builder.choices.some(scope.floats, 50))
+    details = [*scope.details, f"{kind} at the top"]
+    return Select("top", items, scope.source, "", columns, unique, scope.size, details=details)
+
+
+def _grouped(builder: Builder, kind: str, scope: Scope, keys: list) -> Select:  # type: ignore[type-arg]
+    scope = replace(scope, columns=keys, unique=[key.text for key in keys])
+    items, columns, unique = builder._passed(scope, [])
+    tail = f"GROUP BY {', '.join(scope.unique)}" if keys else ""
+    details = [*scope.details, f"{kind} at the top"]
+    return Select("top", items, scope.source, tail, columns, unique, scope.size, details=details)
+
+
+def _call(
+    choices: Choices, value: str, variables: Sequence[Variable], *, allow_second: bool, constant: bool = False
+) -> Call:
+    x = variables[0]
+    kinds = ["grad", "grad", "jvp", "vjp"]
+    if len(variables) > 1:
+        kinds.append("jvp of two")
+    if allow_second:
+        kinds += ["second order"]
+    kind = choices.of(kinds)
+    factors = ["0.7", "1.0"] if constant else ["0.7", x.text, f"{variables[-1].text} * 2.0"]
+    if kind in ("jvp", "vjp"):
+        factor = choices.of(factors)
+        return Call(kind, f"{kind}({value}, {x.text}, {factor})", [replace(x, factor=factor)])
+    if kind == "jvp of two":
+        both = [replace(variable, factor=choices.of(factors)) for variable in variables[:2]]
+        pairs = ", ".join(f"{variable.text}, {variable.factor}" for variable in both)
+        return Call(kind, f"jvp({value}, {pairs})", both)
+    if kind == "second order":
+        y = choices.of([x, variables[-1]])
+        return Call(kind, f"grad(grad({value}, {x.text}), {y.text})", [x, y])
+    return Call(kind, f"grad({value}, {x.text})", [x])
+
+
+__all__ = ["Call", "Dependence", "Statement", "Variable", "statement"]

@@ -1,0 +1,228 @@
+"""Runs statements in a session with the functions and finds what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from datafusion import SessionConfig, SessionContext
+
+from relations import differences
+from relations.differences import Estimate, Sampled
+from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
+from relations.tables import add_plan_tables
+from support.compare import same_value
+
+TOLERANCE = 1e-8
+# Differences that are less certain are not used.
+_USABLE = 1e-6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong with a statement, in a word, and in detail."""
+
+    kind: str
+    detail: str
+    statement: Statement
+
+    def __str__(self) -> str:
+        views, query = self.statement.written(self.statement.call.sql)
+        made = "".join(f"CREATE VIEW {name} AS {text};\n" for name, text in views.items())
+        return f"{self.kind} ({self.statement.position}):\n{made}{query}\n{self.detail}"
+
+
+class Judge:
+    """Compares statements with the differences of their values; counts what it has compared."""
+
+    def __init__(self, register: Callable[[SessionContext], SessionContext]) -> None:
+        self._called = _session()
+        register(self._called)
+        self._plain = _session()
+        self.counts: Counter[str] = Counter()
+        # By kind of node: how many derivatives that are not 0 came out right in plans with it.
+        self.right: Counter[str] = Counter()
+
+    def judge(self, statement: Statement) -> Finding | None:
+        """The first thing found wrong."""
+        try:
+            base, factors = self._sampled(statement, [0.0] * len(statement.call.variables))
+        except Exception as error:
+            self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
+            return None
+        try:
+            found = self._run(statement, statement.call.sql)
+        except Exception as error:
+            return self._refused(statement, base, str(error))
+        if statement.barred():
+            return Finding("not refused", f"{statement.barred()} has no derivative", statement)
+        others = statement.other_references()
+        if others and not statement.call.second_order:
+            moved = [(frozenset(others), 1.0)]
+            estimate = differences.first(lambda steps: self._moved(statement, moved, steps), base, 0, 1)
+            certain = np.isfinite(estimate.error) & (np.abs(estimate.value) > 1e-6)
+            if certain.any():
+                return Finding("other reference", f"a value depends on another reference to {others}", statement)
+            self.counts["dependent on another reference in form only"] += 1
+        return self._leak(statement, base, found) or self._compare(statement, base, factors, found)
+
+    def _sampled(self, statement: Statement, steps: Sequence[float]) -> tuple[Sampled, list[list[float | None]]]:
+        variables = [variable.column.origins for variable in statement.call.variables]
+        return self._at(statement, list(zip(variables, steps, strict=True)))
+
+    def _moved(self, statement: Statement, origins: object, steps: Sequence[float]) -> Sampled:
+        return self._at(statement, [(which, steps[0]) for which, _ in origins])[0]  # type: ignore[attr-defined]
+
+    def _at(self, statement: Statement, moves: object) -> tuple[Sampled, list[list[float | None]]]:
+        shift: dict[object, float] = {}
+        for origins, step in moves:  # type: ignore[attr-defined]
+            for origin in origins:
+                shift[origin] = shift.get(origin, 0.0) + step
+        ctx = self._called if statement.nested else self._plain
+        table = ctx.sql(statement.primal(shift)).to_arrow_table()  # type: ignore[arg-type]
+        value = table[VALUE]
+        width = len(statement.block.columns)
+        integers = [table.column(i).to_pylist() for i in range(width) if pa.types.is_integer(table.column(i).type)]
+        rows = list(zip(*integers, strict=True)) if integers else [()] * table.num_rows
+        numbers = np.array([np.nan if v is None else float(v) for v in value.to_pylist()], dtype=float)
+        factors = [table.column(i).to_pylist() for i in range(width + 1, table.num_columns)]
+        return Sampled(numbers, np.array(value.is_null(), dtype=bool), rows), factors
+
+    def _run(self, statement: Statement, derivative: str, ctx: SessionContext | None = None) -> pa.Table:
+        """The result of a statement, which is carried out as it says."""
+        ctx = ctx or self._called
+        views, query = statement.written(derivative)
+        made = []
+        try:
+            for name, text in views.items():
+                made.append(f"VIEW {name}")
+                ctx.sql(f"CREATE OR REPLACE VIEW {name} AS {text}").collect()
+            unique = statement.block.unique
+            again = f"SELECT * FROM result{f' ORDER BY ' + ', '.join(unique) if unique else ''}"
+            if statement.position == PLAIN:
+                return ctx.sql(query).to_arrow_table()
+            if statement.position == PREPARE:
+                ctx.sql(f"PREPARE prepared AS {query}").collect()
+                try:
+                    return ctx.sql("EXECUTE prepared").to_arrow_table()
+                finally:
+                    ctx.sql("DEALLOCATE prepared").collect()
+            made.append(f"{'VIEW' if statement.position == VIEW else 'TABLE'} result")
+            if statement.position == INSERT:
+                _, plain = statement.written(f"CAST({statement.value.sql} AS DOUBLE)")
+                ctx.sql(f"CREATE TABLE result AS SELECT * FROM ({plain}) AS q WHERE false").collect()
+                ctx.sql(f"INSERT INTO result {query}").collect()
+            else:
+                kind = {VIEW: "VIEW", CREATE: "TABLE"}[statement.position]
+                ctx.sql(f"CREATE {kind} result AS {query}").collect()
+            return ctx.sql(again).to_arrow_table()
+        finally:
+            for what in reversed(made):
+                ctx.sql(f"DROP {what.replace(' ', ' IF EXISTS ', 1)}").collect()
+
+    def _refused(self, statement: Statement, base: Sampled, message: str) -> Finding | None:
+        """Whether it was right to refuse."""
+        barred = statement.barred()
+        if barred and any(function in message for function in barred):
+            self.counts["refused, and rightly: no derivative"] += 1
+            return None
+        if statement.other_references():
+            self.counts["refused, and rightly: another reference"] += 1
+            return None
+        try:
+            self._run(statement, statement.value.sql)
+        except Exception as error:
+            if "project index" not in str(error):
+                self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
+                return None
+            return Finding("fails without a call", str(error)[:500], statement)
+        return Finding("refused", message[:700], statement)
+
+    def _leak(self, statement: Statement, base: Sampled, found: pa.Table) -> Finding | None:
+        """Whether all but the derivative is as it is without the derivative."""
+        try:
+            expected = self._run(statement, statement.value.sql, self._called if statement.nested else self._plain)
+        except Exception:
+            expected = self._run(statement, statement.value.sql)
+        own = [field for field in found.schema if field.name != DERIVATIVE]
+        others = [field for field in expected.schema if field.name != DERIVATIVE]
+        if own != others:
+            return Finding("leak", f"columns {own}\ninstead of {others}", statement)
+        if found.schema.names != expected.schema.names or found.schema.field(DERIVATIVE).type != pa.float64():
+            return Finding("leak", f"{found.schema}\ninstead of {expected.schema}", statement)
+        if found.num_rows != expected.num_rows:
+            return Finding("leak", f"{found.num_rows} rows instead of {expected.num_rows}", statement)
+        for name in expected.schema.names:
+            if name == DERIVATIVE:
+                continue
+            for number, pair in enumerate(zip(found[name].to_pylist(), expected[name].to_pylist(), strict=True)):
+                if not same_value(*pair, rel=1e-9, abs_=1e-12):
+                    return Finding("leak", f"{name} in row {number} is {pair[0]} instead of {pair[1]}", statement)
+        if found.num_rows != len(base.values):
+            self.counts["DataFusion has other rows in a CTE than in a subquery"] += 1
+        return None
+
+    def _compare(
+        self, statement: Statement, base: Sampled, factors: list[list[float | None]], found: pa.Table
+    ) -> Finding | None:
+        derivative = found[DERIVATIVE]
+        null = np.array(derivative.is_null(), dtype=bool)
+        value_null = np.array(found[VALUE].is_null(), dtype=bool)
+        if statement.call.kind.startswith("average") or "avg(" not in statement.call.sql[:4]:
+            for factor in factors if not statement.call.second_order else []:
+                value_null = value_null | np.array([t is None for t in factor], dtype=bool)
+        if (null != value_null).any():
+            row = int(np.argmax(null != value_null))
+            detail = f"row {row}: the derivative is {derivative[row]}, the value {found[VALUE][row]}"
+            return Finding("NULL", detail, statement)
+        if len(null) != len(base.values):
+            return None
+        estimate = self._estimate(statement, base, factors)
+        actual = np.array([np.nan if v is None else v for v in derivative.to_pylist()], dtype=float)
+        size = np.maximum(1, np.abs(estimate.value))
+        usable = ~null & (estimate.error <= _USABLE * size)
+        self.counts["rows compared"] += int(usable.sum())
+        self.counts["rows not compared"] += int((~null & ~usable).sum())
+        with np.errstate(invalid="ignore"):
+            wrong = usable & ~(np.abs(actual - estimate.value) <= TOLERANCE * size + 10 * estimate.error)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            detail = (
+                f"row {row} of {int(wrong.sum())} wrong of {int(usable.sum())} compared: {actual[row]!r} instead of "
+                f"{estimate.value[row]!r} +- {estimate.error[row]:.1g}\n{found.slice(row, 1).to_pylist()}"
+            )
+            return Finding("wrong", detail, statement)
+        telling = usable & (np.abs(estimate.value) > 1e-6)
+        if telling.any():
+            self.counts["plans with a derivative that is not 0"] += 1
+            kinds = {statement.call.kind, statement.position, *statement.block.kinds()}
+            self.right.update(kinds | ({"derivative of a derivative below"} if statement.nested else set()))
+        return None
+
+    def _estimate(self, statement: Statement, base: Sampled, factors: list[list[float | None]]) -> Estimate:
+        def evaluate(steps: Sequence[float]) -> Sampled:
+            return self._sampled(statement, steps)[0]
+
+        try:
+            if statement.call.second_order:
+                return differences.second(evaluate, base)
+            value, error = np.zeros(len(base.values)), np.zeros(len(base.values))
+            for index in range(len(statement.call.variables)):
+                estimate = differences.first(evaluate, base, index, len(statement.call.variables))
+                factor = np.array([np.nan if t is None else t for t in factors[index]], dtype=float)
+                value = value + factor * estimate.value
+                error = error + np.abs(factor) * estimate.error
+            return Estimate(value, np.where(np.isnan(error), np.inf, error))
+        except Exception as error:
+            self.counts[f"no differences: {str(error)[:90]}"] += 1
+            nothing = np.full(len(base.values), np.nan)
+            return Estimate(nothing, np.full(len(base.values), np.inf))
+
+
+def _session() -> SessionContext:
+    ctx = SessionContext(SessionConfig().with_target_partitions(1))
+    add_plan_tables(ctx)
+    return ctx
