@@ -133,9 +133,7 @@ class Builder:
             inner_items, columns, unique, size = [item], [column], [], left.size
         query = Select("lateral", inner_items, inner.source, where, columns, unique, size)
         alias = self.fresh("l")
-        join, on = choices.of(
-            [("CROSS JOIN LATERAL", ""), ("JOIN LATERAL", "ON TRUE"), ("LEFT JOIN LATERAL", "ON TRUE")]
-        )
+        join, on = choices.of([("CROSS JOIN LATERAL", ""), ("JOIN LATERAL", "ON TRUE"), ("LEFT JOIN LATERAL", "ON TRUE")])
         outer = self._alone(Named(query, alias))
         return Scope(
             [*left.source, From(outer.source[0].named, join, on)],
