@@ -158,7 +158,8 @@ CALIBRATION = f"""
 """
 PARAMETERS = ("a", "b", "c", "d")
 
-# The same, as one would write it: predictions first, then the derivative of the average loss. It is followed through both.
+# The same, as one would write it: predictions first, then losses, then the derivative of their average, which is
+# followed through all three.
 CALIBRATION_BY_STAGES = f"""
     WITH RECURSIVE model AS (
         SELECT 0 AS step, 250.0 AS a, 0.0 AS b, 0.0 AS c, 0.0 AS d, CAST(NULL AS DOUBLE) AS loss
@@ -598,7 +599,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     by_stages = calibration(ctx, CALIBRATION_BY_STAGES).load()
     apart = max(float(abs(by_stages[name] - steps[name]).max()) for name in PARAMETERS)
-    print(f"  through CTEs, as grad(AVG(loss), parameter): the same parameters to {max(apart, 1e-12):.0e} K at every step")
+    print(
+        f"  through CTEs, as grad(AVG(loss), parameter): the same parameters to {max(apart, 1e-12):.0e} K, step by step"
+    )
     save(calibration_figure(era5, steps, least_loss), output / "era5-calibration.png")
 
     print(f"\n{time.perf_counter() - started:.1f} s")

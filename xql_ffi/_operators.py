@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datafusion import Expr, ScalarUDF, SessionContext
@@ -57,7 +58,7 @@ class DifferentialOperator(_Exporter, ScalarUDF):
                 msg = f"{name} takes rules, and {rule!r} is none: write rule(signature, partial derivative, ...)"
                 raise TypeError(msg)
         super().__init__(name, rules)
-        self._tangent = _Exporter("tangent", rules)
+        self._rules = rules
         self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
 
     def __call__(self, *args: Expr) -> Expr:
@@ -72,9 +73,15 @@ class DifferentialOperator(_Exporter, ScalarUDF):
                 raise TypeError(msg)
         return super().__call__(*args)
 
-    def __xql_ffi_tangent__(self) -> _Exporter:
-        """The operator that calls become where the expression is computed by several relations."""
-        return self._tangent
+    def __xql_ffi_tangent__(self) -> Any:
+        """The function that calls become where the expression is computed by several relations."""
+        return _tangent(self._rules)
+
+
+@lru_cache(maxsize=32)
+def _tangent(rules: tuple[Rule, ...]) -> Any:
+    """One function for all operators with these rules, so that they share what a query carries."""
+    return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter("tangent", rules))
 
 
 def _functions(rules: Iterable[Rule]) -> list[ScalarUDF]:

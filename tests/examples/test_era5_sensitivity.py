@@ -252,6 +252,14 @@ def test_calibration_trajectory(
     np.testing.assert_allclose(steps["loss"].values, expected_loss, rtol=FIT, atol=0.0)
 
 
+def test_calibration_by_stages(example: ModuleType, ctx: Any, steps: xr.Dataset) -> None:
+    """Written through CTEs, with the derivative of the average loss, it takes the same steps."""
+    by_stages = example.calibration(ctx, example.CALIBRATION_BY_STAGES).load()
+    np.testing.assert_array_equal(by_stages["step"].values, steps["step"].values)
+    np.testing.assert_allclose(parameters(example, by_stages), parameters(example, steps), rtol=FIT, atol=0.0)
+    np.testing.assert_allclose(by_stages["loss"].values, steps["loss"].values, rtol=FIT, atol=0.0)
+
+
 def test_calibration_reaches_least_squares(
     example: ModuleType, steps: xr.Dataset, temperature: Array, features: Array, area: Array
 ) -> None:

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 
 from relations.choices import Choices
-from relations.columns import INDEPENDENT, Dependence, Origins, Scoped
+from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
 
 CONSTANTS = ["0.5", "2.0", "1.2137", "0.3719", "-0.8171"]
 
@@ -29,10 +29,11 @@ BINARY = [
     "{0} * {1}",
     "{0} + {1}",
     "{0} - {1}",
+    "{0} * ({1} + 0.5)",
     "{0} / (1.5 + {1} * {1})",
     "coalesce({0}, {1})",
-    "CASE WHEN {0} > 0.3371 THEN {1} ELSE 2.0 * {0} END",
-    "CASE WHEN {0} IS NOT NULL THEN {1} END",
+    "CASE WHEN {1} > 0.3371 THEN {0} ELSE 2.0 * {1} END",
+    "CASE WHEN {1} IS NOT NULL THEN {0} END",
     "greatest({0}, {1})",
     "least({0}, {1})",
     "nullif({0}, {1})",
@@ -45,6 +46,8 @@ class Expression:
 
     sql: str
     dependence: Dependence
+    # The column, if it is nothing but a column, be it cast to the type that it has.
+    passed: Column | None = None
 
 
 def expression(choices: Choices, scope: Sequence[Scoped], depth: int, about: Origins | None = None) -> Expression:
@@ -80,12 +83,13 @@ def _leaf(choices: Choices, scope: Sequence[Scoped]) -> Expression:
 def _column(scoped: Scoped) -> Expression:
     if scoped.column.integer:
         return Expression(f"CAST({scoped.text} AS DOUBLE)", scoped.column.dependence)
-    return Expression(scoped.text, scoped.column.dependence)
+    return Expression(scoped.text, scoped.column.dependence, scoped.column)
 
 
 def _applied(template: str, *arguments: Expression) -> Expression:
     sql = template.format(*(f"({a.sql})" if " " in a.sql or a.sql.startswith("-") else a.sql for a in arguments))
-    return Expression(sql, reduce(or_, (a.dependence for a in arguments)))
+    passed = arguments[0].passed if template.startswith("CAST") else None
+    return Expression(sql, reduce(or_, (a.dependence for a in arguments)), passed)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relations.choices import Choices
-from relations.columns import Column, Dependence, Origins, Shift
+from relations.columns import Column, Dependence, Origin, Origins, Scoped, Shift
 from relations.expressions import AGGREGATES, BARRED, Expression, call, expression
 from relations.nodes import Builder, Scope, build
 from relations.queries import Item, Select, Writer
@@ -81,14 +81,24 @@ class Statement:
     def other_references(self) -> Origins:
         """Where the same columns start by way of other references, if the value depends on these and not on the
         variable."""
-        found: set[object] = set()
+        found: set[Origin] = set()
         on = self.value.dependence.on
+        named_at_all = {origin for variable in self.call.variables for origin in variable.column.origins}
         for variable in self.call.variables:
             named = variable.column.origins
             if not named & on:
                 labels = {origin.label for origin in named}
-                found |= {origin for origin in on if origin.label in labels}
-        return frozenset(found)  # type: ignore[arg-type]
+                found |= {origin for origin in on - named_at_all if origin.label in labels}
+        return frozenset(found)
+
+    def common_sources(self) -> bool:
+        """Whether a variable is computed from what the value is computed from, and the value not from it."""
+        on = self.value.dependence.on
+        labels = {origin.label for origin in on}
+        return any(
+            not variable.column.origins & on and labels & {o.label for o in variable.column.dependence.on}
+            for variable in self.call.variables
+        )
 
 
 def statement(choices: Choices) -> Statement:
@@ -96,7 +106,7 @@ def statement(choices: Choices) -> Statement:
     builder = Builder(choices)
     query = build(builder)
     scope = builder.over(query, joins=query.size < 40)
-    form = choices.of(["plain", "plain", "aggregate", "average of calls", "window"])
+    form = choices.of(["plain", "plain", "aggregate", "average of calls", "window", "group key"])
     variables = _variables(choices, scope, 2)
     if form == "plain":
         value = expression(choices, scope.columns, 3, variables[0].column.origins)
@@ -111,6 +121,13 @@ def statement(choices: Choices) -> Statement:
         value = call(function, arguments, ", ".join(scope.unique))
         keys = choices.some(scope.integers, 40) + [s for s in scope.floats if s.text in {v.text for v in variables}]
         block = _grouped(builder, form, scope, keys)
+    elif form == "group key":
+        value = expression(choices, scope.columns, 3, variables[0].column.origins)
+        keys = [*scope.integers[:1], *(s for s in scope.floats if s.text in {v.text for v in variables})]
+        block = _grouped(builder, form, scope, keys, value.sql)
+        if choices.chance(50):
+            factor = expression(choices, scope.columns, 0)
+            value = Expression(f"({value.sql}) * avg({factor.sql})", value.dependence | factor.dependence)
     else:
         value = expression(choices, scope.columns, 3, variables[0].column.origins)
         block = _grouped(builder, form, scope, choices.some(scope.integers, 40))
@@ -130,12 +147,12 @@ def _about(scope: Scope, variable: Variable) -> Scope:
     """The scope with only those floats that depend on the variable, if there are others than itself."""
     origins = variable.column.origins
     kept = [s for s in scope.columns if s.column.integer or s.column.dependence.on & origins]
-    return replace(scope, columns=kept)
+    return replace(scope, columns=kept) if any(not s.column.integer for s in kept) else scope
 
 
 def _variables(choices: Choices, scope: Scope, number: int) -> list[Variable]:
     """Columns to differentiate by, those first from which others are computed."""
-    eligible = [s for s in scope.floats if s.column.origins] or scope.floats
+    eligible = scope.floats
     far = [s for s in eligible if any(_computed_from(other.column, s.column) for other in scope.floats)]
     found = [choices.of(far if far and choices.chance(85) else eligible)]
     others = [s for s in eligible if not s.column.origins & found[0].column.origins]
@@ -154,10 +171,10 @@ def _block(builder: Builder, kind: str, scope: Scope) -> Select:
     return Select("top", items, scope.source, "", columns, unique, scope.size, details=details)
 
 
-def _grouped(builder: Builder, kind: str, scope: Scope, keys: list) -> Select:  # type: ignore[type-arg]
-    scope = replace(scope, columns=keys, unique=[key.text for key in keys])
+def _grouped(builder: Builder, kind: str, scope: Scope, keys: Sequence[Scoped], *more: str) -> Select:
+    scope = replace(scope, columns=list(keys), unique=[key.text for key in keys])
     items, columns, unique = builder._passed(scope, [])
-    tail = f"GROUP BY {', '.join(scope.unique)}" if keys else ""
+    tail = f"GROUP BY {', '.join([*scope.unique, *more])}" if keys else ""
     details = [*scope.details, f"{kind} at the top"]
     return Select("top", items, scope.source, tail, columns, unique, scope.size, details=details)
 

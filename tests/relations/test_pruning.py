@@ -1,4 +1,4 @@
-"""Recursive queries with columns that are not read outside, which DataFusion 54 removes all the same."""
+"""Recursive queries whose columns DataFusion 54 removes although they are read, or takes for NOT NULL."""
 
 from collections.abc import Callable
 
@@ -40,6 +40,31 @@ def test_columns_are_kept(
 ) -> None:
     ctx = register(SessionContext())
     assert rows_of(query(ctx, statement)) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (
+            "SELECT AVG(x) AS m FROM r GROUP BY k",
+            [(1.5,)],
+        ),
+        (
+            "SELECT s, x, coalesce(x, -1.0) AS y, x IS NULL AS missing FROM r ORDER BY s",
+            [(1, 1.0, 1.0, False), (2, 2.0, 2.0, False), (3, None, -1.0, True)],
+        ),
+    ],
+    ids=["aggregated", "tested"],
+)
+def test_nullable_in_later_iterations(
+    statement: str, expected: list[tuple[object, ...]], register: Callable[[SessionContext], SessionContext]
+) -> None:
+    """DataFusion takes x for NOT NULL, as it is in the static term."""
+    recursive = """WITH RECURSIVE r AS (
+      SELECT 1 AS s, 1.0 AS x, 'k' AS k
+      UNION ALL
+      SELECT s + 1, CASE WHEN s < 2 THEN 2.0 * x END, k FROM r WHERE s < 3)"""
+    assert rows_of(query(register(SessionContext()), f"{recursive} {statement}")) == expected
 
 
 def test_nothing_is_executed_for_it(register: Callable[[SessionContext], SessionContext]) -> None:

@@ -275,12 +275,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             }
         };
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
-        plan_err!(
-            "{}: {} varies with {}, and {why}, or compute it in a subquery or CTE, whose columns count as constants",
-            self.call,
-            abbreviated(&expr),
-            columns.join(", ")
-        )
+        plan_err!("{}: {} varies with {}, and {why}", self.call, abbreviated(&expr), columns.join(", "))
     }
 }
 

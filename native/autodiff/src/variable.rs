@@ -80,7 +80,8 @@ fn kind(variable: &Expr) -> &'static str {
 ///
 /// What an aggregate, a window or GROUP BY has computed is handed over as an unqualified column whose name is the printed
 /// expression, `avg(t.x * t.y)`; in ORDER BY, what the SELECT list computes is an unqualified column named by its alias.
-/// The derivative of such a value is not that of a constant, so it must not be taken for one.
+/// The derivative of such a value is not that of a constant, so it must not be taken for one. The analyzer rule knows better,
+/// so this is for sessions without it.
 pub fn check_none_computed_from(call: &Call, dag: &Dag, primal: &[NodeId], variables: &[&Expr]) -> Result<()> {
     for id in primal.iter().filter(|id| is_float(dag.data_type(**id))) {
         let Some(computed) = column_of(&dag.node(*id).shape).filter(|column| column.relation.is_none()) else {
@@ -96,10 +97,9 @@ pub fn check_none_computed_from(call: &Call, dag: &Dag, primal: &[NodeId], varia
             if computed != source && suspect {
                 return plan_err!(
                     "{call}: {} has no table here, so it may have been computed from {source} (by an aggregate, a window \
-                     function, GROUP BY, UNNEST or the SELECT list), and is not differentiated through. Move the \
-                     derivative inside (avg(grad(f, x)) instead of grad(avg(f), x)), sort by a derivative that the SELECT \
-                     list names, or give the subquery that computes {} an alias, and its columns count as constants",
-                    computed.name,
+                     function, GROUP BY, UNNEST or the SELECT list), which one node of a plan does not tell. Add the \
+                     analyzer rule that sees all nodes to the session (in Python, register the operator with it), or move the \
+                     derivative inside (avg(grad(f, x)) instead of grad(avg(f), x))",
                     computed.name
                 );
             }

@@ -16,7 +16,7 @@ use crate::scalar_udf;
 /// The method that gives the capsule of a scalar function.
 pub const SCALAR_UDF_METHOD: &str = "__datafusion_scalar_udf__";
 
-/// The method that gives an exporter of the `jvp` that calls of a differential operator become in relations.
+/// The method that gives the `jvp`, a `datafusion._internal.ScalarUDF`, that calls of a differential operator become in relations.
 pub const TANGENT_METHOD: &str = "__xql_ffi_tangent__";
 
 /// The function `exporter` exports.
@@ -45,12 +45,12 @@ pub fn functions(exporter: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<ScalarUDF>>> {
     functions.try_iter()?.map(|function| scalar_udf::from_python(&function?)).collect()
 }
 
-/// The operator by which the analyzer rule replaces calls of the one that `exporter` exports, if it has one.
-pub fn tangent<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+/// The function by which the analyzer rule replaces calls of the one that `exporter` exports, if it has one.
+pub fn tangent(exporter: &Bound<'_, PyAny>) -> PyResult<Option<Arc<ScalarUDF>>> {
     if !exporter.hasattr(TANGENT_METHOD)? {
         return Ok(None);
     }
-    exporter.call_method0(TANGENT_METHOD).map(Some)
+    scalar_udf::from_python(&exporter.call_method0(TANGENT_METHOD)?).map(Some)
 }
 
 /// The capsule that `method` gives, and what it holds.

@@ -1,7 +1,5 @@
 //! `ScalarUDF.from_pycapsule`, which takes `simplify` along where it is exported.
 
-use std::sync::Arc;
-
 use datafusion::logical_expr::ScalarUDF;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -49,15 +47,11 @@ fn exporter<'py>(
 }
 
 fn import<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    scalar_udf::to_python(exporter.py(), imported(exporter)?)
-}
-
-fn imported(exporter: &Bound<'_, PyAny>) -> PyResult<ScalarUDF> {
     // The first checks the versions, which the second takes on trust.
     let simplify = capsule::simplify(exporter)?;
     let function = capsule::scalar_udf(exporter)?;
     let functions = capsule::functions(exporter)?;
-    let tangent = capsule::tangent(exporter)?.map(|tangent| imported(&tangent)).transpose()?;
-    let udf = SimplifyingScalarUDF::new(function, simplify).with_functions(functions);
-    Ok(ScalarUDF::from(udf.with_companion(tangent.map(Arc::new))))
+    let tangent = capsule::tangent(exporter)?;
+    let udf = SimplifyingScalarUDF::new(function, simplify).with_functions(functions).with_companion(tangent);
+    scalar_udf::to_python(exporter.py(), ScalarUDF::from(udf))
 }

@@ -1,21 +1,18 @@
 //! Replacing the calls of a node by `jvp` over the columns that vary.
 
-use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
+use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::expr::{Exists, InSubquery, ScalarFunction, SetComparison};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{
     BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Operator, ScalarUDF, lit, when,
 };
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::carry::{Carrier, Variable};
-use super::names::{Names, position, restore};
-use super::tangent::{Tangent, can_vary, reads};
+use super::names::{Names, restore};
+use super::site::Site;
+use super::tangent::Tangent;
 use super::{Recognize, call_in, identity};
 use crate::call::abbreviated;
 use crate::dag::columns_read;
@@ -28,39 +25,6 @@ pub struct Calls {
     names: Names,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
     around: Vec<Vec<LogicalPlan>>,
-}
-
-/// A node whose expressions are being replaced.
-#[derive(Debug)]
-struct Site {
-    /// What it reads, with the tangents that calls have asked for.
-    inputs: Vec<LogicalPlan>,
-    /// What it read before.
-    before: Vec<LogicalPlan>,
-    known: Vec<Known>,
-}
-
-/// A tangent that is there already.
-#[derive(Debug)]
-struct Known {
-    jvp: Arc<ScalarUDF>,
-    variable: Column,
-    column: Column,
-    tangent: Tangent,
-}
-
-impl Site {
-    /// The input that has a column, and the column as it is called there.
-    fn find(&self, column: &Column) -> Option<(usize, Column)> {
-        self.inputs.iter().enumerate().find_map(|(number, input)| {
-            let index = position(input.schema(), column)?;
-            Some((number, Column::from(input.schema().qualified_field(index))))
-        })
-    }
-
-    fn schema(&self) -> DFSchema {
-        merge_schema(&self.inputs.iter().collect::<Vec<_>>())
-    }
 }
 
 impl Calls {
@@ -86,7 +50,7 @@ impl Calls {
             return Ok(plan);
         }
         let inputs: Vec<_> = inputs.into_iter().cloned().collect();
-        let mut site = Site { before: inputs.clone(), inputs, known: vec![] };
+        let mut site = Site::of(inputs);
         let names = NamePreserver::new(&plan);
         let mut exprs = vec![];
         for expr in plan.expressions() {
@@ -156,7 +120,7 @@ impl Calls {
             }
             let tangents = match variable {
                 Expr::Column(column) => match site.find(column) {
-                    Some((number, column)) => self.tangents(expression, number, &column, jvp, site)?,
+                    Some((number, column)) => site.tangents(&mut self.names, expression, number, &column, jvp)?,
                     None => return Ok(Transformed::no(original)),
                 },
                 Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
@@ -204,63 +168,6 @@ impl Calls {
         }))
     }
 
-    /// The columns other than the variable that an expression reads and that vary, with their tangents.
-    fn tangents(
-        &mut self,
-        expression: &Expr,
-        number: usize,
-        variable: &Column,
-        jvp: &Arc<ScalarUDF>,
-        site: &mut Site,
-    ) -> Result<Vec<(Column, Tangent)>> {
-        // A column of the query around has nothing here but correlated subqueries that vary with it, which are refused.
-        let variable_type = site.schema().data_type(variable).cloned().unwrap_or(DataType::Float64);
-        let mut tangents = vec![];
-        for input in 0..site.inputs.len() {
-            let schema = Arc::clone(site.inputs[input].schema());
-            let mut wanted = BTreeSet::new();
-            let mut columns = vec![];
-            for index in reads(expression, &schema) {
-                let column = Column::from(schema.qualified_field(index));
-                if &column != variable && can_vary(schema.field(index).data_type()) {
-                    let known = site
-                        .known
-                        .iter()
-                        .find(|known| known.jvp == *jvp && &known.variable == variable && known.column == column);
-                    match known {
-                        Some(known) => tangents.push((column, known.tangent.clone())),
-                        None => {
-                            wanted.insert(index);
-                            columns.push((index, column));
-                        }
-                    }
-                }
-            }
-            if wanted.is_empty() {
-                continue;
-            }
-            let own = if input == number { position(&schema, variable) } else { None };
-            let mut carrier = Carrier {
-                names: &mut self.names,
-                jvp: Arc::clone(jvp),
-                variable: variable.name.clone(),
-                variable_type: variable_type.clone(),
-                recursions: vec![],
-            };
-            let seen = own.map_or(Variable::Outer, Variable::Column);
-            let carried = carrier.carry(std::mem::take(&mut site.inputs[input]), seen, &wanted)?;
-            site.inputs[input] = carried.plan;
-            for (index, column) in columns {
-                let tangent = carried.tangents.get(index);
-                tangents.push((column.clone(), tangent.clone()));
-                let (jvp, variable) = (Arc::clone(jvp), variable.clone());
-                site.known.push(Known { jvp, variable, column, tangent });
-            }
-        }
-        tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
-        Ok(tangents)
-    }
-
     /// The variable is a column of the query around: what else varies with it must not be read here.
     fn outer(
         &mut self,
@@ -271,12 +178,12 @@ impl Calls {
         site: &mut Site,
     ) -> Result<Vec<(Column, Tangent)>> {
         let around = self.around.iter().rev().find_map(|inputs| {
-            let site = Site { inputs: inputs.clone(), before: vec![], known: vec![] };
+            let site = Site::of(inputs.clone());
             let (number, variable) = site.find(variable)?;
             Some((site, number, variable))
         });
         if let Some((mut outer, number, variable)) = around
-            && !self.tangents(expression, number, &variable, jvp, &mut outer)?.is_empty()
+            && !outer.tangents(&mut self.names, expression, number, &variable, jvp)?.is_empty()
         {
             return plan_err!(
                 "{}: what it reads of the query around it varies with {variable}. Take the derivative there",
@@ -285,7 +192,7 @@ impl Calls {
         }
         // Columns of this query must not be computed from it either, which the carrier finds out.
         let nowhere = site.inputs.len();
-        self.tangents(expression, nowhere, variable, jvp, site)
+        site.tangents(&mut self.names, expression, nowhere, variable, jvp)
     }
 }
 

@@ -71,9 +71,6 @@ impl Carrier<'_> {
         if variable == Variable::Outer && plan.all_out_ref_exprs().is_empty() {
             return Ok(Carried::constant(plan));
         }
-        if let LogicalPlan::RecursiveQuery(query) = plan {
-            return self.recursive_query(query, variable, wanted);
-        }
         if let LogicalPlan::TableScan(scan) = plan {
             return self.scan(scan, variable, wanted);
         }
@@ -107,6 +104,7 @@ impl Carrier<'_> {
             LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input, seen_by(0), wanted),
             LogicalPlan::Distinct(Distinct::On(on)) => self.distinct_on(on, seen_by(0), wanted),
             LogicalPlan::Unnest(unnest) => self.unnest(&unnest, seen_by(0), wanted),
+            LogicalPlan::RecursiveQuery(query) => self.recursive_query(query, variable, wanted),
             LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan)),
             other => plan_err!(
                 "derivatives by {} cannot be followed through {}",

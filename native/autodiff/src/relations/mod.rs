@@ -5,11 +5,12 @@
 //! more column, carried from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`.
 //!
-//! In the order of the modules: `calls` replaces the calls of a node, `names` names what is added and takes it away again,
-//! `origin` says where a column comes from, `carry` gives columns their tangents, node by node (`combine`, `aggregate`,
-//! `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas` have the derivatives of
-//! aggregates and window functions, `identity` the errors for a variable that is not the one meant, `pruning` keeps recursive queries whole, `prepared`
-//! has the rules for statements that are optimized without having been analyzed.
+//! In the order of the modules: `calls` replaces the calls of a node, whose inputs `site` has, `names` names what is added and
+//! takes it away again, `origin` says where a column comes from, `carry` gives columns their tangents, node by node
+//! (`combine`, `aggregate`, `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas`
+//! have the derivatives of aggregates and window functions, `identity` the errors for a variable that is not the one meant,
+//! `pruning` and `nullability` keep recursive queries whole and their schemas right, `prepared` has the rules for statements
+//! that are optimized without having been analyzed.
 
 mod aggregate;
 mod calls;
@@ -18,11 +19,13 @@ mod combine;
 mod formulas;
 mod identity;
 mod names;
+mod nullability;
 mod origin;
 mod over;
 mod prepared;
 mod pruning;
 mod recursion;
+mod site;
 mod tangent;
 mod window;
 
@@ -76,7 +79,9 @@ impl AnalyzerRule for DifferentiateRelations {
         if !has_call(&plan, self.recognize)? {
             return Ok(plan);
         }
+        let plan = nullability::nullable_by_either_term(plan)?;
         let differentiated = Calls::new(self.recognize, &plan)?.replace(plan)?;
+        let differentiated = nullability::nullable_by_either_term(differentiated)?;
         pruning::keep_recursive_columns(differentiated)
     }
 }

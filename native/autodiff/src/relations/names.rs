@@ -1,7 +1,7 @@
 //! Names of the columns that are added to a plan, and the projection that takes them away.
 
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{Column, DFSchema, Result};
+use datafusion_common::{DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -59,9 +59,4 @@ pub fn restore(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     Ok(LogicalPlan::Projection(Projection::try_new(columns(schema), Arc::new(plan))?))
-}
-
-/// The position of a column in a schema.
-pub fn position(schema: &DFSchema, column: &Column) -> Option<usize> {
-    schema.maybe_index_of_column(column)
 }

@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, lit};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast, lit};
 use datafusion_functions::core::expr_fn::{get_field, named_struct};
 
 use super::carry::{Carried, Carrier};
@@ -162,26 +162,37 @@ pub struct Rows<'r> {
 
 impl Rows<'_> {
     /// The value of a function over these rows.
-    pub fn call(&mut self, name: &str, mut args: Vec<Expr>) -> Result<Expr> {
-        let extremum = match name {
-            "arg_min" => "min",
-            "arg_max" => "max",
+    pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+        match (name, args.as_slice()) {
+            ("arg_min", [value, tangent]) => self.chosen("min", value, tangent),
+            ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
             _ => {
-                let value = self.column(name, args, self.complete.clone())?;
-                let number = name == "regr_count";
-                return Ok(if number { datafusion_expr::cast(value, DataType::Float64) } else { value });
+                let call = self.call.with(name, args, self.complete.clone())?;
+                let value = self.column(name, call);
+                Ok(if name == "regr_count" { cast(value, DataType::Float64) } else { value })
             }
-        };
-        // Structs are ordered by their first field, then by the second.
-        let present = args.first().cloned().map(Expr::is_not_null);
-        let fields = args.drain(..).zip(["value", "tangent"]).flat_map(|(arg, field)| [lit(field), arg]).collect();
-        let chosen = self.column(extremum, vec![named_struct(fields)], present)?;
-        Ok(get_field(chosen, "tangent"))
+        }
     }
 
-    /// The column of a call, which is made unless there is one.
-    fn column(&mut self, name: &str, args: Vec<Expr>, condition: Option<Expr>) -> Result<Expr> {
-        let call = self.call.with(name, args, condition)?;
+    /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
+    fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
+        let present = Some(value.clone().is_not_null());
+        if matches!(self.call, Call::Aggregate(_)) {
+            let ascending = extremum == "min";
+            let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
+            if let Expr::AggregateFunction(call) = &mut first {
+                call.params.order_by = [value, tangent].map(|by| by.clone().sort(ascending, false)).to_vec();
+            }
+            return Ok(self.column("first_value", first));
+        }
+        // A window has an order of its own. Structs are ordered by their first field, then by the second.
+        let fields = vec![lit("value"), value.clone(), lit("tangent"), tangent.clone()];
+        let call = self.call.with(extremum, vec![named_struct(fields)], present)?;
+        Ok(get_field(self.column(extremum, call), "tangent"))
+    }
+
+    /// The column of a call, which is added unless there is one.
+    fn column(&mut self, name: &str, call: Expr) -> Expr {
         let known = self.computed.iter().find(|known| match known {
             Expr::Alias(alias) => *alias.expr == call,
             unnamed => **unnamed == call,
@@ -192,6 +203,6 @@ impl Rows<'_> {
             self.computed.push(call.alias(name.clone()));
             name
         });
-        Ok(Expr::Column(Column::new_unqualified(name)))
+        Expr::Column(Column::new_unqualified(name))
     }
 }

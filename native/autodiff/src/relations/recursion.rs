@@ -4,14 +4,13 @@ use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion_catalog::cte_worktable::CteWorkTable;
 use datafusion_catalog::default_table_source::provider_as_source;
 use datafusion_common::tree_node::Transformed;
-use datafusion_common::{Column, Result, ScalarValue, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, TableScan, TableSource, when};
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, TableSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::carry::{Carried, Carrier, Variable};
-use super::names::columns;
-use super::origin::{in_work_table, is_work_table, source_column};
+use super::origin::{is_work_table, source_column};
 use super::tangent::{Tangent, Tangents};
 
 /// A recursive query on whose recursive term the carrier is.
@@ -37,11 +36,6 @@ impl Carrier<'_> {
         variable: Variable,
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
-        if let Variable::Column(index) = variable
-            && in_work_table(&query.recursive_term, index, &query.name)? != Some(index)
-        {
-            return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query)));
-        }
         let mut wanted = wanted.clone();
         let mut varying = BTreeMap::new();
         // Which columns vary, and which the recursive term reads to compute their tangents, grows until it is consistent.
@@ -105,12 +99,15 @@ impl Carrier<'_> {
         let step = self.with_columns(step, query.recursive_term.schema(), &added)?;
         let plan = LogicalPlan::RecursiveQuery(RecursiveQuery {
             name: query.name,
-            static_term: Arc::new(without_nulls(start, added.len())?),
-            recursive_term: Arc::new(without_nulls(reading(step, &recursion)?, added.len())?),
+            static_term: Arc::new(start),
+            recursive_term: Arc::new(reading(step, &recursion)?),
             is_distinct: false,
         });
-        let tangents = added.into_iter().map(|(index, name)| (index, Column::new_unqualified(name))).collect();
-        with_nulls(plan, tangents)
+        let mut tangents = Tangents::default();
+        for (index, name) in added {
+            tangents.set(index, Tangent::Column(Column::new_unqualified(name)));
+        }
+        Ok(Carried { plan, tangents })
     }
 
     /// A working table with tangents behind its columns, and how many columns it has without them.
@@ -124,7 +121,7 @@ impl Carrier<'_> {
         let width = fields.len();
         for (index, name) in varying {
             let field = schema.field(*index);
-            fields.push(Arc::new(Field::new(name, self.tangent_type(field.data_type()), false)));
+            fields.push(Arc::new(Field::new(name, self.tangent_type(field.data_type()), field.is_nullable())));
         }
         let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
         Ok((provider_as_source(Arc::new(CteWorkTable::new(&query.name, schema))), width))
@@ -143,7 +140,7 @@ impl Carrier<'_> {
         if !same {
             return constant(scan);
         }
-        let mut tangents = vec![];
+        let mut tangents = Tangents::default();
         let mut projection: Vec<_> =
             (0..scan.projected_schema.fields().len()).map(|index| source_column(&scan, index)).collect();
         for index in wanted {
@@ -152,7 +149,7 @@ impl Carrier<'_> {
             if let Some(position) = recursion.varying.keys().position(|varying| *varying == column) {
                 let added = recursion.width + position;
                 let name = recursion.varying.get(&column).cloned().unwrap_or_default();
-                tangents.push((*index, Column::new(Some(scan.table_name.clone()), name)));
+                tangents.set(*index, Tangent::Column(Column::new(Some(scan.table_name.clone()), name)));
                 if !projection.contains(&added) {
                     projection.push(added);
                 }
@@ -160,43 +157,8 @@ impl Carrier<'_> {
         }
         let source = Arc::clone(&recursion.source);
         let scan = TableScan::try_new(scan.table_name, source, Some(projection), scan.filters, scan.fetch)?;
-        with_nulls(LogicalPlan::TableScan(scan), tangents)
+        Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents })
     }
-}
-
-/// The last columns of a term with 0 for NULL.
-///
-/// DataFusion takes the nullability of a recursive query from its static term alone, so tangents that are NULL only in later
-/// iterations would not be what their type says.
-fn without_nulls(term: LogicalPlan, count: usize) -> Result<LogicalPlan> {
-    let schema = Arc::clone(term.schema());
-    let first = schema.fields().len() - count;
-    let mut exprs = columns(&schema);
-    for (expr, field) in exprs.iter_mut().zip(schema.fields()).skip(first) {
-        let zero = Expr::Literal(ScalarValue::new_zero(field.data_type())?, None);
-        let present = when(expr.clone().is_not_null(), expr.clone()).otherwise(zero)?;
-        *expr = present.alias(field.name());
-    }
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(term))?))
-}
-
-/// The plan with these of its columns as tangents, NULL where the columns are whose tangents they are.
-fn with_nulls(plan: LogicalPlan, carried: Vec<(usize, Column)>) -> Result<Carried> {
-    let schema = Arc::clone(plan.schema());
-    let mut exprs = columns(&schema);
-    let mut tangents = Tangents::default();
-    for (index, tangent) in carried {
-        if schema.field(index).is_nullable() {
-            let primal = exprs[index].clone();
-            for expr in exprs.iter_mut().filter(|expr| **expr == Expr::Column(tangent.clone())) {
-                let present = when(primal.clone().is_not_null(), expr.clone()).end()?;
-                *expr = present.alias_qualified(tangent.relation.clone(), tangent.name.clone());
-            }
-        }
-        tangents.set(index, Tangent::Column(tangent));
-    }
-    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-    Ok(Carried { plan, tangents })
 }
 
 /// The recursive term with every scan of the working table reading the widened one.

@@ -7,6 +7,7 @@ use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::nullability::is_nullable_marker;
 use super::origin::passed_on;
 use crate::dag::columns_read;
 use crate::variable::is_float;
@@ -105,10 +106,11 @@ pub fn can_vary(data_type: &DataType) -> bool {
     is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
 }
 
-/// The expression without its name.
+/// The expression without its name and without what makes it nullable.
 fn inner(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => inner(&alias.expr),
+        Expr::ScalarFunction(call) if is_nullable_marker(&call.func) => call.args.first().map_or(expr, inner),
         other => other,
     }
 }

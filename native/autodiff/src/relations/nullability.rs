@@ -1,0 +1,118 @@
+//! The nullability of recursive queries.
+//!
+//! DataFusion 54 takes it from the static term alone, although later iterations may be NULL where the first rows are not. Then
+//! plans fail (`Physical input schema should be the same`, `declared as non-nullable but contains null values`), and what is
+//! decided by the nullability is decided wrongly.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_catalog::cte_worktable::CteWorkTable;
+use datafusion_catalog::default_table_source::provider_as_source;
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion_common::{Result, exec_err, internal_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{
+    ColumnarValue, Expr, LogicalPlan, Projection, RecursiveQuery, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, TableScan, Volatility,
+};
+use std::sync::{Arc, LazyLock};
+
+use super::names::columns;
+use super::origin::{is_work_table, source_column};
+
+/// The plan with columns of recursive queries nullable if either term is.
+pub fn nullable_by_either_term(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found = found || matches!(node, LogicalPlan::RecursiveQuery(query) if differs(query));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !found {
+        return Ok(plan);
+    }
+    let widened = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::RecursiveQuery(query) => Ok(Transformed::yes(LogicalPlan::RecursiveQuery(widen(query)?))),
+        // Expressions know the nullability of what they read only when they are put together again.
+        other => other.recompute_schema().map(Transformed::yes),
+    })?;
+    Ok(widened.data)
+}
+
+fn differs(query: &RecursiveQuery) -> bool {
+    let terms = query.static_term.schema().fields().iter().zip(query.recursive_term.schema().fields());
+    terms.into_iter().any(|(first, later)| later.is_nullable() && !first.is_nullable())
+}
+
+/// One column being nullable may make others so, through the working table.
+fn widen(mut query: RecursiveQuery) -> Result<RecursiveQuery> {
+    while differs(&query) {
+        let schema = query.static_term.schema();
+        let mut exprs = columns(schema);
+        for (index, (expr, field)) in exprs.iter_mut().zip(schema.fields()).enumerate() {
+            if query.recursive_term.schema().field(index).is_nullable() && !field.is_nullable() {
+                let (table, name) = expr.qualified_name();
+                let call = ScalarFunction::new_udf(Arc::clone(&NULLABLE), vec![expr.clone()]);
+                *expr = Expr::ScalarFunction(call).alias_qualified(table, name);
+            }
+        }
+        let first = Projection::try_new(exprs, Arc::clone(&query.static_term))?;
+        let table = CteWorkTable::new(&query.name, Arc::clone(first.schema.inner()));
+        let source = provider_as_source(Arc::new(table));
+        let later = query.recursive_term.as_ref().clone().transform_up_with_subqueries(|node| match node {
+            LogicalPlan::TableScan(scan) if is_work_table(&scan, &query.name) => {
+                let columns = 0..scan.projected_schema.fields().len();
+                let projection = columns.map(|index| source_column(&scan, index)).collect();
+                let TableScan { table_name, filters, fetch, .. } = scan;
+                let scan = TableScan::try_new(table_name, Arc::clone(&source), Some(projection), filters, fetch)?;
+                Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+            }
+            other => other.recompute_schema().map(Transformed::yes),
+        })?;
+        query.static_term = Arc::new(LogicalPlan::Projection(first));
+        query.recursive_term = Arc::new(later.data);
+    }
+    Ok(query)
+}
+
+/// Whether a function is the one that gives its argument and may be NULL.
+pub fn is_nullable_marker(function: &ScalarUDF) -> bool {
+    function.inner().downcast_ref::<Nullable>().is_some()
+}
+
+static NULLABLE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    // Volatile, for else constants among its arguments would be taken for its value.
+    Arc::new(ScalarUDF::new_from_impl(Nullable { signature: Signature::any(1, Volatility::Volatile) }))
+});
+
+/// Gives its argument, which is then nullable.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Nullable {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Nullable {
+    fn name(&self) -> &str {
+        "nullable"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        internal_err!("the type of nullable is that of the field of its argument")
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match args.arg_fields {
+            [field] => Ok(Arc::new(field.as_ref().clone().with_nullable(true))),
+            fields => internal_err!("nullable has one argument, not {}", fields.len()),
+        }
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.pop() {
+            Some(value) => Ok(value),
+            None => exec_err!("nullable has one argument"),
+        }
+    }
+}

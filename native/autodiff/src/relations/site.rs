@@ -1,0 +1,112 @@
+//! The inputs of a node, with the tangents that its expressions need.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, DFSchema, ExprSchema, Result};
+use datafusion_expr::utils::merge_schema;
+use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::carry::{Carrier, Variable};
+use super::names::Names;
+use super::tangent::{Tangent, can_vary, reads};
+
+/// A node whose expressions are being replaced.
+#[derive(Debug)]
+pub struct Site {
+    /// What it reads, with the tangents that calls have asked for.
+    pub inputs: Vec<LogicalPlan>,
+    /// What it read before.
+    pub before: Vec<LogicalPlan>,
+    known: Vec<Known>,
+}
+
+/// A tangent that is there already.
+#[derive(Debug)]
+struct Known {
+    jvp: Arc<ScalarUDF>,
+    variable: Column,
+    column: Column,
+    tangent: Tangent,
+}
+
+impl Site {
+    pub fn of(inputs: Vec<LogicalPlan>) -> Self {
+        Self { before: inputs.clone(), inputs, known: vec![] }
+    }
+
+    /// The input that has a column, and the column as it is called there.
+    pub fn find(&self, column: &Column) -> Option<(usize, Column)> {
+        self.inputs.iter().enumerate().find_map(|(number, input)| {
+            let index = input.schema().maybe_index_of_column(column)?;
+            Some((number, Column::from(input.schema().qualified_field(index))))
+        })
+    }
+
+    pub fn schema(&self) -> DFSchema {
+        merge_schema(&self.inputs.iter().collect::<Vec<_>>())
+    }
+
+    fn known(&self, jvp: &ScalarUDF, variable: &Column, column: &Column) -> Option<Tangent> {
+        let known = self
+            .known
+            .iter()
+            .find(|known| known.jvp.as_ref() == jvp && &known.variable == variable && &known.column == column);
+        known.map(|known| known.tangent.clone())
+    }
+
+    /// The columns other than the variable that an expression reads and that vary, with their tangents.
+    ///
+    /// The variable is a column of input `number`; if there is no such input, one of the query around.
+    pub fn tangents(
+        &mut self,
+        names: &mut Names,
+        expression: &Expr,
+        number: usize,
+        variable: &Column,
+        jvp: &Arc<ScalarUDF>,
+    ) -> Result<Vec<(Column, Tangent)>> {
+        // A column of the query around has nothing here but correlated subqueries that vary with it, which are refused.
+        let variable_type = self.schema().data_type(variable).cloned().unwrap_or(DataType::Float64);
+        let mut tangents = vec![];
+        for input in 0..self.inputs.len() {
+            let schema = Arc::clone(self.inputs[input].schema());
+            let mut wanted = BTreeSet::new();
+            let mut columns = vec![];
+            for index in reads(expression, &schema) {
+                let column = Column::from(schema.qualified_field(index));
+                if &column != variable && can_vary(schema.field(index).data_type()) {
+                    match self.known(jvp, variable, &column) {
+                        Some(tangent) => tangents.push((column, tangent)),
+                        None => {
+                            wanted.insert(index);
+                            columns.push((index, column));
+                        }
+                    }
+                }
+            }
+            if wanted.is_empty() {
+                continue;
+            }
+            let own = if input == number { schema.maybe_index_of_column(variable) } else { None };
+            let mut carrier = Carrier {
+                names: &mut *names,
+                jvp: Arc::clone(jvp),
+                variable: variable.name.clone(),
+                variable_type: variable_type.clone(),
+                recursions: vec![],
+            };
+            let seen = own.map_or(Variable::Outer, Variable::Column);
+            let carried = carrier.carry(std::mem::take(&mut self.inputs[input]), seen, &wanted)?;
+            self.inputs[input] = carried.plan;
+            for (index, column) in columns {
+                let tangent = carried.tangents.get(index);
+                tangents.push((column.clone(), tangent.clone()));
+                let (jvp, variable) = (Arc::clone(jvp), variable.clone());
+                self.known.push(Known { jvp, variable, column, tangent });
+            }
+        }
+        tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
+        Ok(tangents)
+    }
+}
