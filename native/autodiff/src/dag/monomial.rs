@@ -46,7 +46,12 @@ impl Monomial {
     /// This times the `exponent`-th power of the other.
     pub fn times(&self, other: &Self, exponent: f64) -> Self {
         let mut product = self.clone();
-        product.coefficient *= other.coefficient.powf(exponent);
+        if exponent == -1.0 {
+            // What divides itself is 1 to the last bit.
+            product.coefficient /= other.coefficient;
+        } else {
+            product.coefficient *= other.coefficient.powf(exponent);
+        }
         for (base, e) in &other.factors {
             let sum = product.factors.entry(*base).or_default();
             *sum += e * exponent;
@@ -83,6 +88,11 @@ impl Monomial {
         common
     }
 
+    /// How many factors there are, powers written out.
+    fn degree(&self) -> f64 {
+        self.factors.values().map(|exponent| exponent.abs()).sum()
+    }
+
     /// The only factor, if there is just one and it is no power.
     pub fn single(&self) -> Option<NodeId> {
         match self.factors.iter().next() {
@@ -104,11 +114,31 @@ impl Dag<'_> {
             return Ok(Arc::clone(known));
         }
         let read = self.read(id, depth)?;
+        let read = self.with_roots_merged(read, depth)?;
         let fits = read.factors.len() <= MOST_FACTORS
             && read.coefficient.is_normal()
             && read.factors.values().all(|exponent| exponent.abs() <= LARGEST_EXPONENT);
         let monomial = Arc::new(if fits || self.as_number(id).is_some() { read } else { Monomial::of(id, 1.0) });
         self.monomials.insert((id, depth), Arc::clone(&monomial));
+        Ok(monomial)
+    }
+
+    /// The monomial with `w` for the square of `sqrt(w)`, and `sqrt(w)` for `w / sqrt(w)`.
+    fn with_roots_merged(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
+        for (root, exponent) in monomial.factors.clone() {
+            let node = self.node(root);
+            let is_root = matches!(&node.shape, Expr::ScalarFunction(call) if call.func == *rules::function("sqrt")?);
+            if !is_root || node.field.data_type() != &self.working_type {
+                continue;
+            }
+            let square = self.monomial(node.children[0], depth)?;
+            for pairs in [(exponent / 2.0).trunc(), exponent.signum()] {
+                let merged = monomial.times(&square, pairs).times(&Monomial::of(root, 1.0), -2.0 * pairs);
+                if merged.degree() < monomial.degree() {
+                    monomial = merged;
+                }
+            }
+        }
         Ok(monomial)
     }
 
@@ -133,7 +163,6 @@ impl Dag<'_> {
                 let (a, b) = (self.monomial(children[0], depth)?, self.monomial(children[1], depth)?);
                 Ok(a.times(&b, sign))
             }
-            Expr::ScalarFunction(call) if call.func == *rules::function("sqrt")? => Ok(Monomial::of(children[0], 0.5)),
             Expr::ScalarFunction(call) if call.func == *rules::function("power")? => {
                 match self.as_number(children[1]) {
                     // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
@@ -175,11 +204,10 @@ impl Dag<'_> {
         if monomial.coefficient < 0.0 { self.negate(quotient) } else { Ok(quotient) }
     }
 
-    /// The exponent as the query writes it for this base, or the whole or half number, if it differs by rounding only.
+    /// The exponent as the query writes it for this base, or a whole number, if it differs by rounding only.
     fn written_exponent(&mut self, base: NodeId, exponent: f64) -> Result<f64> {
-        let round = (2.0 * exponent).round() / 2.0;
-        if is_close(round, exponent) {
-            return Ok(round);
+        if is_close(exponent.round(), exponent) {
+            return Ok(exponent.round());
         }
         let products = self.primal_products()?;
         let mut written = products.iter().filter_map(|(_, product)| product.factors.get(&base)).map(|e| e.abs());
@@ -195,7 +223,7 @@ impl Dag<'_> {
         }
         for (node, factor) in self.primal_products()?.iter() {
             for exponent in [1.0, -1.0] {
-                let coefficient = product.coefficient * factor.coefficient.powf(-exponent);
+                let coefficient = product.times(factor, -exponent).coefficient;
                 if is_close(coefficient.abs(), 1.0) {
                     let rest = Monomial { coefficient: coefficient.signum(), ..product.times(factor, -exponent) };
                     found.push(rest.times(&Monomial::of(*node, 1.0), exponent));
@@ -223,17 +251,11 @@ impl Dag<'_> {
     }
 
     fn positive_power(&mut self, base: NodeId, exponent: f64) -> Result<NodeId> {
-        let whole = exponent.floor();
-        if whole > LARGEST_PRODUCT || exponent.fract() != 0.0 && exponent.fract() != 0.5 {
-            let exponent = self.number(exponent)?;
-            return self.call(rules::function("power")?, &[base, exponent]);
+        if exponent.fract() == 0.0 && exponent <= LARGEST_PRODUCT {
+            return self.small_power(base, exponent as u32);
         }
-        let product = self.small_power(base, whole as u32)?;
-        if exponent == whole {
-            return Ok(product);
-        }
-        let root = self.call(rules::function("sqrt")?, &[base])?;
-        if whole == 0.0 { Ok(root) } else { self.binary(product, Operator::Multiply, root) }
+        let exponent = self.number(exponent)?;
+        self.call(rules::function("power")?, &[base, exponent])
     }
 
     fn small_power(&mut self, base: NodeId, exponent: u32) -> Result<NodeId> {
