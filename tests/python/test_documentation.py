@@ -1,0 +1,33 @@
+"""The examples in docstrings and on the page about Python run, and give what they say."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+_PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+
+
+@pytest.mark.parametrize("name", ["xql_ffi", "xql_ffi._gradients", "xql_ffi.testing"])
+def test_docstrings(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted
+    assert not results.failed
+
+
+def test_the_page() -> None:
+    """Each block in turn, in one namespace. What an expression gives is in the comment after it."""
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, names)
+    checked = 0
+    for expression, columns in re.findall(r"^(df\.select\(.+?\)) +# columns? (.+)$", "".join(blocks), re.MULTILINE):
+        frame = eval(expression, names)
+        assert frame.schema().names == columns.split(", ")
+        checked += 1
+    assert checked == 3
+    assert eval('report["x"].verified', names) == 2
