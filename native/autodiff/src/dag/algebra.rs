@@ -41,7 +41,11 @@ impl Dag<'_> {
         if self.cost(candidates[0]).is_some() {
             for depth in [Depth::Derivative, Depth::Full] {
                 let (p, q) = (self.monomial(a, depth)?, self.monomial(b, depth)?);
-                candidates.extend(self.factored(&p, &q)?);
+                if let Some((common, factored)) = self.factored(&p, &q)? {
+                    // Infinity times a sum is a number more often than a sum of infinities.
+                    let position = if self.is_finite(common) { candidates.len() } else { 0 };
+                    candidates.insert(position, factored);
+                }
                 candidates.extend(self.over_denominator(&p, &q)?);
             }
         }
@@ -269,8 +273,8 @@ impl Dag<'_> {
         }
     }
 
-    /// `p + q` with their common factors drawn out.
-    fn factored(&mut self, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
+    /// The common factors of `p` and `q`, and `p + q` with them drawn out.
+    fn factored(&mut self, p: &Monomial, q: &Monomial) -> Result<Option<(NodeId, NodeId)>> {
         let common = p.common(q, false);
         if common.is_one() {
             return Ok(None);
@@ -278,7 +282,7 @@ impl Dag<'_> {
         let (p, q) = (self.product_of(&p.over(&common))?, self.product_of(&q.over(&common))?);
         let common = self.product_of(&common)?;
         let sum = self.add(p, q)?;
-        self.multiply(common, sum).map(Some)
+        Ok(Some((common, self.multiply(common, sum)?)))
     }
 
     /// `p + q` over their common denominator, if the sum in the numerator shrinks to a single term: with `u = a + x`,

@@ -7,8 +7,8 @@ pub const RULES: &[Line] = &[
     rule("cosh(x)", &["sinh(x)"]),
     rule("tanh(x)", &["1 - Ω * Ω"]),
     rule("asinh(x)", &["1 / sqrt(1 + x * x)"]),
-    // As for asin.
-    rule("acosh(x)", &["1 / sqrt(x * x - 1)"]).domain("x > 1").kinks(&[kink(
+    // Factored, so that nothing cancels near 1.
+    rule("acosh(x)", &["1 / sqrt((x - 1) * (x + 1))"]).domain("x > 1").kinks(&[kink(
         "x = 1",
         &["Infinity"],
         "the limit from the right",

@@ -8,13 +8,12 @@ pub const RULES: &[Line] =
         rule("cos(x)", &["-sin(x)"]),
         rule("tan(x)", &["1 + Ω * Ω"]).domain("cos(x) <> 0"),
         rule("cot(x)", &["-(1 + Ω * Ω)"]).domain("sin(x) <> 0"),
-        // Not factored, because (1 - x) * (1 + x) has the derivative 0 * Infinity + ... at 1 in second order. What cancels
-        // near 1 is no more than what the rounding of x itself brings about.
-        rule("asin(x)", &["1 / sqrt(1 - x * x)"]).domain("abs(x) < 1").kinks(&[
+        // Factored, so that nothing cancels near 1.
+        rule("asin(x)", &["1 / sqrt((1 - x) * (1 + x))"]).domain("abs(x) < 1").kinks(&[
             kink("x = 1", &["Infinity"], "the limit from the left"),
             kink("x = -1", &["Infinity"], "the limit from the right"),
         ]),
-        rule("acos(x)", &["-1 / sqrt(1 - x * x)"]).domain("abs(x) < 1").kinks(&[
+        rule("acos(x)", &["-1 / sqrt((1 - x) * (1 + x))"]).domain("abs(x) < 1").kinks(&[
             kink("x = 1", &["-Infinity"], "the limit from the left"),
             kink("x = -1", &["-Infinity"], "the limit from the right"),
         ]),
