@@ -163,8 +163,9 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
 
     - which of infinity and NaN a derivative is outside of the domain, and at a pole if JAX's two modes differ there or
       it is of higher order;
-    - whether it is NaN where powers of the columns overflow, and what it is there, if it is in single precision, of higher order, or a product with
-      a factor of the user's, or JAX's own is not the exact one: it is a matter of the formula which powers it takes.
+    - whether it is NaN where powers of the columns overflow, and what it is there, if it is in single precision, of
+      higher order, or a product with a factor of the user's, or JAX's own is not the exact one: it is a matter of the
+      formula which powers it takes.
     """
     matches = np.zeros(len(values), bool)
     overflown = np.zeros(len(values), bool)
