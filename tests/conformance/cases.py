@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from conformance.arithmetic import Evaluation, Numbers
-from conformance.derivatives import Columns, Function, forward, number, reverse, scaled, slope
+from conformance.derivatives import Columns, Function, forward, number, reverse, scaled, slope, slope_in_reverse, total
 from conformance.expressions import COLUMNS, Expression, expressions
 from conformance.language import DOUBLE, SINGLE
 from conformance.points import Points
@@ -55,6 +54,8 @@ class Reference:
     outside: NDArray[np.bool_]
     # Where powers of the columns overflow or vanish.
     extreme: NDArray[np.bool_]
+    # What rounding makes of terms that cancel exactly, by the size of the columns.
+    residue: Numbers
     order: int
     # Whether the call is a product with a factor of the user's, which may be NaN where the derivative is 0.
     product: bool
@@ -127,9 +128,12 @@ def _reference(
     doubtful = doubts.any(axis=0) | (nulls != nulls[0]).any(axis=0)
     single = any(operand.single for operand in call.operands)
     outside = ~np.isfinite((primal[0].values if primal else found)[0][0])
-    extreme = points.extreme({name for operand in call.operands for name in operand.columns})
+    extreme = points.extreme({name for operand in call.operands for name in operand.columns}, single=single)
+    residue = points.steepness(e.columns for e in call.operands) ** max(call.order, 1) * (1e-5 if single else 2e-14)
     product = len(call.operands) > 1
-    return Reference(call.dtype, nulls[0], found, spread, doubtful, single, outside, extreme, call.order, product)
+    return Reference(
+        call.dtype, nulls[0], found, spread, doubtful, single, outside, extreme, residue, call.order, product
+    )
 
 
 def _samples(values: Numbers, size: int) -> Numbers:
@@ -148,7 +152,7 @@ def value(e: Expression) -> Call:
 
 
 def grad(e: Expression, x: str) -> Call:
-    ways = [slope(e, x), reverse(number(e), x)]
+    ways = [slope(e, x), slope_in_reverse(e, x)]
     return Call(f"grad({e.sql}, {x})", _result_type(e, [x]), ways, 1, [e], lambda other: grad(other, x))
 
 
@@ -166,10 +170,12 @@ def third(e: Expression, x: str, y: str, z: str) -> Call:
 
 def jvp(e: Expression, directions: Mapping[str, Expression]) -> Call:
     dtype = _result_type(e, list(directions))
-    terms = [scaled(slope(e, x), number(t), dtype) for x, t in directions.items()]
     ways = [
         forward(number(e), {x: number(t) for x, t in directions.items()}),
-        lambda columns: reduce(lax.add, (term(columns) for term in terms)),
+        *(
+            total([scaled(mode(e, x), number(t), dtype) for x, t in directions.items()])
+            for mode in (slope, slope_in_reverse)
+        ),
     ]
     sql = f"jvp({e.sql}, {', '.join(f'{x}, {t.sql}' for x, t in directions.items())})"
     return Call(sql, dtype, ways, 1, [e, *directions.values()], lambda other: jvp(other, directions))

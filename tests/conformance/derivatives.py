@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import jax
@@ -84,6 +85,16 @@ def reverse(function: Function, name: str, cotangent: Function | None = None) ->
 def slope(e: Expression, x: str) -> Function:
     """The derivative by one column, in forward mode."""
     return lambda columns: columns.once((e.sql, x), forward(number(e), {x: 1.0}))
+
+
+def slope_in_reverse(e: Expression, x: str) -> Function:
+    """The derivative by one column, in reverse mode."""
+    return lambda columns: columns.once((e.sql, x, "reverse"), reverse(number(e), x))
+
+
+def total(terms: Sequence[Function]) -> Function:
+    """The sum of functions."""
+    return lambda columns: reduce(lax.add, (term(columns) for term in terms))
 
 
 def scaled(function: Function, factor: Function, dtype: Any) -> Function:

@@ -148,6 +148,11 @@ GUARDS: dict[str, list[Callable[[Expression], Expression]]] = {
         lambda e: build("{0} + {1}", build("abs({0})", e), 1.5),
         lambda e: build("{0} + {1}", build("tanh({0})", e), 2.5),
     ],
+    "argument": [
+        lambda e: build("{0} + {1}", build("{0} * {0}", e), 0.5),
+        lambda e: build("{0} + {1}", 1.5, build("cos({0})", e)),
+        lambda e: e,
+    ],
     "exponent": [
         lambda e: build("sin({0})", e),
         lambda e: build("{0} / 4", e),
@@ -193,8 +198,8 @@ class _Growth:
                 operands.append(self.condition(share))
             else:
                 operand = self.number(share)
-                if domain == "exponent" and not operand.columns:
-                    # DataFusion takes power(NULL, 0) for 1 if it sees the 0.
+                if domain in ("exponent", "argument") and not operand.columns:
+                    # DataFusion takes power(NULL, 0) for 1 if it sees the 0, and log(NULL, 1) for 0.
                     operand = self.column()
                 operands.append(self.draw(st.sampled_from(GUARDS[domain]))(operand))
         return apply(operation, tuple(operands))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from conformance.language import DOUBLE
 
 ORDINARY, EDGES = 10, 26
 EDGE_VALUES = {
-    8: [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e10, -1e10, 1e160, 1e300, 1e-10, -1e-160, 1e-300, np.nan, np.inf, -np.inf],
+    8: [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e5, -1e5, 1e160, 1e300, 1e-5, -1e-160, 1e-300, np.nan, np.inf, -np.inf],
     4: [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e3, -1e3, 1e20, 1e37, 1e-3, -1e-20, 1e-37, np.nan, np.inf, -np.inf],
 }
 
@@ -47,13 +48,22 @@ class Points:
         masks = [self.nulls[name] for name, (_, nullable) in sorted(COLUMNS.items()) if nullable]
         return [self.numbers[name] for name in sorted(COLUMNS)] + masks
 
-    def extreme(self, columns: Iterable[str]) -> NDArray[np.bool_]:
+    def extreme(self, columns: Iterable[str], *, single: bool) -> NDArray[np.bool_]:
         """Where one of the columns is so large or so small that small powers of it are not finite, or 0."""
         found = np.zeros(ORDINARY + EDGES, bool)
+        limit = 1e4 if single else 1e30
         for name in columns:
             size = np.abs(self.numbers[name])
-            limit = 1e30 if size.dtype == DOUBLE else 1e4
             found |= (size > limit) | ((size < 1 / limit) & (size > 0))
+        return found
+
+    def steepness(self, columns: Iterable[Iterable[str]]) -> NDArray[np.float64]:
+        """What the derivatives of powers of the columns are large against, at ordinary sizes: 1 over the smallest."""
+        found = np.ones(ORDINARY + EDGES)
+        for name in set(itertools.chain.from_iterable(columns)):
+            size = np.abs(self.numbers[name].astype(float))
+            with np.errstate(all="ignore"):
+                found = np.fmax(found, np.where((size > 1e-3) & (size < 1), 1 / size, 1.0))
         return found
 
     def row(self, number: int) -> dict[str, float | None]:

@@ -57,6 +57,10 @@ class Comparisons:
         same = lax.eq(x, y)
         less = either(lax.lt(x, y), both(same, lax.lt(u, v)), both(is_nan(y), negated(is_nan(x))))
         greater = either(lax.gt(x, y), both(same, lax.gt(u, v)), both(is_nan(x), negated(is_nan(y))))
+        # Computed in another way, what is nearly equal may be equal.
+        if not (a.plain and b.plain):
+            close = lax.mul(lax.full_like(x, 1e-12 if x.dtype == "float64" else 1e-5), lax.max(lax.abs(x), lax.abs(y)))
+            self.open = either(self.open, both(lax.le(lax.abs(lax.sub(x, y)), close), negated(same)))
         outcome = less, negated(either(less, greater)), greater
         self.made.append(outcome)
         return outcome

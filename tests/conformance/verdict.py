@@ -163,24 +163,28 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
 
     - which of infinity and NaN a derivative is outside of the domain, and at a pole if JAX's two modes differ there or
       it is of higher order;
-    - what it is where powers of the columns overflow, if it is in single precision, of higher order, or a product with
-      a factor of the user's, or JAX's own is not the exact one: it is a matter of the formula which powers it takes.
+    - whether it is NaN where powers of the columns overflow, and what it is there, if it is in single precision, of
+      higher order, or a product with a factor of the user's, or JAX's own is not the exact one: it is a matter of the
+      formula which powers it takes.
     """
     matches = np.zeros(len(values), bool)
     overflown = np.zeros(len(values), bool)
     defined, infinite = [], []
+    largest = np.finfo(np.float32 if reference.single else np.float64).max
     with np.errstate(all="ignore"):
         for way in reference.values:
-            overflown |= ~np.isfinite(way[0]) & np.isfinite(way[1])
+            overflown |= ~(np.abs(way[0]) < 1e-6 * largest) & np.isfinite(way[1])
             overflown |= reference.extreme & ~np.isclose(way[0], way[1], rtol=1e-9, atol=0)
             defined.append(~np.isnan(way[0]))
             infinite.append(~np.isfinite(way[0]))
             for value in way:
                 close = np.abs(values - value) <= _tolerance(reference, value)
                 matches |= (values == value) | (close & np.isfinite(value))
-    undefined = ~(np.all if reference.product else np.any)(defined, axis=0)
+            cancelled = (way[0] == 0) & (way[1] == 0)
+            matches |= cancelled & (np.abs(values) <= reference.residue)
+    undefined = ~(np.all if reference.product or reference.order > 1 else np.any)(defined, axis=0)
     disputed = ~np.all(defined, axis=0) | (reference.order > 1)
     pole = np.all(infinite, axis=0) & ~np.isfinite(values) & (reference.outside | disputed)
-    nowhere = np.isnan(values) & reference.outside
+    nowhere = np.isnan(values) & (reference.outside | reference.extreme)
     nowhere |= reference.extreme & (reference.product or reference.single or reference.order > 1)
     return np.asarray(matches | overflown | undefined | pole | nowhere | np.isinf(reference.spread))

@@ -226,6 +226,9 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 required.retain(|source| !seen_to.contains(source));
             }
             let exact = self.nulls.guard(self.dag, derivative, &required)?;
+            if self.selections.contains(&derivative) {
+                self.selections.insert(exact);
+            }
             parts[*value] = self.dag.cast_to_working_type(exact)?;
         }
         let selects = values
