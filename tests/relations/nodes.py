@@ -390,8 +390,8 @@ class Builder:
         scope = self.over(query, joins=False)
         items, columns, unique = self._passed(scope, scope.floats)
         floats = [column for column in columns if not column.integer]
-        static = Select("static term", [Item("0", step), *items], scope.source, "", columns, unique, scope.size)
         name, step = self.fresh("r"), self.fresh("step_")
+        static = Select("static term", [Item("0", step), *items], scope.source, "", columns, unique, scope.size)
         inside = [Scoped(f"q.{column.name}", column) for column in columns]
         joined: list[From] = []
         details: list[str] = []
@@ -413,16 +413,19 @@ class Builder:
                         known[target] |= s.column.dependence
         term = [Item(f"q.{step} + 1", step)]
         out = [Column(step, integer=True)]
+        started = NOWHERE
         for column in columns:
             if column.name in updates:
                 text = f"0.5 * q.{column.name} + 0.3 * ({updates[column.name].sql})"
                 term.append(Item(text, column.name))
-                out.append(Column(column.name, NOWHERE, known[column.name]))
+                origins = frozenset({Origin(f"{name}.{column.name}")})
+                started |= origins
+                out.append(Column(column.name, origins, known[column.name] | Dependence(origins)))
             else:
                 term.append(Item(f"q.{column.name}", column.name))
                 out.append(column)
         steps = 1 + choices.below(3)
-        return Recursion(static, name, steps, term, joined, out, [step, *unique], scope.size * (steps + 1))
+        return Recursion(static, name, steps, term, joined, out, [step, *unique], scope.size * (steps + 1), started)
 
 
 _FRAMES = ["1 PRECEDING AND CURRENT ROW", "1 PRECEDING AND 1 FOLLOWING", "CURRENT ROW AND 2 FOLLOWING"]

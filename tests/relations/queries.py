@@ -192,7 +192,7 @@ class Union(Query):
 
 @dataclass
 class Recursion(Query):
-    """A recursive CTE that steps a number of times. The recursive term reads what `before` names, and may join."""
+    """A recursive CTE that steps a number of times. What its term changes starts here."""
 
     static: Select
     name: str
@@ -202,6 +202,7 @@ class Recursion(Query):
     columns: Sequence[Column]
     unique: Sequence[str]
     size: int
+    started: Origins
     kind: str = "recursive"
 
     def write(self, writer: Writer) -> str:
@@ -214,7 +215,8 @@ class Recursion(Query):
         for level in range(self.steps):
             levels.append(f"{self.name}_{level + 1} AS ({self._term(f'{self.name}_{level}', writer)})")
         union = " UNION ALL ".join(f"SELECT * FROM {self.name}_{level}" for level in range(self.steps + 1))
-        return f"WITH {', '.join(levels)} {union}"
+        listed = ", ".join(Item(c.name, c.name, self.started & c.origins).write(writer) for c in self.columns)
+        return f"WITH {', '.join(levels)} SELECT {listed} FROM ({union}) AS q"
 
     def _term(self, before: str, writer: Writer) -> str:
         listed = ", ".join(item.write(writer) for item in self.items)

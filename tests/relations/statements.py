@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relations.choices import Choices
-from relations.columns import Column, Dependence, Origins, Shift
+from relations.columns import Column, Dependence, Origin, Origins, Shift
 from relations.expressions import AGGREGATES, BARRED, Expression, call, expression
 from relations.nodes import Builder, Scope, build
 from relations.queries import Item, Select, Writer
@@ -81,14 +81,24 @@ class Statement:
     def other_references(self) -> Origins:
         """Where the same columns start by way of other references, if the value depends on these and not on the
         variable."""
-        found: set[object] = set()
+        found: set[Origin] = set()
         on = self.value.dependence.on
+        named_at_all = {origin for variable in self.call.variables for origin in variable.column.origins}
         for variable in self.call.variables:
             named = variable.column.origins
             if not named & on:
                 labels = {origin.label for origin in named}
-                found |= {origin for origin in on if origin.label in labels}
-        return frozenset(found)  # type: ignore[arg-type]
+                found |= {origin for origin in on - named_at_all if origin.label in labels}
+        return frozenset(found)
+
+    def common_sources(self) -> bool:
+        """Whether a variable is computed from what the value is computed from, and the value not from it."""
+        on = self.value.dependence.on
+        labels = {origin.label for origin in on}
+        return any(
+            not variable.column.origins & on and labels & {o.label for o in variable.column.dependence.on}
+            for variable in self.call.variables
+        )
 
 
 def statement(choices: Choices) -> Statement:
@@ -130,12 +140,12 @@ def _about(scope: Scope, variable: Variable) -> Scope:
     """The scope with only those floats that depend on the variable, if there are others than itself."""
     origins = variable.column.origins
     kept = [s for s in scope.columns if s.column.integer or s.column.dependence.on & origins]
-    return replace(scope, columns=kept)
+    return replace(scope, columns=kept) if any(not s.column.integer for s in kept) else scope
 
 
 def _variables(choices: Choices, scope: Scope, number: int) -> list[Variable]:
     """Columns to differentiate by, those first from which others are computed."""
-    eligible = [s for s in scope.floats if s.column.origins] or scope.floats
+    eligible = scope.floats
     far = [s for s in eligible if any(_computed_from(other.column, s.column) for other in scope.floats)]
     found = [choices.of(far if far and choices.chance(85) else eligible)]
     others = [s for s in eligible if not s.column.origins & found[0].column.origins]

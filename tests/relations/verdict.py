@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from datafusion import SessionConfig, SessionContext
+from datafusion import DataFrame, SessionConfig, SessionContext
 
 from relations import differences
 from relations.differences import Estimate, Sampled
@@ -67,7 +67,7 @@ class Judge:
             if certain.any():
                 return Finding("other reference", f"a value depends on another reference to {others}", statement)
             self.counts["dependent on another reference in form only"] += 1
-        return self._leak(statement, base, found) or self._compare(statement, base, factors, found)
+        return self._leak(statement, base, found) or self._compare(statement, base, factors, found.table)
 
     def _sampled(self, statement: Statement, steps: Sequence[float]) -> tuple[Sampled, list[list[float | None]]]:
         variables = [variable.column.origins for variable in statement.call.variables]
@@ -91,8 +91,8 @@ class Judge:
         factors = [table.column(i).to_pylist() for i in range(width + 1, table.num_columns)]
         return Sampled(numbers, np.array(value.is_null(), dtype=bool), rows), factors
 
-    def _run(self, statement: Statement, derivative: str, ctx: SessionContext | None = None) -> pa.Table:
-        """The result of a statement, which is carried out as it says."""
+    def _run(self, statement: Statement, derivative: str, ctx: SessionContext | None = None) -> Result:
+        """The result of a statement, which is carried out as it says, and the columns that it declares."""
         ctx = ctx or self._called
         views, query = statement.written(derivative)
         made = []
@@ -103,11 +103,11 @@ class Judge:
             unique = statement.block.unique
             again = f"SELECT * FROM result{f' ORDER BY ' + ', '.join(unique) if unique else ''}"
             if statement.position == PLAIN:
-                return ctx.sql(query).to_arrow_table()
+                return Result(ctx.sql(query))
             if statement.position == PREPARE:
                 ctx.sql(f"PREPARE prepared AS {query}").collect()
                 try:
-                    return ctx.sql("EXECUTE prepared").to_arrow_table()
+                    return Result(ctx.sql("EXECUTE prepared"))
                 finally:
                     ctx.sql("DEALLOCATE prepared").collect()
             made.append(f"{'VIEW' if statement.position == VIEW else 'TABLE'} result")
@@ -118,7 +118,7 @@ class Judge:
             else:
                 kind = {VIEW: "VIEW", CREATE: "TABLE"}[statement.position]
                 ctx.sql(f"CREATE {kind} result AS {query}").collect()
-            return ctx.sql(again).to_arrow_table()
+            return Result(ctx.sql(again))
         finally:
             for what in reversed(made):
                 ctx.sql(f"DROP {what.replace(' ', ' IF EXISTS ', 1)}").collect()
@@ -132,6 +132,9 @@ class Judge:
         if statement.other_references():
             self.counts["refused, and rightly: another reference"] += 1
             return None
+        if statement.common_sources() and "does not vary with" in message:
+            self.counts["refused: independent, but of common sources"] += 1
+            return None
         try:
             self._run(statement, statement.value.sql)
         except Exception as error:
@@ -141,28 +144,31 @@ class Judge:
             return Finding("fails without a call", str(error)[:500], statement)
         return Finding("refused", message[:700], statement)
 
-    def _leak(self, statement: Statement, base: Sampled, found: pa.Table) -> Finding | None:
+    def _leak(self, statement: Statement, base: Sampled, found: Result) -> Finding | None:
         """Whether all but the derivative is as it is without the derivative."""
-        try:
-            expected = self._run(statement, statement.value.sql, self._called if statement.nested else self._plain)
-        except Exception:
-            expected = self._run(statement, statement.value.sql)
-        own = [field for field in found.schema if field.name != DERIVATIVE]
-        others = [field for field in expected.schema if field.name != DERIVATIVE]
+        expected = self._run(statement, statement.value.sql)
+        own, others = (
+            [(field.name, field.type, field.nullable) for field in schema if field.name != DERIVATIVE]
+            for schema in (found.declared, expected.declared)
+        )
         if own != others:
             return Finding("leak", f"columns {own}\ninstead of {others}", statement)
-        if found.schema.names != expected.schema.names or found.schema.field(DERIVATIVE).type != pa.float64():
-            return Finding("leak", f"{found.schema}\ninstead of {expected.schema}", statement)
-        if found.num_rows != expected.num_rows:
-            return Finding("leak", f"{found.num_rows} rows instead of {expected.num_rows}", statement)
-        for name in expected.schema.names:
+        types = [field.type for field in found.table.schema]
+        if types != found.declared.types or found.table.schema.field(DERIVATIVE).type != pa.float64():
+            return Finding("leak", f"{types} instead of {found.declared.types}", statement)
+        if found.table.num_rows != expected.table.num_rows:
+            detail = f"{found.table.num_rows} rows instead of {expected.table.num_rows}"
+            return Finding("leak", detail, statement)
+        for name in expected.table.schema.names:
             if name == DERIVATIVE:
                 continue
-            for number, pair in enumerate(zip(found[name].to_pylist(), expected[name].to_pylist(), strict=True)):
+            pairs = zip(found.table[name].to_pylist(), expected.table[name].to_pylist(), strict=True)
+            for number, pair in enumerate(pairs):
                 if not same_value(*pair, rel=1e-9, abs_=1e-12):
                     return Finding("leak", f"{name} in row {number} is {pair[0]} instead of {pair[1]}", statement)
-        if found.num_rows != len(base.values):
-            self.counts["DataFusion has other rows in a CTE than in a subquery"] += 1
+        if found.table.num_rows != len(base.values):
+            detail = f"{found.table.num_rows} rows instead of {len(base.values)}"
+            return Finding("rows", detail, statement)
         return None
 
     def _compare(
@@ -171,15 +177,13 @@ class Judge:
         derivative = found[DERIVATIVE]
         null = np.array(derivative.is_null(), dtype=bool)
         value_null = np.array(found[VALUE].is_null(), dtype=bool)
-        if statement.call.kind.startswith("average") or "avg(" not in statement.call.sql[:4]:
-            for factor in factors if not statement.call.second_order else []:
+        if not statement.call.second_order:
+            for factor in factors:
                 value_null = value_null | np.array([t is None for t in factor], dtype=bool)
         if (null != value_null).any():
             row = int(np.argmax(null != value_null))
             detail = f"row {row}: the derivative is {derivative[row]}, the value {found[VALUE][row]}"
             return Finding("NULL", detail, statement)
-        if len(null) != len(base.values):
-            return None
         estimate = self._estimate(statement, base, factors)
         actual = np.array([np.nan if v is None else v for v in derivative.to_pylist()], dtype=float)
         size = np.maximum(1, np.abs(estimate.value))
@@ -195,6 +199,7 @@ class Judge:
                 f"{estimate.value[row]!r} +- {estimate.error[row]:.1g}\n{found.slice(row, 1).to_pylist()}"
             )
             return Finding("wrong", detail, statement)
+        self.counts[f"plans with {'some' if usable.any() else 'no'} rows compared"] += 1
         telling = usable & (np.abs(estimate.value) > 1e-6)
         if telling.any():
             self.counts["plans with a derivative that is not 0"] += 1
@@ -220,6 +225,14 @@ class Judge:
             self.counts[f"no differences: {str(error)[:90]}"] += 1
             nothing = np.full(len(base.values), np.nan)
             return Estimate(nothing, np.full(len(base.values), np.inf))
+
+
+class Result:
+    """The rows of a query, and the columns that it declares."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.declared: pa.Schema = frame.schema()
+        self.table = frame.to_arrow_table()
 
 
 def _session() -> SessionContext:
