@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 
 from relations.choices import Choices
-from relations.columns import INDEPENDENT, Dependence, Origins, Scoped
+from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
 
 CONSTANTS = ["0.5", "2.0", "1.2137", "0.3719", "-0.8171"]
 
@@ -46,6 +46,8 @@ class Expression:
 
     sql: str
     dependence: Dependence
+    # The column, if it is nothing but a column, be it cast to the type that it has.
+    passed: Column | None = None
 
 
 def expression(choices: Choices, scope: Sequence[Scoped], depth: int, about: Origins | None = None) -> Expression:
@@ -81,12 +83,13 @@ def _leaf(choices: Choices, scope: Sequence[Scoped]) -> Expression:
 def _column(scoped: Scoped) -> Expression:
     if scoped.column.integer:
         return Expression(f"CAST({scoped.text} AS DOUBLE)", scoped.column.dependence)
-    return Expression(scoped.text, scoped.column.dependence)
+    return Expression(scoped.text, scoped.column.dependence, scoped.column)
 
 
 def _applied(template: str, *arguments: Expression) -> Expression:
     sql = template.format(*(f"({a.sql})" if " " in a.sql or a.sql.startswith("-") else a.sql for a in arguments))
-    return Expression(sql, reduce(or_, (a.dependence for a in arguments)))
+    passed = arguments[0].passed if template.startswith("CAST") else None
+    return Expression(sql, reduce(or_, (a.dependence for a in arguments)), passed)
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,8 @@ class Builder:
         name = self.fresh(prefix)
         if function and function.integer:
             return Column(name, integer=True), Item(value.sql, name)
+        if value.passed:
+            return Column(name, value.passed.origins, value.passed.dependence), Item(value.sql, name)
         origins = frozenset({Origin(name)})
         dependence = Dependence(value.dependence.on | origins, value.dependence.barred)
         return Column(name, origins, dependence), Item(value.sql, name, origins)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relations.choices import Choices
-from relations.columns import Column, Dependence, Origin, Origins, Shift
+from relations.columns import Column, Dependence, Origin, Origins, Scoped, Shift
 from relations.expressions import AGGREGATES, BARRED, Expression, call, expression
 from relations.nodes import Builder, Scope, build
 from relations.queries import Item, Select, Writer
@@ -106,7 +106,7 @@ def statement(choices: Choices) -> Statement:
     builder = Builder(choices)
     query = build(builder)
     scope = builder.over(query, joins=query.size < 40)
-    form = choices.of(["plain", "plain", "aggregate", "average of calls", "window"])
+    form = choices.of(["plain", "plain", "aggregate", "average of calls", "window", "group key"])
     variables = _variables(choices, scope, 2)
     if form == "plain":
         value = expression(choices, scope.columns, 3, variables[0].column.origins)
@@ -121,6 +121,13 @@ def statement(choices: Choices) -> Statement:
         value = call(function, arguments, ", ".join(scope.unique))
         keys = choices.some(scope.integers, 40) + [s for s in scope.floats if s.text in {v.text for v in variables}]
         block = _grouped(builder, form, scope, keys)
+    elif form == "group key":
+        value = expression(choices, scope.columns, 3, variables[0].column.origins)
+        keys = [*scope.integers[:1], *(s for s in scope.floats if s.text in {v.text for v in variables})]
+        block = _grouped(builder, form, scope, keys, value.sql)
+        if choices.chance(50):
+            factor = expression(choices, scope.columns, 0)
+            value = Expression(f"({value.sql}) * avg({factor.sql})", value.dependence | factor.dependence)
     else:
         value = expression(choices, scope.columns, 3, variables[0].column.origins)
         block = _grouped(builder, form, scope, choices.some(scope.integers, 40))
@@ -164,10 +171,10 @@ def _block(builder: Builder, kind: str, scope: Scope) -> Select:
     return Select("top", items, scope.source, "", columns, unique, scope.size, details=details)
 
 
-def _grouped(builder: Builder, kind: str, scope: Scope, keys: list) -> Select:  # type: ignore[type-arg]
-    scope = replace(scope, columns=keys, unique=[key.text for key in keys])
+def _grouped(builder: Builder, kind: str, scope: Scope, keys: Sequence[Scoped], *more: str) -> Select:
+    scope = replace(scope, columns=list(keys), unique=[key.text for key in keys])
     items, columns, unique = builder._passed(scope, [])
-    tail = f"GROUP BY {', '.join(scope.unique)}" if keys else ""
+    tail = f"GROUP BY {', '.join([*scope.unique, *more])}" if keys else ""
     details = [*scope.details, f"{kind} at the top"]
     return Select("top", items, scope.source, tail, columns, unique, scope.size, details=details)
 
