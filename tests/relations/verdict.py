@@ -57,6 +57,10 @@ class Judge:
             found = self._run(statement, statement.call.sql)
         except Exception as error:
             return self._refused(statement, base, str(error))
+        except BaseException as panic:
+            if "Panic" not in type(panic).__name__:
+                raise
+            return Finding("panic", str(panic), statement)
         if statement.barred():
             return Finding("not refused", f"{statement.barred()} has no derivative", statement)
         others = statement.other_references()
@@ -146,7 +150,11 @@ class Judge:
 
     def _leak(self, statement: Statement, base: Sampled, found: Result) -> Finding | None:
         """Whether all but the derivative is as it is without the derivative."""
-        expected = self._run(statement, statement.value.sql)
+        try:
+            expected = self._run(statement, statement.value.sql)
+        except Exception as error:
+            self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
+            return None
         own, others = (
             [(field.name, field.type, field.nullable) for field in schema if field.name != DERIVATIVE]
             for schema in (found.declared, expected.declared)
