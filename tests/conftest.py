@@ -11,7 +11,7 @@ from support.tables import add_tables
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the size of the conformance suite."""
+    """Adds the sizes of the generated suites."""
     parser.addoption(
         "--conformance",
         type=int,
@@ -19,11 +19,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="expressions in the conformance suite (default: 1000)",
     )
+    parser.addoption(
+        "--plans", type=int, default=300, metavar="N", help="plans in the suite of random plans (default: 300)"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Shows how to generate the same expressions again."""
-    return f"generated expressions: {config.getoption('conformance')}, XQL_FFI_TEST_SEED={SEED}"
+    """Shows how to generate the same expressions and plans again."""
+    numbers = f"{config.getoption('conformance')} expressions, {config.getoption('plans')} plans"
+    return f"generated: {numbers}, XQL_FFI_TEST_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")

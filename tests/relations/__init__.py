@@ -7,6 +7,7 @@ The parts, in the order in which they build on each other:
 - `tables`: the tables at the bottom
 - `queries`: queries as trees, and how they are written as SQL, with some of their columns moved by a small amount
 - `expressions`: random expressions over the columns in scope
+- `scopes`: what random queries are made of: sources, FROM, SELECT lists
 - `nodes`: random queries over others
 - `statements`: the call at the top of a random query
 - `differences`: derivatives by extrapolated central differences

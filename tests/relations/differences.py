@@ -5,6 +5,7 @@ Richardson's extrapolation, see E. Hairer, S. P. Norsett, G. Wanner, Solving Ord
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,9 +89,10 @@ def _extrapolated(values: list[Floats], powers: Sequence[int]) -> tuple[Floats, 
     """The limit of values at halved steps whose errors have these powers, and how much the last refinement changed."""
     before = values
     for power in powers:
-        before, values = values, [
-            (2**power * fine - coarse) / (2**power - 1) for coarse, fine in zip(values, values[1:], strict=False)
-        ]
+        before, values = (
+            values,
+            [(2**power * fine - coarse) / (2**power - 1) for coarse, fine in itertools.pairwise(values)],
+        )
     return values[-1], np.abs(values[-1] - before[-1])
 
 

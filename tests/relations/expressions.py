@@ -153,7 +153,7 @@ ORDERED = [
 ]
 
 
-def call(function: Function, arguments: Sequence[Expression], by: str = "") -> Expression:
+def call_of(function: Function, arguments: Sequence[Expression], by: str = "") -> Expression:
     """A call of an aggregate or window function."""
     sql = function.template.format(*(argument.sql for argument in arguments), by=by)
     if function.constant:

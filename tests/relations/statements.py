@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relations.choices import Choices
-from relations.columns import Column, Dependence, Origin, Origins, Scoped, Shift
-from relations.expressions import AGGREGATES, BARRED, Expression, call, expression
-from relations.nodes import Builder, Scope, build
+from relations.columns import Column, Origin, Origins, Scoped, Shift
+from relations.expressions import AGGREGATES, BARRED, Expression, call_of, expression
+from relations.nodes import Builder, build
 from relations.queries import Item, Select, Writer
+from relations.scopes import Scope
 
 VALUE, DERIVATIVE = "f", "d"
 # How the statement is carried out.
@@ -79,8 +80,7 @@ class Statement:
         return {function for origin, function in self.value.dependence.barred if origin in origins}
 
     def other_references(self) -> Origins:
-        """Where the same columns start by way of other references, if the value depends on these and not on the
-        variable."""
+        """Where the column of a variable starts by other references, if the value depends on these instead."""
         found: set[Origin] = set()
         on = self.value.dependence.on
         named_at_all = {origin for variable in self.call.variables for origin in variable.column.origins}
@@ -107,40 +107,42 @@ def statement(choices: Choices) -> Statement:
     query = build(builder)
     scope = builder.over(query, joins=query.size < 40)
     form = choices.of(["plain", "plain", "aggregate", "average of calls", "window", "group key"])
-    variables = _variables(choices, scope, 2)
-    if form == "plain":
-        value = expression(choices, scope.columns, 3, variables[0].column.origins)
-        block = _block(builder, form, scope)
-    elif form == "window":
+    variables = _variables(choices, scope)
+    block, value = _top(builder, form, scope, variables)
+    if form == "average of calls":
+        # Only a factor that is a constant can be drawn out of the average.
+        call = _call(choices, value.sql, variables, second=not builder.derived, constant=True)
+        call = replace(call, sql=f"avg({call.sql})")
+        value = Expression(f"avg({value.sql})", value.dependence)
+    else:
+        call = _call(choices, value.sql, variables, second=not builder.derived)
+    position = choices.of([PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, VIEW, CREATE, INSERT, PREPARE])
+    return Statement(block, value, call, position, builder.derived)
+
+
+def _top(builder: Builder, form: str, scope: Scope, variables: Sequence[Variable]) -> tuple[Select, Expression]:
+    """The query block that the call stands in, and the expression that it differentiates."""
+    choices = builder.choices
+    about = variables[0].column.origins
+    varying = [s for s in scope.floats if s.text in {variable.text for variable in variables}]
+    if form == "window":
         value, _ = builder.windowed(_about(scope, variables[0]))
-        block = _block(builder, form, scope)
-    elif form == "aggregate":
+        return _block(builder, form, scope), value
+    if form == "aggregate":
         function = choices.of(BARRED) if choices.chance(5) else choices.of(AGGREGATES)
-        arguments = [expression(choices, scope.columns, 2, variables[0].column.origins)
-                     for _ in range(function.arity)]  # fmt: skip
-        value = call(function, arguments, ", ".join(scope.unique))
-        keys = choices.some(scope.integers, 40) + [s for s in scope.floats if s.text in {v.text for v in variables}]
-        block = _grouped(builder, form, scope, keys)
-    elif form == "group key":
-        value = expression(choices, scope.columns, 3, variables[0].column.origins)
-        keys = [*scope.integers[:1], *(s for s in scope.floats if s.text in {v.text for v in variables})]
-        block = _grouped(builder, form, scope, keys, value.sql)
+        arguments = [expression(choices, scope.columns, 2, about) for _ in range(function.arity)]
+        value = call_of(function, arguments, ", ".join(scope.unique))
+        return _grouped(builder, form, scope, choices.some(scope.integers, 40) + varying), value
+    value = expression(choices, scope.columns, 3, about)
+    if form == "group key":
+        block = _grouped(builder, form, scope, [*scope.integers[:1], *varying], value.sql)
         if choices.chance(50):
             factor = expression(choices, scope.columns, 0)
             value = Expression(f"({value.sql}) * avg({factor.sql})", value.dependence | factor.dependence)
-    else:
-        value = expression(choices, scope.columns, 3, variables[0].column.origins)
-        block = _grouped(builder, form, scope, choices.some(scope.integers, 40))
-    made = _call(choices, value.sql, variables, allow_second=not builder.derived)
-    nested = builder.derived
+        return block, value
     if form == "average of calls":
-        # Only a factor that is a constant can be drawn out of the average.
-        variables = [replace(v, factor="1.0") for v in made.variables]
-        made = _call(choices, value.sql, variables, allow_second=not nested, constant=True)
-        made = replace(made, sql=f"avg({made.sql})")
-        value = Expression(f"avg({value.sql})", value.dependence)
-    position = choices.of([PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, VIEW, CREATE, INSERT, PREPARE])
-    return Statement(block, value, made, position, nested)
+        return _grouped(builder, form, scope, choices.some(scope.integers, 40)), value
+    return _block(builder, form, scope), value
 
 
 def _about(scope: Scope, variable: Variable) -> Scope:
@@ -150,13 +152,12 @@ def _about(scope: Scope, variable: Variable) -> Scope:
     return replace(scope, columns=kept) if any(not s.column.integer for s in kept) else scope
 
 
-def _variables(choices: Choices, scope: Scope, number: int) -> list[Variable]:
-    """Columns to differentiate by, those first from which others are computed."""
-    eligible = scope.floats
-    far = [s for s in eligible if any(_computed_from(other.column, s.column) for other in scope.floats)]
-    found = [choices.of(far if far and choices.chance(85) else eligible)]
-    others = [s for s in eligible if not s.column.origins & found[0].column.origins]
-    if number > 1 and others:
+def _variables(choices: Choices, scope: Scope) -> list[Variable]:
+    """One or two columns to differentiate by, the first preferably one from which others are computed."""
+    far = [s for s in scope.floats if any(_computed_from(other.column, s.column) for other in scope.floats)]
+    found = [choices.of(far if far and choices.chance(85) else scope.floats)]
+    others = [s for s in scope.floats if not s.column.origins & found[0].column.origins]
+    if others:
         found.append(choices.of(others))
     return [Variable(s.text, s.column) for s in found]
 
@@ -166,27 +167,25 @@ def _computed_from(column: Column, source: Column) -> bool:
 
 
 def _block(builder: Builder, kind: str, scope: Scope) -> Select:
-    items, columns, unique = builder._passed(scope, builder.choices.some(scope.floats, 50))
+    items, columns, unique = builder.passed(scope, builder.choices.some(scope.floats, 50))
     details = [*scope.details, f"{kind} at the top"]
     return Select("top", items, scope.source, "", columns, unique, scope.size, details=details)
 
 
 def _grouped(builder: Builder, kind: str, scope: Scope, keys: Sequence[Scoped], *more: str) -> Select:
     scope = replace(scope, columns=list(keys), unique=[key.text for key in keys])
-    items, columns, unique = builder._passed(scope, [])
+    items, columns, unique = builder.passed(scope, [])
     tail = f"GROUP BY {', '.join([*scope.unique, *more])}" if keys else ""
     details = [*scope.details, f"{kind} at the top"]
     return Select("top", items, scope.source, tail, columns, unique, scope.size, details=details)
 
 
-def _call(
-    choices: Choices, value: str, variables: Sequence[Variable], *, allow_second: bool, constant: bool = False
-) -> Call:
+def _call(choices: Choices, value: str, variables: Sequence[Variable], *, second: bool, constant: bool = False) -> Call:
     x = variables[0]
     kinds = ["grad", "grad", "jvp", "vjp"]
     if len(variables) > 1:
         kinds.append("jvp of two")
-    if allow_second:
+    if second:
         kinds += ["second order"]
     kind = choices.of(kinds)
     factors = ["0.7", "1.0"] if constant else ["0.7", x.text, f"{variables[-1].text} * 2.0"]
@@ -201,6 +200,3 @@ def _call(
         y = choices.of([x, variables[-1]])
         return Call(kind, f"grad(grad({value}, {x.text}), {y.text})", [x, y])
     return Call(kind, f"grad({value}, {x.text})", [x])
-
-
-__all__ = ["Call", "Dependence", "Statement", "Variable", "statement"]

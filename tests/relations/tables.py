@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from datafusion import SessionContext
 
 from support.tables import add_table
 
 # Columns by table: integers first, then floats; the first column is unique.
-TABLES: dict[str, dict[str, list[int | None] | list[float | None]]] = {
+TABLES: dict[str, dict[str, Sequence[float | None]]] = {
     "d": {
         "id": [1, 2, 3, 4, 5, 6],
         "k": [1, 2, 1, None, 3, 2],

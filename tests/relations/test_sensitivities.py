@@ -1,4 +1,4 @@
-"""Derivatives through two hundred iterations of a recursive query, against JAX through `lax.scan` and closed forms."""
+"""Derivatives of what is computed from the iterations of a recursive query, against JAX through `lax.scan`."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from datafusion import SessionContext
 from jax import lax
@@ -25,52 +24,6 @@ def session(register: Register) -> SessionContext:
     return register(SessionContext())
 
 
-def _iterates(step: Callable[[Any, Any], Any], start: Callable[[Any], Any], parameters: list[float]) -> Any:
-    """The states of an iteration from its start on, and their derivatives by the parameters."""
-
-    def states(parameters: Any) -> Any:
-        first = start(parameters)
-        _, following = lax.scan(lambda state, _: (step(state, parameters),) * 2, first, None, length=STEPS)
-        return jnp.concatenate([first[None], following])
-
-    at = jnp.asarray(parameters)
-    return np.asarray(states(at)), np.asarray(jax.jacfwd(states)(at))
-
-
-def _assert_close(found: Any, expected: Any) -> None:
-    scale = np.maximum(np.abs(expected), np.abs(expected).max(axis=0))
-    assert found.shape == expected.shape
-    assert np.all(np.abs(found - expected) <= 1e-11 * scale)
-    assert np.abs(expected).min(axis=0).max() < np.abs(expected).max()
-
-
-def test_harmonic_oscillator(session: SessionContext) -> None:
-    """A damped oscillator, whose parameters and start are columns of a table, by symplectic Euler steps."""
-    parameters = [1.3, 0.15, 0.8]
-    session.from_pydict(dict(zip(["k", "c", "q0"], ([v] for v in parameters), strict=True)), name="params")
-    found = query(
-        session,
-        f"""WITH RECURSIVE oscillator AS (
-              SELECT 0 AS step, k, c, q0, q0 AS q, CAST(0 AS DOUBLE) AS p FROM params
-              UNION ALL
-              SELECT step + 1, k, c, q0, q + 0.05 * (p - 0.05 * (k * q + c * p)), p - 0.05 * (k * q + c * p)
-              FROM oscillator WHERE step < {STEPS})
-            SELECT q, p, grad(q, k) AS qk, grad(q, c) AS qc, grad(q, q0) AS qq,
-                   grad(p, k) AS pk, grad(p, c) AS pc, grad(p, q0) AS pq
-            FROM oscillator ORDER BY step""",
-    )
-
-    def step(state: Any, parameters: Any) -> Any:
-        q, p = state
-        k, c, _ = parameters
-        p = p - 0.05 * (k * q + c * p)
-        return jnp.stack([q + 0.05 * p, p])
-
-    states, slopes = _iterates(step, lambda at: jnp.stack([at[2], jnp.zeros_like(at[2])]), parameters)
-    columns = np.stack([column.to_numpy() for column in found.columns], axis=1)
-    _assert_close(columns, np.concatenate([states, slopes.reshape(STEPS + 1, 6)], axis=1))
-
-
 def _sir(state: Any, parameters: Any) -> Any:
     s, i = state
     beta, gamma = parameters
@@ -84,15 +37,6 @@ SIR = f"""WITH RECURSIVE sir AS (
             SELECT step + 1, beta, gamma, s - 0.5 * beta * s * i, i + 0.5 * (beta * s * i - gamma * i)
             FROM sir WHERE step < {STEPS})"""
 _SIR_AT = [0.4, 0.13]
-
-
-def test_sir(session: SessionContext) -> None:
-    """Of an epidemic, the infected by the rates; the column that is not read outside is read by the iteration."""
-    session.from_pydict({"beta": _SIR_AT[:1], "gamma": _SIR_AT[1:]}, name="params")
-    found = query(session, f"{SIR} SELECT i, grad(i, beta) AS b, grad(i, gamma) AS g FROM sir ORDER BY step")
-    states, slopes = _iterates(_sir, lambda at: jnp.asarray([0.99, 0.01]), _SIR_AT)
-    columns = np.stack([column.to_numpy() for column in found.columns], axis=1)
-    _assert_close(columns, np.concatenate([states[:, 1:], slopes[:, 1]], axis=1))
 
 
 def test_calibration_of_sir(session: SessionContext) -> None:
@@ -116,22 +60,6 @@ def test_calibration_of_sir(session: SessionContext) -> None:
     at = jnp.asarray(_SIR_AT)
     slope, bend = jax.grad(loss)(at), jax.hessian(loss)(at)
     assert_same_rows(rows_of(found), [tuple(map(float, (loss(at), *slope, bend[0, 1])))], rel=1e-9)
-
-
-@pytest.mark.parametrize("steps", [12])
-def test_root_by_the_constant_of_its_equation(session: SessionContext, steps: int) -> None:
-    """The steps of Newton's method are derivatives themselves."""
-    session.from_pydict({"c": [2.0, 3.0, 10.0]}, name="constants")
-    found = query(
-        session,
-        f"""WITH RECURSIVE newton AS (
-              SELECT 0 AS step, c, CAST(1.5 AS DOUBLE) AS x FROM constants
-              UNION ALL
-              SELECT step + 1, c, x - (x * x - c) / grad(x * x - c, x) FROM newton WHERE step < {steps})
-            SELECT c, x, grad(x, c) AS d, grad(grad(x, c), c) AS dd FROM newton WHERE step = {steps} ORDER BY c""",
-    )
-    expected = [(c, math.sqrt(c), 0.5 / math.sqrt(c), -0.25 * c**-1.5) for c in (2.0, 3.0, 10.0)]
-    assert_same_rows(rows_of(found), expected, rel=1e-12)
 
 
 def test_keplers_equation(session: SessionContext) -> None:

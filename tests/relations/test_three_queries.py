@@ -1,4 +1,4 @@
-"""Three queries in which a value was computed below the call, in all positions of a statement."""
+"""Queries in which a value is computed below the call, per row of a table of parameters: where rows must be matched."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,43 +62,9 @@ def session(register: Register) -> SessionContext:
 Run = Callable[[SessionContext, Query], Any]
 
 
-def _plain(ctx: SessionContext, q: Query) -> Any:
-    return query(ctx, f"{q.sql()} ORDER BY n")
-
-
-def _view(ctx: SessionContext, q: Query) -> Any:
-    query(ctx, f"CREATE VIEW result AS {q.sql()}")
-    return query(ctx, "SELECT n, d FROM result ORDER BY n")
-
-
-def _create(ctx: SessionContext, q: Query) -> Any:
-    query(ctx, f"CREATE TABLE result AS {q.sql()}")
-    return query(ctx, "SELECT * FROM result ORDER BY n")
-
-
-def _insert(ctx: SessionContext, q: Query) -> Any:
-    query(ctx, "CREATE TABLE result (n BIGINT, d DOUBLE)")
-    query(ctx, f"INSERT INTO result {q.sql()}")
-    return query(ctx, "SELECT * FROM result ORDER BY n")
-
-
-def _prepare(ctx: SessionContext, q: Query) -> Any:
-    query(ctx, f"PREPARE p (DOUBLE) AS {q.sql()} HAVING $1 > 0 ORDER BY n")
-    return query(ctx, "EXECUTE p(1.0)")
-
-
-def _subquery(ctx: SessionContext, q: Query) -> Any:
-    return query(ctx, f"SELECT n, d FROM ({q.sql()}) AS result ORDER BY n")
-
-
 def _scalar_subquery(ctx: SessionContext, q: Query) -> Any:
     return query(ctx, f"SELECT n, (SELECT SUM(d) FROM ({q.sql()}) AS r WHERE r.n = l.n) AS d "
                       f"FROM ({q.sql()}) AS l ORDER BY n")  # fmt: skip
-
-
-def _union(ctx: SessionContext, q: Query) -> Any:
-    none = "SELECT CAST(0 AS BIGINT) AS n, CAST(0 AS DOUBLE) AS d WHERE false"
-    return query(ctx, f"SELECT n, d FROM ({none} UNION ALL SELECT n, d FROM ({q.sql()}) AS r) AS u ORDER BY n")
 
 
 def _recursive_term(ctx: SessionContext, q: Query) -> Any:
@@ -115,34 +81,14 @@ def _recursive_term(ctx: SessionContext, q: Query) -> Any:
     )
 
 
-def _static_term(ctx: SessionContext, q: Query) -> Any:
-    ctes = f"{q.ctes}, " if q.ctes else ""
-    return query(
-        ctx,
-        f"""WITH RECURSIVE {ctes}result AS (
-              SELECT 0 AS step, n, d FROM ({q.select}) AS start
-              UNION ALL
-              SELECT step + 1, n, d FROM result WHERE step < 2)
-            SELECT n, d FROM result WHERE step = 2 ORDER BY n""",
-    )
-
-
 def _explain(ctx: SessionContext, q: Query) -> Any:
     assert_no_call(plans(ctx, q.sql()).values())
-    return _plain(ctx, q)
+    return query(ctx, f"{q.sql()} ORDER BY n")
 
 
 POSITIONS: dict[str, Run] = {
-    "plain": _plain,
-    "view": _view,
-    "create_table_as": _create,
-    "insert": _insert,
-    "prepare": _prepare,
-    "subquery": _subquery,
     "correlated_scalar_subquery": _scalar_subquery,
-    "union": _union,
     "recursive_term": _recursive_term,
-    "static_term": _static_term,
     "explain": _explain,
 }
 
@@ -153,22 +99,6 @@ def test_in_position(session: SessionContext, name: str, position: str) -> None:
     found = POSITIONS[position](session, QUERIES[name])
     assert found.schema.names == ["n", "d"]
     assert_same_rows(rows_of(found), QUERIES[name].expected)
-
-
-def test_as_it_is_written_first(session: SessionContext) -> None:
-    """Over all parameters at once, each row by its own."""
-    found = query(
-        session,
-        """WITH m AS (SELECT y, w, w * x + b AS pred FROM d CROSS JOIN params)
-           SELECT AVG(grad(power(pred - y, 2), w)) FROM m""",
-    )
-    assert_same_rows(rows_of(found), [(sum(MEAN) / 2,)])
-
-
-def test_view_of_the_prediction(session: SessionContext) -> None:
-    query(session, "CREATE VIEW m AS SELECT n, y, w, w * x + b AS pred FROM d CROSS JOIN params")
-    found = query(session, "SELECT n, grad(AVG(power(pred - y, 2)), w) AS d FROM m GROUP BY n, w ORDER BY n")
-    assert_same_rows(rows_of(found), list(enumerate(MEAN)))
 
 
 def test_dataframes(session: SessionContext) -> None:

@@ -11,12 +11,15 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext
 
 from relations import differences
+from relations.columns import Origin, Origins
 from relations.differences import Estimate, Sampled
 from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
 from relations.tables import add_plan_tables
 from support.compare import same_value
 
 TOLERANCE = 1e-8
+# By variable, the values of what the derivative by it is multiplied with.
+Factors = list[list[float | None]]
 # Differences that are less certain are not used.
 _USABLE = 1e-6
 
@@ -65,28 +68,24 @@ class Judge:
             return Finding("not refused", f"{statement.barred()} has no derivative", statement)
         others = statement.other_references()
         if others and not statement.call.second_order:
-            moved = [(frozenset(others), 1.0)]
-            estimate = differences.first(lambda steps: self._moved(statement, moved, steps), base, 0, 1)
+            estimate = differences.first(lambda steps: self._at(statement, [others], steps)[0], base, 0, 1)
             certain = np.isfinite(estimate.error) & (np.abs(estimate.value) > 1e-6)
             if certain.any():
                 return Finding("other reference", f"a value depends on another reference to {others}", statement)
             self.counts["dependent on another reference in form only"] += 1
         return self._leak(statement, base, found) or self._compare(statement, base, factors, found.table)
 
-    def _sampled(self, statement: Statement, steps: Sequence[float]) -> tuple[Sampled, list[list[float | None]]]:
-        variables = [variable.column.origins for variable in statement.call.variables]
-        return self._at(statement, list(zip(variables, steps, strict=True)))
+    def _sampled(self, statement: Statement, steps: Sequence[float]) -> tuple[Sampled, Factors]:
+        """The value of the statement, and its factors, when the variables are moved."""
+        return self._at(statement, [variable.column.origins for variable in statement.call.variables], steps)
 
-    def _moved(self, statement: Statement, origins: object, steps: Sequence[float]) -> Sampled:
-        return self._at(statement, [(which, steps[0]) for which, _ in origins])[0]  # type: ignore[attr-defined]
-
-    def _at(self, statement: Statement, moves: object) -> tuple[Sampled, list[list[float | None]]]:
-        shift: dict[object, float] = {}
-        for origins, step in moves:  # type: ignore[attr-defined]
+    def _at(self, statement: Statement, moved: Sequence[Origins], steps: Sequence[float]) -> tuple[Sampled, Factors]:
+        shift: dict[Origin, float] = {}
+        for origins, step in zip(moved, steps, strict=True):
             for origin in origins:
                 shift[origin] = shift.get(origin, 0.0) + step
         ctx = self._called if statement.nested else self._plain
-        table = ctx.sql(statement.primal(shift)).to_arrow_table()  # type: ignore[arg-type]
+        table = ctx.sql(statement.primal(shift)).to_arrow_table()
         value = table[VALUE]
         width = len(statement.block.columns)
         integers = [table.column(i).to_pylist() for i in range(width) if pa.types.is_integer(table.column(i).type)]
@@ -105,7 +104,7 @@ class Judge:
                 made.append(f"VIEW {name}")
                 ctx.sql(f"CREATE OR REPLACE VIEW {name} AS {text}").collect()
             unique = statement.block.unique
-            again = f"SELECT * FROM result{f' ORDER BY ' + ', '.join(unique) if unique else ''}"
+            again = f"SELECT * FROM result{' ORDER BY ' + ', '.join(unique) if unique else ''}"
             if statement.position == PLAIN:
                 return Result(ctx.sql(query))
             if statement.position == PREPARE:
@@ -179,9 +178,7 @@ class Judge:
             return Finding("rows", detail, statement)
         return None
 
-    def _compare(
-        self, statement: Statement, base: Sampled, factors: list[list[float | None]], found: pa.Table
-    ) -> Finding | None:
+    def _compare(self, statement: Statement, base: Sampled, factors: Factors, found: pa.Table) -> Finding | None:
         derivative = found[DERIVATIVE]
         null = np.array(derivative.is_null(), dtype=bool)
         value_null = np.array(found[VALUE].is_null(), dtype=bool)
@@ -215,7 +212,7 @@ class Judge:
             self.right.update(kinds | ({"derivative of a derivative below"} if statement.nested else set()))
         return None
 
-    def _estimate(self, statement: Statement, base: Sampled, factors: list[list[float | None]]) -> Estimate:
+    def _estimate(self, statement: Statement, base: Sampled, factors: Factors) -> Estimate:
         def evaluate(steps: Sequence[float]) -> Sampled:
             return self._sampled(statement, steps)[0]
 

@@ -1,0 +1,85 @@
+"""Random plans with a derivative of a column by a column far below it, against differences of the same query."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+from datafusion import SessionContext
+
+from relations.choices import Choices, smallest
+from relations.statements import statement
+from relations.verdict import Finding, Judge
+from support.seed import SEED
+
+CHUNK = 100
+# Findings that one test shows.
+_SHOWN = 4
+
+Register = Callable[[SessionContext], SessionContext]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "chunk" in metafunc.fixturenames:
+        number = metafunc.config.getoption("plans")
+        metafunc.parametrize("chunk", [range(start, min(start + CHUNK, number)) for start in range(0, number, CHUNK)])
+
+
+def _finding(judge: Judge, choices: Choices) -> Finding | None:
+    return judge.judge(statement(choices))
+
+
+def _smallest(judge: Judge, finding: Finding, made: Sequence[int]) -> Finding:
+    """A smaller plan that fails in the same way."""
+
+    def fails(choices: Sequence[int]) -> bool:
+        found = _finding(judge, Choices(choices))
+        return found is not None and found.kind == finding.kind
+
+    return _finding(judge, Choices(smallest(made, fails))) or finding
+
+
+def test_plans(register: Register, chunk: range) -> None:
+    judge = Judge(register)
+    found: list[tuple[int, Finding, list[int]]] = []
+    for number in chunk:
+        choices = Choices(random.Random(f"{SEED} {number}"))
+        finding = _finding(judge, choices)
+        if finding:
+            found.append((number, finding, choices.made))
+    counts = Counter(judge.counts)
+    print("\n".join(f"{kind}: {count}" for kind, count in sorted((counts + judge.right).items())))
+    again = Judge(register)
+    shown = [
+        f"plan {number}: {finding}\nor smaller, {_smallest(again, finding, made)}"
+        for number, finding, made in found[:_SHOWN]
+    ]
+    message = f"{len(found)} of {len(chunk)} plans (XQL_FFI_TEST_SEED={SEED}):\n\n"
+    assert not found, message + "\n\n".join(shown)
+    # A suite in which nothing is compared, or only zeros, shows nothing.
+    assert counts["plans with a derivative that is not 0"] > 0.35 * len(chunk)
+    assert counts["rows not compared"] < 0.05 * counts["rows compared"]
+    assert sum(count for kind, count in counts.items() if kind.startswith("DataFusion cannot")) < 0.15 * len(chunk)
+
+
+def test_every_kind_of_node_has_been_right(register: Register) -> None:
+    """Nothing that a plan is made of is there for show: each has been in some plan whose derivative is not 0."""
+    judge = Judge(register)
+    for number in range(2000):
+        if not (KINDS - set(judge.right)):
+            break
+        _finding(judge, Choices(random.Random(f"kinds {number}")))
+    assert not KINDS - set(judge.right)
+
+
+KINDS = {
+    "scan", "values", "projection", "filter", "sort, limit", "distinct", "unnest", "aggregate", "window", "recursive",
+    "union", "union all", "lateral", "join", "cross join", "left join", "right join", "full join", "self join",
+    "filter by exists", "filter by not exists", "filter by in", "filter by not in", "filter by float",
+    "plain", "view", "create table as", "insert", "prepare",
+    "grad", "jvp", "vjp", "jvp of two", "second order", "derivative of a derivative below",
+    "plain at the top", "aggregate at the top", "average of calls at the top", "window at the top",
+    "group key at the top",
+}  # fmt: skip
