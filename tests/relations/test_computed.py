@@ -48,6 +48,10 @@ _KEYS = sorted(T, key=lambda row: row.x)
 
 CASES = {
     "average": ("SELECT grad(AVG(w * y), w) AS d FROM t GROUP BY w ORDER BY w", [(_slope(w),) for w in _W]),
+    "maximum_of_what_is_its_own_tangent": (
+        "SELECT grad(MAX(exp(w) * y), w) AS d FROM t GROUP BY w ORDER BY w",
+        [(math.exp(w) * max(row.y for row in _group(w)),) for w in _W],
+    ),
     "sum_of_the_variable": (
         "SELECT grad(SUM(w), w) AS d FROM t GROUP BY w ORDER BY w",
         [(float(len(_group(w))),) for w in _W],

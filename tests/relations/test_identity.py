@@ -25,6 +25,16 @@ CASES = [
         ["a.x", "b.x", "differentiate by a.x"],
     ),
     Refused(
+        "the_other_reference_inside_a_subquery",
+        "SELECT grad(2 * (SELECT MAX(x) FROM t), x) FROM t",
+        ["does not vary with t.x", "join the subquery"],
+    ),
+    Refused(
+        "the_other_reference_inside_a_correlated_subquery",
+        "SELECT grad((SELECT AVG(x) FROM t AS u WHERE u.id = t.id), x) FROM t",
+        ["does not vary with t.x", "join the subquery"],
+    ),
+    Refused(
         "the_other_reference_inside_a_recursion",
         "WITH RECURSIVE p AS (SELECT 0.5 AS w), r AS (SELECT 0 AS s, w, w AS x FROM p UNION ALL "
         "SELECT s + 1, w, w * x FROM r WHERE s < 3) SELECT grad(r.x, p.w) FROM r CROSS JOIN p",

@@ -1,6 +1,10 @@
-"""The seed of the generated tests, another one in every run unless the environment gives it."""
+"""The seed of the generated tests.
+
+The same in every run, so that a run can be repeated, unless XQL_FFI_TEST_SEED gives another one; `random` draws one.
+"""
 
 import os
 import random
 
-SEED = int(os.environ.get("XQL_FFI_TEST_SEED") or random.SystemRandom().randrange(2**32))
+_GIVEN = os.environ.get("XQL_FFI_TEST_SEED", "2026")
+SEED = random.SystemRandom().randrange(2**32) if _GIVEN == "random" else int(_GIVEN)

@@ -1,5 +1,6 @@
 //! The error for a variable that an expression does not depend on, where it depends on another reference to the same column.
 
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::HashSet;
@@ -32,15 +33,43 @@ pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[Logica
                 Some(column) => format!("Differentiate by {column}"),
                 None => format!("Pass on the {} that {column} is computed from, and differentiate by it", source.name),
             };
-            return plan_err!(
-                "{}: {} does not vary with {variable}. Both come from {source}, but {variable} is a variable of its own: every \
-                 reference to a table, view or CTE is. {meant}",
-                abbreviated(call),
-                abbreviated(expression)
-            );
+            return another_reference(call, expression, variable, &source, &meant);
+        }
+    }
+    for plan in scalar_subqueries(expression)? {
+        let mut of_value = HashSet::new();
+        if can_vary(plan.schema().field(0).data_type()) {
+            collect(plan, 0, true, &mut of_value)?;
+        }
+        if let Some((node, shared)) = of_value.iter().find(|source| of_variable.contains(source)) {
+            let source = Column::from(node.schema().qualified_field(*shared));
+            let meant =
+                format!("Join the subquery instead, with a column for its {}, and differentiate by that", source.name);
+            return another_reference(call, expression, variable, &source, &meant);
         }
     }
     Ok(())
+}
+
+fn another_reference(call: &Expr, expression: &Expr, variable: &Column, source: &Column, meant: &str) -> Result<()> {
+    plan_err!(
+        "{}: {} does not vary with {variable}. Both come from {source}, but {variable} is a variable of its own: every \
+         reference to a table, view or CTE is. {meant}",
+        abbreviated(call),
+        abbreviated(expression)
+    )
+}
+
+/// The plans of the subqueries whose values an expression reads.
+fn scalar_subqueries(expression: &Expr) -> Result<Vec<&LogicalPlan>> {
+    let mut plans = vec![];
+    expression.apply(|part| {
+        if let Expr::ScalarSubquery(subquery) = part {
+            plans.push(subquery.subquery.as_ref());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(plans)
 }
 
 /// Where a column is found among inputs.

@@ -177,17 +177,18 @@ impl Rows<'_> {
     /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
     fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
         let present = Some(value.clone().is_not_null());
+        // Structs are ordered by their first field, then by the second. Two orders in place of one would not do: where value
+        // and tangent are the same expression, DataFusion panics on the second.
+        let both = named_struct(vec![lit("value"), value.clone(), lit("tangent"), tangent.clone()]);
         if matches!(self.call, Call::Aggregate(_)) {
-            let ascending = extremum == "min";
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {
-                call.params.order_by = [value, tangent].map(|by| by.clone().sort(ascending, false)).to_vec();
+                call.params.order_by = vec![both.sort(extremum == "min", false)];
             }
             return Ok(self.column("first_value", first));
         }
-        // A window has an order of its own. Structs are ordered by their first field, then by the second.
-        let fields = vec![lit("value"), value.clone(), lit("tangent"), tangent.clone()];
-        let call = self.call.with(extremum, vec![named_struct(fields)], present)?;
+        // A window has an order of its own.
+        let call = self.call.with(extremum, vec![both], present)?;
         Ok(get_field(self.column(extremum, call), "tangent"))
     }
 
