@@ -59,8 +59,8 @@ def test_plans(register: Register, chunk: range) -> None:
     message = f"{len(found)} of {len(chunk)} plans (XQL_FFI_TEST_SEED={SEED}):\n\n"
     assert not found, message + "\n\n".join(shown)
     # A suite in which nothing is compared, or only zeros, shows nothing.
-    assert counts["plans with a derivative that is not 0"] > 0.35 * len(chunk)
-    assert counts["rows not compared"] < 0.05 * counts["rows compared"]
+    assert counts["plans with a derivative that is not 0"] > 0.25 * len(chunk)
+    assert counts["plans of which differences tell nothing"] < 0.1 * len(chunk)
     assert sum(count for kind, count in counts.items() if kind.startswith("DataFusion cannot")) < 0.15 * len(chunk)
 
 

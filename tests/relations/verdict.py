@@ -204,7 +204,8 @@ class Judge:
                 f"{estimate.value[row]!r} +- {estimate.error[row]:.1g}\n{found.slice(row, 1).to_pylist()}"
             )
             return Finding("wrong", detail, statement)
-        self.counts[f"plans with {'some' if usable.any() else 'no'} rows compared"] += 1
+        if (~null).any():
+            self.counts["plans of which differences tell " + ("something" if usable.any() else "nothing")] += 1
         telling = usable & (np.abs(estimate.value) > 1e-6)
         if telling.any():
             self.counts["plans with a derivative that is not 0"] += 1
@@ -223,8 +224,9 @@ class Judge:
             for index in range(len(statement.call.variables)):
                 estimate = differences.first(evaluate, base, index, len(statement.call.variables))
                 factor = np.array([np.nan if t is None else t for t in factors[index]], dtype=float)
-                value = value + factor * estimate.value
-                error = error + np.abs(factor) * estimate.error
+                with np.errstate(invalid="ignore"):
+                    value = value + factor * estimate.value
+                    error = error + np.abs(factor) * estimate.error
             return Estimate(value, np.where(np.isnan(error), np.inf, error))
         except Exception as error:
             self.counts[f"no differences: {str(error)[:90]}"] += 1
