@@ -22,6 +22,14 @@ from relations.tables import TABLES
 class Builder(Blocks):
     """Builds one random plan."""
 
+    def model(self) -> Query:
+        """Data beside parameters, and a value computed from both: what is fitted by gradient descent."""
+        scope = self.alone(self.named(self.source()))
+        parameters = self.alone(Named(scan("p"), self.fresh("q")))
+        scope = self.beside(scope, parameters)
+        value = expression(self.choices, scope.columns, 3, parameters.floats[0].column.origins)
+        return self.block("projection", scope, [self.computed(value, "c")])
+
     def project(self, query: Query) -> Query:
         scope = self.over(query)
         computed = []
@@ -193,8 +201,8 @@ class Builder(Blocks):
             computed.append(self.computed(value, "w", function))
         return self.block("window", scope, computed)
 
-    def windowed(self, scope: Scope) -> tuple[Expression, Function]:
-        """A call of a window function."""
+    def windowed(self, scope: Scope, *, constant: bool = True) -> tuple[Expression, Function]:
+        """A call of a window function, one that may vary unless a constant will do."""
         choices = self.choices
         order = ", ".join(scope.unique or [s.text for s in scope.columns])
         growing = ["", f"ORDER BY {order}", f"ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING"]
@@ -205,7 +213,7 @@ class Builder(Blocks):
         elif kind == "sliding":
             function, frame = choices.of(SLIDING), choices.of(sliding)
         else:
-            function, frame = choices.of(ORDERED), growing[1]
+            function, frame = choices.of(ORDERED if constant else ORDERED[:4]), growing[1]
         if "value" in function.name and not frame:
             frame = growing[1]
         arguments = [expression(choices, scope.columns, 2) for _ in range(function.arity)]
@@ -280,7 +288,7 @@ NODES = [
 def build(builder: Builder) -> Query:
     """A source, and two to six nodes over it. A projection follows, if none has computed anything."""
     choices = builder.choices
-    query = builder.project(builder.source())
+    query = builder.model() if choices.chance(50) else builder.project(builder.source())
     for _ in range(1 + choices.below(5)):
         node = Builder.project if choices.chance(30) else choices.of(NODES)
         if query.size > MOST_ROWS:

@@ -105,6 +105,12 @@ class Blocks:
         columns, unique = left.columns + right.columns, left.unique + right.unique
         return Scope([*left.source, joined], columns, unique, size, details)
 
+    def beside(self, left: Scope, right: Scope) -> Scope:
+        """Every row of the one with every row of the other."""
+        source = [*left.source, From(right.source[0].named, "CROSS JOIN")]
+        columns, unique = left.columns + right.columns, left.unique + right.unique
+        return Scope(source, columns, unique, left.size * right.size, ["cross join"])
+
     def _lateral(self, left: Scope) -> Scope:
         """LATERAL, which may read columns of the query before it in its conditions."""
         choices = self.choices

@@ -126,13 +126,15 @@ def _top(builder: Builder, form: str, scope: Scope, variables: Sequence[Variable
     about = variables[0].column.origins
     varying = [s for s in scope.floats if s.text in {variable.text for variable in variables}]
     if form == "window":
-        value, _ = builder.windowed(_about(scope, variables[0]))
+        value, _ = builder.windowed(_about(scope, variables[0]), constant=choices.chance(10))
         return _block(builder, form, scope), value
     if form == "aggregate":
-        function = choices.of(BARRED) if choices.chance(5) else choices.of(AGGREGATES)
+        function = choices.of(AGGREGATES[: choices.of([4, len(AGGREGATES)])])
+        if choices.chance(5):
+            function = choices.of(BARRED)
         arguments = [expression(choices, scope.columns, 2, about) for _ in range(function.arity)]
         value = call_of(function, arguments, ", ".join(scope.unique))
-        return _grouped(builder, form, scope, choices.some(scope.integers, 40) + varying), value
+        return _grouped(builder, form, scope, choices.some(scope.integers, 20) + varying), value
     value = expression(choices, scope.columns, 3, about)
     if form == "group key":
         block = _grouped(builder, form, scope, [*scope.integers[:1], *varying], value.sql)

@@ -56,11 +56,13 @@ def test_plans(register: Register, chunk: range) -> None:
         f"plan {number}: {finding}\nor smaller, {_smallest(again, finding, made)}"
         for number, finding, made in found[:_SHOWN]
     ]
-    message = f"{len(found)} of {len(chunk)} plans (XQL_FFI_TEST_SEED={SEED}):\n\n"
-    assert not found, message + "\n\n".join(shown)
+    if found:
+        pytest.fail(
+            f"{len(found)} of {len(chunk)} plans (XQL_FFI_TEST_SEED={SEED}):\n\n" + "\n\n".join(shown), pytrace=False
+        )
     # A suite in which nothing is compared, or only zeros, shows nothing.
-    assert counts["plans with a derivative that is not 0"] > 0.35 * len(chunk)
-    assert counts["rows not compared"] < 0.05 * counts["rows compared"]
+    assert counts["plans with a derivative that is not 0"] > 0.25 * len(chunk)
+    assert counts["plans of which differences tell nothing"] < 0.1 * len(chunk)
     assert sum(count for kind, count in counts.items() if kind.startswith("DataFusion cannot")) < 0.15 * len(chunk)
 
 
