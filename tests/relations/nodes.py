@@ -245,15 +245,13 @@ class Builder(Blocks):
             inside += other.floats[:1]
         changed = {choices.of(floats[::-1]).name for _ in range(1 + choices.below(2))}
         updates = {c.name: expression(choices, inside, 2) for c in floats if c.name in changed}
-        # A column may depend on all that it does after some steps.
-        known = {column.name: column.dependence for column in columns}
+        # A column may depend on all that it does only after some steps.
+        known = {f"q.{column.name}": column.dependence for column in columns}
         for _ in updates:
-            scoped = [Scoped(s.text, Column(s.column.name, dependence=known.get(s.column.name, s.column.dependence)))
-                      for s in inside]  # fmt: skip
             for target, update in updates.items():
-                for s in scoped:
+                for s in inside:
                     if s.text in update.sql:
-                        known[target] |= s.column.dependence
+                        known[f"q.{target}"] |= known.get(s.text, s.column.dependence)
         term = [Item(f"q.{step} + 1", step)]
         out = [Column(step, integer=True)]
         started = NOWHERE
@@ -263,7 +261,7 @@ class Builder(Blocks):
                 term.append(Item(text, column.name))
                 origins = frozenset({Origin(f"{name}.{column.name}")})
                 started |= origins
-                out.append(Column(column.name, origins, known[column.name] | Dependence(origins)))
+                out.append(Column(column.name, origins, known[f"q.{column.name}"] | Dependence(origins)))
             else:
                 term.append(Item(f"q.{column.name}", column.name))
                 out.append(column)

@@ -173,12 +173,13 @@ class Judge:
             for number, pair in enumerate(pairs):
                 if not same_value(*pair, rel=1e-9, abs_=1e-12):
                     return Finding("leak", f"{name} in row {number} is {pair[0]} instead of {pair[1]}", statement)
-        if found.table.num_rows != len(base.values):
-            detail = f"{found.table.num_rows} rows instead of {len(base.values)}"
-            return Finding("rows", detail, statement)
         return None
 
     def _compare(self, statement: Statement, base: Sampled, factors: Factors, found: pa.Table) -> Finding | None:
+        if found.num_rows != len(base.values):
+            # Also without the derivative, when the parts of the plan are CTEs and not written out.
+            self.counts["DataFusion cannot: other rows by CTEs"] += 1
+            return None
         derivative = found[DERIVATIVE]
         null = np.array(derivative.is_null(), dtype=bool)
         value_null = np.array(found[VALUE].is_null(), dtype=bool)
