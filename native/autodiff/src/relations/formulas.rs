@@ -5,7 +5,7 @@
 //! Sums of products of deviations are written with `regr_sxy`, which, unlike `covar_samp`, works in sliding frames too.
 
 use datafusion_common::{Result, ScalarValue, internal_datafusion_err, internal_err};
-use datafusion_expr::{AggregateUDF, BinaryExpr, Expr, Operator, WindowFunctionDefinition, lit};
+use datafusion_expr::{AggregateUDF, BinaryExpr, Expr, Operator, WindowFunctionDefinition, lit, when};
 use datafusion_functions::core::expr_fn::nullif;
 use datafusion_functions_aggregate::all_default_aggregate_functions;
 use datafusion_functions_window::all_default_window_functions;
@@ -26,8 +26,9 @@ const FORMULAS: &[(&str, &str)] = &[
     ("max(x)", "arg_max(x, dx)"),
     ("var_pop(x)", "2 * regr_sxy(x, dx) / regr_count(x, dx)"),
     ("var(x)", "2 * regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0)"),
-    ("stddev_pop(x)", "regr_sxy(x, dx) / regr_count(x, dx) / stddev_pop(x)"),
-    ("stddev(x)", "regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0) / stddev(x)"),
+    // Of equal values the middle of the subdifferential, as for abs.
+    ("stddev_pop(x)", "zero_over_zero(regr_sxy(x, dx) / regr_count(x, dx), stddev_pop(x))"),
+    ("stddev(x)", "zero_over_zero(regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0), stddev(x))"),
     ("covar_pop(y, x)", "(regr_sxy(dy, x) + regr_sxy(y, dx)) / regr_count(y, x)"),
     ("covar_samp(y, x)", "(regr_sxy(dy, x) + regr_sxy(y, dx)) / nullif(regr_count(y, x) - 1, 0)"),
     (
@@ -160,6 +161,14 @@ impl Formula {
                 let (name, arguments) = call_of(call)?;
                 if let ("nullif", [value, _]) = (name.as_str(), arguments.as_slice()) {
                     return Ok(self.expression(value, inputs, over)?.map(|value| nullif(value, lit(0.0))));
+                }
+                // a / b, and 0 where b is 0.
+                if let ("zero_over_zero", [a, b]) = (name.as_str(), arguments.as_slice()) {
+                    let (a, b) = (self.expression(a, inputs, over)?, self.expression(b, inputs, over)?);
+                    let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
+                    let quotient =
+                        Expr::BinaryExpr(BinaryExpr::new(Box::new(a), Operator::Divide, Box::new(b.clone())));
+                    return when(b.eq(lit(0.0)), lit(0.0)).otherwise(quotient).map(Some);
                 }
                 if let ("sqrt", [value]) = (name.as_str(), arguments.as_slice()) {
                     let value = self.expression(value, inputs, over)?;
