@@ -36,7 +36,7 @@ class Choices:
         return [option for option in options if self.chance(percent)]
 
 
-def smallest(made: Sequence[int], fails: Callable[[Sequence[int]], bool], *, attempts: int = 150) -> list[int]:
+def smallest(made: Sequence[int], fails: Callable[[Sequence[int]], bool], *, attempts: int = 80) -> list[int]:
     """Fewer and smaller choices that fail as well."""
     best = list(made)
     tried: set[tuple[int, ...]] = set()
