@@ -6,6 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::HashSet;
 
 use super::origin::{Origin, origin};
+use super::over::arguments;
 use super::tangent::{can_vary, reads};
 use crate::call::abbreviated;
 
@@ -128,7 +129,7 @@ fn collect<'p>(plan: &'p LogicalPlan, index: usize, all: bool, sources: &mut Has
     }
     let [input] = inputs.as_slice() else { return Ok(()) };
     for expr in computed(plan, index) {
-        for column in reads(&expr, input.schema()) {
+        for column in arguments(&expr).into_iter().flat_map(|argument| reads(argument, input.schema())) {
             collect(input, column, all, sources)?;
         }
     }
