@@ -69,14 +69,17 @@ impl Dag<'_> {
         }
         let (negative, [a, b]) = self.without_signs([a, b])?;
         let plain = match self.as_binary(b, Operator::Divide) {
-            // (a / u) * p rather than a * (p / u), since other partial derivatives have a / u too.
-            Some((numerator, denominator)) if !self.is_primal(b) => {
-                if self.as_number(a).is_some() || self.as_number(numerator).is_some() {
-                    let numerator = self.multiply(a, numerator)?;
-                    self.binary(numerator, Operator::Divide, denominator)?
+            Some((p, u)) if !self.is_primal(b) => {
+                if self.as_number(a).is_some() || self.as_number(p).is_some() {
+                    let numerator = self.multiply(a, p)?;
+                    self.binary(numerator, Operator::Divide, u)?
+                } else if self.as_binary(p, Operator::Divide).is_some_and(|(_, divisor)| divisor == u) {
+                    // By the divisor of x / u: the derivative by x has a / u too.
+                    let quotient = self.binary(a, Operator::Divide, u)?;
+                    self.binary(quotient, Operator::Multiply, p)?
                 } else {
-                    let quotient = self.binary(a, Operator::Divide, denominator)?;
-                    self.binary(quotient, Operator::Multiply, numerator)?
+                    // Not (a / u) * p: a / u may be infinite where p / u is not.
+                    self.binary(a, Operator::Multiply, b)?
                 }
             }
             _ if self.as_number(a) == Some(1.0) => self.cast_to_working_type(b)?,
