@@ -54,6 +54,16 @@ DIFFERENTIATED = [
     ("greatest(x * x, y, 5 * x)", [5.0, -4.5, 5.0]),
     ("least(x * x, y, 5 * x)", [3.0, 5.0, 0.0]),
     ("greatest(x)", [1.0, 1.0, 1.0]),
+    ("greatest(y * greatest(x * y, 0) - 2, 0)", [9.0, 0.0, 0.0]),
+    ("least(abs(greatest(x * y, y * y) - 20), x * x)", [3.0, -4.5, 0.0]),
+    (
+        "CASE WHEN greatest(x, y) * x > 5 THEN greatest(x, y) * x ELSE 0.5 * (greatest(x, y) * x) END",
+        [1.5, 0.25, 8.0],
+    ),
+    (
+        "CASE WHEN x * greatest(x, y) > 4 AND y * greatest(x, y) > 1 THEN x * greatest(x, y) ELSE y * greatest(x, y) END",
+        [3.0, 0.0, -4.0],
+    ),
     ("+x * +x", [3.0, -4.5, 8.0]),
     ("- - x", [1.0, 1.0, 1.0]),
     ("-(+(-(x * x)))", [3.0, -4.5, 8.0]),

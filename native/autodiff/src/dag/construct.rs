@@ -127,3 +127,11 @@ impl Dag<'_> {
         self.intern(Expr::Cast(Cast::new(Box::new(operand(0)), data_type.clone())), vec![a])
     }
 }
+
+/// The positions of the values of a `CASE` among its children.
+pub fn branches(case: &Case) -> Vec<usize> {
+    let first = usize::from(case.expr.is_some());
+    let pairs = case.when_then_expr.len();
+    let values = (0..pairs).map(|i| first + 2 * i + 1);
+    values.chain(case.else_expr.is_some().then_some(first + 2 * pairs)).collect()
+}

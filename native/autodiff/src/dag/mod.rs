@@ -19,6 +19,7 @@ use datafusion_expr::{Expr, ExprSchemable};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use construct::branches;
 pub use import::columns_read;
 use import::is_opaque;
 use monomial::{Depth, Monomial, Products};

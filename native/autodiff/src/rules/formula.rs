@@ -18,7 +18,7 @@ pub const OUTPUT: &str = "Ω";
 
 /// A partial derivative as written in a rule.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Formula(Sql);
+pub struct Formula(Arc<Sql>);
 
 impl fmt::Debug for Formula {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -52,7 +52,7 @@ impl Bindings<'_> {
 
 impl Formula {
     pub fn parse(sql: &str) -> Result<Self> {
-        parse(sql).map(Self)
+        Ok(Self(Arc::new(parse(sql)?)))
     }
 
     /// The node of this formula over the given inputs.

@@ -10,7 +10,7 @@ use sqlparser::tokenizer::Token;
 
 /// The most characters of a formula. What is parsed is compared, printed and dropped by recursion, a level for each
 /// operator of a long sum.
-const LONGEST: usize = 10_000;
+const LONGEST: usize = 4_000;
 
 /// An expression and nothing after it.
 pub fn parse(sql: &str) -> Result<Sql> {

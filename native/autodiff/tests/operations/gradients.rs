@@ -99,6 +99,37 @@ async fn rectified_perceptron() -> Result<()> {
     Ok(())
 }
 
+/// Squared error of a network with `depth` hidden layers of 3 units over 3 inputs.
+async fn network(depth: usize, unit: impl Fn(&str) -> String) -> Result<(usize, usize)> {
+    let inputs = names("x", 3);
+    let (mut layer, mut parameters) = (inputs.clone(), vec![]);
+    for level in 1..=depth {
+        let mut units = vec![];
+        for i in 1..=3 {
+            let weights = names(&format!("w{level}{i}_"), 3);
+            let sum = sum(weights.iter().zip(&layer).map(|(w, below)| format!("{w} * {below}")));
+            units.push(unit(&format!("({sum} + b{level}{i})")));
+            parameters.extend(weights);
+            parameters.push(format!("b{level}{i}"));
+        }
+        layer = units;
+    }
+    let outputs = names("v", 3);
+    let prediction = sum(outputs.iter().zip(&layer).map(|(v, unit)| format!("{v} * {unit}")));
+    parameters.extend(outputs);
+    cost(&format!("power({prediction} - y, 2)"), &parameters, &[inputs, vec!["y".to_owned()]].concat(), false).await
+}
+
+#[tokio::test]
+async fn deep_rectified_network() -> Result<()> {
+    let relu = |z: &str| format!("CASE WHEN {z} > 0 THEN {z} ELSE 0 END");
+    assert_cheap("2 layers, relu", network(2, relu).await?);
+    let leaky = |z: &str| format!("CASE WHEN {z} > 0 THEN {z} ELSE 0.01 * {z} END");
+    assert_cheap("2 layers, leaky relu", network(2, leaky).await?);
+    assert_cheap("3 layers, greatest", network(3, |z| format!("greatest({z}, 0)")).await?);
+    Ok(())
+}
+
 #[tokio::test]
 async fn product() -> Result<()> {
     for count in [4, 16, 32] {

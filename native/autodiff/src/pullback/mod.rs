@@ -1,8 +1,10 @@
 //! Reverse mode: cotangents carried from the output of an expression to the variables, where they meet the tangents.
 
+mod selection;
+
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
-use datafusion_expr::{Case, Expr};
+use datafusion_expr::Expr;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -87,7 +89,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 continue;
             }
             let Some(cotangent) = cotangents.get(&id).copied() else { continue };
-            match self.contribution(id)? {
+            match self.contribution(id, cotangent)? {
                 Contribution::Derivative(derivative) => others.push(self.pulled_back(cotangent, derivative)?),
                 Contribution::Partials(partials) => {
                     for (input, partial) in partials {
@@ -117,41 +119,8 @@ impl<'p, 'a> Pullback<'p, 'a> {
         Ok(derivative)
     }
 
-    /// The product of a cotangent and the derivative of a `CASE`.
-    ///
-    /// A cotangent that can be infinite goes into the `CASE`, branch by branch, so that a branch that does not vary
-    /// contributes nothing: `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the
-    /// derivatives of a query share it.
-    fn pulled_back(&mut self, cotangent: NodeId, partial: NodeId) -> Result<NodeId> {
-        let shape = match &self.dag.node(partial).shape {
-            Expr::Case(case) if self.selections.contains(&partial) && !self.dag.is_finite(cotangent) => case.clone(),
-            _ => return self.dag.multiply(cotangent, partial),
-        };
-        let mut children = self.dag.node(partial).children.clone();
-        for value in branches(&shape) {
-            if !self.vanishes(children[value]) {
-                let contribution = self.pulled_back(cotangent, children[value])?;
-                children[value] = self.dag.cast_to_working_type(contribution)?;
-            }
-        }
-        let product = self.dag.intern(Expr::Case(shape), children)?;
-        self.nulls.equate(self.dag, product, partial)?;
-        self.selections.insert(product);
-        Ok(product)
-    }
-
-    /// Whether a branch is 0, also if it is so only where it is not NULL.
-    fn vanishes(&self, id: NodeId) -> bool {
-        let node = self.dag.node(id);
-        match &node.shape {
-            Expr::Case(case) => branches(case).into_iter().all(|value| self.vanishes(node.children[value])),
-            Expr::Literal(scalar, _) => scalar.is_null() || self.dag.is_zero(id),
-            _ => false,
-        }
-    }
-
     /// The partial derivatives of a node by what it directly depends on, or its derivative as a whole.
-    fn contribution(&mut self, id: NodeId) -> Result<Contribution> {
+    fn contribution(&mut self, id: NodeId, cotangent: NodeId) -> Result<Contribution> {
         if self.dag.data_type(id).is_decimal() {
             return self.decimal(id);
         }
@@ -159,7 +128,10 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let rule = match &self.dag.node(id).shape {
             Expr::Case(case) => {
                 let case = case.clone();
-                return self.case(id, &case, &children);
+                return match self.by_compared(id, id, cotangent)? {
+                    Some(partials) => Ok(partials),
+                    None => self.case(id, &case, &children),
+                };
             }
             Expr::Cast(_) | Expr::TryCast(_) => {
                 let converted = children[0];
@@ -175,12 +147,12 @@ impl<'p, 'a> Pullback<'p, 'a> {
             _ => None,
         };
         match rule {
-            Some(rule) => self.by_rule(id, &rule, &children),
+            Some(rule) => self.by_rule(id, &rule, &children, cotangent),
             None => self.no_rule(id),
         }
     }
 
-    fn by_rule(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId]) -> Result<Contribution> {
+    fn by_rule(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId], cotangent: NodeId) -> Result<Contribution> {
         let function = match &self.dag.node(id).shape {
             Expr::ScalarFunction(call) => Some(Arc::clone(&call.func)),
             _ => None,
@@ -202,45 +174,13 @@ impl<'p, 'a> Pullback<'p, 'a> {
             }
             Derivative::Selection(case) => {
                 let case = case.evaluate(self.dag, &bindings)?;
+                if let Some(partials) = self.by_compared(case, id, cotangent)? {
+                    return Ok(partials);
+                }
                 activate(self.dag, &self.dag.reachable(case), self.variables, &mut self.active);
                 self.derivative(case).map(Contribution::Derivative)
             }
         }
-    }
-
-    /// CASE is differentiated branch by branch under the same conditions, tangents included, so that what a branch not
-    /// taken would compute never enters.
-    fn case(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Contribution> {
-        let first = usize::from(case.expr.is_some());
-        let values = branches(case);
-        let derivatives = values.iter().map(|value| self.derivative(children[*value])).collect::<Result<Vec<_>>>()?;
-        if derivatives.iter().all(|derivative| self.dag.is_zero(*derivative)) {
-            return Ok(Contribution::Partials(vec![]));
-        }
-        let mut parts = children.to_vec();
-        for (value, derivative) in values.iter().zip(derivatives) {
-            let mut required = self.nulls.of(self.dag, children[*value])?;
-            // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
-            if first == 0 && (*value - first) % 2 == 1 {
-                let seen_to = self.nulls.ruled_out_by(self.dag, children[*value - 1])?;
-                required.retain(|source| !seen_to.contains(source));
-            }
-            let exact = self.nulls.guard(self.dag, derivative, &required)?;
-            if self.selections.contains(&derivative) {
-                self.selections.insert(exact);
-            }
-            parts[*value] = self.dag.cast_to_working_type(exact)?;
-        }
-        let selects = values
-            .iter()
-            .map(|value| parts[*value])
-            .any(|branch| self.vanishes(branch) || self.selections.contains(&branch));
-        let derivative = self.dag.intern(Expr::Case(case.clone()), parts)?;
-        self.nulls.equate(self.dag, derivative, id)?;
-        if selects {
-            self.selections.insert(derivative);
-        }
-        Ok(Contribution::Derivative(derivative))
     }
 
     fn decimal<T>(&self, id: NodeId) -> Result<T> {
@@ -280,14 +220,6 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
         plan_err!("{}: {} varies with {}, and {why}", self.call, abbreviated(&expr), columns.join(", "))
     }
-}
-
-/// The positions of the values of a `CASE` among its children.
-fn branches(case: &Case) -> Vec<usize> {
-    let first = usize::from(case.expr.is_some());
-    let pairs = case.when_then_expr.len();
-    let values = (0..pairs).map(|i| first + 2 * i + 1);
-    values.chain(case.else_expr.is_some().then_some(first + 2 * pairs)).collect()
 }
 
 /// Adds those of the nodes, children first, that vary with a variable.
