@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::nullability::is_nullable_marker;
 use super::origin::passed_on;
+use super::pairs::linearize_pair;
 use crate::dag::columns_read;
 use crate::variable::is_float;
 
@@ -72,6 +73,9 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
     {
         return Ok(Linearized::Known(tangent));
     }
+    let part = |part: &Expr| -> Result<Expr> {
+        written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
+    };
     let mut arguments = vec![inner(expr).clone()];
     for index in reads(expr, schema) {
         let column = Expr::Column(Column::from(schema.qualified_field(index)));
@@ -83,6 +87,9 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
     }
     if arguments.len() == 1 {
         return Ok(Linearized::Known(Tangent::Zero));
+    }
+    if let Some(tangent) = linearize_pair(inner(expr), &part)? {
+        return Ok(Linearized::Derived(tangent));
     }
     Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
 }
