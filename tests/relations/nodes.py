@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from relations.columns import NOWHERE, Column, Dependence, Origin, Scoped
 from relations.expressions import (
     AGGREGATES,
@@ -250,7 +252,7 @@ class Builder(Blocks):
         for _ in updates:
             for target, update in updates.items():
                 for s in inside:
-                    if s.text in update.sql:
+                    if re.search(rf"\b{re.escape(s.text)}\b", update.sql):
                         known[f"q.{target}"] |= known.get(s.text, s.column.dependence)
         term = [Item(f"q.{step} + 1", step)]
         out = [Column(step, integer=True)]

@@ -88,11 +88,9 @@ class Judge:
         table = _arranged(ctx.sql(statement.primal(shift)).to_arrow_table(), statement)
         value = table[VALUE]
         width = len(statement.block.columns)
-        integers = [table.column(i).to_pylist() for i in range(width) if pa.types.is_integer(table.column(i).type)]
-        rows = list(zip(*integers, strict=True)) if integers else [()] * table.num_rows
         numbers = np.array([np.nan if v is None else float(v) for v in value.to_pylist()], dtype=float)
         factors = [table.column(i).to_pylist() for i in range(width + 1, table.num_columns)]
-        return Sampled(numbers, np.array(value.is_null(), dtype=bool), rows), factors
+        return Sampled(numbers, np.array(value.is_null(), dtype=bool), _integers(table, statement)), factors
 
     def _run(self, statement: Statement, derivative: str, ctx: SessionContext | None = None) -> Result:
         """The result of a statement, which is carried out as it says, and the columns that it declares."""
@@ -113,7 +111,7 @@ class Judge:
                     ctx.sql("DEALLOCATE prepared").collect()
             made.append(f"{'VIEW' if statement.position == VIEW else 'TABLE'} result")
             if statement.position == INSERT:
-                _, plain = statement.written(f"CAST({statement.value.sql} AS DOUBLE)")
+                _, plain = statement.written("CAST(NULL AS DOUBLE)")
                 ctx.sql(f"CREATE TABLE result AS SELECT * FROM ({plain}) AS q WHERE false").collect()
                 ctx.sql(f"INSERT INTO result {query}").collect()
             else:
@@ -176,8 +174,9 @@ class Judge:
         return None
 
     def _compare(self, statement: Statement, base: Sampled, factors: Factors, found: pa.Table) -> Finding | None:
-        if found.num_rows != len(base.values):
-            # Also without the derivative, when the parts of the plan are CTEs and not written out.
+        if _integers(found, statement) != base.rows:
+            # Also without the derivative, when the parts of the plan are CTEs and not written out: DataFusion 54 takes other
+            # rows for OFFSET over UNION ALL.
             self.counts["DataFusion cannot: other rows by CTEs"] += 1
             return None
         derivative = found[DERIVATIVE]
@@ -250,6 +249,13 @@ def _arranged(table: pa.Table, statement: Statement) -> pa.Table:
     columns for NOT NULL that an outer join extends.
     """
     return table.sort_by([(name, "ascending") for name in (*statement.block.unique, VALUE)])
+
+
+def _integers(table: pa.Table, statement: Statement) -> list[tuple[int | None, ...]]:
+    """What tells the rows apart."""
+    columns = [table.column(number) for number in range(len(statement.block.columns))]
+    integers = [column.to_pylist() for column in columns if pa.types.is_integer(column.type)]
+    return list(zip(*integers, strict=True)) if integers else [()] * table.num_rows
 
 
 def _session() -> SessionContext:
