@@ -38,12 +38,13 @@ impl Names {
     }
 
     /// The column that something a tangent is computed from is, which is added to what is computed unless it is there.
+    ///
+    /// A column of the statement's own is none of it, even if it has that value: it may be a variable.
     pub fn column(&mut self, what: &str, expr: Expr, computed: &mut Vec<Expr>) -> Column {
-        let known = computed.iter().find(|known| match known {
-            Expr::Alias(alias) => *alias.expr == expr,
-            unnamed => **unnamed == expr,
+        let known = computed.iter().find_map(|known| match known {
+            Expr::Alias(alias) if alias.name.starts_with(MARK) && *alias.expr == expr => Some(alias.name.clone()),
+            _ => None,
         });
-        let known = known.map(|known| known.qualified_name().1);
         let name = known.unwrap_or_else(|| {
             let name = self.part(what);
             computed.push(expr.alias(name.clone()));

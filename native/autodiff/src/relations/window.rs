@@ -54,10 +54,10 @@ impl Carrier<'_> {
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
         Ok(Carried { plan, tangents })
     }
-    /// Lets a window function read columns only, which are added to those that are computed below.
+    /// Lets a window function read columns of its own only, which are added to those that are computed below.
     ///
-    /// Where two window functions over one window become equal when their arguments are simplified, DataFusion 54 moves them
-    /// to a projection, which it then cannot execute.
+    /// Where two window functions over one window are equal, or become so when their arguments are simplified, DataFusion 54
+    /// moves them to a projection, which it then cannot execute.
     fn over_columns(&mut self, function: &mut Expr, below: &mut Vec<Expr>) {
         let call = match function {
             Expr::Alias(alias) => alias.expr.as_mut(),
@@ -66,7 +66,7 @@ impl Carrier<'_> {
         let Expr::WindowFunction(call) = call else { return };
         let name = format!("argument of {}", call.fun.name());
         for argument in &mut call.params.args {
-            if !matches!(argument, Expr::Column(_) | Expr::Literal(..)) {
+            if !matches!(argument, Expr::Literal(..)) {
                 *argument = Expr::Column(self.names.column(&name, argument.clone(), below));
             }
         }
