@@ -89,7 +89,7 @@ class Builder(Blocks):
     def limit(self, query: Query) -> Query:
         choices = self.choices
         scope = self.over(query)
-        # After common subexpressions, DataFusion 54 believes another column than the key of the groups to determine all.
+        # After common subexpressions, DataFusion 54 takes another column than the key of the groups for their key.
         grouped = not {"aggregate", "distinct", "union"}.isdisjoint(query.kinds())
         first = choices.of(scope.unique if grouped and scope.unique else [s.text for s in scope.columns])
         order = ", ".join([f"{first}{choices.of(['', ' DESC', ' NULLS FIRST'])}", *scope.unique])
