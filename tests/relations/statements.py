@@ -88,7 +88,8 @@ class Statement:
             named = variable.column.origins
             if not named & on:
                 labels = {origin.label for origin in named}
-                found |= {origin for origin in on - named_at_all if origin.label in labels}
+                others = on if self.call.second_order else on - named_at_all
+                found |= {origin for origin in others if origin.label in labels}
         return frozenset(found)
 
     def by_way_of_named(self) -> Origins:

@@ -97,6 +97,7 @@ def test_another_reference(ctx: SessionContext, case: Refused) -> None:
         # The variable is what the subquery computes, and p is not computed from it.
         "SELECT grad(p, v) AS d FROM (SELECT 2 * w AS v, w * x AS p FROM t) AS m",
         "SELECT grad(f, w) AS d FROM (SELECT w, floor(w * x) AS f FROM t) AS m",
+        "SELECT grad(grad(n * 1.5, a.x), b.x) AS d FROM (SELECT x, COUNT(x) OVER () AS n FROM t) AS a, t AS b",
         "SELECT grad(n * 1.5, w) AS d FROM (SELECT w, COUNT(w * x) AS n FROM t GROUP BY w) AS m",
     ],
 )

@@ -134,6 +134,10 @@ class Judge:
         if statement.common_sources() and "does not vary with" in message:
             self.counts["refused: independent, but of common sources"] += 1
             return None
+        # Recursive terms that share a test for NULL may be NULL, DataFusion 54 finds too late for the new table.
+        if statement.position == CREATE and "Mismatch between schema and batches" in message:
+            self.counts[f"DataFusion cannot: {message[:90]}"] += 1
+            return None
         try:
             self._run(statement, statement.value.sql)
         except Exception as error:
@@ -158,9 +162,15 @@ class Judge:
         )
         if own != others:
             return Finding("leak", f"columns {own}\ninstead of {others}", statement)
-        types = [field.type for field in found.table.schema]
-        if types != found.declared.types or found.table.schema.field(DERIVATIVE).type != pa.float64():
-            return Finding("leak", f"{types} instead of {found.declared.types}", statement)
+        own, others = (
+            [field.type for field in table.schema if field.name != DERIVATIVE]
+            for table in (found.table, expected.table)
+        )
+        if own != others:
+            return Finding("leak", f"types {own} instead of {others}", statement)
+        derivative = {schema.field(DERIVATIVE).type for schema in (found.table.schema, found.declared)}
+        if derivative != {pa.float64()}:
+            return Finding("leak", f"the derivative is {derivative}", statement)
         if found.table.num_rows != expected.table.num_rows:
             detail = f"{found.table.num_rows} rows instead of {expected.table.num_rows}"
             return Finding("leak", detail, statement)

@@ -147,8 +147,10 @@ impl Calls {
         if !independent.is_empty() {
             let named: Vec<_> =
                 variables.iter().map(|variable| variable.named(&site.before, &self.around)).collect::<Result<_>>()?;
+            let recognize = self.recognize;
+            let is_operator = |function: &ScalarUDF| recognize(function).is_some() || function == jvp.as_ref();
             for variable in independent {
-                identity::check(&original, expression, variable, &named, &site.before)?;
+                identity::check(&original, expression, variable, &named, &site.before, &is_operator)?;
             }
         }
         // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.

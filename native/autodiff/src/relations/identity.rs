@@ -2,13 +2,17 @@
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan};
+use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::origin::{Origin, origin};
 use super::over::arguments;
-use super::tangent::{can_vary, reads};
+use super::tangent::can_vary;
 use crate::call::abbreviated;
+use crate::dag::columns_read;
+
+/// Tells the operators and what calls of them have been replaced by.
+pub type IsOperator<'f> = &'f dyn Fn(&ScalarUDF) -> bool;
 
 /// A column of a node of a plan, found by the way down to the node: two references to one table are equal nodes, and may even be
 /// the same, but the ways to them differ.
@@ -50,12 +54,19 @@ impl Named {
 
 /// The error if an expression over these inputs, which does not vary with one of the columns that the call names, is computed
 /// from another reference to it, and not by way of the others that are named.
-pub fn check(call: &Expr, expression: &Expr, variable: usize, named: &[Named], inputs: &[LogicalPlan]) -> Result<()> {
+pub fn check(
+    call: &Expr,
+    expression: &Expr,
+    variable: usize,
+    named: &[Named],
+    inputs: &[LogicalPlan],
+    is_operator: IsOperator,
+) -> Result<()> {
     let Some(Named { column: variable, origins: own }) = named.get(variable) else { return Ok(()) };
     let inputs: Vec<_> = inputs.iter().collect();
     let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
-    for part in parts_read(expression)? {
-        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: true };
+    for part in parts_read(expression, is_operator)? {
+        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator) };
         sources.expression(&part, &inputs, &[])?;
         let is_other = |place: &Place, node: &LogicalPlan| {
             own.iter().any(|(own, origin)| own != place && own.index == place.index && origin == node)
@@ -79,12 +90,23 @@ pub fn check(call: &Expr, expression: &Expr, variable: usize, named: &[Named], i
     Ok(())
 }
 
-/// The columns and scalar subqueries in an expression.
-fn parts_read(expression: &Expr) -> Result<Vec<Expr>> {
+/// The columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them.
+fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
     let mut parts = vec![];
     expression.apply(|part| {
-        if matches!(part, Expr::Column(_) | Expr::ScalarSubquery(_)) {
-            parts.push(part.clone());
+        match part {
+            Expr::Column(_) => parts.push(part.clone()),
+            Expr::ScalarSubquery(_) => {
+                parts.push(part.clone());
+                parts.extend(columns_read(part).into_iter().map(Expr::Column));
+            }
+            Expr::ScalarFunction(call) if is_operator(&call.func) => {
+                for argument in call.args.iter().step_by(2) {
+                    parts.extend(parts_read(argument, is_operator)?);
+                }
+                return Ok(TreeNodeRecursion::Jump);
+            }
+            _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -94,7 +116,7 @@ fn parts_read(expression: &Expr) -> Result<Vec<Expr>> {
 /// Where a column of the inputs originates.
 fn origins(column: &Column, inputs: &[&LogicalPlan]) -> Result<BTreeMap<Place, LogicalPlan>> {
     let ends = BTreeSet::new();
-    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: false };
+    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: None };
     for (number, input) in inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
             sources.column(input, Place { way: vec![number], index })?;
@@ -118,24 +140,29 @@ struct Sources<'e> {
     found: BTreeMap<Place, LogicalPlan>,
     /// Places that are not looked into.
     ends: &'e BTreeSet<Place>,
-    /// Whether also those places count that the columns there are computed from.
-    whole: bool,
+    /// With this, also those places count that the columns there are computed from.
+    whole: Option<IsOperator<'e>>,
 }
 
 impl Sources<'_> {
     /// Adds those of what an expression reads, over the inputs of the node that this is the way to.
     fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], way: &[usize]) -> Result<()> {
-        let below = |number: usize| way.iter().copied().chain([number]).collect();
-        for (number, input) in inputs.iter().enumerate() {
-            for index in reads(expression, input.schema()) {
-                self.column(input, Place { way: below(number), index })?;
-            }
-        }
-        for part in parts_read(expression)? {
-            // Subqueries are beside the inputs.
-            if let Expr::ScalarSubquery(subquery) = part {
-                let number = inputs.len() + self.found.len();
-                self.column(&subquery.subquery, Place { way: below(number), index: 0 })?;
+        let Some(is_operator) = self.whole else { return Ok(()) };
+        let below = |number: usize, index| Place { way: way.iter().copied().chain([number]).collect(), index };
+        for part in parts_read(expression, is_operator)? {
+            match part {
+                // Subqueries are beside the inputs.
+                Expr::ScalarSubquery(subquery) => {
+                    self.column(&subquery.subquery, below(inputs.len() + self.found.len(), 0))?;
+                }
+                Expr::Column(column) => {
+                    for (number, input) in inputs.iter().enumerate() {
+                        if let Some(index) = input.schema().maybe_index_of_column(&column) {
+                            self.column(input, below(number, index))?;
+                        }
+                    }
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -158,7 +185,7 @@ impl Sources<'_> {
             return Ok(());
         }
         let place = Place { way: way.clone(), index };
-        if self.ends.contains(&place) || self.found.insert(place, plan.clone()).is_some() || !self.whole {
+        if self.ends.contains(&place) || self.found.insert(place, plan.clone()).is_some() || self.whole.is_none() {
             return Ok(());
         }
         if let LogicalPlan::RecursiveQuery(query) = plan {

@@ -38,6 +38,7 @@ use datafusion_optimizer::AnalyzerRule;
 
 use crate::operators::{Differential, recognize};
 use calls::Calls;
+use nullability::{Static, nullable_by_either_term};
 pub use prepared::WhenPrepared;
 pub use pruning::KeepRecursiveColumns;
 
@@ -80,9 +81,9 @@ impl AnalyzerRule for DifferentiateRelations {
         if !has_call(&plan, self.recognize)? {
             return Ok(plan);
         }
-        let plan = nullability::nullable_by_either_term(plan)?;
+        let plan = nullable_by_either_term(plan, Static::Settled)?;
         let differentiated = Calls::new(self.recognize, &plan)?.replace(plan)?;
-        let differentiated = nullability::nullable_by_either_term(differentiated)?;
+        let differentiated = nullable_by_either_term(differentiated, Static::Derived)?;
         pruning::keep_recursive_columns(differentiated)
     }
 }
