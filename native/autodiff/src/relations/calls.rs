@@ -10,6 +10,7 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
+use super::above::calls_above;
 use super::identity::{self, Named};
 use super::names::{Names, restore};
 use super::site::Site;
@@ -36,6 +37,10 @@ impl Calls {
     /// The plan without calls of the operators, except for `jvp` over all that varies.
     #[recursive::recursive]
     pub fn replace(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let plan = match plan {
+            LogicalPlan::Aggregate(aggregate) => calls_above(aggregate, self.recognize)?,
+            other => other,
+        };
         let plan = match plan {
             LogicalPlan::Join(join) => self.join_inputs(join)?,
             other => other.map_children(|child| self.replace(child).map(Transformed::yes))?.data,

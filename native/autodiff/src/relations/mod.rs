@@ -5,13 +5,15 @@
 //! more column, carried from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`.
 //!
-//! In the order of the modules: `calls` replaces the calls of a node, whose inputs `site` has, `names` names what is added and
+//! In the order of the modules: `calls` replaces the calls of a node (`above` has those that the DataFrame API puts into an
+//! aggregate), whose inputs `site` has, `names` names what is added and
 //! takes it away again, `origin` says where a column comes from, `carry` gives columns their tangents, node by node
 //! (`combine`, `aggregate`, `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas`
 //! have the derivatives of aggregates and window functions, `pairs` what min and max choose in windows, `identity` the errors for a variable that is not the one meant,
 //! `pruning` and `nullability` keep recursive queries whole and their schemas right, `prepared` has the rules for statements
 //! that are optimized without having been analyzed.
 
+mod above;
 mod aggregate;
 mod calls;
 mod carry;
