@@ -50,6 +50,12 @@ def _aggregate_by(t: DataFrame) -> DataFrame:
     return t.aggregate([by], [f.count(col("id")).alias("n")]).sort(col("d"))
 
 
+def _of_an_aggregate(t: DataFrame) -> DataFrame:
+    mean = f.avg(col("w") * col("y"))
+    derivative = grad_capsule()(mean * mean, col("w")) + f.max(col("w"))
+    return t.aggregate([col("w")], [f.count(col("id")).alias("n"), derivative.alias("d")]).sort(col("w"))
+
+
 def _sort(t: DataFrame) -> DataFrame:
     return t.sort(_slope().sort(ascending=False)).select(col("id"))
 
@@ -107,6 +113,13 @@ def _over_a_derivative(t: DataFrame) -> DataFrame:
 _SLOPES = [2 * row.x * row.y for row in T]
 _W = sorted({row.w for row in T})
 
+
+def _mean(w: float) -> float:
+    """The average of y."""
+    values = [row.y for row in T if row.w == w]
+    return sum(values) / len(values)
+
+
 CASES: list[tuple[Callable[[DataFrame], DataFrame], Rows]] = [
     (_select, [(row.id, 2 * row.x * row.y) for row in T]),
     (_select_function, [(math.cos(row.x),) for row in T]),
@@ -115,6 +128,7 @@ CASES: list[tuple[Callable[[DataFrame], DataFrame], Rows]] = [
     (_with_column, [(row.id, 2 * row.x * row.y + 1) for row in T]),
     (_aggregate, [(g, sum(2 * row.x * row.y for row in T if row.g == g)) for g in ("a", "b", "c")]),
     (_aggregate_by, [(2 * w, sum(row.w == w for row in T)) for w in _W]),
+    (_of_an_aggregate, [(w, sum(row.w == w for row in T), 2 * w * _mean(w) ** 2 + w) for w in _W]),
     (_sort, [(row.id,) for row in sorted(T, key=lambda row: -2 * row.x * row.y)]),
     (_window, [(row.id, sum(2 * o.x * o.y for o in T if o.g == row.g)) for row in T]),
     (

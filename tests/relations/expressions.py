@@ -127,6 +127,7 @@ AGGREGATES = [
     Function("corr({0}, {1})"),
     Function("regr_slope({0}, {1})"),
     Function("regr_intercept({0}, {1})"),
+    Function("regr_r2({0}, {1})"),
     Function("first_value({0} ORDER BY {by})"),
     Function("last_value({0} ORDER BY {by})"),
     Function("nth_value({0}, 2 ORDER BY {by})"),
@@ -138,7 +139,7 @@ BARRED = [
     Function("approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY {0})", barred=True),
 ]
 # Over frames that only grow; those that slide take the others.
-GROWING = [*AGGREGATES[:14], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
+GROWING = [*AGGREGATES[:15], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
 SLIDING = [*AGGREGATES[:9], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
 ORDERED = [
     Function("lag({0})"),

@@ -88,8 +88,13 @@ class Statement:
             named = variable.column.origins
             if not named & on:
                 labels = {origin.label for origin in named}
-                found |= {origin for origin in on - named_at_all if origin.label in labels}
+                others = on if self.call.second_order else on - named_at_all
+                found |= {origin for origin in others if origin.label in labels}
         return frozenset(found)
+
+    def by_way_of_named(self) -> Origins:
+        """What the variables are computed from: a value that depends on it may do so by way of them alone."""
+        return frozenset().union(*(variable.column.dependence.on for variable in self.call.variables))
 
     def common_sources(self) -> bool:
         """Whether a variable is computed from what the value is computed from, and the value not from it."""

@@ -52,6 +52,10 @@ CASES = {
         "SELECT grad(MAX(exp(w) * y), w) AS d FROM t GROUP BY w ORDER BY w",
         [(math.exp(w) * max(row.y for row in _group(w)),) for w in _W],
     ),
+    "element_of_what_is_collected": (
+        "SELECT grad(array_agg(w * w * y ORDER BY id)[2], w) AS d FROM t GROUP BY w ORDER BY w",
+        [(2 * w * _group(w)[1].y,) for w in _W],
+    ),
     "sum_of_the_variable": (
         "SELECT grad(SUM(w), w) AS d FROM t GROUP BY w ORDER BY w",
         [(float(len(_group(w))),) for w in _W],

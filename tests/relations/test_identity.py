@@ -35,12 +35,51 @@ CASES = [
         ["does not vary with t.x", "join the subquery"],
     ),
     Refused(
+        "the_other_reference_inside_a_subquery_below",
+        "SELECT grad(m, x) FROM (SELECT x, (SELECT MAX(x) FROM t) AS m FROM t) AS q",
+        ["does not vary with q.x", "pass on the x that q.m is computed from"],
+    ),
+    Refused(
+        "the_other_reference_in_the_query_around",
+        "SELECT (SELECT grad(AVG(r.w * r.x), t.w) FROM t AS r WHERE r.id = t.id) FROM t",
+        ["does not vary with t.w", "every reference", "pass on the w"],
+    ),
+    Refused(
+        "the_other_reference_of_one_pair_beside_another",
+        "SELECT jvp(a.p * c.y, c.y, 1.0, b.x, 1.0) FROM (SELECT id, x, x * x AS p FROM t) AS a "
+        "JOIN t AS b ON a.id = b.id JOIN t AS c ON a.id = c.id",
+        ["does not vary with b.x", "differentiate by a.x"],
+    ),
+    Refused(
+        "the_other_reference_through_a_pair_and_beside_it",
+        "SELECT jvp(r, a.p, 1.0, b.x, 1.0) FROM (SELECT id, p, p * x AS r FROM shared) AS a "
+        "JOIN shared AS b ON a.id = b.id",
+        ["does not vary with b.x", "pass on the x that a.r is computed from"],
+    ),
+    Refused(
+        "the_other_reference_to_what_is_shared",
+        "SELECT grad(grad(a.p, a.x), b.x) FROM shared AS a JOIN shared AS b ON a.id = b.id",
+        ["does not vary with b.x", "differentiate by a.x"],
+    ),
+    Refused(
+        "the_other_reference_passed_on_together",
+        "SELECT grad(p * 2, second) FROM (SELECT a.x AS first, b.x AS second, a.p FROM shared AS a "
+        "JOIN shared AS b ON a.id = b.id) AS m",
+        ["does not vary with m.second", "differentiate by m.first"],
+    ),
+    Refused(
         "the_other_reference_inside_a_recursion",
         "WITH RECURSIVE p AS (SELECT 0.5 AS w), r AS (SELECT 0 AS s, w, w AS x FROM p UNION ALL "
         "SELECT s + 1, w, w * x FROM r WHERE s < 3) SELECT grad(r.x, p.w) FROM r CROSS JOIN p",
         ["does not vary with p.w", "differentiate by r.w"],
     ),
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shared(ctx: SessionContext) -> None:
+    """References to a view share the nodes of its plan."""
+    query(ctx, "CREATE VIEW shared AS SELECT id, x, x * x AS p FROM t")
 
 
 @refusals(CASES)
@@ -58,6 +97,7 @@ def test_another_reference(ctx: SessionContext, case: Refused) -> None:
         # The variable is what the subquery computes, and p is not computed from it.
         "SELECT grad(p, v) AS d FROM (SELECT 2 * w AS v, w * x AS p FROM t) AS m",
         "SELECT grad(f, w) AS d FROM (SELECT w, floor(w * x) AS f FROM t) AS m",
+        "SELECT grad(grad(n * 1.5, a.x), b.x) AS d FROM (SELECT x, COUNT(x) OVER () AS n FROM t) AS a, t AS b",
         "SELECT grad(n * 1.5, w) AS d FROM (SELECT w, COUNT(w * x) AS n FROM t GROUP BY w) AS m",
     ],
 )
@@ -76,7 +116,36 @@ def test_each_reference_of_its_own(ctx: SessionContext) -> None:
     assert found["db"] == found["eb"]
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        # Of a pair that depends on nothing but what another names, the part is 0.
+        ("jvp(a.x * b.y, a.x, 1.0, b.x, 1.0)", "b.y"),
+        ("jvp(a.p * b.y, a.x, 1.0, b.x, 1.0)", "2 * a.x * b.y"),
+        ("jvp(sin(a.p), a.p, 1.0, b.x, 1.0)", "cos(a.p)"),
+        ("jvp(a.p * b.p, a.x, 1.0, b.x, 2.0)", "2 * a.x * b.p + 2 * 2 * b.x * a.p"),
+    ],
+)
+def test_both_references_in_one_call(ctx: SessionContext, call: str, expected: str) -> None:
+    found = query(
+        ctx,
+        f"SELECT {call} AS d, {expected} AS e FROM shared AS a JOIN shared AS s ON a.id = s.id + 1 "
+        "JOIN (SELECT s.id, s.x, s.p, t.y FROM shared AS s JOIN t ON s.id = t.id) AS b ON s.id = b.id",
+    ).to_pydict()
+    assert found["d"] == pytest.approx(found["e"])
+
+
 REFUSED = [
+    Refused(
+        "subquery_that_varies",
+        "SELECT grad(x * (SELECT SUM(u.x * t.x) FROM u), x) FROM t",
+        [r"SELECT sum\(u.x \* t.x\) FROM u\) reads t.x", "write it as a join"],
+    ),
+    Refused(
+        "subquery_that_varies_below",
+        "SELECT grad(m, x) FROM (SELECT x, (SELECT SUM(u.x * t.x) FROM u) AS m FROM t) AS q",
+        [r"SELECT sum\(u.x \* t.x\) FROM u\) reads t.x", "write it as a join"],
+    ),
     Refused("distinct", "SELECT grad(SUM(DISTINCT w * x), w) FROM t GROUP BY w", ["distinct", "no derivative"]),
     Refused("median", "SELECT grad(median(w * x), w) FROM t GROUP BY w", ["median", "no derivative"]),
     Refused(

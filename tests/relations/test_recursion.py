@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from datafusion import SessionContext
 
+from relations.tables import add_plan_tables
 from support.cases import query
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
@@ -155,3 +156,16 @@ def test_what_varies_is_found_over_several_iterations(session: SessionContext) -
     )
     slope = 3 * 2 * 0.5
     assert found.tolist() == [0.0, 0.0, 0.0, slope, 2 * slope, 3 * slope]
+
+
+def test_tangent_that_is_null_only_in_later_iterations(session: SessionContext) -> None:
+    """DataFusion takes ln(w) to be possibly NULL, and 1 / w not to be, when that is written out."""
+    add_plan_tables(session)
+    found = _columns(
+        session,
+        """WITH RECURSIVE r AS (SELECT 0 AS step, w, x FROM (SELECT p.w, ln(p.w) AS x FROM p CROSS JOIN p AS q) AS s
+                                UNION ALL SELECT step + 1, w, 0.5 * x FROM r WHERE step < 1)
+           SELECT w, grad(AVG(x), w) FROM r GROUP BY step, w ORDER BY step, w""",
+    )
+    w, derivative = found
+    np.testing.assert_allclose(derivative, [1 / w[0], 1 / w[1], 0.5 / w[2], 0.5 / w[3]])

@@ -66,7 +66,7 @@ class Judge:
             return Finding("panic", str(panic), statement)
         if statement.barred():
             return Finding("not refused", f"{statement.barred()} has no derivative", statement)
-        others = statement.other_references()
+        others = statement.other_references() - statement.by_way_of_named()
         if others and not statement.call.second_order:
             estimate = differences.first(lambda steps: self._at(statement, [others], steps)[0], base, 0, 1)
             certain = np.isfinite(estimate.error) & (np.abs(estimate.value) > 1e-6)
@@ -88,11 +88,9 @@ class Judge:
         table = _arranged(ctx.sql(statement.primal(shift)).to_arrow_table(), statement)
         value = table[VALUE]
         width = len(statement.block.columns)
-        integers = [table.column(i).to_pylist() for i in range(width) if pa.types.is_integer(table.column(i).type)]
-        rows = list(zip(*integers, strict=True)) if integers else [()] * table.num_rows
         numbers = np.array([np.nan if v is None else float(v) for v in value.to_pylist()], dtype=float)
         factors = [table.column(i).to_pylist() for i in range(width + 1, table.num_columns)]
-        return Sampled(numbers, np.array(value.is_null(), dtype=bool), rows), factors
+        return Sampled(numbers, np.array(value.is_null(), dtype=bool), _integers(table, statement)), factors
 
     def _run(self, statement: Statement, derivative: str, ctx: SessionContext | None = None) -> Result:
         """The result of a statement, which is carried out as it says, and the columns that it declares."""
@@ -113,7 +111,7 @@ class Judge:
                     ctx.sql("DEALLOCATE prepared").collect()
             made.append(f"{'VIEW' if statement.position == VIEW else 'TABLE'} result")
             if statement.position == INSERT:
-                _, plain = statement.written(f"CAST({statement.value.sql} AS DOUBLE)")
+                _, plain = statement.written("CAST(NULL AS DOUBLE)")
                 ctx.sql(f"CREATE TABLE result AS SELECT * FROM ({plain}) AS q WHERE false").collect()
                 ctx.sql(f"INSERT INTO result {query}").collect()
             else:
@@ -135,6 +133,10 @@ class Judge:
             return None
         if statement.common_sources() and "does not vary with" in message:
             self.counts["refused: independent, but of common sources"] += 1
+            return None
+        # Recursive terms that share a test for NULL may be NULL, DataFusion 54 finds too late for the new table.
+        if statement.position == CREATE and "Mismatch between schema and batches" in message:
+            self.counts[f"DataFusion cannot: {message[:90]}"] += 1
             return None
         try:
             self._run(statement, statement.value.sql)
@@ -160,9 +162,15 @@ class Judge:
         )
         if own != others:
             return Finding("leak", f"columns {own}\ninstead of {others}", statement)
-        types = [field.type for field in found.table.schema]
-        if types != found.declared.types or found.table.schema.field(DERIVATIVE).type != pa.float64():
-            return Finding("leak", f"{types} instead of {found.declared.types}", statement)
+        own, others = (
+            [field.type for field in table.schema if field.name != DERIVATIVE]
+            for table in (found.table, expected.table)
+        )
+        if own != others:
+            return Finding("leak", f"types {own} instead of {others}", statement)
+        derivative = {schema.field(DERIVATIVE).type for schema in (found.table.schema, found.declared)}
+        if derivative != {pa.float64()}:
+            return Finding("leak", f"the derivative is {derivative}", statement)
         if found.table.num_rows != expected.table.num_rows:
             detail = f"{found.table.num_rows} rows instead of {expected.table.num_rows}"
             return Finding("leak", detail, statement)
@@ -176,8 +184,9 @@ class Judge:
         return None
 
     def _compare(self, statement: Statement, base: Sampled, factors: Factors, found: pa.Table) -> Finding | None:
-        if found.num_rows != len(base.values):
-            # Also without the derivative, when the parts of the plan are CTEs and not written out.
+        if _integers(found, statement) != base.rows:
+            # Also without the derivative, when the parts of the plan are CTEs and not written out: DataFusion 54 takes
+            # other rows for OFFSET over UNION ALL.
             self.counts["DataFusion cannot: other rows by CTEs"] += 1
             return None
         derivative = found[DERIVATIVE]
@@ -250,6 +259,13 @@ def _arranged(table: pa.Table, statement: Statement) -> pa.Table:
     columns for NOT NULL that an outer join extends.
     """
     return table.sort_by([(name, "ascending") for name in (*statement.block.unique, VALUE)])
+
+
+def _integers(table: pa.Table, statement: Statement) -> list[tuple[int | None, ...]]:
+    """What tells the rows apart."""
+    columns = [table.column(number) for number in range(len(statement.block.columns))]
+    integers = [column.to_pylist() for column in columns if pa.types.is_integer(column.type)]
+    return list(zip(*integers, strict=True)) if integers else [()] * table.num_rows
 
 
 def _session() -> SessionContext:

@@ -183,6 +183,8 @@ async fn aggregates() -> Result<()> {
         "regr_intercept(p, y)",
         "regr_intercept(y, p)",
         "regr_intercept(p * x, z)",
+        "regr_r2(p, y)",
+        "regr_r2(z, p * x)",
         "regr_avgx(z, p)",
         "regr_avgy(p, z)",
         "regr_sxx(y, p)",
@@ -238,6 +240,7 @@ async fn windows() -> Result<()> {
         "covar_pop(p, y) OVER (PARTITION BY g)",
         "corr(p, y) OVER ()",
         "regr_slope(y, p) OVER ()",
+        "regr_r2(y, p) OVER (ORDER BY id)",
         "first_value(p) OVER (PARTITION BY g ORDER BY id)",
         "last_value(p) OVER (PARTITION BY g)",
         "nth_value(p, 2) OVER (ORDER BY id)",
@@ -295,12 +298,22 @@ async fn higher_orders() -> Result<()> {
          GROUP BY g, w ORDER BY g",
         "SELECT id, D{grad(SUM(p) OVER (ORDER BY id), w)} AS d FROM
          (SELECT id, w, id * exp(w * x) AS p FROM d, params) AS m ORDER BY id",
+        "SELECT id, D{grad(MAX(p) OVER (ORDER BY id), w)} AS d FROM
+         (SELECT id, w, id * exp(w * x) AS p FROM d, params) AS m ORDER BY id",
+        "SELECT id, D{grad(grad(q * MIN(p) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING), w), w)} AS d FROM
+         (SELECT id, w, w * w * z AS q, sin(id * w * x) AS p FROM d, params) AS m ORDER BY id",
+        "SELECT id, D{grad(corr(p, y) OVER (), w)} AS d FROM
+         (SELECT id, y, w, id * exp(w * x) AS p FROM d, params) AS m ORDER BY id",
+        "SELECT id, D{grad(grad(grad(AVG(exp(w) * x) OVER (ORDER BY id), w), w), w)} AS d FROM d, params ORDER BY id",
         "SELECT id, D{grad(p * p, w)} AS d FROM (SELECT DISTINCT id, w, exp(w * x) AS p FROM d, params) AS m ORDER BY id",
         "SELECT id, D{grad(p * p, w)} AS d FROM (SELECT id, w, exp(w * x) AS p FROM d, params
          UNION ALL SELECT id + 10, w, w * w * w FROM d, params) AS m ORDER BY id",
     ] {
         assert_derivative(sql).await?;
     }
+    // The two averages are equal when they have been simplified.
+    let beside = "SELECT AVG(exp(w)) OVER () - D{AVG(exp(w)) OVER ()} + D{AVG(exp(w)) OVER (ORDER BY id)} AS d FROM d, params";
+    assert_derivative(beside).await?;
     let third = "SELECT id, grad(grad(grad(p * p, w), w), w) AS d FROM
                  (SELECT id, w, w * w * x AS p FROM d, params) AS m ORDER BY id";
     let expected = [1.0, -0.5, 2.0, 2.0, 0.25, 1.5, 1.0].map(|x: f64| 24.0 * 0.7 * x * x);

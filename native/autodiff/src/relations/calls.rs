@@ -10,10 +10,12 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
+use super::above::calls_above;
+use super::identity::{self, Named};
 use super::names::{Names, restore};
 use super::site::Site;
-use super::tangent::Tangent;
-use super::{Recognize, call_in, identity};
+use super::tangent::{Tangent, check_subqueries};
+use super::{Recognize, call_in};
 use crate::call::abbreviated;
 use crate::dag::columns_read;
 use crate::variable::is_float;
@@ -35,6 +37,10 @@ impl Calls {
     /// The plan without calls of the operators, except for `jvp` over all that varies.
     #[recursive::recursive]
     pub fn replace(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let plan = match plan {
+            LogicalPlan::Aggregate(aggregate) => calls_above(aggregate, self.recognize)?,
+            other => other,
+        };
         let plan = match plan {
             LogicalPlan::Join(join) => self.join_inputs(join)?,
             other => other.map_children(|child| self.replace(child).map(Transformed::yes))?.data,
@@ -111,16 +117,20 @@ impl Calls {
             pairs => pairs.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
         };
         let mut arguments = vec![expression.clone()];
-        let mut independent = true;
+        let mut variables = vec![];
+        let mut independent = vec![];
         for (variable, seed) in &pairs {
             let variable = unnamed(variable);
             if !variable.get_type(&site.schema()).is_ok_and(|data_type| is_float(&data_type)) {
                 // `simplify` says what is wrong with it.
                 return Ok(Transformed::no(original));
             }
-            let tangents = match variable {
+            let (resolved, tangents) = match variable {
                 Expr::Column(column) => match site.find(column) {
-                    Some((number, column)) => site.tangents(&mut self.names, expression, number, &column, jvp)?,
+                    Some((number, column)) => {
+                        let tangents = site.tangents(&mut self.names, expression, number, &column, jvp)?;
+                        (Resolved { column, around: None }, tangents)
+                    }
                     None => return Ok(Transformed::no(original)),
                 },
                 Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
@@ -129,26 +139,29 @@ impl Calls {
             if seed.is_some_and(Expr::is_volatile) && !tangents.is_empty() {
                 return plan_err!("{}: a tangent that is volatile cannot be used twice", abbreviated(&original));
             }
+            if tangents.is_empty() && !expression.exists(|part| Ok(resolved.is(part, site)))? {
+                independent.push(variables.len());
+            }
+            variables.push(resolved);
             arguments.extend([variable.clone(), seed.cloned().unwrap_or_else(|| lit(1.0))]);
-            independent = independent && tangents.is_empty();
             for (column, tangent) in tangents {
                 arguments.extend([Expr::Column(column), scaled(tangent, *seed, &site.schema())?]);
             }
         }
-        if independent {
-            let read = columns_read(expression);
-            for (variable, _) in &pairs {
-                if let Expr::Column(column) = unnamed(variable)
-                    && !read.iter().any(|read| site.find(read) == site.find(column))
-                    && let Some((_, column)) = site.find(column)
-                {
-                    identity::check(&original, expression, &column, &site.before)?;
-                }
+        check_subqueries(&arguments)?;
+        if !independent.is_empty() {
+            let named: Vec<_> =
+                variables.iter().map(|variable| variable.named(&site.before, &self.around)).collect::<Result<_>>()?;
+            let recognize = self.recognize;
+            let is_operator = |function: &ScalarUDF| recognize(function).is_some() || function == jvp.as_ref();
+            for variable in independent {
+                identity::check(&original, expression, variable, &named, &site.before, &is_operator)?;
             }
-            // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
-            if read.iter().all(|column| column.relation.is_some()) {
-                return Ok(Transformed::no(original));
-            }
+        }
+        // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
+        let own = arguments.len() == 1 + 2 * pairs.len();
+        if own && columns_read(expression).iter().all(|column| column.relation.is_some()) {
+            return Ok(Transformed::no(original));
         }
         let schema = site.schema();
         let derivative = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
@@ -176,23 +189,51 @@ impl Calls {
         variable: &Column,
         jvp: &Arc<ScalarUDF>,
         site: &mut Site,
-    ) -> Result<Vec<(Column, Tangent)>> {
-        let around = self.around.iter().rev().find_map(|inputs| {
+    ) -> Result<(Resolved, Vec<(Column, Tangent)>)> {
+        let found = self.around.iter().enumerate().rev().find_map(|(query, inputs)| {
             let site = Site::of(inputs.clone());
             let (number, variable) = site.find(variable)?;
-            Some((site, number, variable))
+            Some((query, site, number, variable))
         });
-        if let Some((mut outer, number, variable)) = around
-            && !outer.tangents(&mut self.names, expression, number, &variable, jvp)?.is_empty()
-        {
+        let Some((query, mut outer, number, column)) = found else {
+            return plan_err!("{}: {variable} is no column of a query around it", abbreviated(original));
+        };
+        if !outer.tangents(&mut self.names, expression, number, &column, jvp)?.is_empty() {
             return plan_err!(
-                "{}: what it reads of the query around it varies with {variable}. Take the derivative there",
+                "{}: what it reads of the query around it varies with {column}. Take the derivative there",
                 abbreviated(original)
             );
         }
         // Columns of this query must not be computed from it either, which the carrier finds out.
         let nowhere = site.inputs.len();
-        site.tangents(&mut self.names, expression, nowhere, variable, jvp)
+        let tangents = site.tangents(&mut self.names, expression, nowhere, variable, jvp)?;
+        Ok((Resolved { column, around: Some(query) }, tangents))
+    }
+}
+
+/// The column that a call names as a variable, as it is called in the inputs that have it.
+#[derive(Debug)]
+struct Resolved {
+    column: Column,
+    /// The number of the query around that it is a column of, if it is not of the node itself.
+    around: Option<usize>,
+}
+
+impl Resolved {
+    /// Whether an expression is the variable.
+    fn is(&self, expr: &Expr, site: &Site) -> bool {
+        match (expr, self.around) {
+            (Expr::Column(column), None) => site.find(column).is_some_and(|(_, column)| column == self.column),
+            (Expr::OuterReferenceColumn(_, column), Some(_)) => column == &self.column,
+            _ => false,
+        }
+    }
+
+    fn named(&self, inputs: &[LogicalPlan], around: &[Vec<LogicalPlan>]) -> Result<Named> {
+        match self.around.and_then(|query| around.get(query)) {
+            Some(outer) => Named::around(self.column.clone(), outer),
+            None => Named::of(self.column.clone(), inputs),
+        }
     }
 }
 

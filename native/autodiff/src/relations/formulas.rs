@@ -45,6 +45,11 @@ const FORMULAS: &[(&str, &str)] = &[
         "avg(dy) - regr_slope(y, x) * avg(dx) - regr_avgx(y, x)
          * (regr_sxy(dy, x) + regr_sxy(y, dx) - 2 * regr_slope(y, x) * regr_sxy(x, dx)) / regr_sxx(y, x)",
     ),
+    (
+        "regr_r2(y, x)",
+        "2 * regr_sxy(y, x) * (regr_sxy(dy, x) + regr_sxy(y, dx)) / (regr_sxx(y, x) * regr_syy(y, x))
+         - 2 * regr_r2(y, x) * (regr_sxy(x, dx) / regr_sxx(y, x) + regr_sxy(y, dy) / regr_syy(y, x))",
+    ),
     ("regr_avgx(y, x)", "avg(dx)"),
     ("regr_avgy(y, x)", "avg(dy)"),
     ("regr_sxx(y, x)", "2 * regr_sxy(x, dx)"),

@@ -2,138 +2,203 @@
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan};
-use std::collections::HashSet;
+use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::origin::{Origin, origin};
 use super::over::arguments;
-use super::tangent::{can_vary, reads};
+use super::tangent::can_vary;
 use crate::call::abbreviated;
+use crate::dag::columns_read;
 
-/// A column of a node of a plan. Two references to one table are equal nodes.
-type Source<'p> = (&'p LogicalPlan, usize);
+/// Tells the operators and what calls of them have been replaced by.
+pub type IsOperator<'f> = &'f dyn Fn(&ScalarUDF) -> bool;
 
-/// The error if an expression over these inputs, which does not vary with a column, is computed from another reference to it.
-pub fn check(call: &Expr, expression: &Expr, variable: &Column, inputs: &[LogicalPlan]) -> Result<()> {
-    let mut of_variable = HashSet::new();
-    for (input, index) in positions(variable, inputs) {
-        collect(input, index, false, &mut of_variable)?;
+/// A column of a node of a plan, found by the way down to the node: two references to one table are equal nodes, and may even be
+/// the same, but the ways to them differ.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    way: Vec<usize>,
+    index: usize,
+}
+
+impl Place {
+    /// The place as it is found from an input of this number.
+    fn below(mut self, number: usize) -> Self {
+        self.way.insert(0, number);
+        self
     }
-    for input in inputs {
-        for index in reads(expression, input.schema()) {
-            let column = Column::from(input.schema().qualified_field(index));
-            if !can_vary(input.schema().field(index).data_type()) || &column == variable {
-                continue;
+}
+
+/// A column that a call names, and where it originates.
+#[derive(Debug)]
+pub struct Named {
+    column: Column,
+    origins: BTreeMap<Place, LogicalPlan>,
+}
+
+impl Named {
+    /// A column of these inputs.
+    pub fn of(column: Column, inputs: &[LogicalPlan]) -> Result<Self> {
+        let origins = origins(&column, &inputs.iter().collect::<Vec<_>>())?;
+        Ok(Self { column, origins })
+    }
+
+    /// A column of the inputs of a query around, which are in no way those of the query itself.
+    pub fn around(column: Column, inputs: &[LogicalPlan]) -> Result<Self> {
+        let mut named = Self::of(column, inputs)?;
+        named.origins = named.origins.into_iter().map(|(place, node)| (place.below(usize::MAX), node)).collect();
+        Ok(named)
+    }
+}
+
+/// The error if an expression over these inputs, which does not vary with one of the columns that the call names, is computed
+/// from another reference to it, and not by way of the others that are named.
+pub fn check(
+    call: &Expr,
+    expression: &Expr,
+    variable: usize,
+    named: &[Named],
+    inputs: &[LogicalPlan],
+    is_operator: IsOperator,
+) -> Result<()> {
+    let Some(Named { column: variable, origins: own }) = named.get(variable) else { return Ok(()) };
+    let inputs: Vec<_> = inputs.iter().collect();
+    let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
+    for part in parts_read(expression, is_operator)? {
+        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator) };
+        sources.expression(&part, &inputs, &[])?;
+        let is_other = |place: &Place, node: &LogicalPlan| {
+            own.iter().any(|(own, origin)| own != place && own.index == place.index && origin == node)
+        };
+        let Some((place, node)) = sources.found.iter().find(|(place, node)| is_other(place, node)) else { continue };
+        let source = Column::from(node.schema().qualified_field(place.index));
+        let meant = match (&part, passing_on(place, &inputs)?) {
+            (_, Some(column)) => format!("Differentiate by {column}"),
+            (Expr::Column(_), None) => {
+                format!("Pass on the {} that {part} is computed from, and differentiate by it", source.name)
             }
-            let mut of_column = HashSet::new();
-            collect(input, index, true, &mut of_column)?;
-            // Of equal nodes, the one that the expression is computed from.
-            let Some((node, shared)) = of_column.iter().find(|source| of_variable.contains(source)) else { continue };
-            let source = Column::from(node.schema().qualified_field(*shared));
-            let meant = match same_reference(node, *shared, inputs)? {
-                Some(column) => format!("Differentiate by {column}"),
-                None => format!("Pass on the {} that {column} is computed from, and differentiate by it", source.name),
-            };
-            return another_reference(call, expression, variable, &source, &meant);
-        }
-    }
-    for plan in scalar_subqueries(expression)? {
-        let mut of_value = HashSet::new();
-        if can_vary(plan.schema().field(0).data_type()) {
-            collect(plan, 0, true, &mut of_value)?;
-        }
-        if let Some((node, shared)) = of_value.iter().find(|source| of_variable.contains(source)) {
-            let source = Column::from(node.schema().qualified_field(*shared));
-            let meant =
-                format!("Join the subquery instead, with a column for its {}, and differentiate by that", source.name);
-            return another_reference(call, expression, variable, &source, &meant);
-        }
+            _ => format!("Join the subquery instead, with a column for its {}, and differentiate by that", source.name),
+        };
+        return plan_err!(
+            "{}: {} does not vary with {variable}. Both come from {source}, but {variable} is a variable of its own: every \
+             reference to a table, view or CTE is. {meant}",
+            abbreviated(call),
+            abbreviated(expression)
+        );
     }
     Ok(())
 }
 
-fn another_reference(call: &Expr, expression: &Expr, variable: &Column, source: &Column, meant: &str) -> Result<()> {
-    plan_err!(
-        "{}: {} does not vary with {variable}. Both come from {source}, but {variable} is a variable of its own: every \
-         reference to a table, view or CTE is. {meant}",
-        abbreviated(call),
-        abbreviated(expression)
-    )
-}
-
-/// The plans of the subqueries whose values an expression reads.
-fn scalar_subqueries(expression: &Expr) -> Result<Vec<&LogicalPlan>> {
-    let mut plans = vec![];
+/// The columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them.
+fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
+    let mut parts = vec![];
     expression.apply(|part| {
-        if let Expr::ScalarSubquery(subquery) = part {
-            plans.push(subquery.subquery.as_ref());
+        match part {
+            Expr::Column(_) => parts.push(part.clone()),
+            Expr::ScalarSubquery(_) => {
+                parts.push(part.clone());
+                parts.extend(columns_read(part).into_iter().map(Expr::Column));
+            }
+            Expr::ScalarFunction(call) if is_operator(&call.func) => {
+                for argument in call.args.iter().step_by(2) {
+                    parts.extend(parts_read(argument, is_operator)?);
+                }
+                return Ok(TreeNodeRecursion::Jump);
+            }
+            _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(plans)
+    Ok(parts)
 }
 
-/// Where a column is found among inputs.
-fn positions<'p>(column: &Column, inputs: &'p [LogicalPlan]) -> Vec<(&'p LogicalPlan, usize)> {
-    let found = inputs.iter().map(|input| (input, input.schema().maybe_index_of_column(column)));
-    found.filter_map(|(input, index)| Some((input, index?))).collect()
+/// Where a column of the inputs originates.
+fn origins(column: &Column, inputs: &[&LogicalPlan]) -> Result<BTreeMap<Place, LogicalPlan>> {
+    let ends = BTreeSet::new();
+    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: None };
+    for (number, input) in inputs.iter().enumerate() {
+        if let Some(index) = input.schema().maybe_index_of_column(column) {
+            sources.column(input, Place { way: vec![number], index })?;
+        }
+    }
+    Ok(sources.found)
 }
 
-/// The column of the inputs that is column number `index` of a node below, unchanged.
-fn same_reference(node: &LogicalPlan, index: usize, inputs: &[LogicalPlan]) -> Result<Option<Column>> {
-    for input in inputs {
-        for candidate in 0..input.schema().fields().len() {
-            if is_from(input, candidate, node, index)? {
-                return Ok(Some(Column::from(input.schema().qualified_field(candidate))));
-            }
+/// The column of the inputs that originates in a place.
+fn passing_on(place: &Place, inputs: &[&LogicalPlan]) -> Result<Option<Column>> {
+    for column in inputs.iter().flat_map(|input| input.schema().columns()) {
+        if origins(&column, inputs)?.contains_key(place) {
+            return Ok(Some(column));
         }
     }
     Ok(None)
 }
 
-#[recursive::recursive]
-fn is_from(plan: &LogicalPlan, index: usize, node: &LogicalPlan, source: usize) -> Result<bool> {
-    if std::ptr::eq(plan, node) {
-        return Ok(index == source);
-    }
-    let Origin::Below(below) = origin(plan, index)? else { return Ok(false) };
-    let inputs = plan.inputs();
-    for (input, column) in below {
-        if let Some(input) = inputs.get(input)
-            && is_from(input, column, node, source)?
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// The places where columns originate, each with its node.
+struct Sources<'e> {
+    found: BTreeMap<Place, LogicalPlan>,
+    /// Places that are not looked into.
+    ends: &'e BTreeSet<Place>,
+    /// With this, also those places count that the columns there are computed from.
+    whole: Option<IsOperator<'e>>,
 }
 
-/// Adds the origin of a column, and with `all` also what that is computed from.
-#[recursive::recursive]
-fn collect<'p>(plan: &'p LogicalPlan, index: usize, all: bool, sources: &mut HashSet<Source<'p>>) -> Result<()> {
-    let inputs = plan.inputs();
-    if let Origin::Below(below) = origin(plan, index)? {
-        for (input, column) in below {
-            if let Some(input) = inputs.get(input) {
-                collect(input, column, all, sources)?;
+impl Sources<'_> {
+    /// Adds those of what an expression reads, over the inputs of the node that this is the way to.
+    fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], way: &[usize]) -> Result<()> {
+        let Some(is_operator) = self.whole else { return Ok(()) };
+        let below = |number: usize, index| Place { way: way.iter().copied().chain([number]).collect(), index };
+        for part in parts_read(expression, is_operator)? {
+            match part {
+                // Subqueries are beside the inputs.
+                Expr::ScalarSubquery(subquery) => {
+                    self.column(&subquery.subquery, below(inputs.len() + self.found.len(), 0))?;
+                }
+                Expr::Column(column) => {
+                    for (number, input) in inputs.iter().enumerate() {
+                        if let Some(index) = input.schema().maybe_index_of_column(&column) {
+                            self.column(input, below(number, index))?;
+                        }
+                    }
+                }
+                _ => {}
             }
         }
-        return Ok(());
+        Ok(())
     }
-    if !sources.insert((plan, index)) || !all {
-        return Ok(());
-    }
-    if let LogicalPlan::RecursiveQuery(query) = plan {
-        collect(&query.static_term, index, all, sources)?;
-        return collect(&query.recursive_term, index, all, sources);
-    }
-    let [input] = inputs.as_slice() else { return Ok(()) };
-    for expr in computed(plan, index) {
-        for column in arguments(&expr).into_iter().flat_map(|argument| reads(argument, input.schema())) {
-            collect(input, column, all, sources)?;
+
+    /// Adds those of a column of a node. What cannot vary has none.
+    #[recursive::recursive]
+    fn column(&mut self, plan: &LogicalPlan, Place { way, index }: Place) -> Result<()> {
+        if !can_vary(plan.schema().field(index).data_type()) {
+            return Ok(());
         }
+        let inputs = plan.inputs();
+        let below = |number: usize, index| Place { way: way.iter().copied().chain([number]).collect(), index };
+        if let Origin::Below(columns) = origin(plan, index)? {
+            for (number, column) in columns {
+                if let Some(input) = inputs.get(number) {
+                    self.column(input, below(number, column))?;
+                }
+            }
+            return Ok(());
+        }
+        let place = Place { way: way.clone(), index };
+        if self.ends.contains(&place) || self.found.insert(place, plan.clone()).is_some() || self.whole.is_none() {
+            return Ok(());
+        }
+        if let LogicalPlan::RecursiveQuery(query) = plan {
+            self.column(&query.static_term, below(0, index))?;
+            return self.column(&query.recursive_term, below(1, index));
+        }
+        for expr in computed(plan, index) {
+            for argument in arguments(&expr) {
+                self.expression(argument, &inputs, &way)?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The expressions that compute a column.

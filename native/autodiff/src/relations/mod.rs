@@ -5,13 +5,15 @@
 //! more column, carried from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`.
 //!
-//! In the order of the modules: `calls` replaces the calls of a node, whose inputs `site` has, `names` names what is added and
+//! In the order of the modules: `calls` replaces the calls of a node (`above` has those that the DataFrame API puts into an
+//! aggregate), whose inputs `site` has, `names` names what is added and
 //! takes it away again, `origin` says where a column comes from, `carry` gives columns their tangents, node by node
 //! (`combine`, `aggregate`, `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas`
-//! have the derivatives of aggregates and window functions, `identity` the errors for a variable that is not the one meant,
+//! have the derivatives of aggregates and window functions, `pairs` what min and max choose in windows, `identity` the errors for a variable that is not the one meant,
 //! `pruning` and `nullability` keep recursive queries whole and their schemas right, `prepared` has the rules for statements
 //! that are optimized without having been analyzed.
 
+mod above;
 mod aggregate;
 mod calls;
 mod carry;
@@ -22,6 +24,7 @@ mod names;
 mod nullability;
 mod origin;
 mod over;
+mod pairs;
 mod prepared;
 mod pruning;
 mod recursion;
@@ -37,6 +40,7 @@ use datafusion_optimizer::AnalyzerRule;
 
 use crate::operators::{Differential, recognize};
 use calls::Calls;
+use nullability::{Static, nullable_by_either_term};
 pub use prepared::WhenPrepared;
 pub use pruning::KeepRecursiveColumns;
 
@@ -79,9 +83,9 @@ impl AnalyzerRule for DifferentiateRelations {
         if !has_call(&plan, self.recognize)? {
             return Ok(plan);
         }
-        let plan = nullability::nullable_by_either_term(plan)?;
+        let plan = nullable_by_either_term(plan, Static::Settled)?;
         let differentiated = Calls::new(self.recognize, &plan)?.replace(plan)?;
-        let differentiated = nullability::nullable_by_either_term(differentiated)?;
+        let differentiated = nullable_by_either_term(differentiated, Static::Derived)?;
         pruning::keep_recursive_columns(differentiated)
     }
 }

@@ -1,7 +1,7 @@
 //! Names of the columns that are added to a plan, and the projection that takes them away.
 
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{DFSchema, Result};
+use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,6 +35,22 @@ impl Names {
     /// The name of something a tangent is computed from.
     pub fn part(&mut self, what: &str) -> String {
         self.fresh(&format!("{MARK}{what}"))
+    }
+
+    /// The column that something a tangent is computed from is, which is added to what is computed unless it is there.
+    ///
+    /// A column of the statement's own is none of it, even if it has that value: it may be a variable.
+    pub fn column(&mut self, what: &str, expr: Expr, computed: &mut Vec<Expr>) -> Column {
+        let known = computed.iter().find_map(|known| match known {
+            Expr::Alias(alias) if alias.name.starts_with(MARK) && *alias.expr == expr => Some(alias.name.clone()),
+            _ => None,
+        });
+        let name = known.unwrap_or_else(|| {
+            let name = self.part(what);
+            computed.push(expr.alias(name.clone()));
+            name
+        });
+        Column::new_unqualified(name)
     }
 
     fn fresh(&mut self, wanted: &str) -> String {

@@ -19,36 +19,61 @@ use std::sync::{Arc, LazyLock};
 use super::names::columns;
 use super::origin::{is_work_table, source_column};
 
+/// When the static term can be trusted to be nullable where it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Static {
+    /// Always.
+    Settled,
+    /// Not before its derivatives have been written out, which may turn out never to be NULL.
+    Derived,
+}
+
 /// The plan with columns of recursive queries nullable if either term is.
-pub fn nullable_by_either_term(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn nullable_by_either_term(plan: LogicalPlan, trust: Static) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found = found || matches!(node, LogicalPlan::RecursiveQuery(query) if differs(query));
+        found = found || matches!(node, LogicalPlan::RecursiveQuery(query) if !differing(query, trust).is_empty());
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     if !found {
         return Ok(plan);
     }
     let widened = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::RecursiveQuery(query) => Ok(Transformed::yes(LogicalPlan::RecursiveQuery(widen(query)?))),
+        LogicalPlan::RecursiveQuery(query) => Ok(Transformed::yes(LogicalPlan::RecursiveQuery(widen(query, trust)?))),
         // Expressions know the nullability of what they read only when they are put together again.
         other => other.recompute_schema().map(Transformed::yes),
     })?;
     Ok(widened.data)
 }
 
-fn differs(query: &RecursiveQuery) -> bool {
-    let terms = query.static_term.schema().fields().iter().zip(query.recursive_term.schema().fields());
-    terms.into_iter().any(|(first, later)| later.is_nullable() && !first.is_nullable())
+/// The columns that later iterations may make NULL, and the static term may not.
+fn differing(query: &RecursiveQuery, trust: Static) -> Vec<usize> {
+    let [first, later] = [&query.static_term, &query.recursive_term].map(|term| term.schema());
+    let trusted = |index: usize| match trust {
+        Static::Settled => first.field(index).is_nullable(),
+        Static::Derived => is_marked(&query.static_term, index),
+    };
+    (0..first.fields().len().min(later.fields().len()))
+        .filter(|index| later.field(*index).is_nullable() && !trusted(*index))
+        .collect()
+}
+
+fn is_marked(plan: &LogicalPlan, index: usize) -> bool {
+    let LogicalPlan::Projection(projection) = plan else { return false };
+    let marked = projection.expr.get(index).map(|expr| expr.clone().unalias_nested().data);
+    matches!(marked, Some(Expr::ScalarFunction(call)) if is_nullable_marker(&call.func))
 }
 
 /// One column being nullable may make others so, through the working table.
-fn widen(mut query: RecursiveQuery) -> Result<RecursiveQuery> {
-    while differs(&query) {
-        let schema = query.static_term.schema();
-        let mut exprs = columns(schema);
-        for (index, (expr, field)) in exprs.iter_mut().zip(schema.fields()).enumerate() {
-            if query.recursive_term.schema().field(index).is_nullable() && !field.is_nullable() {
+fn widen(mut query: RecursiveQuery, trust: Static) -> Result<RecursiveQuery> {
+    loop {
+        let differing = differing(&query, trust);
+        if differing.is_empty() {
+            return Ok(query);
+        }
+        let mut exprs = columns(query.static_term.schema());
+        for (index, expr) in exprs.iter_mut().enumerate() {
+            if differing.contains(&index) || is_marked(&query.static_term, index) {
                 let (table, name) = expr.qualified_name();
                 let call = ScalarFunction::new_udf(Arc::clone(&NULLABLE), vec![expr.clone()]);
                 *expr = Expr::ScalarFunction(call).alias_qualified(table, name);
@@ -70,7 +95,6 @@ fn widen(mut query: RecursiveQuery) -> Result<RecursiveQuery> {
         query.static_term = Arc::new(LogicalPlan::Projection(first));
         query.recursive_term = Arc::new(later.data);
     }
-    Ok(query)
 }
 
 /// Whether a function is the one that gives its argument and may be NULL.

@@ -1,14 +1,14 @@
 //! The tangent of an aggregate or window function, from others over the same rows.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast, lit};
-use datafusion_functions::core::expr_fn::{get_field, named_struct};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
 
 use super::carry::{Carried, Carrier};
 use super::formulas::{self, Input};
 use super::names::Names;
+use super::pairs::{pair, tangent_in};
 use super::tangent::{Linearized, Tangent, written_out};
 use crate::call::abbreviated;
 use crate::variable::is_float;
@@ -168,7 +168,7 @@ impl Rows<'_> {
             ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
             _ => {
                 let call = self.call.with(name, args, self.complete.clone())?;
-                let value = self.column(name, call);
+                let value = Expr::Column(self.names.column(name, call, self.computed));
                 Ok(if name == "regr_count" { cast(value, DataType::Float64) } else { value })
             }
         }
@@ -177,33 +177,17 @@ impl Rows<'_> {
     /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
     fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
         let present = Some(value.clone().is_not_null());
-        // Structs are ordered by their first field, then by the second. Two orders in place of one would not do: where value
-        // and tangent are the same expression, DataFusion panics on the second.
-        let both = named_struct(vec![lit("value"), value.clone(), lit("tangent"), tangent.clone()]);
+        // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
+        let both = pair(value.clone(), tangent.clone());
         if matches!(self.call, Call::Aggregate(_)) {
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {
                 call.params.order_by = vec![both.sort(extremum == "min", false)];
             }
-            return Ok(self.column("first_value", first));
+            return Ok(Expr::Column(self.names.column("first_value", first, self.computed)));
         }
         // A window has an order of its own.
         let call = self.call.with(extremum, vec![both], present)?;
-        Ok(get_field(self.column(extremum, call), "tangent"))
-    }
-
-    /// The column of a call, which is added unless there is one.
-    fn column(&mut self, name: &str, call: Expr) -> Expr {
-        let known = self.computed.iter().find(|known| match known {
-            Expr::Alias(alias) => *alias.expr == call,
-            unnamed => **unnamed == call,
-        });
-        let known = known.map(|known| known.qualified_name().1);
-        let name = known.unwrap_or_else(|| {
-            let name = self.names.part(name);
-            self.computed.push(call.alias(name.clone()));
-            name
-        });
-        Expr::Column(Column::new_unqualified(name))
+        Ok(tangent_in(Expr::Column(self.names.column(extremum, call, self.computed))))
     }
 }

@@ -11,7 +11,7 @@ use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 
 use super::names::columns;
-use super::nullability::nullable_by_either_term;
+use super::nullability::{Static, nullable_by_either_term};
 
 /// The analyzer rule that keeps DataFusion from removing columns that a recursive query reads itself, and from taking its
 /// columns for not nullable that only the first rows are.
@@ -26,7 +26,7 @@ impl AnalyzerRule for KeepRecursiveColumns {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        keep_recursive_columns(nullable_by_either_term(plan)?)
+        keep_recursive_columns(nullable_by_either_term(plan, Static::Settled)?)
     }
 }
 

@@ -1,14 +1,17 @@
 //! Tangents of columns and of the expressions over them.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Column, DFSchema, Result};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::nullability::is_nullable_marker;
 use super::origin::passed_on;
+use super::pairs::linearize_pair;
+use crate::call::abbreviated;
 use crate::dag::columns_read;
 use crate::variable::is_float;
 
@@ -72,6 +75,9 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
     {
         return Ok(Linearized::Known(tangent));
     }
+    let part = |part: &Expr| -> Result<Expr> {
+        written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
+    };
     let mut arguments = vec![inner(expr).clone()];
     for index in reads(expr, schema) {
         let column = Expr::Column(Column::from(schema.qualified_field(index)));
@@ -84,7 +90,30 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
     if arguments.len() == 1 {
         return Ok(Linearized::Known(Tangent::Zero));
     }
+    check_subqueries(&arguments)?;
+    if let Some(tangent) = linearize_pair(inner(expr), &part)? {
+        return Ok(Linearized::Derived(tangent));
+    }
     Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
+}
+
+/// The error if the expression that `jvp` is given with these arguments has a subquery that varies.
+pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
+    let Some((expression, directions)) = arguments.split_first() else { return Ok(()) };
+    let varying: HashSet<_> = directions.iter().step_by(2).flat_map(columns_read).collect();
+    expression.apply(|part| {
+        if matches!(part, Expr::ScalarSubquery(_))
+            && let Some(column) = columns_read(part).intersection(&varying).next()
+        {
+            return plan_err!(
+                "{} reads {column} of the query around it, which varies, and derivatives are not \
+                 followed into correlated subqueries. Write it as a join",
+                abbreviated(part)
+            );
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 /// The tangent of an expression as an expression, NULL where `primal` is.

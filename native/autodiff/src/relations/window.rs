@@ -1,7 +1,7 @@
 //! Tangents of window functions.
 
 use datafusion_common::Result;
-use datafusion_expr::{LogicalPlan, Projection, Window};
+use datafusion_expr::{Expr, LogicalPlan, Projection, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -36,12 +36,39 @@ impl Carrier<'_> {
             };
             tangents.set(index, tangent);
         }
-        let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(carried.plan))?);
+        let mut below = columns(carried.plan.schema());
+        let width = below.len();
+        for added in computed.iter_mut().skip(window_expr.len()) {
+            self.over_columns(added, &mut below);
+        }
+        let input = if below.len() == width {
+            carried.plan
+        } else {
+            LogicalPlan::Projection(Projection::try_new(below, Arc::new(carried.plan))?)
+        };
+        let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(input))?);
         if exprs.is_empty() {
             return Ok(Carried { plan, tangents });
         }
         exprs.splice(0..0, columns(plan.schema()));
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
         Ok(Carried { plan, tangents })
+    }
+    /// Lets a window function read columns of its own only, which are added to those that are computed below.
+    ///
+    /// Where two window functions over one window are equal, or become so when their arguments are simplified, DataFusion 54
+    /// moves them to a projection, which it then cannot execute.
+    fn over_columns(&mut self, function: &mut Expr, below: &mut Vec<Expr>) {
+        let call = match function {
+            Expr::Alias(alias) => alias.expr.as_mut(),
+            other => other,
+        };
+        let Expr::WindowFunction(call) = call else { return };
+        let name = format!("argument of {}", call.fun.name());
+        for argument in &mut call.params.args {
+            if !matches!(argument, Expr::Literal(..)) {
+                *argument = Expr::Column(self.names.column(&name, argument.clone(), below));
+            }
+        }
     }
 }

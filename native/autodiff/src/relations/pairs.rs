@@ -1,0 +1,40 @@
+//! Pairs of a value and its tangent, of which `min` and `max` choose one in a window, whose order is not theirs to set.
+//!
+//! Structs are ordered by their first field, then by the second. The tangent of a pair is the pair of the tangents.
+
+use datafusion_common::Result;
+use datafusion_expr::expr::Cast;
+use datafusion_expr::{Expr, lit};
+use datafusion_functions::core::expr_fn::{get_field, named_struct};
+
+const VALUE: &str = "value";
+const TANGENT: &str = "∂value";
+
+/// A value with its tangent.
+pub fn pair(value: Expr, tangent: Expr) -> Expr {
+    named_struct(vec![lit(VALUE), value, lit(TANGENT), tangent])
+}
+
+/// The tangent in a pair.
+pub fn tangent_in(pair: Expr) -> Expr {
+    get_field(pair, TANGENT)
+}
+
+/// The tangent of a pair or of what is taken from one, by the tangents of its parts; nothing for any other expression.
+pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> Result<Option<Expr>> {
+    let call = match expr {
+        Expr::ScalarFunction(call) => call,
+        Expr::Cast(cast) => {
+            let derived = linearize_pair(&cast.expr, tangent)?;
+            return Ok(derived.map(|derived| Expr::Cast(Cast { expr: Box::new(derived), field: cast.field.clone() })));
+        }
+        _ => return Ok(None),
+    };
+    Ok(match (call.func.name(), call.args.as_slice()) {
+        ("named_struct", [_, value, name, derived]) if name == &lit(TANGENT) => {
+            Some(pair(tangent(value)?, tangent(derived)?))
+        }
+        ("get_field", [both, name]) if name == &lit(TANGENT) => Some(tangent_in(tangent(both)?)),
+        _ => None,
+    })
+}
