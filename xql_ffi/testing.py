@@ -65,8 +65,9 @@ class ColumnReport:
         verified: the number of rows where the derivative is that of the differences.
         kinks: rows with a kink, where it lies between the derivatives from either side.
         null: rows where the expression is NULL, and so is the derivative.
-        inconclusive: the numbers of rows where differences say nothing: at jumps and poles, at the border of the
-            domain, where the column is NULL or no number, and where rounding errors are larger than what is asked for.
+        inconclusive: the numbers of rows where differences do not converge: at jumps and poles, at the border of the
+            domain, where the column is NULL or no number, where rounding errors are larger than what is asked for, and
+            where the expression oscillates too fast for the steps.
         worst: the verified row that differs most, in terms of the tolerance.
     """
 
@@ -216,7 +217,8 @@ def _report(call: str, rows: pa.Table, compared: Sequence[_Compared]) -> ColumnR
     if not verified and not kinks:
         msg = (
             f"{call} could not be compared in any row: in {len(numbers.get('inconclusive', []))} of {len(compared)} "
-            "differences say nothing, in the others the expression is NULL. Give rows inside its domain, or an `atol`"
+            "differences do not converge, in the others the expression is NULL. Give rows inside its domain, at which it "
+            "does not oscillate within a few billionths of the column, or an `atol`"
         )
         raise AssertionError(msg)
     return ColumnReport(
