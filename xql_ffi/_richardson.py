@@ -41,11 +41,11 @@ def derive(steps: Sequence[float], quotients: Sequence[float], rounding: float, 
             central, 1 if they are one-sided.
 
     Returns:
-        The extrapolation whose estimated error is least, first of those that are sure of themselves. The error is by how
-        much it differs from its neighbours in Neville's tableau, and what rounding adds to it. Where extrapolations from
-        different steps contradict one another, as those to either side of a scale at which the function jumps, the
-        error is by how much they do. None if no two neighbouring quotients are finite, or if the function still varies
-        irregularly at the finest steps, as one does that oscillates within them.
+        The extrapolation whose estimated error is least, first of those that are sure of themselves. The error is by
+        how much it differs from its neighbours in Neville's tableau, and what rounding adds to it. Where extrapolations
+        from different steps contradict one another, as those to either side of a scale at which the function jumps,
+        the error is by how much they do. None if no two neighbouring quotients are finite, or if the function still
+        varies irregularly at the finest steps, as one does that oscillates within them.
     """
     tableau = _neville(quotients, order)
     irregular = _irregularities(steps, tableau)

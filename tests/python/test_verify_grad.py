@@ -295,13 +295,38 @@ def test_the_session_is_left_as_it_was(session: SessionContext) -> None:
     ("arguments", "error", "says"),
     [
         ({"table": "t", "expr": "x", "wrt": []}, ValueError, "at least one column"),
-        ({"table": "none", "expr": "x", "wrt": "x"}, Exception, "none"),
+        ({"table": "none", "expr": "x", "wrt": "x"}, ValueError, "no table called 'none': register one"),
         ({"table": "t", "expr": "x", "wrt": lit(3.0)}, TypeError, "by a column"),
+        ({"table": "t", "expr": 3.0, "wrt": "x"}, TypeError, r"3\.0 is none"),
+        ({"table": "t", "expr": "x", "wrt": "w"}, ValueError, "no column 'w' to differentiate by, only 'x', 'y', 'z'"),
+        ({"table": "t", "expr": "x", "wrt": '"X"'}, ValueError, "no column 'X'"),
+        ({"table": "t", "expr": "avg(x)", "wrt": "x"}, ValueError, r"of one row, and avg\(t.x\) is over many rows"),
+        ({"table": "t", "expr": "1 + sin(sum(x) * x)", "wrt": "x"}, ValueError, r"sum\(t.x\) is over many"),
+        ({"table": "t", "expr": "x - avg(x) OVER ()", "wrt": "x"}, ValueError, r"avg\(t.x\) .* is over many"),
+        ({"table": "t", "expr": f.avg(col("x")).alias("m"), "wrt": "x"}, ValueError, "give what is inside of it"),
     ],
 )
 def test_errors(session: SessionContext, arguments: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         verify_grad(session, **arguments)
+
+
+def test_a_subquery_is_no_aggregate(session: SessionContext) -> None:
+    assert verify_grad(session, "t", "x * x + (SELECT 3.0) * x", "x")["x"].verified >= 4
+
+
+def test_a_long_expression_is_cut_in_messages(session: SessionContext) -> None:
+    with pytest.raises(AssertionError, match=r"^grad\(x \+ x .* \.\.\., x\) is wrong in") as caught:
+        verify_grad(session, "t", " + ".join(["x"] * 200), "x", grad=lambda expr, column: lit(1.0))
+    assert len(str(caught.value)) < 600
+
+
+def test_names_of_columns(session: SessionContext) -> None:
+    session.from_pydict({"x": [0.5], "X": [3.0], "a.b": [2.0]}, name="named")
+    expr = 'x * "X" * "a.b"'
+    for name, value in {"X": 6.0, '"X"': 1.0, 'named."X"': 1.0, "NAMED.X": 6.0, '"a.b"': 1.5}.items():
+        (report,) = verify_grad(session, "named", expr, name, grad=lambda e, c, v=value: lit(v)).values()  # type: ignore[misc]
+        assert report.verified == 1
 
 
 def test_a_session_without_grad() -> None:
