@@ -30,7 +30,7 @@ STATEMENTS = [
 CONSTANTS = {
     "SELECT grad(x, 1) AS d FROM t": r"grad\(x, 1\): one differentiates by a column, and 1 is a constant",
     "SELECT jvp(x * y, x, 1.0, NULL, 2.0) AS d FROM t": "by a column, and NULL is a constant",
-    "SELECT vjp(x * x, 'x', 1.0) AS d FROM t": "by a column, and x is a constant",
+    "SELECT vjp(x * x, 'x', 1.0) AS d FROM t": "by a column, and 'x' is a constant",
 }
 
 

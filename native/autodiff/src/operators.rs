@@ -1,14 +1,14 @@
 //! `grad`, `jvp` and `vjp` as scalar functions.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{Result, exec_err, plan_err};
+use datafusion_common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
 
-use crate::call::{Call, Direction, cut};
+use crate::call::{Call, Direction, abbreviated, cut};
 use crate::derivative::differentiate;
 use crate::rules::Rules;
 use crate::variable::result_type;
@@ -152,17 +152,18 @@ impl DifferentialOperator {
         let Some(constant) = self.operator.pairs(scalars).into_iter().find_map(|(column, _)| *column) else {
             return Ok(());
         };
+        let literal = |value: &ScalarValue| abbreviated(&Expr::Literal(value.clone(), None));
         let shown = args.arg_fields.iter().zip(args.scalar_arguments).map(|(field, scalar)| match scalar {
-            Some(value) => cut(value),
+            Some(value) => literal(value),
             None => cut(field.name()),
         });
         plan_err!(
             "{}({}): one differentiates by a column, and {} is a constant. Name a column of the query. If you did, \
-             its value was put in its place because nothing differentiated the call before: `xql_ffi.engine_status()` \
-             says why",
+             its value was put in its place because nothing differentiated the call before; in Python, \
+             `xql_ffi.engine_status()` says why",
             self.name(),
             cut(shown.collect::<Vec<_>>().join(", ")),
-            cut(constant)
+            literal(constant)
         )
     }
 }
