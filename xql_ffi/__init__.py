@@ -9,6 +9,7 @@
 
 from importlib.metadata import version
 
+from xql_ffi import testing
 from xql_ffi._engine import engine_status
 from xql_ffi._gradients import gradient, hessian, value_and_grad
 from xql_ffi._operators import (
@@ -35,6 +36,7 @@ __all__ = [
     "register",
     "rule",
     "rule_table",
+    "testing",
     "value_and_grad",
     "vjp_capsule",
 ]

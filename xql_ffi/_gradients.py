@@ -11,6 +11,8 @@ from xql_ffi._operators import DifferentialOperator, grad_capsule
 
 Grad = Callable[[Expr, Expr], Expr]
 Columns = str | Expr | Sequence[str | Expr]
+# The most characters of an expression in a message.
+_LONGEST = 200
 
 
 def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr]:
@@ -23,7 +25,7 @@ def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> lis
 
     Args:
         expr: what to differentiate. Its column is called ``value``, unless it has an alias.
-        wrt: the column or columns to differentiate by, by name or as ``col(...)``.
+        wrt: the column or columns to differentiate by, as `gradient` takes them.
         grad: the operator, if it has rules of your own: ``grad_capsule(rules=[...])``.
 
     Returns:
@@ -31,7 +33,7 @@ def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> lis
 
     Raises:
         TypeError: an argument is no expression or column.
-        ValueError: no column is given, or one twice.
+        ValueError: no column is given, or one twice, or two derivatives would bear one name.
     """
     derivatives = gradient(expr, wrt, grad=grad)
     return [expr if expr.variant_name() == "Alias" else expr.alias("value"), *derivatives]
@@ -45,17 +47,22 @@ def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr
         wrt: the column or columns to differentiate by, by name or as ``col(...)``.
         grad: the operator, if it has rules of your own: ``grad_capsule(rules=[...])``.
 
+    A name is read as ``col(name)`` reads it: ``"x"``, or with its table, ``"t.x"``; in lower case unless it is in
+    double quotes, which a name with a point in it needs too: ``"X"`` is the column ``x``, and ``'"X"'`` or ``'t."X"'``
+    the column ``X``.
+
     Returns:
         One expression for each column, in their order, called ``d_x`` for the column ``x``. If two columns have one
         name, those of ``u.x`` and ``v.x`` are called ``d_u_x`` and ``d_v_x``.
 
     Raises:
         TypeError: an argument is no expression or column.
-        ValueError: no column is given, or one twice.
+        ValueError: no column is given, or one twice, or two derivatives would bear one name, as those by ``u.x`` and
+            ``v.x`` beside one by ``u_x``.
     """
     columns = named_columns(wrt)
     operator = grad or _plain_grad()
-    _check_expression(expr)
+    check_expression(expr)
     return [operator(expr, column).alias(f"d_{name}") for name, column in columns.items()]
 
 
@@ -73,7 +80,7 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
 
     Args:
         expr: what to differentiate.
-        wrt: the column or columns to differentiate by, by name or as ``col(...)``.
+        wrt: the column or columns to differentiate by, as `gradient` takes them.
         grad: the operator, if it has rules of your own: ``grad_capsule(rules=[...])``.
 
     Returns:
@@ -81,11 +88,13 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
 
     Raises:
         TypeError: an argument is no expression or column.
-        ValueError: no column is given, or one twice.
+        ValueError: no column is given, or one twice, or two derivatives would bear one name, as those by ``a`` and
+            ``b_a`` and by ``a_b`` and ``a``.
     """
     columns = list(named_columns(wrt).items())
+    _check_distinct([f"{row}_{name}" for row, _ in columns for name, _ in columns])
     operator = grad or _plain_grad()
-    _check_expression(expr)
+    check_expression(expr)
     first = [operator(expr, column) for _, column in columns]
     upper = [[operator(derivative, column) for _, column in columns[i:]] for i, derivative in enumerate(first)]
     return [
@@ -99,29 +108,53 @@ def _plain_grad() -> DifferentialOperator:
     return grad_capsule()
 
 
-def _check_expression(expr: object) -> None:
+def check_expression(expr: object) -> None:
+    """Raises a `TypeError` if this is no expression."""
     if not isinstance(expr, Expr):
         msg = f"an expression is differentiated, and {expr!r} is none: write col({expr!r}) or lit({expr!r})"
         raise TypeError(msg)
 
 
+def shortened(sql: str) -> str:
+    """SQL as a message shows it: its beginning, if it is long."""
+    return sql if len(sql) <= _LONGEST else f"{sql[:_LONGEST]} ..."
+
+
 def named_columns(wrt: Columns) -> dict[str, Expr]:
-    """The columns by the names that their derivatives bear."""
+    """The columns by the names that their derivatives bear.
+
+    Raises:
+        TypeError: one is no column.
+        ValueError: there is none, or one twice, or two would bear one name.
+    """
     listed = [wrt] if isinstance(wrt, str | Expr) else list(wrt)
     if not listed:
         msg = "name at least one column to differentiate by"
         raise ValueError(msg)
     columns = [_column(column) for column in listed]
-    full = [column.canonical_name() for column in columns]
-    for name in full:
+    full = [(column.to_variant().relation(), column.to_variant().name()) for column in columns]
+    for column, name in zip(columns, full, strict=True):
         if full.count(name) > 1:
-            msg = f"the column {name} is given more than once: name each column to differentiate by once"
+            msg = f"the column {column.canonical_name()} is given more than once: name each to differentiate by once"
             raise ValueError(msg)
-    short = [column.to_variant().name() for column in columns]
-    return {
-        name if short.count(name) == 1 else qualified.replace(".", "_"): column
-        for name, qualified, column in zip(short, full, columns, strict=True)
-    }
+    short = [name for _, name in full]
+    names = [
+        name if relation is None or short.count(name) == 1 else f"{relation.replace('.', '_')}_{name}"
+        for relation, name in full
+    ]
+    _check_distinct(names)
+    return dict(zip(names, columns, strict=True))
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    """Raises a `ValueError` if two derivatives would bear one name."""
+    for name in names:
+        if names.count(name) > 1:
+            msg = (
+                f"two derivatives would be called d_{name}: rename a column first, "
+                "df.with_column_renamed(name, new_name), or take them in two calls"
+            )
+            raise ValueError(msg)
 
 
 def _column(column: object) -> Expr:

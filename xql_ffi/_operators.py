@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,7 @@ from xql_ffi import _native
 from xql_ffi._rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import CapsuleType
 
@@ -52,11 +53,7 @@ class DifferentialOperator(_Exporter, ScalarUDF):
             TypeError: one of the rules is none.
             ValueError: there is no operator of that name, or two rules contradict each other.
         """
-        rules = tuple(rules)
-        for rule in rules:
-            if not isinstance(rule, Rule):
-                msg = f"{name} takes rules, and {rule!r} is none: write rule(signature, partial derivative, ...)"
-                raise TypeError(msg)
+        rules = _checked(rules, name)
         super().__init__(name, rules)
         self._rules = rules
         self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
@@ -84,6 +81,28 @@ def _tangent(rules: tuple[Rule, ...]) -> Any:
     return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter("tangent", rules))
 
 
+def _checked(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
+    """The rules.
+
+    Raises:
+        TypeError: they are no list, or one of them is none.
+    """
+    if isinstance(rules, Rule):
+        msg = f"{taker} takes a list of rules, and this is a rule itself: write rules=[{rules!r}]"
+        raise TypeError(msg)
+    if isinstance(rules, str | bytes) or not isinstance(rules, Iterable):
+        msg = (
+            f"{taker} takes a list of rules, and {rules!r} is none: write rules=[rule(...), ...], or rules=[] for none"
+        )
+        raise TypeError(msg)
+    checked = tuple(rules)
+    for rule in checked:
+        if not isinstance(rule, Rule):
+            msg = f"{taker} takes rules, and {rule!r} is none: write rule(signature, partial derivative, ...)"
+            raise TypeError(msg)
+    return checked
+
+
 def _functions(rules: Iterable[Rule]) -> list[ScalarUDF]:
     """The functions of all rules, which call them by name."""
     functions: dict[str, ScalarUDF] = {}
@@ -100,6 +119,10 @@ def grad_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
 
     Args:
         rules: derivatives of functions that have none, or other ones.
+
+    Raises:
+        TypeError: the rules are no list of rules.
+        ValueError: two rules contradict each other.
     """
     return DifferentialOperator("grad", rules)
 
@@ -109,6 +132,10 @@ def jvp_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
 
     Args:
         rules: derivatives of functions that have none, or other ones.
+
+    Raises:
+        TypeError: the rules are no list of rules.
+        ValueError: two rules contradict each other.
     """
     return DifferentialOperator("jvp", rules)
 
@@ -118,6 +145,10 @@ def vjp_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
 
     Args:
         rules: derivatives of functions that have none, or other ones.
+
+    Raises:
+        TypeError: the rules are no list of rules.
+        ValueError: two rules contradict each other.
     """
     return DifferentialOperator("vjp", rules)
 
@@ -131,8 +162,12 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
 
     Returns:
         The same session.
+
+    Raises:
+        TypeError: the rules are no list of rules.
+        ValueError: two rules contradict each other.
     """
-    rules = tuple(rules)
+    rules = _checked(rules, "register")
     for operator in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules)):
         ctx.register_udf(operator)
     return ctx

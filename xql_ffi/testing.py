@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext
 
-from xql_ffi._gradients import Columns, Grad, named_columns
+from xql_ffi._gradients import Columns, Grad, check_expression, named_columns, shortened
 from xql_ffi._richardson import Difference
 from xql_ffi._sampling import Line, Sample
 
@@ -65,8 +66,9 @@ class ColumnReport:
         verified: the number of rows where the derivative is that of the differences.
         kinks: rows with a kink, where it lies between the derivatives from either side.
         null: rows where the expression is NULL, and so is the derivative.
-        inconclusive: the numbers of rows where differences say nothing: at jumps and poles, at the border of the
-            domain, where the column is NULL or no number, and where rounding errors are larger than what is asked for.
+        inconclusive: the numbers of rows where differences do not converge: at jumps and poles, at the border of the
+            domain, where the column is NULL or no number, where rounding errors are larger than what is asked for, and
+            where the expression oscillates too fast for the steps.
         worst: the verified row that differs most, in terms of the tolerance.
     """
 
@@ -103,8 +105,9 @@ def verify_grad(
     Args:
         ctx: the session, with its functions; Python ones included.
         table: the name of a table of the session, or a DataFrame. Of it, the first ``rows`` rows are used.
-        expr: an expression over the columns of one row, in SQL or of the DataFrame API.
-        wrt: the column or columns to differentiate by, by name or as ``col(...)``.
+        expr: an expression over the columns of one row, in SQL or of the DataFrame API: no aggregate and no window
+            function, since what is compared is how it changes as a column of its own row does.
+        wrt: the column or columns to differentiate by, as `gradient` takes them.
         grad: the operator; by default the function of the session that is called ``grad``.
         rtol: the relative error that is allowed; by default 1e-6, or 1e-3 where the derivative is a Float32.
         atol: the absolute error that is allowed besides.
@@ -119,16 +122,21 @@ def verify_grad(
         AssertionError: a derivative is wrong; the message shows the row that is worst. Or the expression is NULL where
             the derivative is not, or the reverse, or no row was conclusive.
         TypeError: an argument is no expression or column.
-        ValueError: no column is given, or the table has no rows, or no `grad` is registered.
+        ValueError: there is no such table or column, or the table has no rows, or no column is given, or the expression
+            is an aggregate or window function, or no `grad` is registered.
     """
-    frame = ctx.table(table) if isinstance(table, str) else table
+    frame = _table(ctx, table) if isinstance(table, str) else table
     columns = named_columns(wrt)
+    for column in columns.values():
+        _check_column(column, frame)
     expression = frame.parse_sql_expr(expr) if isinstance(expr, str) else expr
+    check_expression(expression)
+    _check_rowwise(expression)
     operator = grad or _registered_grad(ctx)
     sample = Sample(ctx, frame.limit(rows), table if isinstance(table, str) else "t")
     reports = {}
     for name, column in columns.items():
-        call = f"grad({expr if isinstance(expr, str) else expr.canonical_name()}, {name})"
+        call = f"grad({shortened(expr if isinstance(expr, str) else expr.canonical_name())}, {name})"
         values, derivatives = sample.evaluate(sample.rows, expression, operator(expression, column))
         allowed = rtol if rtol is not None else 1e-3 if derivatives.type == pa.float32() else 1e-6
         lines = sample.lines(expression, column.to_variant().name())
@@ -138,6 +146,37 @@ def verify_grad(
         ]
         reports[name] = _report(call, sample.rows, compared)
     return reports
+
+
+def _table(ctx: SessionContext, name: str) -> DataFrame:
+    try:
+        return ctx.table(name)
+    except KeyError as error:
+        msg = f"the session has no table called {name!r}: register one, or hand over a DataFrame"
+        raise ValueError(msg) from error
+
+
+def _check_column(column: Expr, frame: DataFrame) -> None:
+    name, names = column.to_variant().name(), frame.schema().names
+    if name not in names:
+        msg = f"the table has no column {name!r} to differentiate by, only {', '.join(map(repr, names))}"
+        raise ValueError(msg)
+
+
+def _check_rowwise(expression: Expr) -> None:
+    parts = [expression]
+    while parts:
+        part = parts.pop()
+        kind = part.variant_name()
+        if kind in ("AggregateFunction", "WindowFunction"):
+            msg = (
+                f"verify_grad takes an expression over the columns of one row, and {shortened(part.canonical_name())} "
+                "is over many rows: give what is inside of it, as f for avg(f)"
+            )
+            raise ValueError(msg)
+        if kind not in ("Column", "Literal"):  # they are their own operands
+            with suppress(RuntimeError):  # subqueries and placeholders have none
+                parts += part.rex_call_operands()
 
 
 def _registered_grad(ctx: SessionContext) -> Grad:
@@ -216,7 +255,8 @@ def _report(call: str, rows: pa.Table, compared: Sequence[_Compared]) -> ColumnR
     if not verified and not kinks:
         msg = (
             f"{call} could not be compared in any row: in {len(numbers.get('inconclusive', []))} of {len(compared)} "
-            "differences say nothing, in the others the expression is NULL. Give rows inside its domain, or an `atol`"
+            "differences do not converge, in the others the expression is NULL. Give rows inside its domain, at which "
+            "it does not oscillate within a few billionths of the column, or an `atol`"
         )
         raise AssertionError(msg)
     return ColumnReport(

@@ -51,11 +51,19 @@ def test_it_is_ready_before_datafusion_is_imported(run: Callable[..., str]) -> N
     assert run("import xql_ffi_engine; print(xql_ffi_engine.status())").startswith("ready: ")
 
 
-def test_the_switch_turns_it_off(run: Callable[..., str]) -> None:
-    directory, active, status = run(WHICH, XQL_FFI_ENGINE="0").splitlines()
+@pytest.mark.parametrize("value", ["0", "off", "OFF", "False", "no"])
+def test_the_switch_turns_it_off(run: Callable[..., str], value: str) -> None:
+    directory, active, status = run(WHICH, XQL_FFI_ENGINE=value).splitlines()
     assert Path(directory) == STOCK
     assert active == "False"
-    assert status == "inactive: it is switched off by XQL_FFI_ENGINE=0"
+    assert status == f"inactive: it is switched off by XQL_FFI_ENGINE={value}"
+
+
+def test_a_switch_that_cannot_be_read_turns_it_off_and_says_so(run: Callable[..., str]) -> None:
+    directory, active, status = run(WHICH, XQL_FFI_ENGINE="offf").splitlines()
+    assert Path(directory) == STOCK
+    assert active == "False"
+    assert status == ("inactive: XQL_FFI_ENGINE=offf is neither on (1, on, true, yes) nor off (0, off, false, no)")
 
 
 def test_the_switch_works_within_a_program(run: Callable[..., str]) -> None:

@@ -27,11 +27,18 @@ STATEMENTS = [
 ]
 
 
+CONSTANTS = {
+    "SELECT grad(x, 1) AS d FROM t": r"grad\(x, 1\): one differentiates by a column, and 1 is a constant",
+    "SELECT jvp(x * y, x, 1.0, NULL, 2.0) AS d FROM t": "by a column, and NULL is a constant",
+    "SELECT vjp(x * x, 'x', 1.0) AS d FROM t": "by a column, and 'x' is a constant",
+}
+
+
 def _outcomes(
     *, engine: bool, environment: dict[str, str] | None = None, options: tuple[str, ...] = ()
 ) -> dict[str, str]:
     outcomes: dict[str, str] = json_of(
-        [*options, _SCRIPT, json.dumps(STATEMENTS)], engine=engine, environment=environment
+        [*options, _SCRIPT, json.dumps([*STATEMENTS, *CONSTANTS])], engine=engine, environment=environment
     )
     return outcomes
 
@@ -44,6 +51,12 @@ def switched_off() -> dict[str, str]:
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_switched_off(switched_off: dict[str, str], statement: str) -> None:
     assert_says(switched_off[statement], [*_FIX, "XQL_FFI_ENGINE", "grad|jvp|vjp"])
+
+
+@pytest.mark.parametrize("statement", CONSTANTS)
+def test_a_constant_is_no_column_with_or_without_engine(switched_off: dict[str, str], statement: str) -> None:
+    assert_says(switched_off[statement], [CONSTANTS[statement], "Name a column of the query"])
+    assert "reached execution" not in switched_off[statement]
 
 
 def test_the_rest_of_the_session_works(switched_off: dict[str, str]) -> None:

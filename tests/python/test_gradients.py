@@ -123,3 +123,50 @@ def test_another_operator_is_used(frame: DataFrame, helper: Any) -> None:
 def test_errors_name_the_fix(helper: Any, expr: Any, wrt: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         helper(expr, wrt)
+
+
+@pytest.mark.parametrize(
+    ("name", "alias", "expected"),
+    [
+        ("x", "d_x", 105.0),
+        ("X", "d_x", 105.0),
+        ("named.x", "d_x", 105.0),
+        ("NAMED.X", "d_x", 105.0),
+        ('"x"', "d_x", 105.0),
+        ('"X"', "d_X", 70.0),
+        ('named."X"', "d_X", 70.0),
+        (col('"X"'), "d_X", 70.0),
+        ("the y", "d_the y", 42.0),
+        ('"a.b"', "d_a.b", 30.0),
+    ],
+    ids=str,
+)
+def test_how_names_are_read(name: Any, alias: str, expected: float) -> None:
+    ctx = SessionContext()
+    ctx.from_pydict({"x": [2.0], "X": [3.0], "the y": [5.0], "a.b": [7.0]}, name="named")
+    expr = col("x") * col('"X"') * col('"the y"') * col('"a.b"')
+    assert ctx.table("named").select(*xql_ffi.gradient(expr, name)).to_pydict() == {alias: [expected]}
+
+
+def test_a_point_in_a_name_is_not_that_of_a_table() -> None:
+    assert len(xql_ffi.gradient(col("a.b"), ['"a.b"', "a.b"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("helper", "wrt", "name"),
+    [
+        (xql_ffi.hessian, ["a", "b_a", "a_b"], "d_a_b_a"),
+        (xql_ffi.gradient, ["u.x", "v.x", "u_x"], "d_u_x"),
+        (xql_ffi.value_and_grad, ["u.x", "v.x", "u_x"], "d_u_x"),
+        (xql_ffi.hessian, ["u.x", "v.x", "u_x"], "d_u_x"),
+        (xql_ffi.gradient, ["s.t.x", "s_t.x"], "d_s_t_x"),
+    ],
+)
+def test_two_derivatives_of_one_name(helper: Any, wrt: list[str], name: str) -> None:
+    with pytest.raises(ValueError, match=rf"two derivatives would be called {name}: rename a column first"):
+        helper(col("a"), wrt)
+
+
+def test_other_columns_that_look_alike_are_told_apart() -> None:
+    rows = xql_ffi.hessian(col("a") * col("a_b"), ["a", "a_b"])
+    assert [element.schema_name() for row in rows for element in row] == ["d_a_a", "d_a_a_b", "d_a_b_a", "d_a_b_a_b"]

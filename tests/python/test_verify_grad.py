@@ -78,6 +78,57 @@ def test_wrong_derivatives_are_caught(session: SessionContext, expr: str, error:
         verify_grad(session, "t", expr, "x", grad=wrong)
 
 
+@pytest.fixture
+def everywhere(session: SessionContext) -> SessionContext:
+    """With a table of enough points that some differences agree by accident."""
+    session.from_pydict({"x": [0.3 + 0.173 * k for k in range(40)]}, name="many")
+    return session
+
+
+@pytest.mark.parametrize("frequency", [f"1e{k}" for k in range(11)])
+@pytest.mark.parametrize("form", ["sin({} * x)", "3 + sin({} * x) * 7", "exp(cos({} * x))"])
+def test_a_right_derivative_of_what_oscillates_is_not_called_wrong(
+    everywhere: SessionContext, frequency: str, form: str
+) -> None:
+    """At steps that are multiples of the period, the function seems not to vary."""
+    try:
+        report = verify_grad(everywhere, "many", form.format(frequency), "x")["x"]
+    except AssertionError as error:
+        assert "could not be compared in any row" in str(error)  # noqa: PT017 - either will do
+    else:
+        assert report.kinks == 0
+        assert report.verified + len(report.inconclusive) == 40
+
+
+@pytest.mark.parametrize("frequency", ["1", "30", "1e4", "1e6"])
+def test_steps_become_as_small_as_an_oscillation_needs(everywhere: SessionContext, frequency: str) -> None:
+    expr = f"sin({frequency} * x)"
+    assert verify_grad(everywhere, "many", expr, "x")["x"].verified > 30
+
+    def wrong(expr: Expr, column: Expr) -> Expr:
+        return everywhere.udf("grad")(expr, column) * lit(1 + 1e-5)
+
+    with pytest.raises(AssertionError, match="is wrong in"):
+        verify_grad(everywhere, "many", expr, "x", grad=wrong)
+
+
+def test_differences_that_do_not_converge_say_so(everywhere: SessionContext) -> None:
+    with pytest.raises(AssertionError, match=r"in 40 of 40 differences do not converge.*oscillate within"):
+        verify_grad(everywhere, "many", "sin(1e10 * x)", "x")
+
+
+def test_values_of_few_digits(everywhere: SessionContext) -> None:
+    """As a Python function gives that iterates until it is within a tolerance."""
+
+    def times_two(factor: float) -> Callable[[Expr, Expr], Expr]:
+        return lambda expr, column: lit(2 * factor) * column
+
+    expr = "round(x * x * 1e9) / 1e9"
+    assert verify_grad(everywhere, "many", expr, "x", grad=times_two(1.0))["x"].verified > 30
+    with pytest.raises(AssertionError, match=r"is wrong in 3\d of 40"):
+        verify_grad(everywhere, "many", expr, "x", grad=times_two(1 + 1e-4))
+
+
 def test_a_derivative_wrong_in_one_row_is_caught(session: SessionContext) -> None:
     def wrong(expr: Expr, column: Expr) -> Expr:
         right = session.udf("grad")(expr, column)
@@ -244,13 +295,38 @@ def test_the_session_is_left_as_it_was(session: SessionContext) -> None:
     ("arguments", "error", "says"),
     [
         ({"table": "t", "expr": "x", "wrt": []}, ValueError, "at least one column"),
-        ({"table": "none", "expr": "x", "wrt": "x"}, Exception, "none"),
+        ({"table": "none", "expr": "x", "wrt": "x"}, ValueError, "no table called 'none': register one"),
         ({"table": "t", "expr": "x", "wrt": lit(3.0)}, TypeError, "by a column"),
+        ({"table": "t", "expr": 3.0, "wrt": "x"}, TypeError, r"3\.0 is none"),
+        ({"table": "t", "expr": "x", "wrt": "w"}, ValueError, "no column 'w' to differentiate by, only 'x', 'y', 'z'"),
+        ({"table": "t", "expr": "x", "wrt": '"X"'}, ValueError, "no column 'X'"),
+        ({"table": "t", "expr": "avg(x)", "wrt": "x"}, ValueError, r"of one row, and avg\(t.x\) is over many rows"),
+        ({"table": "t", "expr": "1 + sin(sum(x) * x)", "wrt": "x"}, ValueError, r"sum\(t.x\) is over many"),
+        ({"table": "t", "expr": "x - avg(x) OVER ()", "wrt": "x"}, ValueError, r"avg\(t.x\) .* is over many"),
+        ({"table": "t", "expr": f.avg(col("x")).alias("m"), "wrt": "x"}, ValueError, "give what is inside of it"),
     ],
 )
 def test_errors(session: SessionContext, arguments: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         verify_grad(session, **arguments)
+
+
+def test_a_subquery_is_no_aggregate(session: SessionContext) -> None:
+    assert verify_grad(session, "t", "x * x + (SELECT 3.0) * x", "x")["x"].verified >= 4
+
+
+def test_a_long_expression_is_cut_in_messages(session: SessionContext) -> None:
+    with pytest.raises(AssertionError, match=r"^grad\(x \+ x .* \.\.\., x\) is wrong in") as caught:
+        verify_grad(session, "t", " + ".join(["x"] * 200), "x", grad=lambda expr, column: lit(1.0))
+    assert len(str(caught.value)) < 600
+
+
+def test_names_of_columns(session: SessionContext) -> None:
+    session.from_pydict({"x": [0.5], "X": [3.0], "a.b": [2.0]}, name="named")
+    expr = 'x * "X" * "a.b"'
+    for name, value in {"X": 6.0, '"X"': 1.0, 'named."X"': 1.0, "NAMED.X": 6.0, '"a.b"': 1.5}.items():
+        (report,) = verify_grad(session, "named", expr, name, grad=lambda e, c, v=value: lit(v)).values()  # type: ignore[misc]
+        assert report.verified == 1
 
 
 def test_a_session_without_grad() -> None:

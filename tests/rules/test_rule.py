@@ -3,13 +3,17 @@
 import copy
 import dataclasses
 import pickle
+from typing import Any
 
 import pytest
+from datafusion import SessionContext
 
 from support.functions import scalar
+from support.processes import json_of
 from xql_ffi import Rule, grad_capsule, jvp_capsule, register, rule, vjp_capsule
 
 G = scalar("g", lambda x: x)
+CTX = SessionContext()
 
 # The arguments of `rule`, and what the message must have: the SQL, the reason and the way out.
 WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
@@ -28,7 +32,18 @@ WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "too_few": (("f(x, y)", "1"), ["1 partial derivative(s) for 2 parameter(s) (x, y)", "0 where there is none"]),
     "too_many": (("f(x)", "1", "2"), ["2 partial derivative(s) for 1 parameter(s) (x)"]),
     "none_for_one": (("f(x)",), ["0 partial derivative(s) for 1"]),
-    "one_for_none": (("f()", "1"), ["1 partial derivative(s) for 0"]),
+    "without_parameters": (("f()",), ["f has no parameters", "nothing to differentiate by", "needs no rule"]),
+    "one_for_none": (("f()", "1"), ["f has no parameters"]),
+    "schema": (
+        ("s.f(x)", "1"),
+        ["are in no schema, and s.f names one", "is called s.f", 'quote the whole, "s.f"(...)'],
+    ),
+    "schema_in_quotes": (('"S".f(x)', "1"), ['"S".f names one', 'quote the whole, "S.f"(...)']),
+    "schema_of_a_call": (("f(x)", "s.f(x)"), ["no scalar function s.f"]),
+    "null": (("f(x)", "NULL"), ['by x, "NULL": it is NULL everywhere', "give 0", "no rule if"]),
+    "null_second": (("f(x, y)", "1", "2 * CAST(NULL AS DOUBLE) + y"), ["by y", "it is NULL everywhere"]),
+    "null_negative": (("f(x)", "-(NULL / x)"), ["it is NULL everywhere"]),
+    "rule_for_an_operator": (("grad(x, y)", "1", "1"), ["grad is a differential operator", "takes no rule"]),
     "partial_empty": (("f(x)", ""), ['"" cannot be parsed']),
     "partial_unfinished": (("f(x)", "1 / "), ['"1 / " cannot be parsed']),
     "partial_with_more": (("f(x)", "1 / x garbage"), ["cannot be parsed", "garbage"]),
@@ -39,7 +54,8 @@ WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "column_of_a_table": (("f(x)", "t.x"), ["cannot be written with t.x"]),
     "unknown_function": (("f(x)", "2 * foo(x)"), ["foo(x)", "no scalar function foo", "functions=[foo]"]),
     "function_in_quotes": (("f(x)", '"Exp"(x)'), ["no scalar function Exp"]),
-    "differential_operator": (("f(x)", "grad(x, x)"), ["no scalar function grad"]),
+    "grad": (("f(x, y)", "grad(x, y)", "1"), ["grad(x, y)", "only known in a query", "write the derivative out"]),
+    "jvp": (("f(x)", "2 * jvp(x, x, 1.0)"), ["what jvp differentiates", "write the derivative out"]),
     "aggregate": (("f(x)", "avg(x)"), ["no scalar function avg"]),
     "star": (("f(x)", "count(*)"), ["cannot be written with count(*)"]),
     "window": (("f(x)", "exp(x) OVER ()"), ["cannot be written with exp(x) OVER ()"]),
@@ -96,12 +112,13 @@ def test_the_message_names_the_rule(name: str) -> None:
 
 
 RIGHT: list[tuple[str, ...]] = [
-    ("f()",),
+    ("f(x)", "CASE WHEN x > 0 THEN 1 ELSE NULL END"),
+    ("f(x)", "CASE WHEN NULL IS NULL THEN x END"),
     ("f(x)", "1"),
     ("f(x)", "-.5e-3 * +x -- the slope"),
     ("F(X)", "x + X"),
     ('"My Fn"("the x")', '2 * "the x" * "My Fn"("the x" + 1)'),
-    ("schema.f(x)", "schema.f(2 * x)"),
+    ('"schema.f"(x)', '"schema.f"(2 * x)'),
     ("f(x)", "Ω * f(x) * f(2 * x)"),
     ("hypot(x, y)", "x / hypot(x, y)", "y / hypot(y, x)"),
     ("f(x)", "CASE WHEN x > 0 AND NOT x >= 1 OR x BETWEEN -2 AND -1 THEN 1 WHEN x IS NULL THEN 0 ELSE x % 2 END"),
@@ -165,7 +182,7 @@ def test_is_a_value() -> None:
 
 
 def test_its_repr_is_its_call() -> None:
-    assert repr(rule("f()")) == "rule('f()')"
+    assert repr(rule("f(x)", "1")) == "rule('f(x)', '1')"
     made = rule("hypot(x, y)", "x / Ω", "y / Ω", strict=True)
     assert repr(made) == "rule('hypot(x, y)', 'x / Ω', 'y / Ω', strict=True)"
     assert repr(rule("f(x)", "g(x)", functions=[G])) == "rule('f(x)', 'g(x)', functions=[ScalarUDF(g)])"
@@ -174,18 +191,78 @@ def test_its_repr_is_its_call() -> None:
 @pytest.mark.parametrize("capsule", [grad_capsule, jvp_capsule, vjp_capsule])
 def test_what_is_no_rule(capsule: object) -> None:
     assert callable(capsule)
-    for rules in (["f(x)"], [("f(x)", "1")], "f"):
-        with pytest.raises(TypeError, match=r"and .* is none: write rule"):
+    for rules in (["f(x)"], [("f(x)", "1")], [None], [rule("f(x)", "1"), 3]):
+        with pytest.raises(TypeError, match=r"takes rules, and .* is none: write rule\(signature"):
             capsule(rules)
     with pytest.raises(ValueError, match=r"two rules for f\(x\)"):
         capsule([rule("f(x)", "1"), rule("F(y)", "2")])
 
 
-def test_rules_may_be_any_iterable() -> None:
-    from datafusion import SessionContext
+@pytest.mark.parametrize("taker", [grad_capsule, jvp_capsule, vjp_capsule, lambda rules: register(CTX, rules)])
+def test_what_is_no_list_of_rules(taker: Any) -> None:
+    for rules in (None, 3, "f", b"f", rule, scalar("f", lambda x: x)):
+        with pytest.raises(TypeError, match=r"takes a list of rules, and .* is none: write rules=\[rule\(\.\.\.\)"):
+            taker(rules)
+    with pytest.raises(TypeError, match=r"this is a rule itself: write rules=\[rule\('f\(x\)', '1'\)\]"):
+        taker(rule("f(x)", "1"))
 
+
+def test_an_operator_is_no_function_of_a_rule() -> None:
+    """Its derivative would be one by what the query has in the place of a parameter."""
+    for function in (grad_capsule(), register(SessionContext()).udf("grad")):
+        with pytest.raises(ValueError, match="what grad differentiates is only known in a query"):
+            rule("f(x, y)", "grad(x, y)", "1", functions=[function])
+
+
+LONG = " + ".join(f"sin(x * {i})" for i in range(400))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("f(x)", f"{LONG} + z"),
+        ("f(x)", f"{LONG} garbage"),
+        ("f(x)", f"foo({LONG})"),
+        ("f(x)", f"'a' + ({LONG})"),
+        ("f(x)", f"({LONG})^2"),
+        ("f(x)", f"({LONG}) > 0"),
+        ("f(x)", f"CASE WHEN {LONG} THEN 1 END"),
+        ("f(x)", f"exp({LONG}, x)"),
+        ("f(x)", f"grad({LONG}, x)"),
+        ("f(x)", f"NULL * ({LONG})"),
+        (f"f({LONG})", "1"),
+        (LONG, "1"),
+        (f"s.f({LONG})", "1"),
+        (f"f({', '.join(f'parameter{i}' for i in range(400))})", "1"),
+        (f"f({', '.join(f'p{i}' for i in range(400))})", *["z"] * 400),
+    ],
+    ids=lambda arguments: f"{arguments[0][:8]}, {arguments[1][:3]}...{arguments[1][-8:]}",
+)
+def test_long_sql_is_cut_in_messages(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r" \.\.\.") as caught:
+        rule(*arguments)
+    assert len(str(caught.value)) < 1000
+
+
+def test_rules_may_be_any_iterable() -> None:
     ctx = SessionContext()
     ctx.register_udf(scalar("f", lambda x: x))
     register(ctx, rules=(rule(f"{name}(x)", "7") for name in ("f", "h")))
     found = ctx.sql("SELECT grad(f(x), x), jvp(f(x), x, 1.0), vjp(f(x), x, 1.0) FROM (VALUES (1.0)) AS t(x)")
     assert [values[0] for values in found.to_pydict().values()] == [7, 7, 7]
+
+
+_IN_A_SMALL_STACK = """
+import threading
+from xql_ffi import grad_capsule, rule
+threading.stack_size(512 * 1024)
+made = []
+thread = threading.Thread(target=lambda: made.append(grad_capsule([rule("f(x)", "x+" * 4999 + "x")])))
+thread.start()
+thread.join()
+print(len(made))
+"""
+
+
+def test_the_longest_formula_needs_no_large_stack() -> None:
+    assert json_of(["-c", _IN_A_SMALL_STACK], engine=True) == 1

@@ -74,7 +74,7 @@ def test_options_of_python_do_not_matter(options: tuple[str, ...]) -> None:
     assert Path(engine).parent.name != "datafusion"
 
 
-@pytest.mark.parametrize("value", ["1", "", "true"])
+@pytest.mark.parametrize("value", ["1", "", "true", "ON", "Yes"])
 def test_other_values_of_the_switch_leave_it_on(value: str) -> None:
     engine: str = json_of(["-c", _IMPORTED], engine=True, environment={"XQL_FFI_ENGINE": value})
     assert Path(engine).parent.name != "datafusion"

@@ -22,22 +22,22 @@ pub struct Call<'a> {
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}({}", self.operator, abbreviated(self.expression))?;
-        for direction in &self.directions {
-            write!(f, ", {}", abbreviated(direction.column))?;
-            if let Some(factor) = direction.factor {
-                write!(f, ", {}", abbreviated(factor))?;
-            }
-        }
-        write!(f, ")")
+        let directions = self.directions.iter().flat_map(|direction| [Some(direction.column), direction.factor]);
+        let directions: Vec<_> = directions.flatten().map(abbreviated).collect();
+        write!(f, "{}({}, {})", self.operator, abbreviated(self.expression), cut(directions.join(", ")))
     }
 }
 
 /// An expression in SQL, cut where it would drown a message.
 pub fn abbreviated(expr: &Expr) -> String {
-    const LONGEST: usize = 200;
     let sql = Unparser::default().with_pretty(true).expr_to_sql(expr);
-    let text = sql.map_or_else(|_| expr.human_display().to_string(), |sql| sql.to_string());
+    sql.map_or_else(|_| cut(expr.human_display()), cut)
+}
+
+/// What a message shows of a text that the user wrote, or that was made of one: its beginning, if it is long.
+pub fn cut(text: impl fmt::Display) -> String {
+    const LONGEST: usize = 200;
+    let text = text.to_string();
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} ...", &text[..end]),
         None => text,

@@ -1,14 +1,14 @@
 //! `grad`, `jvp` and `vjp` as scalar functions.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{Result, exec_err, plan_err};
+use datafusion_common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
 
-use crate::call::{Call, Direction};
+use crate::call::{Call, Direction, abbreviated, cut};
 use crate::derivative::differentiate;
 use crate::rules::Rules;
 use crate::variable::result_type;
@@ -120,6 +120,11 @@ pub struct Differential {
     pub tangent: Arc<ScalarUDF>,
 }
 
+/// Whether a function of this name is an operator.
+pub fn is_operator(name: &str) -> bool {
+    [Operator::Grad, Operator::Jvp, Operator::Vjp].iter().any(|operator| operator.name() == name)
+}
+
 /// The operator that a function is, if it is one of this crate.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
@@ -138,6 +143,28 @@ impl DifferentialOperator {
     fn new(operator: Operator, rules: Rules) -> Self {
         // Arguments are never coerced: an expression is differentiated as the planner typed it.
         Self { operator, rules, signature: Signature::user_defined(Volatility::Immutable) }
+    }
+
+    /// The error of a call with a literal for a column, told here for sessions that do not call `simplify`. In these, an
+    /// optimizer may also have put a literal in the place of a column.
+    fn check_no_constant(&self, args: &ReturnFieldArgs) -> Result<()> {
+        let scalars = args.scalar_arguments.get(1..).unwrap_or_default();
+        let Some(constant) = self.operator.pairs(scalars).into_iter().find_map(|(column, _)| *column) else {
+            return Ok(());
+        };
+        let literal = |value: &ScalarValue| abbreviated(&Expr::Literal(value.clone(), None));
+        let shown = args.arg_fields.iter().zip(args.scalar_arguments).map(|(field, scalar)| match scalar {
+            Some(value) => literal(value),
+            None => cut(field.name()),
+        });
+        plan_err!(
+            "{}({}): one differentiates by a column, and {} is a constant. Name a column of the query. If you did, \
+             its value was put in its place because nothing differentiated the call before; in Python, \
+             `xql_ffi.engine_status()` says why",
+            self.name(),
+            cut(shown.collect::<Vec<_>>().join(", ")),
+            literal(constant)
+        )
     }
 }
 
@@ -164,6 +191,9 @@ impl ScalarUDFImpl for DifferentialOperator {
         let pairs = self.operator.pairs(&fields[1..]);
         let data_type = result_type(fields[0].data_type(), pairs.iter().map(|(column, _)| column.data_type()));
         let seeded = self.operator != Operator::Tangent;
+        if seeded {
+            self.check_no_constant(&args)?;
+        }
         let nullable = fields[0].is_nullable()
             || seeded && pairs.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))

@@ -9,6 +9,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 use datafusion::sql::unparser::Unparser;
+use datafusion_ffi::udf::FFI_ScalarUDF;
 use std::sync::Arc;
 use xql_autodiff::{Rule, Rules};
 
@@ -177,6 +178,36 @@ async fn functions_handed_over_need_not_be_registered() -> Result<()> {
     let rule = Rule::with_functions("f(x)", &["slope(x, 1)"], [slope])?;
     let ctx = session(vec![rule], vec![sum("f", 1).into()]).await?;
     assert_eq!(value(&ctx, "grad(f(x), x)").await?, 300.0);
+    Ok(())
+}
+
+/// The function as another library exports it.
+fn foreign(function: Sum) -> ScalarUDF {
+    extern "C" fn other_library() -> usize {
+        1
+    }
+    let mut exported = FFI_ScalarUDF::from(Arc::new(ScalarUDF::from(function)));
+    exported.library_marker_id = other_library;
+    ScalarUDF::new_from_shared_impl((&exported).into())
+}
+
+#[tokio::test]
+async fn functions_may_be_of_other_libraries() -> Result<()> {
+    let without = session(vec![], vec![foreign(sum("f", 3))]).await?;
+    assert_eq!(value(&without, "f(x)").await?, 6.0);
+    assert_refused(value(&without, "grad(f(x), x)").await, &["rule(\"f(x)\", "]);
+
+    let slope = Arc::new(foreign(sum("slope", 100)));
+    let rule = Rule::with_functions("f(x)", &["x * Ω + f(5 * x) + slope(x, 1)"], [slope])?;
+    let ctx = session(vec![rule], vec![foreign(sum("f", 3))]).await?;
+    assert_eq!(value(&ctx, "grad(f(x), x)").await?, 2.0 * 6.0 + 30.0 + 300.0);
+    assert_eq!(value(&ctx, "grad(f(x * x), x)").await?, (4.0 * 12.0 + 60.0 + 500.0) * 4.0);
+    // REAL is converted to the DOUBLE that the function takes.
+    assert_eq!(value(&ctx, "CAST(grad(f(r), r) AS DOUBLE)").await?, 0.5 * 1.5 + 7.5 + 150.0);
+    assert_eq!(value(&ctx, "CASE WHEN grad(f(n), n) IS NULL THEN 1.0 END").await?, 1.0);
+
+    let twice = session(vec![Rule::new("f(x)", &["f(f(x))"])?], vec![foreign(sum("f", 3))]).await?;
+    assert_eq!(value(&twice, "grad(grad(f(x), x), x)").await?, 54.0 * 18.0);
     Ok(())
 }
 

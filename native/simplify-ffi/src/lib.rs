@@ -57,6 +57,7 @@ mod abi;
 mod bytes;
 mod consumer;
 mod default_functions;
+mod entry;
 mod error;
 mod expand;
 mod field;

@@ -12,17 +12,18 @@ use prost::Message;
 
 use crate::ABI_VERSION;
 use crate::default_functions::is_default;
+use crate::entry::entry_from_wire;
 use crate::error::{guard, malformed};
 use crate::expand::expand;
-use crate::field::{column_from_wire, field_from_wire, field_to_wire};
+use crate::field::{field_from_wire, field_to_wire};
 use crate::flatten::{Crossing, Flattener, Opened};
 use crate::foreign_function::{ForeignFunction, Role};
-use crate::node::{node_from_wire, placeholder, take_children, without_metadata};
+use crate::node::{placeholder, take_children, without_metadata};
 use crate::opaque::is_opaque_kind;
 use crate::schema::schema_from_wire;
 use crate::stack::with_stack_for;
 use crate::table::{Item, Table};
-use crate::wire::{Answer, Entry, Function, Kind, Outcome, Request, Simplified};
+use crate::wire::{Answer, Call, Function, Opaque, Outcome, Request, Simplified};
 
 /// The encoded answer to an encoded request; every failure is one of its outcomes.
 pub(crate) fn answer(udf: &ScalarUDF, request: &[u8]) -> Vec<u8> {
@@ -48,7 +49,11 @@ fn simplify(udf: &ScalarUDF, request: Request) -> Result<Outcome> {
     check_versions(&request)?;
     let mut table = Table::default();
     for entry in request.entries {
-        let shell = entry_from_wire(entry, &table, &request.functions)?;
+        let shell = entry_from_wire(
+            entry,
+            |call| call_from_wire(call, &request.functions),
+            |opaque| opaque_from_wire(opaque, &table),
+        )?;
         let shared = !shell.is_volatile_node();
         table.push(Item::Shell(shell), shared)?;
     }
@@ -86,35 +91,28 @@ fn check_versions(request: &Request) -> Result<()> {
     Ok(())
 }
 
-fn entry_from_wire(entry: Entry, table: &Table, functions: &[Function]) -> Result<Expr> {
-    match entry.kind {
-        Some(Kind::Node(node)) => node_from_wire(&node),
-        Some(Kind::Column(column)) => Ok(Expr::Column(column_from_wire(column)?)),
-        Some(Kind::OuterReference(reference)) => {
-            Ok(Expr::OuterReferenceColumn(field_from_wire(&reference.field)?, column_from_wire(reference.column)?))
-        }
-        Some(Kind::Call(call)) => {
-            let function = functions
-                .get(call.function as usize)
-                .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
-            let return_field = call.return_field.as_ref().map(field_from_wire).transpose()?;
-            let stand_in = ForeignFunction::new(
-                function.name.clone(),
-                Role::Function(call.function),
-                function.volatility().into(),
-                return_field,
-            );
-            Ok(call_of(stand_in.with_aliases(function.aliases.clone()), call.arguments))
-        }
-        Some(Kind::Opaque(opaque)) => {
-            let index = u32::try_from(table.items().len()).map_err(malformed)?;
-            let volatility = opaque.volatility().into();
-            let field = opaque.field.as_ref().map(field_from_wire).transpose()?;
-            let stand_in = ForeignFunction::new(opaque.printed, Role::Opaque(index), volatility, field);
-            Ok(call_of(stand_in, opaque.reads))
-        }
-        None => Err(malformed("an entry without kind")),
-    }
+/// The stand-in for a call of a function that the consumer has.
+fn call_from_wire(call: Call, functions: &[Function]) -> Result<Expr> {
+    let function = functions
+        .get(call.function as usize)
+        .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
+    let return_field = call.return_field.as_ref().map(field_from_wire).transpose()?;
+    let stand_in = ForeignFunction::new(
+        function.name.clone(),
+        Role::Function(call.function),
+        function.volatility().into(),
+        return_field,
+    );
+    Ok(call_of(stand_in.with_aliases(function.aliases.clone()), call.arguments))
+}
+
+/// The stand-in for an expression that is not shown, the next entry of the table.
+fn opaque_from_wire(opaque: Opaque, table: &Table) -> Result<Expr> {
+    let index = u32::try_from(table.items().len()).map_err(malformed)?;
+    let volatility = opaque.volatility().into();
+    let field = opaque.field.as_ref().map(field_from_wire).transpose()?;
+    let stand_in = ForeignFunction::new(opaque.printed, Role::Opaque(index), volatility, field);
+    Ok(call_of(stand_in, opaque.reads))
 }
 
 fn call_of(function: ForeignFunction, arguments: Vec<u32>) -> Expr {

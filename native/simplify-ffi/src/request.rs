@@ -10,11 +10,12 @@ use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use datafusion_proto::protobuf;
 
 use crate::default_functions::is_default;
+use crate::entry::entry_from_wire;
 use crate::error::malformed;
 use crate::expand::expand;
-use crate::field::{column_from_wire, field_from_wire, field_to_wire};
+use crate::field::field_to_wire;
 use crate::flatten::{Crossing, Flattener, Opened};
-use crate::node::{node_from_wire, node_to_wire, placeholder, take_children, with_children, without_metadata};
+use crate::node::{node_to_wire, placeholder, take_children, with_children, without_metadata};
 use crate::offered::{Places, call_offered};
 use crate::opaque::{is_opaque_kind, reads, volatility};
 use crate::schema::schema_to_wire;
@@ -61,7 +62,12 @@ impl<'a> Asked<'a> {
             let place = match self.offered_call(&entry)? {
                 Some((function, call)) => call_offered(&mut self.table, function, call, &places)?,
                 None => {
-                    let shell = places.relocate(self.entry_from_wire(entry)?)?;
+                    let shell = entry_from_wire(
+                        entry,
+                        |call| self.call_from_wire(call),
+                        |_| Err(malformed("an opaque entry in an answer")),
+                    )?;
+                    let shell = places.relocate(shell)?;
                     self.table.push(Item::Shell(shell), false)?
                 }
             };
@@ -80,24 +86,13 @@ impl<'a> Asked<'a> {
         Ok(offered.map(|function| (function, call)))
     }
 
-    fn entry_from_wire(&self, entry: wire::Entry) -> Result<Expr> {
-        match entry.kind {
-            Some(Kind::Node(node)) => node_from_wire(&node),
-            Some(Kind::Column(column)) => Ok(Expr::Column(column_from_wire(column)?)),
-            Some(Kind::OuterReference(reference)) => {
-                Ok(Expr::OuterReferenceColumn(field_from_wire(&reference.field)?, column_from_wire(reference.column)?))
-            }
-            Some(Kind::Call(call)) => {
-                let function = self
-                    .functions
-                    .get(call.function as usize)
-                    .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
-                let arguments = call.arguments.into_iter().map(placeholder).collect();
-                Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), arguments)))
-            }
-            Some(Kind::Opaque(_)) => Err(malformed("an opaque entry in an answer")),
-            None => Err(malformed("an entry without kind")),
-        }
+    fn call_from_wire(&self, call: wire::Call) -> Result<Expr> {
+        let function = self
+            .functions
+            .get(call.function as usize)
+            .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
+        let arguments = call.arguments.into_iter().map(placeholder).collect();
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), arguments)))
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::applicability::{check_number, check_used, missing_rule};
-use crate::call::{Call, abbreviated};
+use crate::call::{Call, abbreviated, cut};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::rules::{self, Bindings, Derivative, Rule, Rules, message_of};
@@ -201,7 +201,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             _ => None,
         };
         let what = match (&expr, function) {
-            (_, Some(name)) => format!("the function {name}"),
+            (_, Some(name)) => format!("the function {}", cut(name)),
             (Expr::BinaryExpr(binary), _) => format!("the operator {}", binary.op),
             (Expr::ScalarSubquery(_), _) => "a subquery that reads the variable".to_owned(),
             (other, _) => other.variant_name().to_owned(),
@@ -218,7 +218,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             }
         };
         let columns: Vec<_> = self.call.directions.iter().map(|direction| abbreviated(direction.column)).collect();
-        plan_err!("{}: {} varies with {}, and {why}", self.call, abbreviated(&expr), columns.join(", "))
+        plan_err!("{}: {} varies with {}, and {why}", self.call, abbreviated(&expr), cut(columns.join(", ")))
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use super::formula::{Bindings, Formula, OUTPUT, message_of};
 use super::syntax::{Signature, parse};
 use super::{Derivative, Rule};
-use crate::dag::Dag;
+use crate::call::cut;
+use crate::dag::{Dag, NodeId};
+use crate::operators::is_operator;
 
 /// DataFusion's functions of which nothing is left by the time a derivative is taken, with what they have become.
 const REPLACED: [(&str, &str); 8] = [
@@ -51,7 +53,7 @@ impl Rule {
         functions: impl IntoIterator<Item = Arc<ScalarUDF>>,
     ) -> Result<Self> {
         let rule = Self::parse_custom(signature, partials, functions.into_iter().collect());
-        rule.map_err(|error| plan_datafusion_err!("the rule for {signature}: {}", message_of(error)))
+        rule.map_err(|error| plan_datafusion_err!("the rule for {}: {}", cut(signature), message_of(error)))
     }
 
     /// The rule with the promise that the function is NULL exactly where one of its arguments is. Its derivative then needs
@@ -71,6 +73,17 @@ impl Rule {
                 "DataFusion makes {name} a {replacement} before it is differentiated, so no rule would be used"
             );
         }
+        if is_operator(&name) {
+            return plan_err!(
+                "{name} is a differential operator, which takes no rule: give one to the functions that it differentiates"
+            );
+        }
+        if inputs.is_empty() {
+            return plan_err!(
+                "{name} has no parameters, so there is nothing to differentiate by; a function of none is a constant and \
+                 needs no rule"
+            );
+        }
         if let Some(twice) = repeated(inputs.iter().map(String::as_str)) {
             return plan_err!("two parameters are called {twice}; give each a name of its own");
         }
@@ -82,7 +95,7 @@ impl Rule {
                 "{} partial derivative(s) for {} parameter(s) ({}); give one for each, 0 where there is none",
                 partials.len(),
                 inputs.len(),
-                inputs.join(", ")
+                cut(inputs.join(", "))
             );
         }
         if let Some(twice) = repeated(functions.iter().map(|function| function.name())) {
@@ -122,12 +135,38 @@ impl Rule {
         )));
         let bindings = Bindings { rule: self, function: Some(&function), inputs: &inputs, output };
         for ((formula, sql), input) in formulas.iter().zip(partials).zip(&self.inputs) {
-            formula
-                .evaluate(&mut dag, &bindings)
-                .map_err(|error| plan_datafusion_err!("by {input}, {sql:?}: {}", message_of(error)))?;
+            let partial = formula.evaluate(&mut dag, &bindings);
+            let partial =
+                partial.map_err(|error| plan_datafusion_err!("by {input}, {:?}: {}", cut(sql), message_of(error)))?;
+            if is_null(&dag, partial) {
+                return plan_err!(
+                    "by {input}, {:?}: it is NULL everywhere, which is no derivative; give 0 where the function does not \
+                     vary with {input}, and no rule if it cannot be differentiated",
+                    cut(sql)
+                );
+            }
         }
         Ok(())
     }
+}
+
+/// Whether a number is NULL for all inputs, because it is computed with NULL.
+fn is_null(dag: &Dag, root: NodeId) -> bool {
+    let mut null = HashSet::new();
+    for id in dag.reachable(root) {
+        let node = dag.node(id);
+        let is_null = match &node.shape {
+            Expr::Literal(value, _) => value.is_null(),
+            Expr::Cast(_) | Expr::Negative(_) | Expr::BinaryExpr(_) => {
+                node.children.iter().any(|child| null.contains(child))
+            }
+            _ => false,
+        };
+        if is_null {
+            null.insert(id);
+        }
+    }
+    null.contains(&root)
 }
 
 /// The first name that occurs for the second time.

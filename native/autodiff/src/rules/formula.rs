@@ -6,23 +6,46 @@ use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::syntax::{call_of, name_of, parse, unsupported};
 use super::{Rule, function_of_datafusion, is_of_datafusion};
+use crate::call::cut;
 use crate::dag::{Dag, NodeId};
+use crate::operators::is_operator;
 use crate::variable::decoded;
 
 /// The name that a function's own output has in its partial derivatives.
 pub const OUTPUT: &str = "Ω";
 
 /// A partial derivative as written in a rule.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Formula(Arc<Sql>);
+///
+/// It is cloned, compared and printed as the text it was written as: what is parsed would be by recursion, and a long sum is
+/// deep.
+#[derive(Clone)]
+pub struct Formula {
+    text: Arc<str>,
+    sql: Arc<Sql>,
+}
+
+impl PartialEq for Formula {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Formula {}
+
+impl Hash for Formula {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
 
 impl fmt::Debug for Formula {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}", self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -44,20 +67,20 @@ impl Bindings<'_> {
         position.and_then(|position| self.inputs.get(position)).copied().ok_or_else(|| {
             plan_datafusion_err!(
                 "there is no {name} here, only the parameters ({}) and {OUTPUT}, the function's own output",
-                self.rule.inputs.join(", ")
+                cut(self.rule.inputs.join(", "))
             )
         })
     }
 }
 
 impl Formula {
-    pub fn parse(sql: &str) -> Result<Self> {
-        Ok(Self(Arc::new(parse(sql)?)))
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(Self { text: text.into(), sql: Arc::new(parse(text)?) })
     }
 
     /// The node of this formula over the given inputs.
     pub fn evaluate(&self, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
-        number(&self.0, dag, bindings)
+        number(&self.sql, dag, bindings)
     }
 }
 
@@ -68,7 +91,7 @@ fn number(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
     if data_type.is_numeric() || data_type.is_null() {
         dag.cast_to_working_type(id)
     } else {
-        plan_err!("{sql} is {data_type}, where a number is needed")
+        plan_err!("{} is {data_type}, where a number is needed", cut(sql))
     }
 }
 
@@ -77,7 +100,7 @@ fn condition(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
     let id = evaluate(sql, dag, bindings)?;
     match dag.data_type(id) {
         DataType::Boolean => Ok(id),
-        other => plan_err!("{sql} is {other}, where a condition is needed"),
+        other => plan_err!("{} is {other}, where a condition is needed", cut(sql)),
     }
 }
 
@@ -222,6 +245,12 @@ fn evaluate_call(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId
     }
     let arguments =
         arguments.into_iter().map(|argument| number(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
+    if is_operator(&name) {
+        return plan_err!(
+            "{}: what {name} differentiates is only known in a query, not over the parameters; write the derivative out",
+            cut(sql)
+        );
+    }
     let given = rule.functions.iter().find(|function| function.name() == name);
     if let (None, Some(value)) = (given, arguments.last().and_then(|last| dag.as_number(*last))) {
         // Of constants at once, for they merge with the constants around them.
@@ -234,14 +263,15 @@ fn evaluate_call(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId
     }
     let function = given.or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
         plan_datafusion_err!(
-            "{sql}: DataFusion has no scalar function {name} of its own. If it is yours, hand it over with the rule \
+            "{}: DataFusion has no scalar function {name} of its own. If it is yours, hand it over with the rule \
              (functions=[{name}]); without, a formula calls those of DataFusion and {} with {} argument(s)",
+            cut(sql),
             rule.name,
             rule.inputs.len()
         )
     })?;
     check_not_volatile(sql, function)?;
-    dag.call(function, &arguments).map_err(|error| plan_datafusion_err!("{sql}: {}", message_of(error)))
+    dag.call(function, &arguments).map_err(|error| plan_datafusion_err!("{}: {}", cut(sql), message_of(error)))
 }
 
 /// A call of the function that the rule is for with other arguments: the instance of the query, which takes arguments of
@@ -260,7 +290,12 @@ fn evaluate_own_call(
         let value = evaluate(argument, dag, bindings)?;
         let is_number = |data_type: &DataType| decoded(data_type).is_numeric();
         if dag.data_type(value) != &taken && !(is_number(dag.data_type(value)) && is_number(&taken)) {
-            return plan_err!("{sql}: {argument} is {}, and the function takes {taken} there", dag.data_type(value));
+            return plan_err!(
+                "{}: {} is {}, and the function takes {taken} there",
+                cut(sql),
+                cut(argument),
+                dag.data_type(value)
+            );
         }
         operands.push(dag.cast(value, &taken)?);
     }
@@ -270,7 +305,11 @@ fn evaluate_own_call(
 
 fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
     if function.signature().volatility == Volatility::Volatile {
-        return plan_err!("{sql}: {} is volatile, so each evaluation would be another derivative", function.name());
+        return plan_err!(
+            "{}: {} is volatile, so each evaluation would be another derivative",
+            cut(sql),
+            function.name()
+        );
     }
     Ok(())
 }

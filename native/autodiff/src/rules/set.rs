@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Rule;
+use crate::call::cut;
 
 /// The rules of the table, with rules of the user's own taking precedence.
 ///
@@ -25,7 +26,7 @@ impl Rules {
         let mut rules = Self::default();
         for rule in own {
             if let Some(other) = rules.own.insert((rule.name.clone(), rule.inputs.len()), Arc::new(rule)) {
-                return plan_err!("there are two rules for {}({}); keep one", other.name, other.inputs.join(", "));
+                return plan_err!("there are two rules for {}({}); keep one", other.name, cut(other.inputs.join(", ")));
             }
         }
         Ok(rules)

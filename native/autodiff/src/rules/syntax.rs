@@ -1,5 +1,6 @@
 //! The SQL that rules are written in, parsed.
 
+use datafusion_common::utils::quote_identifier;
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use sqlparser::ast::{
     CeilFloorKind, DateTimeField, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
@@ -8,8 +9,10 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-/// The most characters of a formula. What is parsed is compared, printed and dropped by recursion, a level for each
-/// operator of a long sum.
+use crate::call::cut;
+
+/// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
+/// long sum.
 const LONGEST: usize = 4_000;
 
 /// An expression and nothing after it.
@@ -22,7 +25,7 @@ pub fn parse(sql: &str) -> Result<Sql> {
         parser.expect_token(&Token::EOF)?;
         Ok(parsed)
     });
-    parsed.map_err(|error| plan_datafusion_err!("{sql:?} cannot be parsed as an expression: {error}"))
+    parsed.map_err(|error| plan_datafusion_err!("{:?} cannot be parsed as an expression: {}", cut(sql), cut(error)))
 }
 
 /// The left-hand side of a rule: a function or operator and the names of its inputs.
@@ -46,15 +49,31 @@ impl Signature {
 
     /// The signature of a function.
     pub fn of_call(sql: &Sql) -> Result<Self> {
-        let (name, inputs) = call_of(sql)
-            .map_err(|_| plan_datafusion_err!("{sql} is no call of a function with its parameters, such as f(x, y)"))?;
+        if let Sql::Function(call) = sql
+            && call.name.0.len() > 1
+        {
+            let parts =
+                call.name.0.iter().map(|part| part.as_ident().map_or(part.to_string(), |part| part.value.clone()));
+            let name = parts.collect::<Vec<_>>().join(".");
+            return plan_err!(
+                "functions of DataFusion are in no schema, and {} names one; if the function itself is called {}, quote \
+                 the whole, {}(...)",
+                cut(&call.name),
+                cut(&name),
+                cut(quote_identifier(&name))
+            );
+        }
+        let (name, inputs) = call_of(sql).map_err(|_| {
+            plan_datafusion_err!("{} is no call of a function with its parameters, such as f(x, y)", cut(sql))
+        })?;
         Self::new(name, &inputs)
     }
 
     fn new(name: String, inputs: &[&Sql]) -> Result<Self> {
         let inputs = inputs.iter().map(|input| {
-            name_of(input)
-                .ok_or_else(|| plan_datafusion_err!("{input} is no name; parameters are plain names, such as f(x, y)"))
+            name_of(input).ok_or_else(|| {
+                plan_datafusion_err!("{} is no name; parameters are plain names, such as f(x, y)", cut(input))
+            })
         });
         Ok(Self { name, inputs: inputs.collect::<Result<_>>()? })
     }
@@ -121,7 +140,8 @@ fn normalized(name: &Ident) -> String {
 /// The error for SQL that has no place in a formula.
 pub fn unsupported(sql: &Sql) -> DataFusionError {
     plan_datafusion_err!(
-        "a formula cannot be written with {sql}; it has numbers, parameters, + - * / %, comparisons, AND, OR, NOT, \
-         BETWEEN, IS NULL, CASE, casts to REAL or DOUBLE, and calls of scalar functions (power(x, y) for a power)"
+        "a formula cannot be written with {}; it has numbers, parameters, + - * / %, comparisons, AND, OR, NOT, \
+         BETWEEN, IS NULL, CASE, casts to REAL or DOUBLE, and calls of scalar functions (power(x, y) for a power)",
+        cut(sql)
     )
 }

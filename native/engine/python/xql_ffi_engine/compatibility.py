@@ -7,12 +7,16 @@ from pathlib import Path
 
 DATAFUSION_VERSION = "54.0.0"
 SWITCH = "XQL_FFI_ENGINE"
+ON, OFF = ("", "1", "on", "true", "yes"), ("0", "off", "false", "no")
 
 
 def obstacle(package: Sequence[str] | None) -> str | None:
     """Say why the engine cannot serve the ``datafusion`` package at these directories, or ``None`` if it can."""
-    if os.environ.get(SWITCH) == "0":
-        return f"it is switched off by {SWITCH}=0"
+    value = os.environ.get(SWITCH, "")
+    if value.strip().lower() in OFF:
+        return f"it is switched off by {SWITCH}={value}"
+    if value.strip().lower() not in ON:
+        return f"{SWITCH}={value} is neither on ({', '.join(ON[1:])}) nor off ({', '.join(OFF)})"
     try:
         installed = metadata.distribution("datafusion")
     except metadata.PackageNotFoundError:

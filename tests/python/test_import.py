@@ -1,0 +1,18 @@
+"""What `import xql_ffi` alone gives."""
+
+from support.processes import json_of
+
+_LOADED = """
+import json, sys, datafusion, pyarrow, cffi
+before = set(sys.modules)
+import xql_ffi
+later = {name.partition(".")[0] for name in set(sys.modules) - before}
+found = [xql_ffi.testing.verify_grad.__name__, sorted(later - set(sys.stdlib_module_names))]
+print(json.dumps(found))
+"""
+
+
+def test_testing_comes_with_it_and_nothing_heavy_does() -> None:
+    name, packages = json_of(["-c", _LOADED], engine=True)
+    assert name == "verify_grad"
+    assert set(packages) <= {"xql_ffi", "_cffi_backend", "cffi", "pyarrow", "pycparser"}
