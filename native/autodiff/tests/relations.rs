@@ -312,7 +312,8 @@ async fn higher_orders() -> Result<()> {
         assert_derivative(sql).await?;
     }
     // The two averages are equal when they have been simplified.
-    let beside = "SELECT AVG(exp(w)) OVER () - D{AVG(exp(w)) OVER ()} + D{AVG(exp(w)) OVER (ORDER BY id)} AS d FROM d, params";
+    let beside =
+        "SELECT AVG(exp(w)) OVER () - D{AVG(exp(w)) OVER ()} + D{AVG(exp(w)) OVER (ORDER BY id)} AS d FROM d, params";
     assert_derivative(beside).await?;
     let third = "SELECT id, grad(grad(grad(p * p, w), w), w) AS d FROM
                  (SELECT id, w, w * w * x AS p FROM d, params) AS m ORDER BY id";
