@@ -16,7 +16,7 @@ pub struct Call<'a> {
     pub expression: &'a Expr,
     pub directions: Vec<Direction<'a>>,
     /// Whether the directions are all columns that vary, each with its tangent, so that all others are constants. A tangent
-    /// is then NULL only where its column is.
+    /// that is carried is then NULL exactly where its column is.
     pub total: bool,
 }
 

@@ -8,6 +8,7 @@ use crate::call::{Call, abbreviated};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::pullback::Pullback;
+use crate::relations::is_added;
 use crate::rules::Rules;
 use crate::variable;
 
@@ -37,14 +38,17 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
     let mut nulls = NullSets::new(rules);
     let mut required = nulls.of(&dag, root)?;
     let mut factors = vec![];
-    for direction in &call.directions {
+    for (direction, variable) in call.directions.iter().zip(&variables) {
         factors.push(match direction.factor {
             None => None,
             Some(factor) => {
                 check_numeric(call, factor, schema)?;
+                let carried = matches!(factor, Expr::Column(column) if is_added(column));
                 let factor = dag.import(factor)?;
                 if !call.total {
                     required.extend(nulls.of(&dag, factor)?);
+                } else if carried {
+                    nulls.equate(&dag, factor, *variable)?;
                 }
                 Some(factor)
             }

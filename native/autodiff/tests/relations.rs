@@ -325,6 +325,22 @@ async fn higher_orders() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_tangent_that_is_carried_needs_no_guard() -> Result<()> {
+    let ctx = session(0.7).await?;
+    for (sql, guarded) in [
+        ("SELECT grad(q, z) AS d FROM (SELECT z, z * z AS q FROM d)", false),
+        ("SELECT grad(q * q, z) AS d FROM (SELECT z, z * exp(z) AS q FROM d WHERE x > 0)", false),
+        ("SELECT jvp(q, z, x) AS d FROM (SELECT x, z, z * z AS q FROM d)", false),
+        // 1 is not NULL where z is.
+        ("SELECT grad(q + 2 * z, z) AS d FROM (SELECT z, x * z AS q FROM d)", true),
+    ] {
+        let plan = ctx.sql(sql).await?.into_optimized_plan()?.display_indent().to_string();
+        assert_eq!(plan.contains("CASE"), guarded, "{sql} is {plan}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_cannot_be_followed_is_refused_by_name() {
     let of = "FROM (SELECT *, w * x AS p FROM d, params) AS m";
     for (aggregate, parts) in [

@@ -1,12 +1,12 @@
 //! Replacing the calls of a node by `jvp` over the columns that vary.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::expr::{Exists, InSubquery, ScalarFunction, SetComparison};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{
-    BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Operator, ScalarUDF, lit, when,
+    BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Operator, ScalarUDF, lit,
 };
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Calls {
             [column] => vec![(column, None)],
             pairs => pairs.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
         };
-        let mut arguments = vec![expression.clone()];
+        let mut directions = vec![];
         let mut variables = vec![];
         let mut independent = vec![];
         for (variable, seed) in &pairs {
@@ -136,19 +136,17 @@ impl Calls {
                 Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
                 _ => return Ok(Transformed::no(original)),
             };
-            if seed.is_some_and(Expr::is_volatile) && !tangents.is_empty() {
-                return plan_err!("{}: a tangent that is volatile cannot be used twice", abbreviated(&original));
-            }
             if tangents.is_empty() && !expression.exists(|part| Ok(resolved.is(part, site)))? {
                 independent.push(variables.len());
             }
             variables.push(resolved);
-            arguments.extend([variable.clone(), seed.cloned().unwrap_or_else(|| lit(1.0))]);
+            let mut arguments = vec![expression.clone(), variable.clone(), lit(1.0)];
             for (column, tangent) in tangents {
-                arguments.extend([Expr::Column(column), scaled(tangent, *seed, &site.schema())?]);
+                arguments.extend([Expr::Column(column), factor(tangent)]);
             }
+            check_subqueries(&arguments)?;
+            directions.push((*seed, arguments));
         }
-        check_subqueries(&arguments)?;
         if !independent.is_empty() {
             let named: Vec<_> =
                 variables.iter().map(|variable| variable.named(&site.before, &self.around)).collect::<Result<_>>()?;
@@ -159,26 +157,29 @@ impl Calls {
             }
         }
         // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
-        let own = arguments.len() == 1 + 2 * pairs.len();
+        let own = directions.iter().all(|(_, arguments)| arguments.len() == 3);
         if own && columns_read(expression).iter().all(|column| column.relation.is_some()) {
             return Ok(Transformed::no(original));
         }
         let schema = site.schema();
-        let derivative = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
-        let typed = derivative.cast_to(&original.get_type(&schema)?, &schema)?;
-        // A seed that is NULL makes the derivative NULL, a tangent that is carried only where its column is.
-        let mut known = vec![];
-        for (_, seed) in pairs {
-            if let Some(seed) = seed
-                && seed.nullable(&schema)?
-            {
-                known.push(seed.clone().is_not_null());
-            }
+        let mut sum: Option<Expr> = None;
+        for (seed, arguments) in directions {
+            let partial = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
+            let term = match seed {
+                None => partial,
+                Some(seed) => {
+                    binary(seed.clone().cast_to(&partial.get_type(&schema)?, &schema)?, Operator::Multiply, partial)
+                }
+            };
+            sum = Some(match sum {
+                None => term,
+                Some(sum) => binary(sum, Operator::Plus, term),
+            });
         }
-        Ok(Transformed::yes(match known.into_iter().reduce(Expr::and) {
-            Some(known) => when(known, typed).end()?,
-            None => typed,
-        }))
+        match sum {
+            Some(sum) => Ok(Transformed::yes(sum.cast_to(&original.get_type(&schema)?, &schema)?)),
+            None => Ok(Transformed::no(original)),
+        }
     }
 
     /// The variable is a column of the query around: what else varies with it must not be read here.
@@ -237,19 +238,17 @@ impl Resolved {
     }
 }
 
-/// A tangent times what the call gives the variable as its own.
-fn scaled(tangent: Tangent, seed: Option<&Expr>, schema: &DFSchema) -> Result<Expr> {
-    Ok(match (tangent, seed) {
-        (Tangent::Zero, _) => lit(0.0),
-        (Tangent::One, None) => lit(1.0),
-        (Tangent::One, Some(seed)) => seed.clone(),
-        (Tangent::Column(tangent), None) => Expr::Column(tangent),
-        (Tangent::Column(tangent), Some(seed)) => {
-            let tangent = Expr::Column(tangent);
-            let seed = seed.clone().cast_to(&tangent.get_type(schema)?, schema)?;
-            Expr::BinaryExpr(BinaryExpr::new(Box::new(seed), Operator::Multiply, Box::new(tangent)))
-        }
-    })
+/// A tangent as an argument of `jvp`.
+fn factor(tangent: Tangent) -> Expr {
+    match tangent {
+        Tangent::Zero => lit(0.0),
+        Tangent::One => lit(1.0),
+        Tangent::Column(tangent) => Expr::Column(tangent),
+    }
+}
+
+fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
 fn unnamed(expr: &Expr) -> &Expr {

@@ -40,6 +40,7 @@ use datafusion_optimizer::AnalyzerRule;
 
 use crate::operators::{Differential, recognize};
 use calls::Calls;
+pub use names::is_added;
 use nullability::{Static, nullable_by_either_term};
 pub use prepared::WhenPrepared;
 pub use pruning::KeepRecursiveColumns;

@@ -9,6 +9,11 @@ use std::sync::Arc;
 /// With this the name of every added column starts.
 const MARK: char = '∂';
 
+/// Whether a column is one of those added.
+pub fn is_added(column: &Column) -> bool {
+    column.name.starts_with(MARK)
+}
+
 /// Gives names that no column of the plan has.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
