@@ -1,5 +1,6 @@
 """Derivatives where a careless formula is NaN or infinite on the way, by 0 times infinity or squares that overflow."""
 
+import math
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -21,6 +22,13 @@ EDGES = [
     ("exp(-y * y)", 1e160, 0.0),
     ("sqrt(1 + y * y)", 1e150, 1.0),
     # Not by the square of y, which has lost half of the digits.
+    # The sign of the infinity is that of 0.
+    ("acosh(-y)", -1.0, -math.inf),
+    # Not by a division by y.
+    ("grad(grad(atan(y * 3), y), y)", 0.0, -54.0),
+    ("grad(grad(atan(asin(tanh(y))), y), y)", 0.0, -3.0),
+    # Not as the difference of 1 + y and 1 - y.
+    ("grad(grad(asin(y * y), y), y)", 1e-5, 2e-14),
     ("acosh(y)", 1 + 2**-40, (2**-40 * (2 + 2**-40)) ** -0.5),
 ]
 

@@ -163,18 +163,20 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
 
     - which of infinity and NaN a derivative is outside of the domain, and at a pole if JAX's two modes differ there or
       it is of higher order;
-    - whether it is NaN where powers of the columns overflow, and what it is there, if it is in single precision, of
-      higher order, or a product with a factor of the user's, or JAX's own is not the exact one: it is a matter of the
-      formula which powers it takes.
+    - whether it is a number where powers of the columns overflow or vanish, and what it is there, if it is close to the
+      smallest number, in single precision, of higher order, or a product with a factor of the user's, or JAX's own is
+      not the exact one: it is a matter of the formula which powers it takes.
     """
     matches = np.zeros(len(values), bool)
     overflown = np.zeros(len(values), bool)
     defined, infinite = [], []
-    largest = np.finfo(np.float32 if reference.single else np.float64).max
+    limits = np.finfo(np.float32 if reference.single else np.float64)
+    largest, smallest = limits.max, limits.smallest_normal
     with np.errstate(all="ignore"):
         for way in reference.values:
             overflown |= ~(np.abs(way[0]) < 1e-6 * largest) & np.isfinite(way[1])
             overflown |= reference.extreme & ~np.isclose(way[0], way[1], rtol=1e-9, atol=0)
+            overflown |= reference.extreme & (np.maximum(np.abs(way[0]), np.abs(values)) < 1e6 * smallest)
             defined.append(~np.isnan(way[0]))
             infinite.append(~np.isfinite(way[0]))
             for value in way:
@@ -185,6 +187,6 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
     undefined = ~(np.all if reference.product or reference.order > 1 else np.any)(defined, axis=0)
     disputed = ~np.all(defined, axis=0) | (reference.order > 1)
     pole = np.all(infinite, axis=0) & ~np.isfinite(values) & (reference.outside | disputed)
-    nowhere = np.isnan(values) & (reference.outside | reference.extreme)
+    nowhere = np.isnan(values) & reference.outside | ~np.isfinite(values) & reference.extreme
     nowhere |= reference.extreme & (reference.product or reference.single or reference.order > 1)
     return np.asarray(matches | overflown | undefined | pole | nowhere | np.isinf(reference.spread))

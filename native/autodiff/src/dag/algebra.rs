@@ -191,6 +191,9 @@ impl Dag<'_> {
     /// `a + b`, written as a difference where one of them is negative.
     fn plain_sum(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
         match (self.as_negation(a)?, self.as_negation(b)?) {
+            // -1 - x rather than -(1 + x), which is -0 where x is -1.
+            (Some(number), Some(b)) if self.as_number(number).is_some() => self.binary(a, Operator::Minus, b),
+            (Some(a), Some(number)) if self.as_number(number).is_some() => self.binary(b, Operator::Minus, a),
             (Some(a), Some(b)) => {
                 let sum = self.binary(a, Operator::Plus, b)?;
                 self.negate(sum)

@@ -88,6 +88,14 @@ impl Monomial {
         common
     }
 
+    /// Whether this product contains the other as a whole, so that taking it out divides by nothing new.
+    fn contains(&self, other: &Self) -> bool {
+        other.factors.iter().all(|(base, part)| {
+            let whole = self.factors.get(base).copied().unwrap_or(0.0);
+            whole * part > 0.0 && whole.abs() >= part.abs()
+        })
+    }
+
     /// How many factors there are, powers written out.
     fn degree(&self) -> f64 {
         self.factors.values().map(|exponent| exponent.abs()).sum()
@@ -224,7 +232,8 @@ impl Dag<'_> {
         for (node, factor) in self.primal_products()?.iter() {
             for exponent in [1.0, -1.0] {
                 let coefficient = product.times(factor, -exponent).coefficient;
-                if is_close(coefficient.abs(), 1.0) {
+                let contained = product.contains(&Monomial::number(1.0).times(factor, exponent));
+                if contained && is_close(coefficient.abs(), 1.0) {
                     let rest = Monomial { coefficient: coefficient.signum(), ..product.times(factor, -exponent) };
                     found.push(rest.times(&Monomial::of(*node, 1.0), exponent));
                 }

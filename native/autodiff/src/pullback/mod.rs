@@ -4,7 +4,7 @@ mod selection;
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
-use datafusion_expr::Expr;
+use datafusion_expr::{Expr, Operator};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -124,6 +124,9 @@ impl<'p, 'a> Pullback<'p, 'a> {
         if self.dag.data_type(id).is_decimal() {
             return self.decimal(id);
         }
+        if let Some(partials) = self.difference_of_squares(id)? {
+            return Ok(partials);
+        }
         let children = self.dag.node(id).children.clone();
         let rule = match &self.dag.node(id).shape {
             Expr::Case(case) => {
@@ -150,6 +153,24 @@ impl<'p, 'a> Pullback<'p, 'a> {
             Some(rule) => self.by_rule(id, &rule, &children, cotangent),
             None => self.no_rule(id),
         }
+    }
+
+    /// The partial derivative of `(c - u) * (c + u)`, and of `(u - c) * (u + c)`, by `u`. Factor by factor it would be the
+    /// difference of two numbers that are close to each other where `u` is small.
+    fn difference_of_squares(&mut self, id: NodeId) -> Result<Option<Contribution>> {
+        let Some((difference, sum)) = self.dag.as_binary(id, Operator::Multiply) else { return Ok(None) };
+        let factors = (self.dag.as_binary(difference, Operator::Minus), self.dag.as_binary(sum, Operator::Plus));
+        let (Some((a, b)), Some((c, d))) = factors else { return Ok(None) };
+        let (u, slope) = match (self.active.contains(&a), self.active.contains(&b)) {
+            (false, true) => (b, -2.0),
+            (true, false) => (a, 2.0),
+            _ => return Ok(None),
+        };
+        if (a, b) != (c, d) && (a, b) != (d, c) {
+            return Ok(None);
+        }
+        let slope = self.dag.number(slope)?;
+        Ok(Some(Contribution::Partials(vec![(u, self.dag.multiply(slope, u)?)])))
     }
 
     fn by_rule(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId], cotangent: NodeId) -> Result<Contribution> {
