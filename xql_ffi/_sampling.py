@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -47,9 +48,11 @@ class Line:
 class Sample:
     """Rows of a table, over which expressions are evaluated."""
 
-    def __init__(self, ctx: SessionContext, frame: DataFrame, name: str) -> None:
-        self.ctx, self.name = ctx, name
+    def __init__(self, ctx: SessionContext, frame: DataFrame) -> None:
+        self.ctx = ctx
         self.rows = frame.to_arrow_table()
+        # By the name that the expression may qualify columns with.
+        self.name = _table_name(frame)
         if not self.rows.num_rows:
             msg = "the table has no rows, so there is nothing to compare"
             raise ValueError(msg)
@@ -58,15 +61,24 @@ class Sample:
         """Expressions over rows of the same columns, in order."""
         number = f"row_{uuid4().hex}"
         numbered = rows.append_column(number, pa.array(range(rows.num_rows)))
-        self.ctx.register_record_batches(number, [numbered.to_batches()])
-        try:
-            # By the name that the expression may qualify columns with.
-            frame = self.ctx.sql(f'SELECT * FROM "{number}" AS "{self.name}"')
+        with self._registered(numbered) as frame:
             named = [expression.alias(f"e{i}") for i, expression in enumerate(expressions)]
             found = frame.select(*named, col(number).alias("n")).sort(col("n")).to_arrow_table()
-        finally:
-            self.ctx.deregister_table(number)
         return list(found.columns[:-1])
+
+    def parse(self, sql: str) -> Expr:
+        """An expression over the columns."""
+        with self._registered(self.rows) as frame:
+            return frame.parse_sql_expr(sql)
+
+    @contextmanager
+    def _registered(self, rows: pa.Table) -> Iterator[DataFrame]:
+        unique = f"rows_{uuid4().hex}"
+        self.ctx.register_record_batches(unique, [rows.to_batches()])
+        try:
+            yield self.ctx.sql(f'SELECT * FROM "{unique}" AS {_quoted(self.name)}')
+        finally:
+            self.ctx.deregister_table(unique)
 
     def lines(self, expression: Expr, column: str) -> list[Line | None]:
         """The line through each row, or none if the column is NULL or no number there."""
@@ -91,6 +103,16 @@ class Sample:
             up, down = found[1 : len(STEPS) + 1], found[len(STEPS) + 1 :]
             lines[n] = Line([s * scales[n] for s in STEPS], up, found[0], down, precision)
         return lines
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _table_name(frame: DataFrame) -> str:
+    """The name of the table that the first column is of, without its schema."""
+    column = frame.parse_sql_expr(_quoted(frame.schema().names[0])).to_variant()
+    return (column.relation() or "t").rpartition(".")[-1]
 
 
 _SHIFTS = [(0, 0.0), *((1, step) for step in STEPS), *((-1, step) for step in STEPS)]

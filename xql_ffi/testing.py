@@ -129,11 +129,11 @@ def verify_grad(
     columns = named_columns(wrt)
     for column in columns.values():
         _check_column(column, frame)
-    expression = frame.parse_sql_expr(expr) if isinstance(expr, str) else expr
+    operator = grad or _registered_grad(ctx)
+    sample = Sample(ctx, frame.limit(rows))
+    expression = sample.parse(expr) if isinstance(expr, str) else expr
     check_expression(expression)
     _check_rowwise(expression)
-    operator = grad or _registered_grad(ctx)
-    sample = Sample(ctx, frame.limit(rows), table if isinstance(table, str) else "t")
     reports = {}
     for name, column in columns.items():
         call = f"grad({shortened(expr if isinstance(expr, str) else expr.canonical_name())}, {name})"
@@ -151,7 +151,7 @@ def verify_grad(
 def _table(ctx: SessionContext, name: str) -> DataFrame:
     try:
         return ctx.table(name)
-    except KeyError as error:
+    except (KeyError, RuntimeError) as error:
         msg = f"the session has no table called {name!r}: register one, or hand over a DataFrame"
         raise ValueError(msg) from error
 

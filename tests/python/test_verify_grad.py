@@ -296,6 +296,7 @@ def test_the_session_is_left_as_it_was(session: SessionContext) -> None:
     [
         ({"table": "t", "expr": "x", "wrt": []}, ValueError, "at least one column"),
         ({"table": "none", "expr": "x", "wrt": "x"}, ValueError, "no table called 'none': register one"),
+        ({"table": "nowhere.t", "expr": "x", "wrt": "x"}, ValueError, "no table called 'nowhere.t'"),
         ({"table": "t", "expr": "x", "wrt": lit(3.0)}, TypeError, "by a column"),
         ({"table": "t", "expr": 3.0, "wrt": "x"}, TypeError, r"3\.0 is none"),
         ({"table": "t", "expr": "x", "wrt": "w"}, ValueError, "no column 'w' to differentiate by, only 'x', 'y', 'z'"),
@@ -319,6 +320,22 @@ def test_a_long_expression_is_cut_in_messages(session: SessionContext) -> None:
     with pytest.raises(AssertionError, match=r"^grad\(x \+ x .* \.\.\., x\) is wrong in") as caught:
         verify_grad(session, "t", " + ".join(["x"] * 200), "x", grad=lambda expr, column: lit(1.0))
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("expr", ["x * x", "t.x * x", col("x") * col("x"), col("t.x") * col("x")], ids=str)
+@pytest.mark.parametrize("table", ["t", "T", "public.t", "datafusion.public.t", '"t"'])
+def test_names_of_tables(session: SessionContext, table: str, expr: Any) -> None:
+    for given in (table, session.table(table), session.table(table).filter(col("k") > lit(0))):
+        assert verify_grad(session, given, expr, "x")["x"].verified == 5
+        assert verify_grad(session, given, expr, "t.x")["x"].verified == 5
+
+
+def test_frames_of_other_tables(session: SessionContext) -> None:
+    session.from_pydict({"x": [0.5], "w": [2.0]}, name='"Other"')
+    other = session.table('"Other"')
+    assert verify_grad(session, other, '"Other".x * w', "x")["x"].verified == 1
+    assert verify_grad(session, session.from_pydict({"x": [0.5], "w": [2.0]}), "x * w", "w")["w"].verified == 1
+    assert verify_grad(session, other.select((col("x") + col("w")).alias("u")), "u * u", "u")["u"].verified == 1
 
 
 def test_names_of_columns(session: SessionContext) -> None:
