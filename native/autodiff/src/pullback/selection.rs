@@ -97,12 +97,11 @@ impl Pullback<'_, '_> {
 
     /// Whether a choice lies between a node and the variables.
     fn chooses(&self, root: NodeId) -> bool {
-        self.dag.reachable(root).into_iter().filter(|id| self.active.contains(id)).any(|id| {
-            match &self.dag.node(id).shape {
-                Expr::Case(_) => true,
-                Expr::ScalarFunction(call) => matches!(call.func.name(), "greatest" | "least"),
-                _ => false,
-            }
+        let varies = |id: &NodeId| self.active.contains(id) && !self.variables.contains(id);
+        self.dag.reachable(root).into_iter().filter(varies).any(|id| match &self.dag.node(id).shape {
+            Expr::Case(_) => true,
+            Expr::ScalarFunction(call) => matches!(call.func.name(), "greatest" | "least"),
+            _ => false,
         })
     }
 
