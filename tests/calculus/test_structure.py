@@ -55,6 +55,7 @@ DIFFERENTIATED = [
     ("least(x * x, y, 5 * x)", [3.0, 5.0, 0.0]),
     ("greatest(x)", [1.0, 1.0, 1.0]),
     ("greatest(y * greatest(x * y, 0) - 2, 0)", [9.0, 0.0, 0.0]),
+    ("greatest(x, greatest(n * x, y) * n)", [4.0, 1.0, 1.0]),
     ("greatest(CASE WHEN greatest(x, y) > 2 THEN greatest(x, y) * x ELSE x END, 1)", [3.0, 0.0, 8.0]),
     ("least(abs(greatest(x * y, y * y) - 20), x * x)", [3.0, -4.5, 0.0]),
     (

@@ -66,6 +66,13 @@ impl Pullback<'_, '_> {
         }
         compared.retain(|id| self.active.contains(id));
         let values: Vec<_> = branches(shape).into_iter().map(|value| children[value]).collect();
+        // Nor may it be NULL where the choice is not.
+        let sources = self.nulls.of(self.dag, output)?;
+        for id in &compared {
+            if !self.nulls.of(self.dag, *id)?.is_subset(&sources) {
+                return Ok(None);
+            }
+        }
         let fits = compared.iter().any(|id| self.chooses(*id))
             && !compared.iter().any(|id| self.varies_with_another(*id, &compared))
             && !self.varies_beside(&values, &compared)
