@@ -93,14 +93,30 @@ impl<'r> NullSets<'r> {
     }
 
     /// `derivative`, NULL wherever one of the `required` sources is.
-    pub fn guard(&mut self, dag: &mut Dag, derivative: NodeId, required: &Sources) -> Result<NodeId> {
+    ///
+    /// Instead of several sources of `whole` it asks for that itself, once for the derivatives by all of its variables.
+    pub fn guard(
+        &mut self,
+        dag: &mut Dag,
+        derivative: NodeId,
+        required: &Sources,
+        whole: Option<NodeId>,
+    ) -> Result<NodeId> {
         if required.iter().any(|source| is_null(dag, *source)) {
             return dag.null();
         }
         let present = self.of(dag, derivative)?;
+        let mut missing: Vec<_> = required.difference(&present).copied().collect();
+        if let Some(whole) = whole {
+            let of_whole = self.of(dag, whole)?;
+            let others: Vec<_> = missing.iter().copied().filter(|source| !of_whole.contains(source)).collect();
+            if missing.len() > others.len() + 1 {
+                missing = [vec![whole], others].concat();
+            }
+        }
         let mut condition = None;
-        for source in required.difference(&present) {
-            let holds = dag.is_not_null(*source)?;
+        for source in missing {
+            let holds = dag.is_not_null(source)?;
             condition = Some(match condition {
                 None => holds,
                 Some(others) => dag.and(others, holds)?,
