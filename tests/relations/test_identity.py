@@ -45,6 +45,11 @@ CASES = [
         ["does not vary with t.w", "every reference", "pass on the w"],
     ),
     Refused(
+        "the_other_reference_of_the_query_around",
+        "SELECT (SELECT SUM(grad(u.x * b.x, a.x)) FROM u) FROM t AS a CROSS JOIN t AS b",
+        ["does not vary with a.x", "differentiate by b.x"],
+    ),
+    Refused(
         "the_other_reference_of_one_pair_beside_another",
         "SELECT jvp(a.p * c.y, c.y, 1.0, b.x, 1.0) FROM (SELECT id, x, x * x AS p FROM t) AS a "
         "JOIN t AS b ON a.id = b.id JOIN t AS c ON a.id = c.id",

@@ -169,3 +169,15 @@ def test_tangent_that_is_null_only_in_later_iterations(session: SessionContext) 
     )
     w, derivative = found
     np.testing.assert_allclose(derivative, [1 / w[0], 1 / w[1], 0.5 / w[2], 0.5 / w[3]])
+
+
+def test_column_that_is_not_null_by_the_test_that_its_tangent_has_too(session: SessionContext) -> None:
+    add_plan_tables(session)
+    found = query(
+        session,
+        """WITH RECURSIVE r AS (SELECT 0 AS step, id, x, y, y AS a FROM d
+                                UNION ALL SELECT step + 1, id, x, y, 0.5 * a + 0.3 * coalesce(x, y) FROM r
+                                WHERE step < 2)
+           SELECT x, grad(AVG(a), x) AS d FROM r GROUP BY id, x ORDER BY id""",
+    ).to_pydict()
+    assert found["d"] == pytest.approx([0.0 if x is None else (0.3 + 0.45) / 3 for x in found["x"]])

@@ -4,6 +4,10 @@ use datafusion_expr::Expr;
 use datafusion_sql::unparser::Unparser;
 use std::fmt;
 
+/// What to do where one node of a plan does not tell how a value was computed.
+pub const SEE_ALL_NODES: &str = "Add the analyzer rule that sees all nodes to the session (in Python, register the operator with \
+                                 it), or move the derivative inside (avg(grad(f, x)) instead of grad(avg(f), x))";
+
 /// A column to differentiate by, and what its partial derivative is multiplied with.
 pub struct Direction<'a> {
     pub column: &'a Expr,

@@ -43,7 +43,7 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
             None => None,
             Some(factor) => {
                 check_numeric(call, factor, schema)?;
-                let carried = matches!(factor, Expr::Column(column) if is_added(column));
+                let carried = matches!(factor, Expr::Column(column) if is_added(&column.name));
                 let factor = dag.import(factor)?;
                 if !call.total {
                     required.extend(nulls.of(&dag, factor)?);
@@ -57,7 +57,9 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
     let mut pullback = Pullback::new(call, rules, &mut dag, &mut nulls, &primal, &variables, &factors)?;
     let derivative = pullback.derivative(root)?;
     let derivative = dag.place_sign(derivative)?;
-    let exact = nulls.guard(&mut dag, derivative, &required)?;
+    // What is volatile must not be evaluated again.
+    let whole = primal.iter().all(|id| !dag.node(*id).shape.is_volatile_node()).then_some(root);
+    let exact = nulls.guard(&mut dag, derivative, &required, whole)?;
     check_not_volatile(call, &dag, &primal, exact)?;
     let whole = if dag.node(exact).field.is_nullable() && !is_nullable(call, schema)? {
         nulls.assert_never(&mut dag, exact)?

@@ -10,7 +10,7 @@ use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeSet, HashMap};
 
 use crate::dag::{Dag, NodeId};
-use crate::rules::Rules;
+use crate::rules::{Rules, is_of_datafusion};
 use crate::variable::is_float;
 
 /// The nodes any of which being NULL makes an expression NULL.
@@ -55,11 +55,20 @@ impl<'r> NullSets<'r> {
             Ok(sources)
         } else if is_strict(self.rules, dag, id)? {
             Ok(node.children.iter().filter_map(|child| self.known.get(child)).flatten().copied().collect())
-        } else if node.field.is_nullable() {
+        } else if node.field.is_nullable() && !self.takes_what_is_there(dag, id) {
             Ok(Sources::from([id]))
         } else {
             Ok(Sources::new())
         }
+    }
+
+    /// Whether a node is one of its children that is not NULL, of which there is always one.
+    fn takes_what_is_there(&self, dag: &Dag, id: NodeId) -> bool {
+        let node = dag.node(id);
+        let Expr::ScalarFunction(call) = &node.shape else { return false };
+        matches!(call.func.name(), "greatest" | "least")
+            && is_of_datafusion(&call.func)
+            && node.children.iter().any(|child| self.known.get(child).is_some_and(Sources::is_empty))
     }
 
     /// The sources of a CASE whose branches all have the same ones, and of a guard.
@@ -93,14 +102,30 @@ impl<'r> NullSets<'r> {
     }
 
     /// `derivative`, NULL wherever one of the `required` sources is.
-    pub fn guard(&mut self, dag: &mut Dag, derivative: NodeId, required: &Sources) -> Result<NodeId> {
+    ///
+    /// Instead of several sources of `whole` it asks for that itself, once for the derivatives by all of its variables.
+    pub fn guard(
+        &mut self,
+        dag: &mut Dag,
+        derivative: NodeId,
+        required: &Sources,
+        whole: Option<NodeId>,
+    ) -> Result<NodeId> {
         if required.iter().any(|source| is_null(dag, *source)) {
             return dag.null();
         }
         let present = self.of(dag, derivative)?;
+        let mut missing: Vec<_> = required.difference(&present).copied().collect();
+        if let Some(whole) = whole {
+            let of_whole = self.of(dag, whole)?;
+            let others: Vec<_> = missing.iter().copied().filter(|source| !of_whole.contains(source)).collect();
+            if missing.len() > others.len() + 1 {
+                missing = [vec![whole], others].concat();
+            }
+        }
         let mut condition = None;
-        for source in required.difference(&present) {
-            let holds = dag.is_not_null(*source)?;
+        for source in missing {
+            let holds = dag.is_not_null(source)?;
             condition = Some(match condition {
                 None => holds,
                 Some(others) => dag.and(others, holds)?,

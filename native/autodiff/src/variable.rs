@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
 
-use crate::call::{Call, abbreviated, cut};
+use crate::call::{Call, SEE_ALL_NODES, abbreviated, cut};
 use crate::dag::{Dag, NodeId};
 
 /// Whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
@@ -97,9 +97,7 @@ pub fn check_none_computed_from(call: &Call, dag: &Dag, primal: &[NodeId], varia
             if computed != source && suspect {
                 return plan_err!(
                     "{call}: {} has no table here, so it may have been computed from {} (by an aggregate, a window \
-                     function, GROUP BY, UNNEST or the SELECT list), which one node of a plan does not tell. Add the \
-                     analyzer rule that sees all nodes to the session (in Python, register the operator with it), or move the \
-                     derivative inside (avg(grad(f, x)) instead of grad(avg(f), x))",
+                     function, GROUP BY, UNNEST or the SELECT list), which one node of a plan does not tell. {SEE_ALL_NODES}",
                     cut(&computed.name),
                     cut(source)
                 );

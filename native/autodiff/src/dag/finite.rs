@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::construct::branches;
 use super::{Dag, NodeId};
+use crate::rules::is_of_datafusion;
 
 /// What is known of a value without looking at the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +74,7 @@ impl Dag<'_> {
                 Operator::Divide => (finite && of.last().is_some_and(|divisor| divisor.sign == Positive), least),
                 _ => (false, Any),
             },
-            Expr::ScalarFunction(call) => match call.func.name() {
+            Expr::ScalarFunction(call) if is_of_datafusion(&call.func) => match call.func.name() {
                 "exp" | "cosh" => (finite, Positive),
                 "abs" => (finite, NotNegative),
                 "sqrt" => (finite && least >= NotNegative, least),

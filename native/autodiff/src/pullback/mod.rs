@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::applicability::{check_number, check_used, missing_rule};
-use crate::call::{Call, abbreviated, cut};
+use crate::call::{Call, SEE_ALL_NODES, abbreviated, cut};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::rules::{self, Bindings, Derivative, Rule, Rules, message_of};
@@ -229,6 +229,10 @@ impl<'p, 'a> Pullback<'p, 'a> {
         };
         let why = match function.and_then(rules::refusal_of) {
             Some(reason) => format!("{what} is not differentiated: {reason}"),
+            // An aggregate, as another library shows it and as it is, in a session without the rule for relations.
+            None if matches!(expr, Expr::AggregateFunction(_)) || function.is_some_and(|name| name.contains('(')) => {
+                format!("one node of a plan does not tell how. {SEE_ALL_NODES}")
+            }
             None => {
                 let give_it = match &expr {
                     Expr::ScalarFunction(call) => missing_rule(call),

@@ -27,7 +27,7 @@ impl Pullback<'_, '_> {
                 let seen_to = self.nulls.ruled_out_by(self.dag, children[*value - 1])?;
                 required.retain(|source| !seen_to.contains(source));
             }
-            let exact = self.nulls.guard(self.dag, derivative, &required)?;
+            let exact = self.nulls.guard(self.dag, derivative, &required, None)?;
             if self.selections.contains(&derivative) {
                 self.selections.insert(exact);
             }

@@ -11,7 +11,7 @@ use datafusion_expr::{
 use std::sync::Arc;
 
 use super::above::calls_above;
-use super::identity::{self, Named};
+use super::identity::{self, Named, Scope};
 use super::names::{Names, restore};
 use super::site::Site;
 use super::tangent::{Tangent, check_subqueries};
@@ -153,7 +153,7 @@ impl Calls {
             let recognize = self.recognize;
             let is_operator = |function: &ScalarUDF| recognize(function).is_some() || function == jvp.as_ref();
             for variable in independent {
-                identity::check(&original, expression, variable, &named, &site.before, &is_operator)?;
+                identity::check(&original, expression, variable, &named, &Scope::here(&site.before), &is_operator)?;
             }
         }
         // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
@@ -230,11 +230,9 @@ impl Resolved {
         }
     }
 
-    fn named(&self, inputs: &[LogicalPlan], around: &[Vec<LogicalPlan>]) -> Result<Named> {
-        match self.around.and_then(|query| around.get(query)) {
-            Some(outer) => Named::around(self.column.clone(), outer),
-            None => Named::of(self.column.clone(), inputs),
-        }
+    fn named<'p>(&self, inputs: &'p [LogicalPlan], around: &'p [Vec<LogicalPlan>]) -> Result<Named<'p>> {
+        let outer = self.around.and_then(|query| Some(Scope::around(around.get(query)?, query)));
+        Named::of(self.column.clone(), outer.unwrap_or_else(|| Scope::here(inputs)))
     }
 }
 

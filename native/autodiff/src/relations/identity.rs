@@ -22,33 +22,37 @@ struct Place {
     index: usize,
 }
 
-impl Place {
-    /// The place as it is found from an input of this number.
-    fn below(mut self, number: usize) -> Self {
-        self.way.insert(0, number);
-        self
+/// The inputs of a node, of a query itself or of one around it.
+#[derive(Debug)]
+pub struct Scope<'p> {
+    inputs: Vec<&'p LogicalPlan>,
+    way: Vec<usize>,
+}
+
+impl<'p> Scope<'p> {
+    /// The inputs of the query itself.
+    pub fn here(inputs: &'p [LogicalPlan]) -> Self {
+        Self { inputs: inputs.iter().collect(), way: vec![] }
+    }
+
+    /// The inputs of the query around of this number, to which no way leads from those of the query itself.
+    pub fn around(inputs: &'p [LogicalPlan], number: usize) -> Self {
+        Self { inputs: inputs.iter().collect(), way: vec![usize::MAX, number] }
     }
 }
 
 /// A column that a call names, and where it originates.
 #[derive(Debug)]
-pub struct Named {
+pub struct Named<'p> {
     column: Column,
+    scope: Scope<'p>,
     origins: BTreeMap<Place, LogicalPlan>,
 }
 
-impl Named {
-    /// A column of these inputs.
-    pub fn of(column: Column, inputs: &[LogicalPlan]) -> Result<Self> {
-        let origins = origins(&column, &inputs.iter().collect::<Vec<_>>())?;
-        Ok(Self { column, origins })
-    }
-
-    /// A column of the inputs of a query around, which are in no way those of the query itself.
-    pub fn around(column: Column, inputs: &[LogicalPlan]) -> Result<Self> {
-        let mut named = Self::of(column, inputs)?;
-        named.origins = named.origins.into_iter().map(|(place, node)| (place.below(usize::MAX), node)).collect();
-        Ok(named)
+impl<'p> Named<'p> {
+    pub fn of(column: Column, scope: Scope<'p>) -> Result<Self> {
+        let origins = origins(&column, &scope)?;
+        Ok(Self { column, scope, origins })
     }
 }
 
@@ -59,21 +63,25 @@ pub fn check(
     expression: &Expr,
     variable: usize,
     named: &[Named],
-    inputs: &[LogicalPlan],
+    here: &Scope,
     is_operator: IsOperator,
 ) -> Result<()> {
-    let Some(Named { column: variable, origins: own }) = named.get(variable) else { return Ok(()) };
-    let inputs: Vec<_> = inputs.iter().collect();
+    let Some(Named { column: variable, scope: of_variable, origins: own }) = named.get(variable) else { return Ok(()) };
     let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
     for part in parts_read(expression, is_operator)? {
         let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator) };
-        sources.expression(&part, &inputs, &[])?;
+        let (part, scope) = match part {
+            // What is read of a query around can only be another reference if the variable is of that query.
+            Expr::OuterReferenceColumn(_, column) => (Expr::Column(column), of_variable),
+            part => (part, here),
+        };
+        sources.expression(&part, &scope.inputs, &scope.way)?;
         let is_other = |place: &Place, node: &LogicalPlan| {
             own.iter().any(|(own, origin)| own != place && own.index == place.index && origin == node)
         };
         let Some((place, node)) = sources.found.iter().find(|(place, node)| is_other(place, node)) else { continue };
         let source = Column::from(node.schema().qualified_field(place.index));
-        let meant = match (&part, passing_on(place, &inputs)?) {
+        let meant = match (&part, passing_on(place, scope)?) {
             (_, Some(column)) => format!("Differentiate by {column}"),
             (Expr::Column(_), None) => {
                 format!("Pass on the {} that {part} is computed from, and differentiate by it", source.name)
@@ -95,7 +103,7 @@ fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
     let mut parts = vec![];
     expression.apply(|part| {
         match part {
-            Expr::Column(_) => parts.push(part.clone()),
+            Expr::Column(_) | Expr::OuterReferenceColumn(..) => parts.push(part.clone()),
             Expr::ScalarSubquery(_) => {
                 parts.push(part.clone());
                 parts.extend(columns_read(part).into_iter().map(Expr::Column));
@@ -114,21 +122,22 @@ fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
 }
 
 /// Where a column of the inputs originates.
-fn origins(column: &Column, inputs: &[&LogicalPlan]) -> Result<BTreeMap<Place, LogicalPlan>> {
+fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Place, LogicalPlan>> {
     let ends = BTreeSet::new();
     let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: None };
-    for (number, input) in inputs.iter().enumerate() {
+    for (number, input) in scope.inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
-            sources.column(input, Place { way: vec![number], index })?;
+            let way = scope.way.iter().copied().chain([number]).collect();
+            sources.column(input, Place { way, index })?;
         }
     }
     Ok(sources.found)
 }
 
 /// The column of the inputs that originates in a place.
-fn passing_on(place: &Place, inputs: &[&LogicalPlan]) -> Result<Option<Column>> {
-    for column in inputs.iter().flat_map(|input| input.schema().columns()) {
-        if origins(&column, inputs)?.contains_key(place) {
+fn passing_on(place: &Place, scope: &Scope) -> Result<Option<Column>> {
+    for column in scope.inputs.iter().flat_map(|input| input.schema().columns()) {
+        if origins(&column, scope)?.contains_key(place) {
             return Ok(Some(column));
         }
     }

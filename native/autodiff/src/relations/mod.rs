@@ -41,7 +41,7 @@ use datafusion_optimizer::AnalyzerRule;
 use crate::operators::{Differential, recognize};
 use calls::Calls;
 pub use names::is_added;
-use nullability::{Static, nullable_by_either_term};
+use nullability::{Static, never_null_as_now, nullable_by_either_term};
 pub use prepared::WhenPrepared;
 pub use pruning::KeepRecursiveColumns;
 
@@ -86,7 +86,7 @@ impl AnalyzerRule for DifferentiateRelations {
         }
         let plan = nullable_by_either_term(plan, Static::Settled)?;
         let differentiated = Calls::new(self.recognize, &plan)?.replace(plan)?;
-        let differentiated = nullable_by_either_term(differentiated, Static::Derived)?;
+        let differentiated = never_null_as_now(nullable_by_either_term(differentiated, Static::Derived)?)?;
         pruning::keep_recursive_columns(differentiated)
     }
 }

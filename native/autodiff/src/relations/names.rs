@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// With this the name of every added column starts.
 const MARK: char = '∂';
 
-/// Whether a column is one of those added.
-pub fn is_added(column: &Column) -> bool {
-    column.name.starts_with(MARK)
+/// Whether a column of this name has been added.
+pub fn is_added(name: &str) -> bool {
+    name.starts_with(MARK)
 }
 
 /// Gives names that no column of the plan has.
@@ -26,7 +26,7 @@ impl Names {
         let mut taken = HashSet::new();
         plan.apply_with_subqueries(|node| {
             let names = node.schema().fields().iter().map(|field| field.name());
-            taken.extend(names.filter(|name| name.starts_with(MARK)).cloned());
+            taken.extend(names.filter(|name| is_added(name)).cloned());
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(Self { taken })
@@ -47,7 +47,7 @@ impl Names {
     /// A column of the statement's own is none of it, even if it has that value: it may be a variable.
     pub fn column(&mut self, what: &str, expr: Expr, computed: &mut Vec<Expr>) -> Column {
         let known = computed.iter().find_map(|known| match known {
-            Expr::Alias(alias) if alias.name.starts_with(MARK) && *alias.expr == expr => Some(alias.name.clone()),
+            Expr::Alias(alias) if is_added(&alias.name) && *alias.expr == expr => Some(alias.name.clone()),
             _ => None,
         });
         let name = known.unwrap_or_else(|| {

@@ -16,8 +16,8 @@ use datafusion_expr::{
 };
 use std::sync::{Arc, LazyLock};
 
-use super::names::columns;
-use super::origin::{is_work_table, source_column};
+use super::names::{columns, is_added};
+use super::origin::{in_work_table, is_work_table, source_column};
 
 /// When the static term can be trusted to be nullable where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn differing(query: &RecursiveQuery, trust: Static) -> Vec<usize> {
 fn is_marked(plan: &LogicalPlan, index: usize) -> bool {
     let LogicalPlan::Projection(projection) = plan else { return false };
     let marked = projection.expr.get(index).map(|expr| expr.clone().unalias_nested().data);
-    matches!(marked, Some(Expr::ScalarFunction(call)) if is_nullable_marker(&call.func))
+    matches!(marked, Some(Expr::ScalarFunction(call)) if is_nullability_marker(&call.func))
 }
 
 /// One column being nullable may make others so, through the working table.
@@ -74,9 +74,7 @@ fn widen(mut query: RecursiveQuery, trust: Static) -> Result<RecursiveQuery> {
         let mut exprs = columns(query.static_term.schema());
         for (index, expr) in exprs.iter_mut().enumerate() {
             if differing.contains(&index) || is_marked(&query.static_term, index) {
-                let (table, name) = expr.qualified_name();
-                let call = ScalarFunction::new_udf(Arc::clone(&NULLABLE), vec![expr.clone()]);
-                *expr = Expr::ScalarFunction(call).alias_qualified(table, name);
+                *expr = marked(&NULLABLE, expr);
             }
         }
         let first = Projection::try_new(exprs, Arc::clone(&query.static_term))?;
@@ -97,25 +95,63 @@ fn widen(mut query: RecursiveQuery, trust: Static) -> Result<RecursiveQuery> {
     }
 }
 
-/// Whether a function is the one that gives its argument and may be NULL.
-pub fn is_nullable_marker(function: &ScalarUDF) -> bool {
-    function.inner().downcast_ref::<Nullable>().is_some()
+/// The plan with columns of recursive queries never NULL that are not now, if the queries carry tangents.
+///
+/// A column may be never NULL because it is computed by a test for NULL. Where a tangent beside it has the same test, DataFusion
+/// 54 makes that a column, no longer knows why the first is never NULL, and fails.
+pub fn never_null_as_now(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let settled = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::RecursiveQuery(mut query) => {
+            let term = &query.recursive_term;
+            if !term.schema().fields().iter().any(|field| is_added(field.name())) {
+                return Ok(Transformed::no(LogicalPlan::RecursiveQuery(query)));
+            }
+            let mut exprs = columns(term.schema());
+            for (index, expr) in exprs.iter_mut().enumerate() {
+                if !term.schema().field(index).is_nullable() && in_work_table(term, index, &query.name)?.is_none() {
+                    *expr = marked(&NEVER_NULL, expr);
+                }
+            }
+            query.recursive_term = Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(term))?));
+            Ok(Transformed::yes(LogicalPlan::RecursiveQuery(query)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(settled.data)
 }
 
-static NULLABLE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    // Volatile, for else constants among its arguments would be taken for its value.
-    Arc::new(ScalarUDF::new_from_impl(Nullable { signature: Signature::any(1, Volatility::Volatile) }))
-});
+/// Whether a function gives its argument and says whether that may be NULL.
+pub fn is_nullability_marker(function: &ScalarUDF) -> bool {
+    function.inner().downcast_ref::<Nullability>().is_some()
+}
 
-/// Gives its argument, which is then nullable.
+fn marked(marker: &Arc<ScalarUDF>, expr: &Expr) -> Expr {
+    let (table, name) = expr.qualified_name();
+    let call = ScalarFunction::new_udf(Arc::clone(marker), vec![expr.clone()]);
+    Expr::ScalarFunction(call).alias_qualified(table, name)
+}
+
+static NULLABLE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(Nullability::marker("nullable", true)));
+static NEVER_NULL: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(Nullability::marker("never_null", false)));
+
+/// Gives its argument, and says whether that may be NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Nullable {
+struct Nullability {
+    name: &'static str,
+    nullable: bool,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Nullable {
+impl Nullability {
+    fn marker(name: &'static str, nullable: bool) -> ScalarUDF {
+        // Volatile, for else constants among its arguments would be taken for its value.
+        ScalarUDF::new_from_impl(Self { name, nullable, signature: Signature::any(1, Volatility::Volatile) })
+    }
+}
+
+impl ScalarUDFImpl for Nullability {
     fn name(&self) -> &str {
-        "nullable"
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -123,20 +159,20 @@ impl ScalarUDFImpl for Nullable {
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        internal_err!("the type of nullable is that of the field of its argument")
+        internal_err!("the type of {} is that of the field of its argument", self.name)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.arg_fields {
-            [field] => Ok(Arc::new(field.as_ref().clone().with_nullable(true))),
-            fields => internal_err!("nullable has one argument, not {}", fields.len()),
+            [field] => Ok(Arc::new(field.as_ref().clone().with_nullable(self.nullable))),
+            fields => internal_err!("{} has one argument, not {}", self.name, fields.len()),
         }
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.pop() {
             Some(value) => Ok(value),
-            None => exec_err!("nullable has one argument"),
+            None => exec_err!("{} has one argument", self.name),
         }
     }
 }

@@ -6,7 +6,7 @@ use datafusion_common::{Column, DFSchema, JoinType, Result};
 use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, TableScan};
 
-use super::nullability::is_nullable_marker;
+use super::nullability::is_nullability_marker;
 use crate::variable::is_float;
 
 /// What stands behind a column of a node.
@@ -24,7 +24,7 @@ pub fn passed_on<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
     match expr {
         Expr::Column(column) => Some(column),
         Expr::Alias(alias) => passed_on(&alias.expr, schema),
-        Expr::ScalarFunction(call) if is_nullable_marker(&call.func) => passed_on(call.args.first()?, schema),
+        Expr::ScalarFunction(call) if is_nullability_marker(&call.func) => passed_on(call.args.first()?, schema),
         Expr::Cast(cast) if is_float(cast.field.data_type()) && float(&cast.expr) => passed_on(&cast.expr, schema),
         Expr::TryCast(cast) if is_float(cast.field.data_type()) && float(&cast.expr) => passed_on(&cast.expr, schema),
         _ => None,

@@ -8,7 +8,7 @@ use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::nullability::is_nullable_marker;
+use super::nullability::is_nullability_marker;
 use super::origin::passed_on;
 use super::pairs::linearize_pair;
 use crate::call::abbreviated;
@@ -106,8 +106,8 @@ pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
             && let Some(column) = columns_read(part).intersection(&varying).next()
         {
             return plan_err!(
-                "{} reads {column} of the query around it, which varies, and derivatives are not \
-                 followed into correlated subqueries. Write it as a join",
+                "the correlated subquery {} reads {column} of the query around it, which varies, and derivatives are not \
+                 followed into it. Write it as a join",
                 abbreviated(part)
             );
         }
@@ -139,7 +139,7 @@ pub fn can_vary(data_type: &DataType) -> bool {
 fn inner(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => inner(&alias.expr),
-        Expr::ScalarFunction(call) if is_nullable_marker(&call.func) => call.args.first().map_or(expr, inner),
+        Expr::ScalarFunction(call) if is_nullability_marker(&call.func) => call.args.first().map_or(expr, inner),
         other => other,
     }
 }

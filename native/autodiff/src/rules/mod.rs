@@ -168,7 +168,7 @@ fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
 }
 
 /// Whether a function is DataFusion's own, not another one of its name.
-fn is_of_datafusion(function: &ScalarUDF) -> bool {
+pub fn is_of_datafusion(function: &ScalarUDF) -> bool {
     function_of_datafusion(function.name()).is_some_and(|own| own.as_ref() == function)
 }
 

@@ -7,18 +7,22 @@ use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
+use xql_autodiff::{DifferentiateRelations, KeepRecursiveColumns};
 
 const ROWS: usize = 20;
 
 /// A session with the operators and a table `t` of such columns, each value drawn from its column's range.
 pub fn session(columns: &[(&str, f64, f64)], nullable: bool) -> Result<SessionContext> {
-    let ctx = SessionContext::new();
+    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     for function in xql_autodiff::functions() {
         ctx.register_udf(function);
     }
+    ctx.add_analyzer_rule(Arc::new(DifferentiateRelations::new()));
+    ctx.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
     let fields: Vec<_> = columns.iter().map(|(name, ..)| Field::new(*name, DataType::Float64, nullable)).collect();
     // Multiples of the golden ratio fill the range evenly.
     let mut drawn = 0.0_f64;
@@ -34,17 +38,27 @@ pub fn session(columns: &[(&str, f64, f64)], nullable: bool) -> Result<SessionCo
     Ok(ctx)
 }
 
-/// The number of operations in the projections of a query's physical plan.
+/// The number of operations that the expressions over the table take.
 pub async fn operations(ctx: &SessionContext, select: &str) -> Result<usize> {
-    let plan = ctx.sql(&format!("SELECT {select} FROM t")).await?.create_physical_plan().await?;
-    Ok(in_plan(&plan))
+    operations_of(ctx, &format!("SELECT {select} FROM t")).await
+}
+
+/// The number of operations in the projections and aggregates of a query's physical plan.
+pub async fn operations_of(ctx: &SessionContext, query: &str) -> Result<usize> {
+    Ok(in_plan(&ctx.sql(query).await?.create_physical_plan().await?))
 }
 
 fn in_plan(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    let projected = plan
-        .downcast_ref::<ProjectionExec>()
-        .map_or(0, |projection| projection.expr().iter().map(|projected| in_expr(&projected.expr)).sum());
-    projected + plan.children().into_iter().map(in_plan).sum::<usize>()
+    let mut own = 0;
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        own += projection.expr().iter().map(|projected| in_expr(&projected.expr)).sum::<usize>();
+    }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        for function in aggregate.aggr_expr() {
+            own += 1 + function.expressions().iter().map(in_expr).sum::<usize>();
+        }
+    }
+    own + plan.children().into_iter().map(in_plan).sum::<usize>()
 }
 
 fn in_expr(expr: &Arc<dyn PhysicalExpr>) -> usize {

@@ -40,16 +40,16 @@ async fn cost(primal: &str, parameters: &[String], constants: &[String], nullabl
     Ok((operations(&ctx, primal).await?, operations(&ctx, &all).await?))
 }
 
-fn names(prefix: &str, count: usize) -> Vec<String> {
+pub fn names(prefix: &str, count: usize) -> Vec<String> {
     (1..=count).map(|i| format!("{prefix}{i}")).collect()
 }
 
-fn sum(terms: impl Iterator<Item = String>) -> String {
+pub fn sum(terms: impl Iterator<Item = String>) -> String {
     terms.collect::<Vec<_>>().join(" + ")
 }
 
 #[track_caller]
-fn assert_cheap(what: &str, (primal, all): (usize, usize)) {
+pub fn assert_cheap(what: &str, (primal, all): (usize, usize)) {
     println!("{what}: primal {primal}, with all gradients {all}, ratio {:.2}", all as f64 / primal as f64);
     assert!(all <= 4 * primal, "{what}: {all} operations for a primal of {primal}");
 }

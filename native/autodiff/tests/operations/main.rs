@@ -3,3 +3,4 @@
 mod count;
 mod formulas;
 mod gradients;
+mod relations;
