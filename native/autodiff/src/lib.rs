@@ -70,10 +70,11 @@
 //! # }
 //! ```
 //!
-//! How a call is differentiated, in the order of the modules:
-//! `relations` makes it one over what a single node of the plan shows, [`operators`](crate) holds the functions themselves, `variable` says what one may differentiate by, `dag` holds
-//! the expression with every distinct sub-expression once, `pullback` carries cotangents from the output to the
-//! variables with the partial derivatives of `rules`, whose `applicability` to the call is checked, and `nulls` makes the result NULL exactly where the expression is.
+//! How a call is differentiated: `relations` makes it one over what a single node of the plan shows, [`operators`](crate)
+//! holds the functions themselves, `variable` says what one may differentiate by, `dag` holds the expression with every
+//! distinct sub-expression once, `pullback` carries cotangents from the output to the variables with the partial derivatives
+//! of `rules`, whose `applicability` to the call is checked, and `nulls` makes the result NULL exactly where the expression
+//! is.
 
 mod applicability;
 mod call;

@@ -5,32 +5,18 @@
 //! more column, carried from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`.
 //!
-//! In the order of the modules: `calls` replaces the calls of a node (`above` has those that the DataFrame API puts into an
-//! aggregate), whose inputs `site` has, `names` names what is added and
-//! takes it away again, `origin` says where a column comes from, `carry` gives columns their tangents, node by node
-//! (`combine`, `aggregate`, `window` and `recursion` have the nodes that do more than passing them on), `over` and `formulas`
-//! have the derivatives of aggregates and window functions, `pairs` what min and max choose in windows, `identity` the errors for a variable that is not the one meant,
-//! `pruning` and `nullability` keep recursive queries whole and their schemas right, `prepared` has the rules for statements
-//! that are optimized without having been analyzed.
+//! In the order of the modules: `calls` replaces the calls of a node, `carry` gives the columns below it their tangents, node by
+//! node, and `over` has the derivatives of aggregates and window functions. `tangent` and `names` are what they speak of,
+//! `origin` says where a column comes from. `workarounds` keeps what DataFusion 54 gets wrong about recursive and prepared
+//! statements from doing harm.
 
-mod above;
-mod aggregate;
 mod calls;
 mod carry;
-mod combine;
-mod formulas;
-mod identity;
 mod names;
-mod nullability;
 mod origin;
 mod over;
-mod pairs;
-mod prepared;
-mod pruning;
-mod recursion;
-mod site;
 mod tangent;
-mod window;
+mod workarounds;
 
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
@@ -41,9 +27,9 @@ use datafusion_optimizer::AnalyzerRule;
 use crate::operators::{Differential, recognize};
 use calls::Calls;
 pub use names::is_added;
-use nullability::{Static, never_null_as_now, nullable_by_either_term};
-pub use prepared::WhenPrepared;
-pub use pruning::KeepRecursiveColumns;
+use workarounds::nullability::{Static, never_null_as_now, nullable_by_either_term};
+pub use workarounds::prepared::WhenPrepared;
+pub use workarounds::pruning::KeepRecursiveColumns;
 
 /// Tells the operators among the functions of a session.
 pub type Recognize = fn(&ScalarUDF) -> Option<Differential>;
@@ -87,7 +73,7 @@ impl AnalyzerRule for DifferentiateRelations {
         let plan = nullable_by_either_term(plan, Static::Settled)?;
         let differentiated = Calls::new(self.recognize, &plan)?.replace(plan)?;
         let differentiated = never_null_as_now(nullable_by_either_term(differentiated, Static::Derived)?)?;
-        pruning::keep_recursive_columns(differentiated)
+        workarounds::pruning::keep_recursive_columns(differentiated)
     }
 }
 

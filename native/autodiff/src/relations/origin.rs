@@ -6,7 +6,7 @@ use datafusion_common::{Column, DFSchema, JoinType, Result};
 use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, TableScan};
 
-use super::nullability::is_nullability_marker;
+use super::workarounds::nullability::is_nullability_marker;
 use crate::variable::is_float;
 
 /// What stands behind a column of a node.

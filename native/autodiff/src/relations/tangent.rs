@@ -8,9 +8,9 @@ use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::nullability::is_nullability_marker;
 use super::origin::passed_on;
-use super::pairs::linearize_pair;
+use super::over::linearize_pair;
+use super::workarounds::nullability::is_nullability_marker;
 use crate::call::abbreviated;
 use crate::dag::columns_read;
 use crate::variable::is_float;

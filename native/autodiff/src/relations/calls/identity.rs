@@ -5,11 +5,11 @@ use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::origin::{Origin, origin};
-use super::over::arguments;
-use super::tangent::can_vary;
 use crate::call::abbreviated;
 use crate::dag::columns_read;
+use crate::relations::origin::{Origin, origin};
+use crate::relations::over::arguments;
+use crate::relations::tangent::can_vary;
 
 /// Tells the operators and what calls of them have been replaced by.
 pub type IsOperator<'f> = &'f dyn Fn(&ScalarUDF) -> bool;

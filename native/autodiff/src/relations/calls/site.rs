@@ -7,9 +7,9 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::carry::{Carrier, Variable};
-use super::names::Names;
-use super::tangent::{Tangent, can_vary, reads};
+use crate::relations::carry::{Carrier, Variable};
+use crate::relations::names::Names;
+use crate::relations::tangent::{Tangent, can_vary, reads};
 
 /// A node whose expressions are being replaced.
 #[derive(Debug)]

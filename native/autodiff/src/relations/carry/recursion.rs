@@ -9,9 +9,9 @@ use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, TableSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::carry::{Carried, Carrier, Variable};
-use super::origin::{is_work_table, source_column};
-use super::tangent::{Tangent, Tangents};
+use super::{Carried, Carrier, Variable};
+use crate::relations::origin::{is_work_table, source_column};
+use crate::relations::tangent::{Tangent, Tangents};
 
 /// A recursive query on whose recursive term the carrier is.
 pub struct Recursion {

@@ -1,16 +1,21 @@
 //! Tangents of the columns of a node, carried from where the variable originates.
 
+mod aggregate;
+mod combine;
+mod recursion;
+mod window;
+
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, ScalarUDF, SubqueryAlias, cast};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::names::Names;
-use super::origin::{Origin, origin};
-use super::recursion::Recursion;
-use super::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
+use crate::relations::names::Names;
+use crate::relations::origin::{Origin, origin};
+use crate::relations::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
 use crate::variable::{decoded, result_type};
+use recursion::Recursion;
 
 /// The variable as a node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::carry::{Carried, Carrier, Variable};
-use super::names::columns;
-use super::over::arguments;
-use super::tangent::{Linearized, Tangent, reads};
+use super::{Carried, Carrier, Variable};
+use crate::relations::names::columns;
+use crate::relations::over::arguments;
+use crate::relations::tangent::{Linearized, Tangent, reads};
 
 impl Carrier<'_> {
     /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.

@@ -13,7 +13,7 @@ use sqlparser::ast::{BinaryOperator, Expr as Sql, UnaryOperator, Value};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use super::over::Rows;
+use super::Rows;
 use crate::rules::syntax::{Signature, call_of, name_of, parse};
 
 /// The derivative of a function by its tangents, as a line of the table.

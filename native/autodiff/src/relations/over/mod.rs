@@ -1,17 +1,21 @@
 //! The tangent of an aggregate or window function, from others over the same rows.
 
+mod formulas;
+mod pairs;
+
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
 
-use super::carry::{Carried, Carrier};
-use super::formulas::{self, Input};
-use super::names::Names;
-use super::pairs::{pair, tangent_in};
-use super::tangent::{Linearized, Tangent, written_out};
 use crate::call::abbreviated;
+use crate::relations::carry::{Carried, Carrier};
+use crate::relations::names::Names;
+use crate::relations::tangent::{Linearized, Tangent, written_out};
 use crate::variable::is_float;
+use formulas::Input;
+pub use pairs::linearize_pair;
+use pairs::{pair, tangent_in};
 
 impl Carrier<'_> {
     /// The tangent of an aggregate or window function over an input, `carried` being that input with tangents. The functions

@@ -1,5 +1,9 @@
 //! Replacing the calls of a node by `jvp` over the columns that vary.
 
+mod above;
+mod identity;
+mod site;
+
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::expr::{Exists, InSubquery, ScalarFunction, SetComparison};
@@ -10,15 +14,15 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
-use super::above::calls_above;
-use super::identity::{self, Named, Scope};
-use super::names::{Names, restore};
-use super::site::Site;
-use super::tangent::{Tangent, check_subqueries};
-use super::{Recognize, call_in};
 use crate::call::abbreviated;
 use crate::dag::columns_read;
+use crate::relations::names::{Names, restore};
+use crate::relations::tangent::{Tangent, check_subqueries};
+use crate::relations::{Recognize, call_in};
 use crate::variable::is_float;
+use above::calls_above;
+use identity::{Named, Scope};
+use site::Site;
 
 /// Replaces the calls in a plan, those of inner queries first.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use datafusion_expr::{LogicalPlan, Partitioning, Repartition};
 use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-use super::names::columns;
 use super::nullability::{Static, nullable_by_either_term};
+use crate::relations::names::columns;
 
 /// The analyzer rule that keeps DataFusion from removing columns that a recursive query reads itself, and from taking its
 /// columns for not nullable that only the first rows are.

@@ -6,11 +6,11 @@ use datafusion_expr::{Aggregate, ExprSchemable, LogicalPlan, Projection};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::carry::{Carried, Carrier, Variable};
 use super::combine::Agreements;
-use super::names::columns;
-use super::over::arguments;
-use super::tangent::{Linearized, Tangent, Tangents, written_out};
+use super::{Carried, Carrier, Variable};
+use crate::relations::names::columns;
+use crate::relations::over::arguments;
+use crate::relations::tangent::{Linearized, Tangent, Tangents, written_out};
 
 impl Carrier<'_> {
     /// An aggregate has its formula; a key that varies without being the variable has the tangent the group agrees on.

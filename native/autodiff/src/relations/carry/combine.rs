@@ -9,10 +9,10 @@ use datafusion_functions_aggregate::expr_fn::{max, min};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::carry::{Carried, Carrier, Variable};
-use super::names::columns;
-use super::origin::is_unnested;
-use super::tangent::{Linearized, Tangent, Tangents};
+use super::{Carried, Carrier, Variable};
+use crate::relations::names::columns;
+use crate::relations::origin::is_unnested;
+use crate::relations::tangent::{Linearized, Tangent, Tangents};
 
 impl Carrier<'_> {
     /// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
