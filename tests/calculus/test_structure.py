@@ -56,6 +56,8 @@ DIFFERENTIATED = [
     ("greatest(x)", [1.0, 1.0, 1.0]),
     ("greatest(y * greatest(x * y, 0) - 2, 0)", [9.0, 0.0, 0.0]),
     ("greatest(x, greatest(n * x, y) * n)", [4.0, 1.0, 1.0]),
+    ("power(CAST(greatest(CAST(x AS REAL), CAST(1 AS REAL)) AS DOUBLE), 2)", [3.0, 0.0, 8.0]),
+    ("greatest(CAST(greatest(CAST(x AS REAL), CAST(i AS REAL)) AS DOUBLE) * x, y - 3)", [3.0, 0.0, 8.0]),
     ("greatest(CASE WHEN greatest(x, y) > 2 THEN greatest(x, y) * x ELSE x END, 1)", [3.0, 0.0, 8.0]),
     ("least(abs(greatest(x * y, y * y) - 20), x * x)", [3.0, -4.5, 0.0]),
     (
@@ -63,7 +65,7 @@ DIFFERENTIATED = [
         [1.5, 0.25, 8.0],
     ),
     (
-        "CASE WHEN x * greatest(x, y) > 4 AND y * greatest(x, y) > 1 THEN x * greatest(x, y) ELSE y * greatest(x, y) END",
+        "CASE WHEN x * greatest(x, y) > 4 AND y > 1 THEN x * greatest(x, y) ELSE y * greatest(x, y) END",
         [3.0, 0.0, -4.0],
     ),
     ("+x * +x", [3.0, -4.5, 8.0]),

@@ -64,7 +64,8 @@ impl Pullback<'_, '_> {
                 operands(self.dag, condition, output, &mut compared);
             }
         }
-        compared.retain(|id| self.active.contains(id));
+        let below = self.dag.reachable(output);
+        compared.retain(|id| self.active.contains(id) && *id != output && below.contains(id));
         let values: Vec<_> = branches(shape).into_iter().map(|value| children[value]).collect();
         // Nor may it be NULL where the choice is not.
         let sources = self.nulls.of(self.dag, output)?;
@@ -174,15 +175,23 @@ fn operands(dag: &Dag, condition: NodeId, output: NodeId, compared: &mut Vec<Nod
         Operator::And | Operator::Or => node.children.iter().for_each(|child| operands(dag, *child, output, compared)),
         Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
             for operand in &node.children {
-                let inputs =
-                    if *operand == output { &dag.node(output).children } else { std::slice::from_ref(operand) };
-                for input in inputs {
-                    if !compared.contains(input) {
-                        compared.push(*input);
+                let operand = unconverted(dag, *operand);
+                let inputs = if operand == output { &dag.node(output).children } else { &vec![operand] };
+                for input in inputs.iter().map(|input| unconverted(dag, *input)) {
+                    if !compared.contains(&input) {
+                        compared.push(input);
                     }
                 }
             }
         }
         _ => {}
+    }
+}
+
+/// The node without conversions around it.
+fn unconverted(dag: &Dag, id: NodeId) -> NodeId {
+    match &dag.node(id).shape {
+        Expr::Cast(_) => unconverted(dag, dag.node(id).children[0]),
+        _ => id,
     }
 }
