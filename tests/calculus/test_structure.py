@@ -65,7 +65,7 @@ DIFFERENTIATED = [
         [1.5, 0.25, 8.0],
     ),
     (
-        "CASE WHEN x * greatest(x, y) > 4 AND y > 1 THEN x * greatest(x, y) ELSE y * greatest(x, y) END",
+        "CASE WHEN x * greatest(x, y) > 4 AND y > 1 THEN x * greatest(x, y) ELSE y * abs(x) END",
         [3.0, 0.0, -4.0],
     ),
     ("+x * +x", [3.0, -4.5, 8.0]),
