@@ -66,7 +66,7 @@ DIFFERENTIATED = [
     ),
     (
         "CASE WHEN x * greatest(x, y) > 4 AND y > 1 THEN x * greatest(x, y) ELSE y * abs(x) END",
-        [3.0, 0.0, -4.0],
+        [3.0, -0.5, -4.0],
     ),
     ("+x * +x", [3.0, -4.5, 8.0]),
     ("- - x", [1.0, 1.0, 1.0]),
