@@ -233,7 +233,12 @@ class Builder(Blocks):
         return Expression(sql, value.dependence), function
 
     def recursion(self, query: Query) -> Query:
-        """A recursive CTE whose term changes one or two columns and passes the others on."""
+        """A recursive CTE whose term changes one or two columns and passes the others on.
+
+        Not over groups, the keys of which DataFusion 54 believes to be unique in all iterations together.
+        """
+        if not {"aggregate", "distinct", "union"}.isdisjoint(query.kinds()):
+            return query
         choices = self.choices
         scope = self.over(query, joins=False)
         items, columns, unique = self.passed(scope, scope.floats)
