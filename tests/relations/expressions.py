@@ -35,8 +35,9 @@ BINARY = [
     "coalesce({0}, {1})",
     "CASE WHEN {1} > 0.3371 THEN {0} ELSE 2.0 * {1} END",
     "CASE WHEN {1} IS NOT NULL THEN {0} END",
-    "greatest({0}, {1})",
-    "least({0}, {1})",
+    # Not of equal values, of which they have the derivative of the first.
+    "greatest({0}, {1} + 0.0417)",
+    "least({0}, {1} - 0.0129)",
     "nullif({0}, {1})",
 ]
 

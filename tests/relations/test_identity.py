@@ -78,6 +78,12 @@ CASES = [
         "SELECT s + 1, w, w * x FROM r WHERE s < 3) SELECT grad(r.x, p.w) FROM r CROSS JOIN p",
         ["does not vary with p.w", "differentiate by r.w"],
     ),
+    Refused(
+        "the_other_reference_read_by_the_recursive_term_alone",
+        "WITH RECURSIVE r AS (SELECT 0 AS s, 1.0 AS z, x FROM t UNION ALL "
+        "SELECT s + 1, 0.5 * z + 0.3 * x, x FROM r WHERE s < 3) SELECT grad(r.z, t.x) FROM r CROSS JOIN t",
+        ["does not vary with t.x", "differentiate by r.x"],
+    ),
 ]
 
 

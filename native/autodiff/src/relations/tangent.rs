@@ -130,6 +130,16 @@ pub fn written_out(tangent: &Linearized, primal: &Expr, schema: &DFSchema, data_
     }
 }
 
+/// The tangent of an aggregate or window function in a column of this schema, NULL where that is. A single function of tangents
+/// is so anyway.
+pub fn null_with_column(tangent: Expr, schema: &DFSchema, index: usize) -> Result<Expr> {
+    let column = Expr::Column(Column::from(schema.qualified_field(index)));
+    if matches!(tangent, Expr::Column(_)) || !schema.field(index).is_nullable() {
+        return Ok(tangent);
+    }
+    when(column.is_not_null(), tangent).end()
+}
+
 /// Whether a value of this type can vary with a float, so that its derivative is not 0 by its type alone.
 pub fn can_vary(data_type: &DataType) -> bool {
     is_float(data_type) || data_type.is_nested() || data_type.is_decimal()

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::call::abbreviated;
 use crate::dag::columns_read;
-use crate::relations::origin::{Origin, origin};
+use crate::relations::origin::{Origin, is_work_table, origin, source_column};
 use crate::relations::over::arguments;
 use crate::relations::tangent::can_vary;
 
@@ -69,7 +69,7 @@ pub fn check(
     let Some(Named { column: variable, scope: of_variable, origins: own }) = named.get(variable) else { return Ok(()) };
     let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
     for part in parts_read(expression, is_operator)? {
-        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator) };
+        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator), iterated: vec![] };
         let (part, scope) = match part {
             // What is read of a query around can only be another reference if the variable is of that query.
             Expr::OuterReferenceColumn(_, column) => (Expr::Column(column), of_variable),
@@ -124,7 +124,7 @@ fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
 /// Where a column of the inputs originates.
 fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Place, LogicalPlan>> {
     let ends = BTreeSet::new();
-    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: None };
+    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: None, iterated: vec![] };
     for (number, input) in scope.inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
             let way = scope.way.iter().copied().chain([number]).collect();
@@ -151,6 +151,8 @@ struct Sources<'e> {
     ends: &'e BTreeSet<Place>,
     /// With this, also those places count that the columns there are computed from.
     whole: Option<IsOperator<'e>>,
+    /// The recursive queries whose recursive terms are being looked into, the innermost last, and the ways to them.
+    iterated: Vec<(LogicalPlan, Vec<usize>)>,
 }
 
 impl Sources<'_> {
@@ -197,9 +199,25 @@ impl Sources<'_> {
         if self.ends.contains(&place) || self.found.insert(place, plan.clone()).is_some() || self.whole.is_none() {
             return Ok(());
         }
-        if let LogicalPlan::RecursiveQuery(query) = plan {
-            self.column(&query.static_term, below(0, index))?;
-            return self.column(&query.recursive_term, below(1, index));
+        match plan {
+            LogicalPlan::RecursiveQuery(query) => {
+                self.column(&query.static_term, below(0, index))?;
+                self.iterated.push((plan.clone(), way.clone()));
+                let found = self.column(&query.recursive_term, below(1, index));
+                self.iterated.pop();
+                return found;
+            }
+            LogicalPlan::TableScan(scan) => {
+                let query = self.iterated.iter().rev().find(|(plan, _)| match plan {
+                    LogicalPlan::RecursiveQuery(query) => is_work_table(scan, &query.name),
+                    _ => false,
+                });
+                return match query.cloned() {
+                    Some((query, way)) => self.column(&query, Place { way, index: source_column(scan, index) }),
+                    None => Ok(()),
+                };
+            }
+            _ => {}
         }
         for expr in computed(plan, index) {
             for argument in arguments(&expr) {

@@ -10,7 +10,7 @@ use super::combine::Agreements;
 use super::{Carried, Carrier, Variable};
 use crate::relations::names::columns;
 use crate::relations::over::arguments;
-use crate::relations::tangent::{Linearized, Tangent, Tangents, written_out};
+use crate::relations::tangent::{Linearized, Tangent, Tangents, null_with_column, written_out};
 
 impl Carrier<'_> {
     /// An aggregate has its formula; a key that varies without being the variable has the tangent the group agrees on.
@@ -48,7 +48,7 @@ impl Carrier<'_> {
             };
             let tangent = match tangent {
                 Linearized::Derived(expr) => {
-                    let expr = self.of_type(expr, &tangent_type);
+                    let expr = self.of_type(null_with_column(expr, schema, *index)?, &tangent_type);
                     Tangent::Column(self.add_computed(expr, name, &mut exprs))
                 }
                 Linearized::Known(tangent) => tangent,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Carried, Carrier, Variable};
 use crate::relations::names::columns;
 use crate::relations::over::arguments;
-use crate::relations::tangent::{Linearized, Tangent, reads};
+use crate::relations::tangent::{Linearized, Tangent, null_with_column, reads};
 
 impl Carrier<'_> {
     /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
@@ -29,6 +29,7 @@ impl Carrier<'_> {
             let tangent = match self.over_rows(function, input, &carried, &mut computed)? {
                 Linearized::Derived(expr) => {
                     let field = schema.field(index);
+                    let expr = null_with_column(expr, schema, index)?;
                     let expr = self.of_type(expr, &self.tangent_type(field.data_type()));
                     Tangent::Column(self.add_computed(expr, field.name(), &mut exprs))
                 }

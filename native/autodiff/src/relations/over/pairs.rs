@@ -4,7 +4,7 @@
 
 use datafusion_common::Result;
 use datafusion_expr::expr::Cast;
-use datafusion_expr::{Expr, lit};
+use datafusion_expr::{Expr, lit, when};
 use datafusion_functions::core::expr_fn::{get_field, named_struct};
 
 const VALUE: &str = "value";
@@ -24,6 +24,12 @@ pub fn tangent_in(pair: Expr) -> Expr {
 pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> Result<Option<Expr>> {
     let call = match expr {
         Expr::ScalarFunction(call) => call,
+        // One that is NULL where its column is.
+        Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
+            let [(condition, value)] = case.when_then_expr.as_slice() else { return Ok(None) };
+            let derived = linearize_pair(value, tangent)?;
+            return derived.map(|derived| when(condition.as_ref().clone(), derived).end()).transpose();
+        }
         Expr::Cast(cast) => {
             let derived = linearize_pair(&cast.expr, tangent)?;
             return Ok(derived.map(|derived| Expr::Cast(Cast { expr: Box::new(derived), field: cast.field.clone() })));
