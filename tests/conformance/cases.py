@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,9 @@ def _reference(
     doubtful = doubts.any(axis=0) | (nulls != nulls[0]).any(axis=0)
     single = any(operand.single for operand in call.operands)
     outside = ~np.isfinite((primal[0].values if primal else found)[0][0])
-    extreme = points.extreme({name for operand in call.operands for name in operand.columns}, single=single)
+    columns = {name for operand in call.operands for name in operand.columns}
+    exponential = re.search(r"\b(exp|sinh|cosh)\(", call.sql) is not None
+    extreme = points.extreme(columns, single=single, exponential=exponential)
     residue = points.steepness(e.columns for e in call.operands) ** max(call.order, 1) * (1e-5 if single else 2e-14)
     product = len(call.operands) > 1
     return Reference(

@@ -48,13 +48,13 @@ class Points:
         masks = [self.nulls[name] for name, (_, nullable) in sorted(COLUMNS.items()) if nullable]
         return [self.numbers[name] for name in sorted(COLUMNS)] + masks
 
-    def extreme(self, columns: Iterable[str], *, single: bool) -> NDArray[np.bool_]:
-        """Where one of the columns is so large or so small that small powers of it are not finite, or 0."""
+    def extreme(self, columns: Iterable[str], *, single: bool, exponential: bool) -> NDArray[np.bool_]:
+        """Where a column is so large or so small that small powers of it, or exponentials, are not finite, or 0."""
         found = np.zeros(ORDINARY + EDGES, bool)
         limit = 1e4 if single else 1e30
         for name in columns:
             size = np.abs(self.numbers[name])
-            found |= (size > limit) | ((size < 1 / limit) & (size > 0))
+            found |= (size > (50 if exponential else limit)) | ((size < 1 / limit) & (size > 0))
         return found
 
     def steepness(self, columns: Iterable[Iterable[str]]) -> NDArray[np.float64]:
