@@ -311,6 +311,10 @@ async fn higher_orders() -> Result<()> {
     ] {
         assert_derivative(sql).await?;
     }
+    // The inner derivative reads what the outer one is by only to be NULL where that is.
+    let by_a_maximum = "SELECT id, grad(grad(m * x * x, x), m) / (2 * x) AS d FROM
+                        (SELECT id, x, MAX(x) OVER (ORDER BY id) AS m FROM d) AS a ORDER BY id";
+    assert_eq!(column(0.7, by_a_maximum).await?, vec![Some(1.0); 7]);
     // The two averages are equal when they have been simplified.
     let beside =
         "SELECT AVG(exp(w)) OVER () - D{AVG(exp(w)) OVER ()} + D{AVG(exp(w)) OVER (ORDER BY id)} AS d FROM d, params";

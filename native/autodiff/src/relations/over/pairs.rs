@@ -26,9 +26,12 @@ pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> 
         Expr::ScalarFunction(call) => call,
         // One that is NULL where its column is.
         Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
-            let [(condition, value)] = case.when_then_expr.as_slice() else { return Ok(None) };
-            let derived = linearize_pair(value, tangent)?;
-            return derived.map(|derived| when(condition.as_ref().clone(), derived).end()).transpose();
+            return match case.when_then_expr.as_slice() {
+                [(condition, value)] if is_of_pair(value) => {
+                    when(condition.as_ref().clone(), tangent(value)?).end().map(Some)
+                }
+                _ => Ok(None),
+            };
         }
         Expr::Cast(cast) => {
             let derived = linearize_pair(&cast.expr, tangent)?;
@@ -43,4 +46,13 @@ pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> 
         ("get_field", [both, name]) if name == &lit(TANGENT) => Some(tangent_in(tangent(both)?)),
         _ => None,
     })
+}
+
+/// Whether an expression is taken from a pair.
+fn is_of_pair(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(cast) => is_of_pair(&cast.expr),
+        Expr::ScalarFunction(call) => call.func.name() == "get_field" && call.args.get(1) == Some(&lit(TANGENT)),
+        _ => false,
+    }
 }
