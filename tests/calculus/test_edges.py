@@ -15,6 +15,11 @@ EDGES = [
     ("sin(atan2(0.0 * y, y))", -1e-160, 0.0),
     ("sin(atan2(y, 1e-150))", 1e-170, 1e150),
     ("sqrt(greatest(y, 0.0))", -1.0, 0.0),
+    # Not 0 times infinity, though a factor stands between the choices.
+    ("sqrt(greatest(greatest(y, 0) * 2, 0))", -1.0, 0.0),
+    ("sqrt(greatest(greatest(y, 0) / -3, 0))", -1.0, 0.0),
+    ("1 / greatest(tanh(greatest(0, y)), 0)", -1.0, 0.0),
+    ("sqrt(CASE WHEN 2 * greatest(y, 0) >= 0 THEN 2 * greatest(y, 0) ELSE 0.0 END)", -1.0, 0.0),
     ("CASE WHEN y > 0 THEN ln(y) ELSE 0.0 END", 0.0, 0.0),
     ("power(y, 2)", 0.0, 0.0),
     ("abs(y)", 0.0, 0.0),

@@ -79,6 +79,23 @@ CASES = [
         ["does not vary with p.w", "differentiate by r.w"],
     ),
     Refused(
+        "the_other_reference_in_the_recursive_term",
+        "WITH RECURSIVE r AS (SELECT 0 AS step, x, x AS z FROM t UNION ALL "
+        "SELECT step + 1, r.x, grad(3 * r.x, t.x) FROM r CROSS JOIN t WHERE step < 3) SELECT z FROM r",
+        ["does not vary with t.x", "a variable of its own"],
+    ),
+    Refused(
+        "the_reference_of_the_iteration_before",
+        "WITH RECURSIVE r AS (SELECT 0 AS step, CAST(1 AS DOUBLE) AS l, CAST(0 AS DOUBLE) AS d UNION ALL "
+        "SELECT step + 1, r.l * t.x, grad(r.l * r.l, t.x) FROM r CROSS JOIN t WHERE step < 2) SELECT d FROM r",
+        ["does not vary with t.x", "a variable of its own"],
+    ),
+    Refused(
+        "the_other_reference_in_a_list",
+        "WITH m AS (SELECT unnest([x, x * 2]) AS c FROM t) SELECT grad(c, t.x) FROM m CROSS JOIN t",
+        ["does not vary with t.x", "a variable of its own"],
+    ),
+    Refused(
         "the_other_reference_read_by_the_recursive_term_alone",
         "WITH RECURSIVE r AS (SELECT 0 AS s, 1.0 AS z, x FROM t UNION ALL "
         "SELECT s + 1, 0.5 * z + 0.3 * x, x FROM r WHERE s < 3) SELECT grad(r.z, t.x) FROM r CROSS JOIN t",

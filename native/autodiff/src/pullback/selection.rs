@@ -139,8 +139,28 @@ impl Pullback<'_, '_> {
     /// contributes nothing: `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the
     /// derivatives of a query share it.
     pub(super) fn pulled_back(&mut self, cotangent: NodeId, partial: NodeId) -> Result<NodeId> {
+        if self.dag.is_finite(cotangent) {
+            return self.dag.multiply(cotangent, partial);
+        }
+        for (op, sides) in [(Operator::Multiply, &[0, 1][..]), (Operator::Divide, &[0])] {
+            let Some((a, b)) = self.dag.as_binary(partial, op) else { continue };
+            for side in sides {
+                let (choice, other) = if *side == 0 { (a, b) } else { (b, a) };
+                if self.selects(choice) {
+                    let one = self.dag.number(1.0)?;
+                    let factor = if op == Operator::Multiply { other } else { self.dag.divide(one, other)? };
+                    let cotangent = self.dag.multiply(cotangent, factor)?;
+                    return self.pulled_back(cotangent, choice);
+                }
+            }
+        }
         let shape = match &self.dag.node(partial).shape {
-            Expr::Case(case) if self.selections.contains(&partial) && !self.dag.is_finite(cotangent) => case.clone(),
+            Expr::Case(case) if self.selections.contains(&partial) => case.clone(),
+            Expr::Negative(_) => {
+                let choice = self.dag.node(partial).children[0];
+                let positive = self.pulled_back(cotangent, choice)?;
+                return self.dag.negate(positive);
+            }
             _ => return self.dag.multiply(cotangent, partial),
         };
         let mut children = self.dag.node(partial).children.clone();
@@ -154,6 +174,20 @@ impl Pullback<'_, '_> {
         self.nulls.equate(self.dag, product, partial)?;
         self.selections.insert(product);
         Ok(product)
+    }
+
+    /// Whether a derivative is that of a choice, but for factors.
+    fn selects(&self, id: NodeId) -> bool {
+        let node = self.dag.node(id);
+        match (&node.shape, node.children.as_slice()) {
+            (Expr::Negative(_), [choice]) => self.selects(*choice),
+            (Expr::BinaryExpr(binary), [a, b]) => match binary.op {
+                Operator::Multiply => self.selects(*a) || self.selects(*b),
+                Operator::Divide => self.selects(*a),
+                _ => false,
+            },
+            _ => self.selections.contains(&id),
+        }
     }
 
     /// Whether a branch is 0, also if it is so only where it is not NULL.

@@ -64,12 +64,16 @@ pub fn check(
     variable: usize,
     named: &[Named],
     here: &Scope,
+    iterated: &[LogicalPlan],
     is_operator: IsOperator,
 ) -> Result<()> {
     let Some(Named { column: variable, scope: of_variable, origins: own }) = named.get(variable) else { return Ok(()) };
     let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
     for part in parts_read(expression, is_operator)? {
-        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator), iterated: vec![] };
+        // No way leads from the recursive term to the query around it.
+        let iterated = iterated.iter().enumerate().map(|(number, query)| (query.clone(), vec![usize::MAX - 1, number]));
+        let iterated = iterated.collect();
+        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator), iterated };
         let (part, scope) = match part {
             // What is read of a query around can only be another reference if the variable is of that query.
             Expr::OuterReferenceColumn(_, column) => (Expr::Column(column), of_variable),
@@ -206,6 +210,12 @@ impl Sources<'_> {
                 let found = self.column(&query.recursive_term, below(1, index));
                 self.iterated.pop();
                 return found;
+            }
+            LogicalPlan::Unnest(unnest) => {
+                return match (unnest.dependency_indices.get(index), inputs.first()) {
+                    (Some(list), Some(input)) => self.column(input, below(0, *list)),
+                    _ => Ok(()),
+                };
             }
             LogicalPlan::TableScan(scan) => {
                 let query = self.iterated.iter().rev().find(|(plan, _)| match plan {

@@ -10,7 +10,7 @@ use datafusion_expr::expr::{Exists, InSubquery, ScalarFunction, SetComparison};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{
-    BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Operator, ScalarUDF, lit,
+    BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Operator, RecursiveQuery, ScalarUDF, lit,
 };
 use std::sync::Arc;
 
@@ -31,11 +31,13 @@ pub struct Calls {
     names: Names,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
     around: Vec<Vec<LogicalPlan>>,
+    /// The recursive queries whose recursive terms are being looked into, the innermost last.
+    iterated: Vec<LogicalPlan>,
 }
 
 impl Calls {
     pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
-        Ok(Self { recognize, names: Names::of(plan)?, around: vec![] })
+        Ok(Self { recognize, names: Names::of(plan)?, around: vec![], iterated: vec![] })
     }
 
     /// The plan without calls of the operators, except for `jvp` over all that varies.
@@ -47,6 +49,7 @@ impl Calls {
         };
         let plan = match plan {
             LogicalPlan::Join(join) => self.join_inputs(join)?,
+            LogicalPlan::RecursiveQuery(query) => self.recursive_terms(query)?,
             other => other.map_children(|child| self.replace(child).map(Transformed::yes))?.data,
         };
         let recognize = self.recognize;
@@ -87,6 +90,18 @@ impl Calls {
         let right = self.replace(join.right.as_ref().clone());
         self.around.pop();
         Ok(LogicalPlan::Join(Join { left: Arc::new(left), right: Arc::new(right?), ..join }))
+    }
+
+    fn recursive_terms(&mut self, query: RecursiveQuery) -> Result<LogicalPlan> {
+        let static_term = Arc::new(self.replace(query.static_term.as_ref().clone())?);
+        self.iterated.push(LogicalPlan::RecursiveQuery(query.clone()));
+        let recursive_term = self.replace(query.recursive_term.as_ref().clone());
+        self.iterated.pop();
+        Ok(LogicalPlan::RecursiveQuery(RecursiveQuery {
+            static_term,
+            recursive_term: Arc::new(recursive_term?),
+            ..query
+        }))
     }
 
     /// An expression with its calls replaced, under the name that it has.
@@ -157,7 +172,8 @@ impl Calls {
             let recognize = self.recognize;
             let is_operator = |function: &ScalarUDF| recognize(function).is_some() || function == jvp.as_ref();
             for variable in independent {
-                identity::check(&original, expression, variable, &named, &Scope::here(&site.before), &is_operator)?;
+                let here = Scope::here(&site.before);
+                identity::check(&original, expression, variable, &named, &here, &self.iterated, &is_operator)?;
             }
         }
         // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
