@@ -163,6 +163,7 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
 
     - which of infinity and NaN a derivative is outside of the domain, and at a pole if JAX's two modes differ there or
       it is of higher order;
+    - the sign of an infinity at a pole, which is that of a zero: (1 - x) - 1 is 0 where x is, and so is -x;
     - whether it is a number where powers of the columns overflow or vanish, and what it is there, if it is close to the
       smallest number, in single precision, of higher order, or a product with a factor of the user's, or JAX's own is
       not the exact one: it is a matter of the formula which powers it takes.
@@ -186,7 +187,7 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
             matches |= cancelled & (np.abs(values) <= reference.residue)
     undefined = ~(np.all if reference.product or reference.order > 1 else np.any)(defined, axis=0)
     disputed = ~np.all(defined, axis=0) | (reference.order > 1)
-    pole = np.all(infinite, axis=0) & ~np.isfinite(values) & (reference.outside | disputed)
+    pole = np.all(infinite, axis=0) & ~np.isfinite(values) & (reference.outside | disputed | np.isinf(values))
     nowhere = np.isnan(values) & reference.outside | ~np.isfinite(values) & reference.extreme
     nowhere |= reference.extreme & (reference.product or reference.single or reference.order > 1)
     return np.asarray(matches | overflown | undefined | pole | nowhere | np.isinf(reference.spread))

@@ -13,7 +13,7 @@ use crate::call::cut;
 
 /// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
 /// long sum.
-const LONGEST: usize = 4_000;
+const LONGEST: usize = 10_000;
 
 /// An expression and nothing after it.
 pub fn parse(sql: &str) -> Result<Sql> {
