@@ -76,8 +76,7 @@ def environment() -> dict[str, str]:
     env["VIRTUAL_ENV"] = str(VENV)
     env["PATH"] = str(BIN) + os.pathsep + env.get("PATH", "")
     env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
-    cache = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    env.setdefault("CARGO_TARGET_DIR", str(cache / "xql-ffi" / "target"))
+    env.setdefault("CARGO_TARGET_DIR", str(NATIVE / "target"))
     return env
 
 
@@ -152,42 +151,21 @@ def install_requirements(*groups: str) -> None:
     stamp.set()
 
 
-def note_sources() -> None:
-    """Lets cargo see what differs from the last build in the target folder, which another checkout may have made.
-
-    Cargo names our crates alike in all checkouts and compares times of files only, so it would take the library of the
-    other checkout for ours if that was built after our files were written.
-    """
-    note = Path(environment()["CARGO_TARGET_DIR"]) / "xql-ffi-sources.json"
-    built: dict[str, str] = json.loads(note.read_text()) if note.is_file() else {}
-    crates = {manifest.parent.name: fingerprint(manifest.parent) for manifest in NATIVE.glob("*/Cargo.toml")}
-    for crate, value in crates.items():
-        if built.get(crate) != value:
-            for file in (NATIVE / crate).rglob("*.rs"):
-                file.touch()
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps(crates))
-
-
 def build() -> None:
     """Builds both distributions and installs them into the virtual environment."""
     sources = [ROOT / ".cargo", ROOT / "pyproject.toml", NATIVE]
     stamp = Stamp("native", f"{output('rustc', '-Vv')}{fingerprint(*sources, ignore=('tests',))}")
     plugin = list((ROOT / "xql_ffi" / "_plugin").glob("*.py"))
-    note_sources()
     if stamp.holds() and plugin:
         return
     say(f"native build in {environment()['CARGO_TARGET_DIR']}: the first takes 15 to 40 minutes, the next seconds")
     shutil.rmtree(WHEELS, ignore_errors=True)
-    # Those that another checkout or the lints have linked bear the same names, and cargo would take them for ours.
-    for library in (Path(environment()["CARGO_TARGET_DIR"]) / "release" / "deps").glob("*xql_[ep]*"):
-        library.unlink()
     # Editable: the Python files stay those of the checkout, the library and its cffi module are put beside them.
-    run(BIN / "maturin", "develop", "--release", "--locked")
+    run(BIN / "maturin", "develop", "--locked")
     # A wheel, for its .pth file; uncompressed, for it is installed at once and thrown away.
     engine = NATIVE / "engine" / "pyproject.toml"
     wheel = ("--out", WHEELS, "--compression-method", "stored", "--auditwheel", "skip")
-    run(BIN / "maturin", "build", "--release", "--locked", *wheel, cwd=engine.parent)
+    run(BIN / "maturin", "build", "--profile", "dev", "--locked", *wheel, cwd=engine.parent)
     install = (PYTHON, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall")
     run(*install, *WHEELS.glob("xql_ffi_engine-*.whl"))
     shutil.rmtree(WHEELS)
@@ -282,26 +260,20 @@ def one_build() -> None:
     print(f"{len(whole)} crates, each with one set of features")
 
 
-def unoptimised() -> tuple[str, ...]:
-    """Options of cargo for tests and lints: our own crates unoptimised, which compile in seconds instead of minutes."""
-    crates = (manifest.parent.name for manifest in sorted(NATIVE.glob("*/Cargo.toml")))
-    return tuple(f"--config=profile.release.package.xql-{crate}.opt-level=0" for crate in crates)
-
-
 def clippy() -> None:
     """Runs clippy's compiler in place of rustc on our crates.
 
     `cargo clippy` would first check all of DataFusion, which takes as long as most of a build.
     """
     lints = {"RUSTC_WORKSPACE_WRAPPER": "clippy-driver", "CLIPPY_ARGS": "-Dwarnings"}
-    cargo = ("cargo", "build", "--release", "--workspace", "--all-targets", "--locked", *unoptimised())
+    cargo = ("cargo", "build", "--workspace", "--all-targets", "--locked")
     run(*cargo, cwd=NATIVE, extra=lints)
 
 
 def rustdoc() -> None:
     """Documents our crates against the libraries that are built; `cargo doc` would check all of DataFusion as well."""
     libraries: dict[str, str] = {}
-    cargo = ("cargo", "build", "--release", "--workspace", "--locked", "--message-format=json", *unoptimised())
+    cargo = ("cargo", "build", "--workspace", "--locked", "--message-format=json")
     for line in output(*cargo).splitlines():
         message = json.loads(line)
         files = [file for file in message.get("filenames", []) if file.endswith((".rlib", ".so", ".dylib", ".dll"))]
@@ -324,7 +296,7 @@ def rustdoc() -> None:
                     f"--edition={package['edition']}",
                     f"--crate-name={crate['name']}",
                     f"--out-dir={target / 'doc'}",
-                    f"-Ldependency={target / 'release' / 'deps'}",
+                    f"-Ldependency={target / 'debug' / 'deps'}",
                     *(f"--extern={d['name']}={libraries[d['pkg']]}" for d in dependencies),
                     crate["src_path"],
                 ]
@@ -349,7 +321,7 @@ def test(arguments: list[str]) -> int:
     tests.section("mypy", lambda: run("mypy"), after="build")
     tests.section("clippy", clippy, after="build")
     tests.section("rustdoc", rustdoc, after="build")
-    cargo = ("cargo", "test", "--release", "--workspace", "--locked", "--no-fail-fast", *unoptimised())
+    cargo = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
     tests.section("cargo test", lambda: tests.counted(*cargo, cwd=NATIVE), after="build")
     tests.section("pytest", lambda: tests.counted("pytest", *arguments), after="build")
     return tests.finish()

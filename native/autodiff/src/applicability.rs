@@ -6,10 +6,11 @@ use datafusion_expr::Expr;
 use datafusion_expr::expr::ScalarFunction;
 use std::collections::HashSet;
 
-use crate::call::{Call, abbreviated};
+use crate::call::Call;
 use crate::dag::{Dag, NodeId};
 use crate::rules::{Rule, Rules};
-use crate::variable::carries_floats;
+use crate::vocabulary::messages::abbreviated;
+use crate::vocabulary::types::carries_floats;
 
 /// The error for a rule of the user's that could not be used, because its function gives no floats.
 pub fn check_used(call: &Call, rules: &Rules, dag: &Dag, primal: &[NodeId], active: &HashSet<NodeId>) -> Result<()> {

@@ -1,8 +1,9 @@
 //! A call of a differential operator, as the planner hands it over and as messages show it.
 
 use datafusion_expr::Expr;
-use datafusion_sql::unparser::Unparser;
 use std::fmt;
+
+use crate::vocabulary::messages::{abbreviated, cut};
 
 /// What to do where one node of a plan does not tell how a value was computed.
 pub const SEE_ALL_NODES: &str = "Add the analyzer rule that sees all nodes to the session (in Python, register the operator with \
@@ -29,21 +30,5 @@ impl fmt::Display for Call<'_> {
         let directions = self.directions.iter().flat_map(|direction| [Some(direction.column), direction.factor]);
         let directions: Vec<_> = directions.flatten().map(abbreviated).collect();
         write!(f, "{}({}, {})", self.operator, abbreviated(self.expression), cut(directions.join(", ")))
-    }
-}
-
-/// An expression in SQL, cut where it would drown a message.
-pub fn abbreviated(expr: &Expr) -> String {
-    let sql = Unparser::default().with_pretty(true).expr_to_sql(expr);
-    sql.map_or_else(|_| cut(expr.human_display()), cut)
-}
-
-/// What a message shows of a text that the user wrote, or that was made of one: its beginning, if it is long.
-pub fn cut(text: impl fmt::Display) -> String {
-    const LONGEST: usize = 200;
-    let text = text.to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{} ...", &text[..end]),
-        None => text,
     }
 }

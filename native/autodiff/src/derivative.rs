@@ -4,13 +4,14 @@ use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
 
-use crate::call::{Call, abbreviated};
+use crate::call::Call;
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::pullback::Pullback;
-use crate::relations::is_added;
 use crate::rules::Rules;
 use crate::variable;
+use crate::vocabulary::messages::abbreviated;
+use crate::vocabulary::types::{decoded, result_type};
 
 /// The derivative that a call stands for by these rules: the sum over its directions of partial derivative times factor.
 ///
@@ -25,7 +26,7 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
         .collect::<Result<Vec<_>>>()?;
     let expression_type = check_numeric(call, call.expression, schema)?;
     let column_types = columns.iter().map(|column| column.get_type(schema)).collect::<Result<Vec<_>>>()?;
-    let result_type = variable::result_type(&expression_type, &column_types);
+    let result_type = result_type(&expression_type, &column_types);
 
     let mut dag = Dag::new(schema);
     let root = dag.import(call.expression)?;
@@ -43,7 +44,7 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
             None => None,
             Some(factor) => {
                 check_numeric(call, factor, schema)?;
-                let carried = matches!(factor, Expr::Column(column) if is_added(&column.name));
+                let carried = matches!(factor, Expr::Column(_));
                 let factor = dag.import(factor)?;
                 if !call.total {
                     required.extend(nulls.of(&dag, factor)?);
@@ -83,7 +84,7 @@ fn is_nullable(call: &Call, schema: &DFSchema) -> Result<bool> {
 
 fn check_numeric(call: &Call, expr: &Expr, schema: &DFSchema) -> Result<DataType> {
     let data_type = expr.get_type(schema)?;
-    let plain = variable::decoded(&data_type);
+    let plain = decoded(&data_type);
     if plain.is_numeric() || plain.is_null() {
         return Ok(data_type);
     }

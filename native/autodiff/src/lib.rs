@@ -47,31 +47,9 @@
 //! # }
 //! ```
 //!
-//! With the rule [`DifferentiateRelations`], a derivative sees through CTEs, subqueries, joins, aggregates, windows and
-//! recursion:
+//! A call sees one node of a plan; the crate `xql-relations` has the analyzer rule that sees them all.
 //!
-//! ```
-//! # use datafusion::prelude::*;
-//! # use std::sync::Arc;
-//! # use xql_autodiff::{DifferentiateRelations, KeepRecursiveColumns};
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> datafusion::error::Result<()> {
-//! let ctx = SessionContext::new();
-//! for function in xql_autodiff::functions() {
-//!     ctx.register_udf(function);
-//! }
-//! ctx.add_analyzer_rule(Arc::new(DifferentiateRelations::new()));
-//! ctx.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
-//! let slope = ctx
-//!     .sql("WITH m AS (SELECT w, w * x AS y FROM (VALUES (0.5, 3.0)) AS t(w, x)) SELECT grad(y * y, w) AS d FROM m")
-//!     .await?;
-//! datafusion::assert_batches_eq!(["+-----+", "| d   |", "+-----+", "| 9.0 |", "+-----+"], &slope.collect().await?);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! How a call is differentiated: `relations` makes it one over what a single node of the plan shows, [`operators`](crate)
-//! holds the functions themselves, `variable` says what one may differentiate by, `dag` holds the expression with every
+//! How a call is differentiated: [`operators`](crate) holds the functions themselves, `variable` says what one may differentiate by, `dag` holds the expression with every
 //! distinct sub-expression once, `pullback` carries cotangents from the output to the variables with the partial derivatives
 //! of `rules`, whose `applicability` to the call is checked, and `nulls` makes the result NULL exactly where the expression
 //! is.
@@ -83,13 +61,12 @@ mod derivative;
 mod nulls;
 mod operators;
 mod pullback;
-mod relations;
-mod rules;
+pub mod rules;
 mod variable;
+pub mod vocabulary;
 
 pub use operators::{
     Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
 };
-pub use relations::{DifferentiateRelations, KeepRecursiveColumns, Recognize, WhenPrepared};
 pub use rules::table::rule_table;
 pub use rules::{Rule, Rules};

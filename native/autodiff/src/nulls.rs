@@ -10,8 +10,9 @@ use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeSet, HashMap};
 
 use crate::dag::{Dag, NodeId};
-use crate::rules::{Rules, is_of_datafusion};
-use crate::variable::is_float;
+use crate::rules::Rules;
+use crate::vocabulary::functions::is_of_datafusion;
+use crate::vocabulary::types::is_float;
 
 /// The nodes any of which being NULL makes an expression NULL.
 pub type Sources = BTreeSet<NodeId>;

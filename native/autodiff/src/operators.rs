@@ -8,10 +8,12 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
-use crate::call::{Call, Direction, abbreviated, cut};
+use crate::call::{Call, Direction};
 use crate::derivative::differentiate;
 use crate::rules::Rules;
-use crate::variable::result_type;
+use crate::vocabulary::messages::{abbreviated, cut};
+use crate::vocabulary::operator::Operator;
+use crate::vocabulary::types::result_type;
 
 /// `grad(f, x)`: the derivative of the expression `f` by the column `x`.
 ///
@@ -65,64 +67,11 @@ pub fn functions_with(rules: &Rules) -> Vec<ScalarUDF> {
     vec![grad_with(rules.clone()), jvp_with(rules.clone()), vjp_with(rules.clone())]
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Operator {
-    Grad,
-    Jvp,
-    Vjp,
-    Tangent,
-}
-
-impl Operator {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Grad => "grad",
-            Self::Jvp | Self::Tangent => "jvp",
-            Self::Vjp => "vjp",
-        }
-    }
-
-    fn usage(self) -> &'static str {
-        match self {
-            Self::Grad => "grad(expression, column)",
-            Self::Jvp | Self::Tangent => "jvp(expression, column, tangent[, column, tangent, ...])",
-            Self::Vjp => "vjp(expression, column, cotangent)",
-        }
-    }
-
-    /// The error of a call with `count` arguments, if that is not a number of arguments this operator takes.
-    fn check_arity(self, count: usize) -> Result<()> {
-        let fits = match self {
-            Self::Grad => count == 2,
-            Self::Jvp | Self::Tangent => count >= 3 && count % 2 == 1,
-            Self::Vjp => count == 3,
-        };
-        if fits {
-            Ok(())
-        } else {
-            plan_err!("{} was given {count} argument(s); it is called as {}", self.name(), self.usage())
-        }
-    }
-
-    /// Splits the arguments after the first into columns and what each is multiplied with.
-    fn pairs<T>(self, arguments: &[T]) -> Vec<(&T, Option<&T>)> {
-        match self {
-            Self::Grad => arguments.iter().map(|column| (column, None)).collect(),
-            Self::Jvp | Self::Vjp | Self::Tangent => arguments.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
-        }
-    }
-}
-
 /// An operator as the analyzer rule sees it.
 #[derive(Debug, Clone)]
 pub struct Differential {
     /// The `jvp` that calls of it are replaced by; see [`tangent_with`].
     pub tangent: Arc<ScalarUDF>,
-}
-
-/// Whether a function of this name is an operator.
-pub fn is_operator(name: &str) -> bool {
-    [Operator::Grad, Operator::Jvp, Operator::Vjp].iter().any(|operator| operator.name() == name)
 }
 
 /// The operator that a function is, if it is one of this crate.

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::ScalarUDF;
-use datafusion::optimizer::AnalyzerRule;
-use datafusion::prelude::SessionContext;
 use datafusion_python::context::PySessionContext;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
-use xql_autodiff::{Differential, DifferentiateRelations, KeepRecursiveColumns, WhenPrepared};
+use xql_autodiff::Differential;
 use xql_simplify_ffi::SimplifyingScalarUDF;
 
 /// Puts a method in place of `SessionContext.register_udf` of `module`.
@@ -31,7 +29,7 @@ pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
             if let Ok(session) = args.get_item(0)
                 && let Ok(session) = session.cast::<PySessionContext>()
             {
-                add_rules(&session.borrow().ctx);
+                xql_relations::add_rules(&session.borrow().ctx, recognize);
             }
             PyResult::Ok(registered)
         },
@@ -39,32 +37,6 @@ pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // A built-in function is no method of what it is an attribute of.
     let method = py.import("functools")?.getattr("partialmethod")?.call1((register_udf,))?;
     class.setattr(name, method)
-}
-
-/// Adds the rules to a session that has a differential operator and lacks them.
-fn add_rules(session: &SessionContext) {
-    let state = session.state();
-    let name = DifferentiateRelations::new().name().to_owned();
-    let known = state.analyzer().rules.iter().any(|rule| rule.name() == name);
-    if known || !state.scalar_functions().values().any(|function| recognize(function).is_some()) {
-        return;
-    }
-    session.add_analyzer_rule(Arc::new(differentiate()));
-    session.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
-    // There is no way to put a rule first but to take all others away and to put them back.
-    let others = state.optimizers();
-    for rule in others {
-        session.remove_optimizer_rule(rule.name());
-    }
-    session.add_optimizer_rule(Arc::new(WhenPrepared(differentiate())));
-    session.add_optimizer_rule(Arc::new(WhenPrepared(KeepRecursiveColumns)));
-    for rule in others {
-        session.add_optimizer_rule(Arc::clone(rule));
-    }
-}
-
-fn differentiate() -> DifferentiateRelations {
-    DifferentiateRelations::recognizing(recognize)
 }
 
 /// The differential operator that an imported function is.

@@ -8,7 +8,7 @@ use datafusion_expr::{BinaryExpr, Cast, Expr, Operator, ScalarUDF};
 use std::sync::Arc;
 
 use super::{Dag, NodeId, operand};
-use crate::variable::is_float;
+use crate::vocabulary::types::is_float;
 
 impl Dag<'_> {
     /// A constant of the working type.

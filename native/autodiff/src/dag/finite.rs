@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::construct::branches;
 use super::{Dag, NodeId};
-use crate::rules::is_of_datafusion;
+use crate::vocabulary::functions::is_of_datafusion;
 
 /// What is known of a value without looking at the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,13 +1,11 @@
 //! Expressions into the graph.
 
-use datafusion_common::Column;
 use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion_expr::Expr;
-use datafusion_expr::expr::{Exists, InSubquery, SetComparison};
-use std::collections::HashSet;
 
 use super::{Dag, NodeId};
+use crate::vocabulary::columns::is_opaque;
 
 impl Dag<'_> {
     /// The node of a whole expression, an alias being the expression it names.
@@ -70,42 +68,4 @@ impl TreeNodeVisitor<'_> for Importer<'_, '_> {
         self.done.push(id);
         Ok(TreeNodeRecursion::Continue)
     }
-}
-
-/// Whether an expression reads columns in a way its children do not show, and is kept whole.
-pub fn is_opaque(expr: &Expr) -> bool {
-    matches!(
-        expr,
-        Expr::ScalarSubquery(_)
-            | Expr::Exists(_)
-            | Expr::InSubquery(_)
-            | Expr::SetComparison(_)
-            | Expr::HigherOrderFunction(_)
-            | Expr::Lambda(_)
-            | Expr::AggregateFunction(_)
-            | Expr::WindowFunction(_)
-            | Expr::GroupingSet(_)
-    )
-}
-
-/// All columns that an expression reads, those that a subquery takes from around it included.
-pub fn columns_read(expr: &Expr) -> HashSet<Column> {
-    let mut columns = HashSet::new();
-    let visited = expr.apply(|part| {
-        match part {
-            Expr::Column(column) | Expr::OuterReferenceColumn(_, column) => {
-                columns.insert(column.clone());
-            }
-            Expr::ScalarSubquery(subquery)
-            | Expr::Exists(Exists { subquery, .. })
-            | Expr::InSubquery(InSubquery { subquery, .. })
-            | Expr::SetComparison(SetComparison { subquery, .. }) => {
-                columns.extend(subquery.outer_ref_columns.iter().flat_map(columns_read));
-            }
-            _ => {}
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    debug_assert!(visited.is_ok(), "the closure never fails");
-    columns
 }

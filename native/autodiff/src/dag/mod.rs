@@ -20,8 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use construct::branches;
-pub use import::columns_read;
-use import::is_opaque;
+use crate::vocabulary::columns::{columns_read, is_opaque};
 use monomial::{Depth, Monomial, Products};
 
 /// A node of a [`Dag`].

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Dag, NodeId};
-use crate::rules;
+use crate::vocabulary::functions;
 
 /// `coefficient * base^exponent * ...`
 #[derive(Debug, Clone, PartialEq)]
@@ -135,7 +135,7 @@ impl Dag<'_> {
     fn with_roots_merged(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
         for (root, exponent) in monomial.factors.clone() {
             let node = self.node(root);
-            let is_root = matches!(&node.shape, Expr::ScalarFunction(call) if call.func == *rules::function("sqrt")?);
+            let is_root = matches!(&node.shape, Expr::ScalarFunction(call) if call.func == *functions::function("sqrt")?);
             if !is_root || node.field.data_type() != &self.working_type {
                 continue;
             }
@@ -171,7 +171,7 @@ impl Dag<'_> {
                 let (a, b) = (self.monomial(children[0], depth)?, self.monomial(children[1], depth)?);
                 Ok(a.times(&b, sign))
             }
-            Expr::ScalarFunction(call) if call.func == *rules::function("power")? => {
+            Expr::ScalarFunction(call) if call.func == *functions::function("power")? => {
                 match self.as_number(children[1]) {
                     // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
                     Some(exponent) if exponent.fract() == 0.0 => {
@@ -264,7 +264,7 @@ impl Dag<'_> {
             return self.small_power(base, exponent as u32);
         }
         let exponent = self.number(exponent)?;
-        self.call(rules::function("power")?, &[base, exponent])
+        self.call(functions::function("power")?, &[base, exponent])
     }
 
     fn small_power(&mut self, base: NodeId, exponent: u32) -> Result<NodeId> {

@@ -9,11 +9,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::applicability::{check_number, check_used, missing_rule};
-use crate::call::{Call, SEE_ALL_NODES, abbreviated, cut};
+use crate::call::{Call, SEE_ALL_NODES};
 use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
-use crate::rules::{self, Bindings, Derivative, Rule, Rules, message_of};
-use crate::variable::{carries_floats, decoded, is_float};
+use crate::rules::{self, Bindings, Derivative, Rule, Rules};
+use crate::vocabulary::messages::{abbreviated, cut, message_of};
+use crate::vocabulary::types::{carries_floats, decoded, is_float};
 
 /// The reverse sweep over one expression.
 pub struct Pullback<'p, 'a> {

@@ -6,12 +6,12 @@ use datafusion_expr::{Expr, ScalarUDF, SimpleScalarUDF, Volatility};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::formula::{Bindings, Formula, OUTPUT, message_of};
+use super::formula::{Bindings, Formula, OUTPUT};
 use super::syntax::{Signature, parse};
 use super::{Derivative, Rule};
-use crate::call::cut;
 use crate::dag::{Dag, NodeId};
-use crate::operators::is_operator;
+use crate::vocabulary::messages::{cut, message_of};
+use crate::vocabulary::operator::is_operator;
 
 /// DataFusion's functions of which nothing is left by the time a derivative is taken, with what they have become.
 const REPLACED: [(&str, &str); 8] = [

@@ -1,7 +1,7 @@
 //! Formulas over the inputs and the output of a function, and their evaluation to nodes of a graph.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{DataFusionError, Result, ScalarValue, plan_datafusion_err, plan_err};
+use datafusion_common::{Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
@@ -10,11 +10,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::syntax::{call_of, name_of, parse, unsupported};
-use super::{Rule, function_of_datafusion, is_of_datafusion};
-use crate::call::cut;
+use super::Rule;
 use crate::dag::{Dag, NodeId};
-use crate::operators::is_operator;
-use crate::variable::decoded;
+use crate::vocabulary::functions::{function_of_datafusion, is_of_datafusion};
+use crate::vocabulary::messages::{cut, message_of};
+use crate::vocabulary::operator::is_operator;
+use crate::vocabulary::types::decoded;
 
 /// The name that a function's own output has in its partial derivatives.
 pub const OUTPUT: &str = "Ω";
@@ -330,13 +331,5 @@ fn float_type(data_type: &SqlType) -> Option<DataType> {
         SqlType::Float(ExactNumberInfo::None) | SqlType::Real | SqlType::Float4 => Some(DataType::Float32),
         SqlType::Double(ExactNumberInfo::None) | SqlType::DoublePrecision | SqlType::Float8 => Some(DataType::Float64),
         _ => None,
-    }
-}
-
-/// The message of an error without what it starts with when displayed.
-pub fn message_of(error: DataFusionError) -> String {
-    match error {
-        DataFusionError::Plan(message) | DataFusionError::Internal(message) => message,
-        other => other.strip_backtrace(),
     }
 }

@@ -27,9 +27,11 @@ use datafusion_expr::{Operator, ScalarUDF};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use crate::vocabulary::functions::is_of_datafusion;
+
 pub use conversion::DECIMAL;
 use formula::Formula;
-pub use formula::{Bindings, message_of};
+pub use formula::Bindings;
 use line::{Kink, Line, Treatment, kink, refusal, rule, selection, structure};
 pub use set::Rules;
 use syntax::Signature;
@@ -113,19 +115,6 @@ static REFUSALS: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
     refused.collect()
 });
 
-/// DataFusion's own scalar functions by name and alias.
-static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
-    let functions = datafusion_functions::all_default_functions();
-    let named = functions.into_iter().flat_map(|function| {
-        let names: Vec<String> = std::iter::once(function.name())
-            .chain(function.aliases().iter().map(String::as_str))
-            .map(str::to_owned)
-            .collect();
-        names.into_iter().map(move |name| (name, Arc::clone(&function)))
-    });
-    named.collect()
-});
-
 /// The rule that the table has for DataFusion's own function with this number of arguments.
 fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
     if !is_of_datafusion(function) {
@@ -157,24 +146,10 @@ fn lookup(name: &str, arity: usize) -> Result<Option<Arc<Rule>>> {
     Ok(table.get(&(name.to_owned(), arity)).cloned())
 }
 
-/// DataFusion's own function of this name, which the calculus itself uses.
-pub fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
-    function_of_datafusion(name).ok_or_else(|| internal_datafusion_err!("DataFusion lacks the function {name}"))
-}
-
-/// DataFusion's own function of this name or alias, for use in a formula.
-fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
-    FUNCTIONS.get(name)
-}
-
-/// Whether a function is DataFusion's own, not another one of its name.
-pub fn is_of_datafusion(function: &ScalarUDF) -> bool {
-    function_of_datafusion(function.name()).is_some_and(|own| own.as_ref() == function)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vocabulary::functions::function_of_datafusion;
 
     #[test]
     fn every_line_parses_and_names_a_function_of_datafusion() -> Result<()> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Rule;
-use crate::call::cut;
+use crate::vocabulary::messages::cut;
 
 /// The rules of the table, with rules of the user's own taking precedence.
 ///

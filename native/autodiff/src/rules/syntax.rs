@@ -9,7 +9,7 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use crate::call::cut;
+use crate::vocabulary::messages::cut;
 
 /// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
 /// long sum.

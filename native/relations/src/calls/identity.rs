@@ -5,11 +5,11 @@ use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::call::abbreviated;
-use crate::dag::columns_read;
-use crate::relations::origin::{Origin, is_work_table, origin, source_column};
-use crate::relations::over::arguments;
-use crate::relations::tangent::can_vary;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::columns::columns_read;
+use crate::origin::{Origin, is_work_table, origin, source_column};
+use crate::over::arguments;
+use crate::tangent::can_vary;
 
 /// Tells the operators and what calls of them have been replaced by.
 pub type IsOperator<'f> = &'f dyn Fn(&ScalarUDF) -> bool;

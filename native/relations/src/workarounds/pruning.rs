@@ -11,7 +11,7 @@ use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 
 use super::nullability::{Static, nullable_by_either_term};
-use crate::relations::names::columns;
+use crate::names::columns;
 
 /// The analyzer rule that keeps DataFusion from removing columns that a recursive query reads itself, and from taking its
 /// columns for not nullable that only the first rows are.

@@ -7,7 +7,7 @@ use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, TableScan};
 
 use super::workarounds::nullability::is_nullability_marker;
-use crate::variable::is_float;
+use xql_autodiff::vocabulary::types::is_float;
 
 /// What stands behind a column of a node.
 #[derive(Debug, PartialEq, Eq)]

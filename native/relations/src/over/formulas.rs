@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use super::Rows;
-use crate::rules::syntax::{Signature, call_of, name_of, parse};
+use xql_autodiff::rules::syntax::{Signature, call_of, name_of, parse};
 
 /// The derivative of a function by its tangents, as a line of the table.
 const FORMULAS: &[(&str, &str)] = &[

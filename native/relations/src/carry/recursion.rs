@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Carried, Carrier, Variable};
-use crate::relations::origin::{is_work_table, source_column};
-use crate::relations::tangent::{Tangent, Tangents};
+use crate::origin::{is_work_table, source_column};
+use crate::tangent::{Tangent, Tangents};
 
 /// A recursive query on whose recursive term the carrier is.
 pub struct Recursion {

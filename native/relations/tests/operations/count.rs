@@ -11,18 +11,13 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
-use xql_autodiff::{DifferentiateRelations, KeepRecursiveColumns};
 
 const ROWS: usize = 20;
 
 /// A session with the operators and a table `t` of such columns, each value drawn from its column's range.
 pub fn session(columns: &[(&str, f64, f64)], nullable: bool) -> Result<SessionContext> {
     let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    for function in xql_autodiff::functions() {
-        ctx.register_udf(function);
-    }
-    ctx.add_analyzer_rule(Arc::new(DifferentiateRelations::new()));
-    ctx.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
+    xql_relations::register(&ctx);
     let fields: Vec<_> = columns.iter().map(|(name, ..)| Field::new(*name, DataType::Float64, nullable)).collect();
     // Multiples of the golden ratio fill the range evenly.
     let mut drawn = 0.0_f64;

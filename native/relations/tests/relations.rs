@@ -6,16 +6,11 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
-use xql_autodiff::{DifferentiateRelations, KeepRecursiveColumns};
 
 /// `d` has NULLs and duplicates; `params` has one row, of which `w` is the variable.
 async fn session(w: f64) -> Result<SessionContext> {
     let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
-    for function in xql_autodiff::functions() {
-        ctx.register_udf(function);
-    }
-    ctx.add_analyzer_rule(Arc::new(DifferentiateRelations::new()));
-    ctx.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
+    xql_relations::register(&ctx);
     for sql in [
         format!("CREATE TABLE params AS SELECT CAST({w:?} AS DOUBLE) AS w, CAST(0.4 AS DOUBLE) AS b"),
         "CREATE TABLE d (id INT NOT NULL, g VARCHAR NOT NULL, x DOUBLE NOT NULL, y DOUBLE NOT NULL, z DOUBLE) AS VALUES

@@ -11,10 +11,10 @@ use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, Sc
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::relations::names::Names;
-use crate::relations::origin::{Origin, origin};
-use crate::relations::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
-use crate::variable::{decoded, result_type};
+use crate::names::Names;
+use crate::origin::{Origin, origin};
+use crate::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
+use xql_autodiff::vocabulary::types::{decoded, result_type};
 use recursion::Recursion;
 
 /// The variable as a node sees it.

@@ -8,11 +8,11 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
 
-use crate::call::abbreviated;
-use crate::relations::carry::{Carried, Carrier};
-use crate::relations::names::Names;
-use crate::relations::tangent::{Linearized, Tangent, written_out};
-use crate::variable::is_float;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use crate::carry::{Carried, Carrier};
+use crate::names::Names;
+use crate::tangent::{Linearized, Tangent, written_out};
+use xql_autodiff::vocabulary::types::is_float;
 use formulas::Input;
 pub use pairs::linearize_pair;
 use pairs::{pair, tangent_in};

@@ -6,8 +6,8 @@ use datafusion_expr::utils::{find_aggregate_exprs, grouping_set_to_exprlist};
 use datafusion_expr::{Aggregate, LogicalPlan, Projection};
 use std::sync::Arc;
 
-use crate::relations::names::columns;
-use crate::relations::{Recognize, call_in};
+use crate::names::columns;
+use crate::{Recognize, call_in};
 
 /// The node with all that it computes from aggregates in a projection above, if a call is among that.
 pub fn calls_above(aggregate: Aggregate, recognize: Recognize) -> Result<LogicalPlan> {

@@ -16,8 +16,8 @@ use datafusion_expr::{
 };
 use std::sync::{Arc, LazyLock};
 
-use crate::relations::names::{columns, is_added};
-use crate::relations::origin::{in_work_table, is_work_table, source_column};
+use crate::names::{columns, is_added};
+use crate::origin::{in_work_table, is_work_table, source_column};
 
 /// When the static term can be trusted to be nullable where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Carried, Carrier, Variable};
-use crate::relations::names::columns;
-use crate::relations::over::arguments;
-use crate::relations::tangent::{Linearized, Tangent, null_with_column, reads};
+use crate::names::columns;
+use crate::over::arguments;
+use crate::tangent::{Linearized, Tangent, null_with_column, reads};
 
 impl Carrier<'_> {
     /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.

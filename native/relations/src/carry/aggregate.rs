@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::combine::Agreements;
 use super::{Carried, Carrier, Variable};
-use crate::relations::names::columns;
-use crate::relations::over::arguments;
-use crate::relations::tangent::{Linearized, Tangent, Tangents, null_with_column, written_out};
+use crate::names::columns;
+use crate::over::arguments;
+use crate::tangent::{Linearized, Tangent, Tangents, null_with_column, written_out};
 
 impl Carrier<'_> {
     /// An aggregate has its formula; a key that varies without being the variable has the tangent the group agrees on.

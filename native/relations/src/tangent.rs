@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::origin::passed_on;
 use super::over::linearize_pair;
 use super::workarounds::nullability::is_nullability_marker;
-use crate::call::abbreviated;
-use crate::dag::columns_read;
-use crate::variable::is_float;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::columns::columns_read;
+use xql_autodiff::vocabulary::types::is_float;
 
 /// The derivative of a column by the variable. Where the column is NULL, so is its derivative.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,12 +14,12 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
-use crate::call::abbreviated;
-use crate::dag::columns_read;
-use crate::relations::names::{Names, restore};
-use crate::relations::tangent::{Tangent, check_subqueries};
-use crate::relations::{Recognize, call_in};
-use crate::variable::is_float;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::columns::columns_read;
+use crate::names::{Names, restore};
+use crate::tangent::{Tangent, check_subqueries};
+use crate::{Recognize, call_in};
+use xql_autodiff::vocabulary::types::is_float;
 use above::calls_above;
 use identity::{Named, Scope};
 use site::Site;

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Carried, Carrier, Variable};
-use crate::relations::names::columns;
-use crate::relations::origin::is_unnested;
-use crate::relations::tangent::{Linearized, Tangent, Tangents};
+use crate::names::columns;
+use crate::origin::is_unnested;
+use crate::tangent::{Linearized, Tangent, Tangents};
 
 impl Carrier<'_> {
     /// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.

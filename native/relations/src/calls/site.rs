@@ -7,9 +7,9 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::relations::carry::{Carrier, Variable};
-use crate::relations::names::Names;
-use crate::relations::tangent::{Tangent, can_vary, reads};
+use crate::carry::{Carrier, Variable};
+use crate::names::Names;
+use crate::tangent::{Tangent, can_vary, reads};
 
 /// A node whose expressions are being replaced.
 #[derive(Debug)]

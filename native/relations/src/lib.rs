@@ -10,11 +10,26 @@
 //! `origin` says where a column comes from. `workarounds` keeps what DataFusion 54 gets wrong about recursive and prepared
 //! statements from doing harm.
 
+//! ```
+//! # use datafusion::prelude::*;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> datafusion::error::Result<()> {
+//! let ctx = SessionContext::new();
+//! xql_relations::register(&ctx);
+//! let slope = ctx
+//!     .sql("WITH m AS (SELECT w, w * x AS y FROM (VALUES (0.5, 3.0)) AS t(w, x)) SELECT grad(y * y, w) AS d FROM m")
+//!     .await?;
+//! datafusion::assert_batches_eq!(["+-----+", "| d   |", "+-----+", "| 9.0 |", "+-----+"], &slope.collect().await?);
+//! # Ok(())
+//! # }
+//! ```
+
 mod calls;
 mod carry;
 mod names;
 mod origin;
 mod over;
+mod register;
 mod tangent;
 mod workarounds;
 
@@ -24,9 +39,9 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion_optimizer::AnalyzerRule;
 
-use crate::operators::{Differential, recognize};
+use xql_autodiff::{Differential, recognize};
 use calls::Calls;
-pub use names::is_added;
+pub use register::{add_rules, register, register_with};
 use workarounds::nullability::{Static, never_null_as_now, nullable_by_either_term};
 pub use workarounds::prepared::WhenPrepared;
 pub use workarounds::pruning::KeepRecursiveColumns;
