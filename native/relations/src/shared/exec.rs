@@ -1,0 +1,238 @@
+//! Reading a relation that is computed once.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion_common::{Result, Statistics, internal_err};
+use datafusion_common_runtime::JoinSet;
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::EquivalenceProperties;
+use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt};
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::OnceCell;
+
+/// What the readers of a relation have in common.
+#[derive(Debug)]
+pub struct Shared {
+    name: String,
+    schema: SchemaRef,
+    partitions: usize,
+    plan: Mutex<Arc<dyn ExecutionPlan>>,
+    rows: Mutex<Rows>,
+}
+
+/// The rows of one execution, or of one iteration of a recursive query.
+#[derive(Debug, Default)]
+struct Rows {
+    /// The execution that they are of. Another one computes rows of its own.
+    context: Weak<TaskContext>,
+    computed: Arc<OnceCell<Arc<Computed>>>,
+}
+
+/// The batches of each partition, in memory that the session's pool accounts for.
+#[derive(Debug)]
+struct Computed {
+    partitions: Vec<Vec<RecordBatch>>,
+    _reservation: MemoryReservation,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub fn new(name: String, schema: SchemaRef, plan: Arc<dyn ExecutionPlan>) -> Self {
+        let partitions = plan.output_partitioning().partition_count();
+        Self { name, schema, partitions, plan: Mutex::new(plan), rows: Mutex::default() }
+    }
+
+    pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&locked(&self.plan))
+    }
+
+    fn set_plan(&self, plan: Arc<dyn ExecutionPlan>) {
+        *locked(&self.plan) = plan;
+    }
+
+    /// Hands the working table of a recursive query on to the plan, whose scan of it is hidden from the plan around.
+    fn assign(&self, state: &Arc<dyn Any + Send + Sync>) -> Result<()> {
+        let assigned = self.plan().transform_down(|plan| {
+            let assigned = plan.with_new_state(Arc::clone(state));
+            Ok(assigned.map_or_else(|| Transformed::no(plan), Transformed::yes))
+        })?;
+        if assigned.transformed {
+            self.set_plan(assigned.data);
+        }
+        Ok(())
+    }
+
+    /// Forgets the rows, for the next iteration of a recursive query.
+    fn forget(&self) {
+        *locked(&self.rows) = Rows::default();
+    }
+
+    fn rows_of(&self, context: &Arc<TaskContext>) -> Arc<OnceCell<Arc<Computed>>> {
+        let mut rows = locked(&self.rows);
+        if !std::ptr::eq(rows.context.as_ptr(), Arc::as_ptr(context)) {
+            *rows = Rows { context: Arc::downgrade(context), computed: Arc::default() };
+        }
+        Arc::clone(&rows.computed)
+    }
+
+    async fn compute(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
+        let plan = self.plan();
+        let reservation = MemoryConsumer::new(format!("shared relation {}", self.name)).register(context.memory_pool());
+        let mut running = JoinSet::new();
+        for partition in 0..self.partitions {
+            let stream = plan.execute(partition, Arc::clone(context))?;
+            let reservation = reservation.new_empty();
+            running.spawn(collect(partition, stream, Arc::clone(&self.schema), reservation));
+        }
+        let mut partitions = vec![vec![]; self.partitions];
+        while let Some(collected) = running.join_next().await {
+            let (partition, batches, held) = match collected {
+                Ok(collected) => collected?,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => return internal_err!("computing {} was cancelled", self.name),
+            };
+            reservation.grow(held.size());
+            drop(held);
+            partitions[partition] = batches;
+        }
+        Ok(Arc::new(Computed { partitions, _reservation: reservation }))
+    }
+}
+
+async fn collect(
+    partition: usize,
+    mut stream: SendableRecordBatchStream,
+    schema: SchemaRef,
+    reservation: MemoryReservation,
+) -> Result<(usize, Vec<RecordBatch>, MemoryReservation)> {
+    let mut batches = vec![];
+    while let Some(batch) = stream.next().await.transpose()? {
+        if batch.num_rows() > 0 {
+            reservation.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch.with_schema(Arc::clone(&schema))?);
+        }
+    }
+    Ok((partition, batches, reservation))
+}
+
+/// A reader of a shared relation.
+#[derive(Debug, Clone)]
+pub struct SharedExec {
+    shared: Arc<Shared>,
+    projection: Option<Vec<usize>>,
+    /// The plan of the relation, for the one reader that shows it.
+    shown: Option<Arc<dyn ExecutionPlan>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl SharedExec {
+    pub(super) fn new(shared: Arc<Shared>, projection: Option<Vec<usize>>) -> Result<Self> {
+        let schema = match &projection {
+            Some(columns) => Arc::new(shared.schema.project(columns)?),
+            None => Arc::clone(&shared.schema),
+        };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(shared.partitions),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Ok(Self { shared, projection, shown: None, properties: Arc::new(properties) })
+    }
+
+    /// What it has in common with the other readers of its relation.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn shows_plan(&self) -> bool {
+        self.shown.is_some()
+    }
+
+    /// The same reader, which shows the plan of the relation, or does not.
+    pub(super) fn showing(&self, shows: bool) -> Self {
+        let shown = shows.then(|| self.shared.plan());
+        Self { shown, ..self.clone() }
+    }
+}
+
+impl DisplayAs for SharedExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let verb = if self.shows_plan() { "computes" } else { "reads" };
+        let columns: Vec<_> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
+        write!(f, "SharedExec: {verb} {}, columns=[{}]", self.shared.name, columns.join(", "))
+    }
+}
+
+impl ExecutionPlan for SharedExec {
+    fn name(&self) -> &str {
+        "SharedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.shown.iter().collect()
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(plan) = children.into_iter().next() else { return Ok(self) };
+        self.shared.set_plan(Arc::clone(&plan));
+        Ok(Arc::new(Self { shown: Some(plan), ..self.as_ref().clone() }))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.shared.forget();
+        Ok(self)
+    }
+
+    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
+        // A recursive query refuses two readers of its working table, and takes every answer for one.
+        self.shared.assign(&state).ok();
+        None
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let statistics = self.shared.plan().partition_statistics(partition)?;
+        let projected = statistics.as_ref().clone().project(self.projection.as_ref());
+        Ok(Arc::new(projected))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if partition >= self.shared.partitions {
+            return internal_err!("{} has no partition {partition}", self.shared.name);
+        }
+        let shared = Arc::clone(&self.shared);
+        let rows = shared.rows_of(&context);
+        let projection = self.projection.clone();
+        let batches = async move {
+            let computed = rows.get_or_try_init(|| shared.compute(&context)).await?;
+            let computed = Arc::clone(computed);
+            let count = computed.partitions[partition].len();
+            let batches = (0..count).map(move |index| {
+                let batch = &computed.partitions[partition][index];
+                match &projection {
+                    Some(columns) => Ok(batch.project(columns)?),
+                    None => Ok(batch.clone()),
+                }
+            });
+            Ok(futures::stream::iter(batches))
+        };
+        let stream = futures::stream::once(batches).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+}
