@@ -30,6 +30,8 @@ mod names;
 mod origin;
 mod over;
 mod register;
+mod reverse;
+mod shared;
 mod tangent;
 mod workarounds;
 
@@ -41,6 +43,7 @@ use datafusion_optimizer::AnalyzerRule;
 
 use xql_autodiff::{Differential, recognize};
 use calls::Calls;
+pub use shared::{ShareRelations, SharedExec, SharedRelation};
 pub use register::{add_rules, register, register_with};
 use workarounds::nullability::{Static, never_null_as_now, nullable_by_either_term};
 pub use workarounds::prepared::WhenPrepared;

@@ -1,11 +1,12 @@
 //! Registering the operators and the rules with a session.
 
+use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
 
-use crate::{DifferentiateRelations, KeepRecursiveColumns, Recognize, WhenPrepared};
+use crate::{DifferentiateRelations, KeepRecursiveColumns, Recognize, ShareRelations, WhenPrepared};
 
 /// Registers `grad`, `jvp` and `vjp` with a session, and the rules by which they see through relations.
 pub fn register(session: &SessionContext) {
@@ -41,4 +42,8 @@ pub fn add_rules(session: &SessionContext, recognize: Recognize) {
     for rule in others {
         session.add_optimizer_rule(Arc::clone(rule));
     }
+    let state = session.state_ref();
+    let mut state = state.write();
+    let builder = SessionStateBuilder::new_from_existing(state.clone());
+    *state = builder.with_physical_optimizer_rule(Arc::new(ShareRelations)).build();
 }

@@ -1,6 +1,7 @@
 //! Replacing the calls of a node by `jvp` over the columns that vary.
 
 mod above;
+mod by_row;
 mod identity;
 mod site;
 
@@ -21,6 +22,7 @@ use crate::tangent::{Tangent, check_subqueries};
 use crate::{Recognize, call_in};
 use xql_autodiff::vocabulary::types::is_float;
 use above::calls_above;
+use by_row::{ByRow, null_with};
 use identity::{Named, Scope};
 use site::Site;
 
@@ -47,6 +49,7 @@ impl Calls {
             LogicalPlan::Aggregate(aggregate) => calls_above(aggregate, self.recognize)?,
             other => other,
         };
+        let (plan, by_row) = self.numbered(plan)?;
         let plan = match plan {
             LogicalPlan::Join(join) => self.join_inputs(join)?,
             LogicalPlan::RecursiveQuery(query) => self.recursive_terms(query)?,
@@ -64,6 +67,7 @@ impl Calls {
         }
         let inputs: Vec<_> = inputs.into_iter().cloned().collect();
         let mut site = Site::of(inputs);
+        site.by_row = by_row;
         let names = NamePreserver::new(&plan);
         let mut exprs = vec![];
         for expr in plan.expressions() {
@@ -81,6 +85,19 @@ impl Calls {
             other => other.with_new_exprs(exprs, site.inputs)?,
         };
         restore(replaced, plan.schema())
+    }
+
+    /// A node that reads numbered rows where calls in it are by row.
+    fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
+        let mut names = std::mem::take(&mut self.names);
+        let numbered = ByRow::of(plan, &mut names, self.recognize, &mut |names, plan| {
+            std::mem::swap(names, &mut self.names);
+            let replaced = self.replace(plan);
+            std::mem::swap(names, &mut self.names);
+            replaced
+        });
+        self.names = names;
+        numbered
     }
 
     /// The right side of a LATERAL join may name columns of the left.
@@ -118,7 +135,13 @@ impl Calls {
                 self.around.push(site.before.clone());
                 let replaced = with_subquery(part, |plan| self.replace(plan));
                 self.around.pop();
-                return replaced.map(Transformed::yes);
+                let replaced = replaced?;
+                if let (Expr::ScalarSubquery(subquery), [input]) = (&replaced, site.inputs.as_mut_slice())
+                    && let Some(column) = site.by_row.value(subquery, input, &mut self.names)?
+                {
+                    return Ok(Transformed::yes(Expr::Column(column)));
+                }
+                return Ok(Transformed::yes(replaced));
             }
             let Expr::ScalarFunction(call) = part else { return Ok(Transformed::no(part)) };
             match recognize(&call.func) {
@@ -144,10 +167,13 @@ impl Calls {
                 // `simplify` says what is wrong with it.
                 return Ok(Transformed::no(original));
             }
+            let mut by_row = vec![];
             let (resolved, tangents) = match variable {
                 Expr::Column(column) => match site.find(column) {
                     Some((number, column)) => {
                         let tangents = site.tangents(&mut self.names, expression, number, &column, jvp)?;
+                        let input = &mut site.inputs[number];
+                        by_row = site.by_row.tangents(expression, &column, input, &mut self.names, jvp)?;
                         (Resolved { column, around: None }, tangents)
                     }
                     None => return Ok(Transformed::no(original)),
@@ -155,7 +181,7 @@ impl Calls {
                 Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
                 _ => return Ok(Transformed::no(original)),
             };
-            if tangents.is_empty() && !expression.exists(|part| Ok(resolved.is(part, site)))? {
+            if tangents.is_empty() && by_row.is_empty() && !expression.exists(|part| Ok(resolved.is(part, site)))? {
                 independent.push(variables.len());
             }
             variables.push(resolved);
@@ -164,7 +190,17 @@ impl Calls {
                 arguments.extend([Expr::Column(column), factor(tangent)]);
             }
             check_subqueries(&arguments)?;
-            directions.push((*seed, arguments));
+            if !by_row.is_empty() && call.func.name() == "jvp" {
+                return plan_err!(
+                    "{}: a subquery in it varies with {variable} by row, and jvp along a direction is not taken of subqueries",
+                    abbreviated(&original)
+                );
+            }
+            let own_value = (!by_row.is_empty()).then(|| variable.clone());
+            for (column, tangent) in by_row {
+                arguments.extend([Expr::Column(column), tangent]);
+            }
+            directions.push((*seed, arguments, own_value));
         }
         if !independent.is_empty() {
             let named: Vec<_> =
@@ -177,14 +213,18 @@ impl Calls {
             }
         }
         // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
-        let own = directions.iter().all(|(_, arguments)| arguments.len() == 3);
+        let own = directions.iter().all(|(_, arguments, _)| arguments.len() == 3);
         if own && columns_read(expression).iter().all(|column| column.relation.is_some()) {
             return Ok(Transformed::no(original));
         }
         let schema = site.schema();
         let mut sum: Option<Expr> = None;
-        for (seed, arguments) in directions {
+        for (seed, arguments, own_value) in directions {
             let partial = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
+            let partial = match own_value {
+                Some(value) if value.nullable(&schema)? => null_with(&value, partial)?,
+                _ => partial,
+            };
             let term = match seed {
                 None => partial,
                 Some(seed) => {

@@ -7,17 +7,19 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::by_row::ByRow;
 use crate::carry::{Carrier, Variable};
 use crate::names::Names;
 use crate::tangent::{Tangent, can_vary, reads};
 
 /// A node whose expressions are being replaced.
-#[derive(Debug)]
 pub struct Site {
     /// What it reads, with the tangents that calls have asked for.
     pub inputs: Vec<LogicalPlan>,
     /// What it read before.
     pub before: Vec<LogicalPlan>,
+    /// The variables by row that its calls have.
+    pub by_row: ByRow,
     known: Vec<Known>,
 }
 
@@ -32,7 +34,7 @@ struct Known {
 
 impl Site {
     pub fn of(inputs: Vec<LogicalPlan>) -> Self {
-        Self { before: inputs.clone(), inputs, known: vec![] }
+        Self { before: inputs.clone(), inputs, by_row: ByRow::default(), known: vec![] }
     }
 
     /// The input that has a column, and the column as it is called there.

@@ -13,6 +13,7 @@ use crate::carry::{Carried, Carrier};
 use crate::names::Names;
 use crate::tangent::{Linearized, Tangent, written_out};
 use xql_autodiff::vocabulary::types::is_float;
+pub use formulas::aggregate;
 use formulas::Input;
 pub use pairs::linearize_pair;
 use pairs::{pair, tangent_in};

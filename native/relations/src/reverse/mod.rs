@@ -13,5 +13,6 @@ mod region;
 mod sweep;
 mod variable;
 
-pub use sweep::{Gradient, gradient};
-pub use variable::RowVariable;
+pub use region::{Region, joined};
+pub use sweep::{gradient, value};
+pub use variable::{RowVariable, has_node, origin_of};

@@ -19,7 +19,6 @@ use crate::shared::{SharedRelation, scan};
 use crate::tangent::can_vary;
 
 /// A plan in which every row comes from one row of each leaf. Its columns have names that no other column of the statement has.
-#[derive(Debug)]
 pub struct Region {
     pub plan: LogicalPlan,
     /// The columns of the node that the region stands for, in their order.
@@ -34,14 +33,12 @@ pub struct Region {
 }
 
 /// A column that varies, and what computes it.
-#[derive(Debug)]
 pub struct Step {
     pub output: String,
     pub expr: Expr,
 }
 
 /// Where columns of a region come from.
-#[derive(Debug)]
 pub struct Leaf {
     pub source: Source,
     /// The number of the leaf's row; none if it has one row only.
@@ -50,15 +47,13 @@ pub struct Leaf {
     pub repeated: bool,
 }
 
-#[derive(Debug)]
 pub enum Source {
-    /// The variable, as this column.
-    Variable(String),
+    /// The variables, as these columns.
+    Variable(Vec<String>),
     Reduction(Box<Reduction>),
 }
 
 /// Groups of the rows of a region.
-#[derive(Debug)]
 pub struct Reduction {
     pub below: Region,
     pub table: String,
@@ -70,7 +65,6 @@ pub struct Reduction {
 }
 
 /// An aggregate that varies.
-#[derive(Debug)]
 pub struct Output {
     /// What it is called in the region above.
     pub above: String,
@@ -100,7 +94,6 @@ impl Region {
 }
 
 /// Makes regions of plans.
-#[derive(Debug)]
 pub struct Regions<'a> {
     pub names: &'a mut Names,
     pub variable: &'a RowVariable,
@@ -111,10 +104,10 @@ impl Regions<'_> {
     #[recursive::recursive]
     pub fn of(&mut self, plan: &LogicalPlan) -> Result<Region> {
         if !self.variable.is_read_by(plan)? {
-            return self.leaf(plan, None);
+            return self.leaf(plan, false);
         }
         match plan {
-            scan if self.variable.is_scan(scan) => self.leaf(scan, Some(self.variable.column)),
+            scan if self.variable.is_scan(scan) => self.leaf(scan, true),
             LogicalPlan::SubqueryAlias(alias) => self.of(&alias.input),
             LogicalPlan::Subquery(Subquery { subquery, .. }) => self.of(subquery),
             LogicalPlan::Repartition(repartition) => self.of(&repartition.input),
@@ -165,7 +158,7 @@ impl Regions<'_> {
     }
 
     /// A relation as a leaf, its columns under names of their own.
-    fn leaf(&mut self, plan: &LogicalPlan, variable: Option<usize>) -> Result<Region> {
+    fn leaf(&mut self, plan: &LogicalPlan, variable: bool) -> Result<Region> {
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
         let mut exprs = vec![];
         let mut named = vec![];
@@ -176,17 +169,15 @@ impl Regions<'_> {
         }
         let projection = Projection::try_new(exprs, Arc::new(plan.clone()))?;
         let mut region = Region::constant(LogicalPlan::Projection(projection), named, single);
-        match variable {
-            Some(variable) => {
-                let row = region.columns.pop();
-                let name = region.columns[variable].name.clone();
-                region.varying.insert(name.clone());
-                region.leaves.push(Leaf { source: Source::Variable(name), row, repeated: false });
-                Ok(region)
-            }
-            None if is_settled(plan)? => Ok(region),
-            None => self.settled(region),
+        if variable {
+            let row = region.columns.pop();
+            let named = self.variable.columns.iter().filter_map(|index| Some(region.columns.get(*index)?.name.clone()));
+            let named: Vec<_> = named.collect();
+            region.varying.extend(named.iter().cloned());
+            region.leaves.push(Leaf { source: Source::Variable(named), row, repeated: false });
+            return Ok(region);
         }
+        if is_settled(plan)? { Ok(region) } else { self.settled(region) }
     }
 
     /// The region with its rows computed once, because computed again they might be others.

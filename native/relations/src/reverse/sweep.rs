@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
-    Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Projection, ScalarUDF, Union, binary_expr, cast, lit, when,
+    Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Projection, ScalarUDF, binary_expr, cast, lit, union,
 };
 use datafusion_expr::Operator;
 use datafusion_functions::core::expr_fn::coalesce;
@@ -18,42 +18,36 @@ use super::variable::RowVariable;
 use crate::names::{Names, columns};
 use crate::shared::scan;
 
-/// The value of a scalar subquery and its derivative by each row's cell.
-#[derive(Debug)]
-pub struct Gradient {
-    /// A plan of one row.
-    pub value: LogicalPlan,
-    pub value_column: Column,
-    /// The rows that the value depends on, each once: its number and the derivative. None if it depends on none.
-    pub by_row: Option<ByRow>,
-}
-
-#[derive(Debug)]
+/// The derivatives of a value by the rows of the variables that it depends on, each row once.
 pub struct ByRow {
     pub plan: LogicalPlan,
+    /// The number of the row.
     pub row: Column,
-    pub derivative: Column,
+    /// The derivative by each of the variables.
+    pub derivatives: Vec<Column>,
 }
 
-/// The gradient of the one value of a plan by the rows of a variable. `tangent` is the `jvp` of a single expression.
+/// The region of one row that a plan of one value is.
+pub fn value(plan: &LogicalPlan, variable: &RowVariable, names: &mut Names) -> Result<Region> {
+    Regions { names, variable }.only_row(plan)
+}
+
+/// The gradient of the first column of a region of one row; none if it does not vary. `tangent` is the `jvp` of a single
+/// expression.
 pub fn gradient(
-    plan: &LogicalPlan,
+    region: &Region,
     variable: &RowVariable,
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
-) -> Result<Gradient> {
-    let mut regions = Regions { names, variable };
-    let region = regions.only_row(plan)?;
-    let Some(value_column) = region.columns.first().cloned() else { return internal_err!("a subquery has no column") };
+) -> Result<Option<ByRow>> {
     let mut cotangents = Cotangents::default();
-    if region.varying.contains(&value_column.name) {
-        cotangents.add(&value_column.name, lit(1.0));
+    match region.columns.first() {
+        Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
+        _ => return Ok(None),
     }
-    let value = Projection::try_new(vec![Expr::Column(value_column.clone())], Arc::new(region.plan.clone()))?;
-    let mut sweep = Sweep { regions, tangent, contributions: vec![] };
-    sweep.region(&region, region.plan.clone(), cotangents)?;
-    let by_row = sweep.summed()?;
-    Ok(Gradient { value: LogicalPlan::Projection(value), value_column, by_row })
+    let mut sweep = Sweep { regions: Regions { names, variable }, tangent, contributions: vec![] };
+    sweep.region(region, region.plan.clone(), cotangents)?;
+    sweep.summed()
 }
 
 /// The cotangents of columns, as sums. None of them is NULL: what has no value contributes nothing.
@@ -94,9 +88,11 @@ impl Sweep<'_> {
         }
         for leaf in &region.leaves {
             match &leaf.source {
-                Source::Variable(column) => {
-                    let Some(cotangent) = cotangents.take(column) else { continue };
-                    self.contribution(leaf, rows.clone(), column, cotangent)?;
+                Source::Variable(columns) => {
+                    let cotangents: Vec<_> = columns.iter().map(|column| cotangents.take(column)).collect();
+                    if cotangents.iter().any(Option::is_some) {
+                        self.contribution(leaf, rows.clone(), columns, cotangents)?;
+                    }
                 }
                 Source::Reduction(reduction) => self.reduction(leaf, reduction, rows.clone(), &mut cotangents)?,
             }
@@ -117,18 +113,26 @@ impl Sweep<'_> {
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// What the rows of a region contribute to rows of the variable.
-    fn contribution(&mut self, leaf: &Leaf, rows: LogicalPlan, of: &str, cotangent: Expr) -> Result<()> {
-        let Some(row) = &leaf.row else { return internal_err!("rows of the variable have no numbers") };
-        let names = [self.regions.names.part("row"), self.regions.names.part(&format!("d {}", of.trim_start_matches('∂')))];
-        let [number, derivative] = names.map(Column::new_unqualified);
-        let exprs = vec![
-            Expr::Column(row.clone()).alias(number.name.clone()),
-            cotangent.alias(derivative.name.clone()),
-        ];
-        let rows = present(rows, row)?;
+    /// What the rows of a region contribute to rows of the variables.
+    fn contribution(
+        &mut self,
+        leaf: &Leaf,
+        rows: LogicalPlan,
+        variables: &[String],
+        cotangents: Vec<Option<Expr>>,
+    ) -> Result<()> {
+        let Some(number) = &leaf.row else { return internal_err!("rows of the variable have no numbers") };
+        let row = Column::new_unqualified(self.regions.names.part("row"));
+        let mut exprs = vec![Expr::Column(number.clone()).alias(row.name.clone())];
+        let mut derivatives = vec![];
+        for (variable, cotangent) in variables.iter().zip(cotangents) {
+            let name = self.regions.names.part(&format!("d {}", variable.trim_start_matches('∂')));
+            exprs.push(cotangent.unwrap_or_else(|| lit(0.0)).alias(name.clone()));
+            derivatives.push(Column::new_unqualified(name));
+        }
+        let rows = present(rows, number)?;
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
-        self.contributions.push((ByRow { plan, row: number, derivative }, leaf.repeated));
+        self.contributions.push((ByRow { plan, row, derivatives }, leaf.repeated));
         Ok(())
     }
 
@@ -277,19 +281,19 @@ impl Sweep<'_> {
         if !several && !repeated {
             return Ok(Some(first));
         }
-        let ByRow { plan, row, derivative } = first;
-        let plan = if several {
-            let inputs = std::iter::once(plan).chain(contributions.into_iter().map(|(other, _)| other.plan));
-            LogicalPlan::Union(Union::try_new_by_position(inputs.map(Arc::new).collect())?)
-        } else {
-            plan
-        };
-        let names = [self.regions.names.part("row"), self.regions.names.part("gradient")].map(Column::new_unqualified);
-        let keys = vec![Expr::Column(row).alias(names[0].name.clone())];
-        let sums = vec![sum(Expr::Column(derivative)).alias(names[1].name.clone())];
+        let ByRow { plan, row, derivatives } = first;
+        let plan = contributions.into_iter().try_fold(plan, |all, (other, _)| union(all, other.plan))?;
+        let number = Column::new_unqualified(self.regions.names.part("row"));
+        let mut sums = vec![];
+        let mut totals = vec![];
+        for derivative in derivatives {
+            let name = self.regions.names.part("gradient");
+            sums.push(sum(Expr::Column(derivative)).alias(name.clone()));
+            totals.push(Column::new_unqualified(name));
+        }
+        let keys = vec![Expr::Column(row).alias(number.name.clone())];
         let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
-        let [row, derivative] = names;
-        Ok(Some(ByRow { plan, row, derivative }))
+        Ok(Some(ByRow { plan, row: number, derivatives: totals }))
     }
 }
 
@@ -301,9 +305,4 @@ fn present(rows: LogicalPlan, row: &Column) -> Result<LogicalPlan> {
     }
     let is_there = Expr::Column(row.clone()).is_not_null();
     Ok(LogicalPlan::Filter(Filter::try_new(is_there, Arc::new(rows))?))
-}
-
-/// A derivative by row where the row's own value is there, and NULL where it is NULL.
-pub fn null_with(value: &Expr, derivative: Expr) -> Result<Expr> {
-    when(value.clone().is_not_null(), derivative).end()
 }

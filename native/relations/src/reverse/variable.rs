@@ -10,26 +10,26 @@ use crate::names::{Names, columns};
 use crate::origin::{Origin, origin};
 use crate::shared::{SharedRelation, scan};
 
-/// A column by whose cells is differentiated.
+/// Columns of one relation by whose cells is differentiated.
 ///
-/// FROM and the subqueries read the same rows of its relation, with numbers by which they know each row again.
-#[derive(Debug)]
+/// FROM and the subqueries read the same rows of the relation, with numbers by which they know each row again.
 pub struct RowVariable {
-    /// The node that computes the column, or the table that has it.
+    /// The node that computes the columns, or the table that has them.
     origin: LogicalPlan,
-    /// The position of the column in it.
-    pub column: usize,
+    /// The positions of the columns in it.
+    pub columns: Vec<usize>,
     table: String,
     source: Arc<dyn TableSource>,
 }
 
 impl RowVariable {
-    /// The variable that column number `column` of a node is.
-    pub fn of(origin: LogicalPlan, column: usize, names: &mut Names) -> Result<Self> {
-        let numbered = numbered(origin.clone(), &columns(origin.schema()), names)?;
+    /// The variables that columns of a node are. `computed` is what the node computes, without calls of the operators.
+    pub fn of(origin: LogicalPlan, computed: LogicalPlan, variables: Vec<usize>, names: &mut Names) -> Result<Self> {
+        let exprs = columns(computed.schema());
+        let numbered = numbered(computed, &exprs, names)?;
         let table = names.part("rows");
         let source = SharedRelation::new(table.clone(), numbered).into_source();
-        Ok(Self { origin, column, table, source })
+        Ok(Self { origin, columns: variables, table, source })
     }
 
     /// A scan of the numbered rows: the columns of the origin in their order, and the number of the row.
@@ -47,16 +47,6 @@ impl RowVariable {
         let mut found = false;
         plan.apply_with_subqueries(|node| {
             found = found || self.is_scan(node);
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        Ok(found)
-    }
-
-    /// Whether a plan or a subquery in it has the node in which the variable originates.
-    pub fn originates_in(&self, plan: &LogicalPlan) -> Result<bool> {
-        let mut found = false;
-        plan.apply_with_subqueries(|node| {
-            found = found || node == &self.origin;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         Ok(found)
@@ -154,4 +144,24 @@ pub fn numbered(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<
         .collect();
     named.extend(last);
     Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(window))?))
+}
+
+/// The node in which column number `index` of a plan originates, and its position there. A column of several tables has none.
+#[recursive::recursive]
+pub fn origin_of(plan: &LogicalPlan, index: usize) -> Result<Option<(LogicalPlan, usize)>> {
+    let Origin::Below(sources) = origin(plan, index)? else { return Ok(Some((plan.clone(), index))) };
+    match (sources.as_slice(), plan.inputs()) {
+        ([(input, below)], inputs) if *input < inputs.len() => origin_of(inputs[*input], *below),
+        _ => Ok(None),
+    }
+}
+
+/// Whether a plan or a subquery in it has a node.
+pub fn has_node(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found = found || node == wanted;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }

@@ -11,4 +11,4 @@ mod relation;
 
 pub use exec::SharedExec;
 pub use link::ShareRelations;
-pub use relation::SharedRelation;
+pub use relation::{SharedRelation, scan};

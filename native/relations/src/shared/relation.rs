@@ -7,7 +7,7 @@ use datafusion_catalog::default_table_source::provider_as_source;
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::{TableReference, internal_err};
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;

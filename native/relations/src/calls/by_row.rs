@@ -1,0 +1,178 @@
+//! Calls by columns of relations that scalar subqueries in them read.
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, JoinType, NullEquality, Result};
+use datafusion_expr::logical_plan::Subquery;
+use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF, lit, when};
+use datafusion_functions::core::expr_fn::coalesce;
+use std::sync::Arc;
+
+use crate::names::Names;
+use crate::reverse::{Region, RowVariable, gradient, has_node, joined, origin_of, value};
+use crate::{Recognize, call_in};
+
+/// The variables by row of a node, and the subqueries of it that read their relations.
+#[derive(Default)]
+pub struct ByRow {
+    variables: Vec<Numbered>,
+    values: Vec<Value>,
+}
+
+/// Variables of one relation, and the number of their row in the input of the node.
+struct Numbered {
+    rows: RowVariable,
+    row: Column,
+    /// The columns of the input that the variables are.
+    columns: Vec<Column>,
+}
+
+/// A subquery, joined to the input as a column.
+struct Value {
+    subquery: Arc<LogicalPlan>,
+    column: Column,
+    /// The number of the variables that it varies with, and what it is to a sweep by them.
+    by: Vec<(usize, Region)>,
+    /// The derivatives by the variables of such a number, once joined to the input.
+    derivatives: Vec<(usize, Vec<Column>)>,
+}
+
+/// A column by which a call differentiates, in the input of a node, and where it originates.
+struct Found {
+    column: Column,
+    index: usize,
+    origin: LogicalPlan,
+    position: usize,
+}
+
+impl ByRow {
+    /// Lets a node and its subqueries read the same numbered rows of the relations in which variables of calls originate, if
+    /// subqueries in these calls read them.
+    pub fn of(
+        plan: LogicalPlan,
+        names: &mut Names,
+        recognize: Recognize,
+        replace: &mut dyn FnMut(&mut Names, LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<(LogicalPlan, Self)> {
+        let mut by_row = Self::default();
+        let mut plan = plan;
+        let found = found(&plan, recognize)?;
+        let mut origins: Vec<(LogicalPlan, Vec<Found>)> = vec![];
+        for column in found {
+            match origins.iter_mut().find(|(origin, _)| *origin == column.origin) {
+                Some((_, columns)) => columns.push(column),
+                None => origins.push((column.origin.clone(), vec![column])),
+            }
+        }
+        for (origin, columns) in origins {
+            let positions = columns.iter().map(|found| found.position).collect();
+            let computed = replace(names, origin.clone())?;
+            let rows = RowVariable::of(origin, computed, positions, names)?;
+            let Some(first) = columns.first() else { continue };
+            let input = plan.inputs()[0].clone();
+            let (input, row) = rows.lifted(input, first.index, names)?;
+            let exprs = plan.expressions();
+            plan = rows.substituted(plan.with_new_exprs(exprs, vec![input])?)?;
+            let columns = columns.into_iter().map(|found| found.column).collect();
+            by_row.variables.push(Numbered { rows, row, columns });
+        }
+        Ok((plan, by_row))
+    }
+
+    /// The column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
+    pub fn value(&mut self, subquery: &Subquery, input: &mut LogicalPlan, names: &mut Names) -> Result<Option<Column>> {
+        if let Some(known) = self.values.iter().find(|value| value.subquery == subquery.subquery) {
+            return Ok(Some(known.column.clone()));
+        }
+        let mut by = vec![];
+        for (number, variable) in self.variables.iter().enumerate() {
+            if variable.rows.is_read_by(&subquery.subquery)? {
+                by.push((number, value(&subquery.subquery, &variable.rows, names)?));
+            }
+        }
+        let Some((_, region)) = by.first() else { return Ok(None) };
+        let Some(column) = region.columns.first().cloned() else { return Ok(None) };
+        let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(region.plan.clone()))?;
+        let (left, right) = (std::mem::take(input), LogicalPlan::Projection(one));
+        *input = joined(left, right, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+        self.values.push(Value {
+            subquery: Arc::clone(&subquery.subquery),
+            column: column.clone(),
+            by,
+            derivatives: vec![],
+        });
+        Ok(Some(column))
+    }
+
+    /// The subqueries that an expression reads as columns, each with its derivative by the row's own cell of a variable.
+    pub fn tangents(
+        &mut self,
+        expression: &Expr,
+        variable: &Column,
+        input: &mut LogicalPlan,
+        names: &mut Names,
+        tangent: &Arc<ScalarUDF>,
+    ) -> Result<Vec<(Column, Expr)>> {
+        let position = |(number, numbered): (usize, &Numbered)| {
+            let position = numbered.columns.iter().position(|column| column == variable)?;
+            Some((number, position))
+        };
+        let Some((number, position)) = self.variables.iter().enumerate().find_map(position) else { return Ok(vec![]) };
+        let Numbered { rows, row, .. } = &self.variables[number];
+        let mut tangents = vec![];
+        for value in &mut self.values {
+            let read = expression.exists(|part| Ok(matches!(part, Expr::Column(column) if column == &value.column)))?;
+            let Some((_, region)) = value.by.iter().find(|(by, _)| read && *by == number) else { continue };
+            if !value.derivatives.iter().any(|(by, _)| *by == number) {
+                let Some(by_row) = gradient(region, rows, names, tangent)? else { continue };
+                let on = vec![(Expr::Column(row.clone()), Expr::Column(by_row.row))];
+                let left = std::mem::take(input);
+                *input = joined(left, by_row.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+                value.derivatives.push((number, by_row.derivatives));
+            }
+            let known = value.derivatives.iter().find(|(by, _)| *by == number);
+            if let Some(derivative) = known.and_then(|(_, derivatives)| derivatives.get(position)) {
+                // A row that the value does not depend on has no row there.
+                tangents.push((value.column.clone(), coalesce(vec![Expr::Column(derivative.clone()), lit(0.0)])));
+            }
+        }
+        Ok(tangents)
+    }
+}
+
+/// The columns by which calls of a node differentiate, if they originate in what a subquery of the call reads.
+fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
+    let inputs = plan.inputs();
+    let [input] = inputs.as_slice() else { return Ok(vec![]) };
+    let mut found: Vec<Found> = vec![];
+    plan.apply_expressions(|expr| {
+        expr.apply(|part| {
+            let Expr::ScalarFunction(call) = part else { return Ok(TreeNodeRecursion::Continue) };
+            let [expression, Expr::Column(column), ..] = call.args.as_slice() else {
+                return Ok(TreeNodeRecursion::Continue);
+            };
+            if !call_in(part, recognize) {
+                return Ok(TreeNodeRecursion::Continue);
+            }
+            let Some(index) = input.schema().maybe_index_of_column(column) else { return Ok(TreeNodeRecursion::Continue) };
+            let Some((origin, position)) = origin_of(input, index)? else { return Ok(TreeNodeRecursion::Continue) };
+            let mut reads = false;
+            expression.apply(|part| {
+                if let Expr::ScalarSubquery(subquery) = part {
+                    reads = reads || has_node(&subquery.subquery, &origin)?;
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            if reads && !found.iter().any(|known| known.index == index) {
+                let column = Column::from(input.schema().qualified_field(index));
+                found.push(Found { column, index, origin, position });
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
+
+/// A derivative by row, NULL where the row's own value is NULL.
+pub fn null_with(variable: &Expr, derivative: Expr) -> Result<Expr> {
+    when(variable.clone().is_not_null(), derivative).end()
+}

@@ -1,0 +1,99 @@
+//! Gradients by row, against finite differences and gradients written by hand.
+
+use datafusion::arrow::array::{Array, AsArray, Float64Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::error::Result;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+async fn session() -> Result<SessionContext> {
+    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+    xql_relations::register(&ctx);
+    for sql in [
+        "CREATE TABLE w AS SELECT * FROM (VALUES (0, 0, 0.5), (0, 1, -0.3), (1, 0, 0.8), (1, 1, 0.1)) AS t(inp, out, val)",
+        "CREATE TABLE x AS SELECT * FROM (VALUES (0, 0, 1.0), (0, 1, 2.0), (1, 0, -1.0), (1, 1, 0.5), (2, 0, 0.3), (2, 1, 0.7)) AS t(sample, inp, val)",
+        "CREATE TABLE y AS SELECT * FROM (VALUES (0, 0, 0.1), (0, 1, 0.2), (1, 0, -0.4), (1, 1, 0.3), (2, 0, 0.0), (2, 1, 1.0)) AS t(sample, out, val)",
+    ] {
+        ctx.sql(sql).await?.collect().await?;
+    }
+    Ok(ctx)
+}
+
+async fn run(ctx: &SessionContext, sql: &str) -> Result<Vec<Option<f64>>> {
+    let batches = ctx.sql(sql).await?.collect().await?;
+    println!("{}", pretty_format_batches(&batches)?);
+    let mut values = vec![];
+    for batch in batches {
+        let column = cast(batch.column(batch.num_columns() - 1), &DataType::Float64)?;
+        let column: &Float64Array = column.as_primitive();
+        values.extend((0..column.len()).map(|row| column.is_valid(row).then(|| column.value(row))));
+    }
+    Ok(values)
+}
+
+fn close(a: &[Option<f64>], b: &[f64]) {
+    assert_eq!(a.len(), b.len(), "{a:?} {b:?}");
+    for (a, b) in a.iter().zip(b) {
+        assert!((a.unwrap() - b).abs() < 1e-9, "{a:?} {b:?}");
+    }
+}
+
+#[tokio::test]
+async fn square_of_a_sum() -> Result<()> {
+    let ctx = session().await?;
+    close(&run(&ctx, "SELECT inp, out, val, grad((SELECT SUM(val * val) FROM w), val) AS d FROM w ORDER BY inp, out").await?, &[1.0, -0.6, 1.6, 0.2]);
+    close(&run(&ctx, "SELECT grad((SELECT MAX(val) FROM w) * 3 + val, val) AS d FROM w ORDER BY inp, out").await?, &[1.0, 1.0, 4.0, 1.0]);
+    close(&run(&ctx, "SELECT grad(power((SELECT AVG(val) FROM w) - val, 2), val) AS d FROM w ORDER BY val").await?.iter().map(|x| x.map(|x| x * 0.0 )).collect::<Vec<_>>(), &[0.0; 4]);
+    Ok(())
+}
+
+const LOSS: &str = "WITH h AS (SELECT x.sample, w.out, tanh(SUM(x.val * w.val)) AS val
+               FROM x JOIN w ON x.inp = w.inp GROUP BY x.sample, w.out),
+      loss AS (SELECT AVG(power(h.val - y.val, 2)) AS l FROM h JOIN y ON h.sample = y.sample AND h.out = y.out)";
+
+#[tokio::test]
+async fn network_of_one_layer() -> Result<()> {
+    let ctx = session().await?;
+    let gradient = run(&ctx, &format!("{LOSS} SELECT inp, out, grad((SELECT l FROM loss), val) AS d FROM w ORDER BY inp, out")).await?;
+    let mut expected = vec![];
+    for (inp, out) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut values = vec![];
+        for h in [1e-5, -1e-5] {
+            let moved = format!("(SELECT inp, out, CASE WHEN inp = {inp} AND out = {out} THEN val + {h:?} ELSE val END AS val FROM w)");
+            let loss = LOSS.replace("JOIN w ON", &format!("JOIN {moved} w ON"));
+            values.push(run(&ctx, &format!("{loss} SELECT l FROM loss")).await?[0].unwrap());
+        }
+        expected.push((values[0] - values[1]) / 2e-5);
+    }
+    close(&gradient, &expected);
+    run(&ctx, &format!("EXPLAIN {LOSS} SELECT inp, out, grad((SELECT l FROM loss), val) AS d FROM w ORDER BY inp, out")).await.ok();
+    Ok(())
+}
+
+#[tokio::test]
+async fn training_in_one_statement() -> Result<()> {
+    let ctx = session().await?;
+    let loss = LOSS.replace("JOIN w ON", "JOIN state w ON");
+    let sql = format!(
+        "WITH RECURSIVE state AS (
+            SELECT 0 AS step, inp, out, val FROM w
+            UNION ALL
+            SELECT * FROM ({loss} SELECT step + 1, inp, out, val - 0.5 * grad((SELECT l FROM loss), val) FROM state WHERE step < 20) s)
+         SELECT inp, out, val FROM state WHERE step = 20 ORDER BY inp, out"
+    );
+    let trained = run(&ctx, &sql).await?;
+    // The same by statements.
+    ctx.sql("CREATE TABLE p AS SELECT * FROM w").await?.collect().await?;
+    let loss = LOSS.replace("JOIN w ON", "JOIN p w ON");
+    for _ in 0..20 {
+        let next = format!("{loss} SELECT inp, out, val - 0.5 * grad((SELECT l FROM loss), val) AS val FROM p");
+        let next = ctx.sql(&next).await?.collect().await?;
+        ctx.deregister_table("p")?;
+        let schema = next[0].schema();
+        ctx.register_table("p", std::sync::Arc::new(datafusion::datasource::MemTable::try_new(schema, vec![next])?))?;
+    }
+    let expected: Vec<_> = run(&ctx, "SELECT val FROM p ORDER BY inp, out").await?.into_iter().map(|x| x.unwrap()).collect();
+    close(&trained, &expected);
+    Ok(())
+}
