@@ -39,7 +39,13 @@ impl Names {
 
     /// The name of something a tangent is computed from.
     pub fn part(&mut self, what: &str) -> String {
-        self.fresh(&format!("{MARK}{what}"))
+        // What has been added before goes by the same name with another number.
+        let plain = what.trim_start_matches(MARK);
+        let plain = match plain.rsplit_once(" #") {
+            Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
+            _ => plain,
+        };
+        self.fresh(&format!("{MARK}{plain}"))
     }
 
     /// The column that something a tangent is computed from is, which is added to what is computed unless it is there.

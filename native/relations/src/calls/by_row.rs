@@ -8,7 +8,7 @@ use datafusion_functions::core::expr_fn::coalesce;
 use std::sync::Arc;
 
 use crate::names::Names;
-use crate::reverse::{Region, RowVariable, gradient, has_node, joined, origin_of, value};
+use crate::reverse::{Linearizer, Region, RowVariable, Stages, gradient, has_node, is_same, joined, origin_of};
 use crate::{Recognize, call_in};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
@@ -24,6 +24,8 @@ struct Numbered {
     row: Column,
     /// The columns of the input that the variables are.
     columns: Vec<Column>,
+    /// What lies between them and the subqueries.
+    stages: Stages,
 }
 
 /// A subquery, joined to the input as a column.
@@ -58,7 +60,7 @@ impl ByRow {
         let found = found(&plan, recognize)?;
         let mut origins: Vec<(LogicalPlan, Vec<Found>)> = vec![];
         for column in found {
-            match origins.iter_mut().find(|(origin, _)| *origin == column.origin) {
+            match origins.iter_mut().find(|(origin, _)| is_same(origin, &column.origin)) {
                 Some((_, columns)) => columns.push(column),
                 None => origins.push((column.origin.clone(), vec![column])),
             }
@@ -73,7 +75,7 @@ impl ByRow {
             let exprs = plan.expressions();
             plan = rows.substituted(plan.with_new_exprs(exprs, vec![input])?)?;
             let columns = columns.into_iter().map(|found| found.column).collect();
-            by_row.variables.push(Numbered { rows, row, columns });
+            by_row.variables.push(Numbered { rows, row, columns, stages: Stages::default() });
         }
         Ok((plan, by_row))
     }
@@ -84,9 +86,11 @@ impl ByRow {
             return Ok(Some(known.column.clone()));
         }
         let mut by = vec![];
-        for (number, variable) in self.variables.iter().enumerate() {
+        for (number, variable) in self.variables.iter_mut().enumerate() {
             if variable.rows.is_read_by(&subquery.subquery)? {
-                by.push((number, value(&subquery.subquery, &variable.rows, names)?));
+                let Numbered { rows, stages, .. } = variable;
+                let mut linearizer = Linearizer { names: &mut *names, variable: rows, stages };
+                by.push((number, linearizer.only_row(&subquery.subquery)?));
             }
         }
         let Some((_, region)) = by.first() else { return Ok(None) };
@@ -117,17 +121,19 @@ impl ByRow {
             Some((number, position))
         };
         let Some((number, position)) = self.variables.iter().enumerate().find_map(position) else { return Ok(vec![]) };
-        let Numbered { rows, row, .. } = &self.variables[number];
+        let Numbered { rows, row, stages, .. } = &self.variables[number];
+        let Some((variable, _)) = stages.of(&rows.scan()?) else { return Ok(vec![]) };
         let mut tangents = vec![];
         for value in &mut self.values {
             let read = expression.exists(|part| Ok(matches!(part, Expr::Column(column) if column == &value.column)))?;
             let Some((_, region)) = value.by.iter().find(|(by, _)| read && *by == number) else { continue };
             if !value.derivatives.iter().any(|(by, _)| *by == number) {
-                let Some(by_row) = gradient(region, rows, names, tangent)? else { continue };
-                let on = vec![(Expr::Column(row.clone()), Expr::Column(by_row.row))];
+                let Some(by_row) = gradient(region, stages, variable, names, tangent)? else { continue };
+                let of = by_row.row.into_iter().map(Expr::Column);
+                let on = of.map(|of| (Expr::Column(row.clone()), of)).collect();
                 let left = std::mem::take(input);
                 *input = joined(left, by_row.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
-                value.derivatives.push((number, by_row.derivatives));
+                value.derivatives.push((number, by_row.cotangents));
             }
             let known = value.derivatives.iter().find(|(by, _)| *by == number);
             if let Some(derivative) = known.and_then(|(_, derivatives)| derivatives.get(position)) {

@@ -5,14 +5,21 @@
 //! filters, projections), and *reductions* between them (aggregates). Cotangents go through a region row by row, and from a
 //! region to a leaf as sums over the leaf's rows.
 //!
-//! `variable` numbers the rows of the relation in which the column originates, `region` makes a plan whose rows still have what
-//! a sweep reads, `partials` has the partial derivative of an aggregate by one of its rows, and `sweep` carries cotangents.
+//! `variable` numbers the rows of the relation in which the column originates. `linearize` makes *regions* of plans, whose rows
+//! still have what a sweep reads (`region`), and *stages* of what lies between regions, computed once (`stage`); `window` makes
+//! joins of window functions. `partials` has the partial derivative of an aggregate by one of its rows, and `sweep` carries
+//! cotangents from the value to the variable.
 
+mod linearize;
 mod partials;
 mod region;
+mod stage;
 mod sweep;
 mod variable;
+mod window;
 
+pub use linearize::Linearizer;
 pub use region::{Region, joined};
-pub use sweep::{gradient, value};
-pub use variable::{RowVariable, has_node, origin_of};
+pub use stage::Stages;
+pub use sweep::gradient;
+pub use variable::{RowVariable, has_node, is_same, origin_of};

@@ -4,9 +4,10 @@
 //! Moving one row moves the mean of the group too, but deviations sum to zero, so that the mean's own motion cancels.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, internal_datafusion_err, plan_err};
+use datafusion_common::{Column, Result, internal_datafusion_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::{BinaryExpr, Expr, Operator, cast, lit, when};
+use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions::math::expr_fn::sqrt;
 use sqlparser::ast::{BinaryOperator, Expr as Sql, UnaryOperator, Value};
 use xql_autodiff::rules::syntax::{Signature, call_of, name_of, parse};
@@ -78,7 +79,10 @@ pub struct Partials {
     /// The names that the line has for the inputs.
     inputs: Vec<String>,
     formulas: Vec<Sql>,
-    call: AggregateFunction,
+    /// The inputs of a row.
+    arguments: Vec<Expr>,
+    /// The call of an aggregate; none for a key of the groups.
+    call: Option<AggregateFunction>,
     /// The aggregates over the group that the formulas call, and their positions among the columns of the reduction.
     statistics: Vec<(String, usize)>,
 }
@@ -107,7 +111,8 @@ impl Partials {
                 break;
             }
             let formulas = partials.iter().map(|sql| parse(sql)).collect::<Result<_>>()?;
-            return Ok(Self { inputs: line.inputs, formulas, call: call.clone(), statistics: vec![] });
+            let (arguments, call) = (call.params.args.clone(), Some(call.clone()));
+            return Ok(Self { inputs: line.inputs, formulas, arguments, call, statistics: vec![] });
         }
         let varying = below.varying.iter().next().map_or("the variable", |name| name.as_str());
         plan_err!(
@@ -117,6 +122,18 @@ impl Partials {
         )
     }
 
+    /// Those of a key of the groups, which the rows of a group have in common: each has an even share in it.
+    pub fn of_key(key: &Column) -> Result<Self> {
+        let formulas = vec![parse("1 / rows(x)")?];
+        Ok(Self {
+            inputs: vec!["x".to_owned()],
+            formulas,
+            arguments: vec![Expr::Column(key.clone())],
+            call: None,
+            statistics: vec![],
+        })
+    }
+
     /// Adds the aggregates that the formulas call to those of the group.
     pub fn add_statistics(&mut self, aggregates: &mut Vec<Expr>, keys: usize, names: &mut Names) {
         let mut calls = vec![];
@@ -124,15 +141,19 @@ impl Partials {
             statistics(formula, &self.inputs, &mut calls);
         }
         for (name, text) in calls {
-            let Ok(function) = aggregate(&name) else { continue };
             if self.statistics.iter().any(|(known, _)| *known == text) {
                 continue;
             }
-            let mut call = self.call.clone();
-            call.func = function;
-            call.params.distinct = false;
-            call.params.order_by.clear();
-            let call = Expr::AggregateFunction(call);
+            let call = match (&self.call, aggregate(&name)) {
+                (Some(call), Ok(function)) => {
+                    let mut call = call.clone();
+                    call.func = function;
+                    call.params.distinct = false;
+                    call.params.order_by.clear();
+                    Expr::AggregateFunction(call)
+                }
+                _ => count_all().unalias_nested().data,
+            };
             let known = aggregates.iter().position(|known| known.clone().unalias() == call);
             let position = known.unwrap_or_else(|| {
                 aggregates.push(call.alias(names.part(&name)));
@@ -142,27 +163,22 @@ impl Partials {
         }
     }
 
-    /// Whether the formulas need to know how many rows have the value of the aggregate.
-    pub fn shares(&self) -> bool {
-        matches!(self.call.func.name(), "min" | "max")
-    }
-
-    /// Whether a row has the value of the aggregate, and takes part.
-    pub fn chosen(&self, value: &Expr) -> Expr {
-        let chosen = self.call.params.args.iter().map(|input| input.clone().eq(value.clone())).next();
-        let filter = self.call.params.filter.as_deref().cloned();
-        filter.into_iter().chain(chosen).reduce(Expr::and).unwrap_or_else(|| lit(true))
+    /// For `min` and `max`, whether a row takes part and has the value.
+    pub fn chosen(&self, value: &Expr) -> Option<Expr> {
+        let call = self.call.as_ref().filter(|call| matches!(call.func.name(), "min" | "max"))?;
+        let chosen = call.params.args.first()?.clone().eq(value.clone());
+        call.params.filter.as_deref().cloned().into_iter().chain([chosen]).reduce(Expr::and)
     }
 
     /// The inputs, each with the partial derivative by it.
     pub fn by_input(&self, group: &Group) -> Result<Vec<(Expr, Expr)>> {
         let mut partials = vec![];
-        for (input, formula) in self.call.params.args.iter().zip(&self.formulas) {
+        for (input, formula) in self.arguments.iter().zip(&self.formulas) {
             if matches!(formula, Sql::Value(value) if matches!(&value.value, Value::Number(digits, _) if digits == "0")) {
                 continue;
             }
             let partial = self.expression(formula, group)?;
-            let partial = match &self.call.params.filter {
+            let partial = match self.call.as_ref().and_then(|call| call.params.filter.as_ref()) {
                 Some(filter) => when(filter.as_ref().clone(), partial).otherwise(lit(0.0))?,
                 None => partial,
             };
@@ -202,7 +218,7 @@ impl Partials {
                     return Ok(double(group.value.clone()));
                 }
                 let position = self.inputs.iter().position(|input| *input == name);
-                let input = position.and_then(|position| self.call.params.args.get(position));
+                let input = position.and_then(|position| self.arguments.get(position));
                 let input = input.ok_or_else(|| internal_datafusion_err!("a partial derivative names no input {name}"))?;
                 Ok(double(input.clone()))
             }
@@ -212,7 +228,8 @@ impl Partials {
                     ("only", [_]) => Ok(lit(1.0)),
                     ("share", [_]) => {
                         let ties = group.ties.clone().ok_or_else(|| internal_datafusion_err!("ties are not counted"))?;
-                        when(self.chosen(&group.value), binary(lit(1.0), Operator::Divide, double(ties)))
+                        let chosen = self.chosen(&group.value).unwrap_or_else(|| lit(true));
+                        when(chosen, binary(lit(1.0), Operator::Divide, double(ties)))
                             .otherwise(lit(0.0))
                     }
                     ("sqrt", [value]) => Ok(sqrt(self.expression(value, group)?)),
@@ -244,7 +261,7 @@ fn statistics(sql: &Sql, inputs: &[String], found: &mut Vec<(String, String)>) {
         call => {
             let Ok((name, arguments)) = call_of(call) else { return };
             let over_inputs = arguments.iter().all(|argument| name_of(argument).is_some_and(|name| inputs.contains(&name)));
-            if over_inputs && aggregate(&name).is_ok() {
+            if over_inputs && (name == "rows" || aggregate(&name).is_ok()) {
                 found.push((name, call.to_string()));
             } else {
                 for argument in arguments {

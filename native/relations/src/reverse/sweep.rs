@@ -4,39 +4,34 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
-    Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Projection, ScalarUDF, binary_expr, cast, lit, union,
+    Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union,
 };
-use datafusion_expr::Operator;
 use datafusion_functions::core::expr_fn::coalesce;
+use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::sum::sum;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::partials::Group;
-use super::region::{Leaf, Reduction, Region, Regions, Source, joined};
-use super::variable::RowVariable;
+use super::partials::{Group, Partials};
+use super::region::{Leaf, Region, joined};
+use super::stage::{Rows, Stages, renamed};
 use crate::names::{Names, columns};
-use crate::shared::scan;
 
-/// The derivatives of a value by the rows of the variables that it depends on, each row once.
+/// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
 pub struct ByRow {
     pub plan: LogicalPlan,
-    /// The number of the row.
-    pub row: Column,
-    /// The derivative by each of the variables.
-    pub derivatives: Vec<Column>,
+    pub row: Option<Column>,
+    pub cotangents: Vec<Column>,
+    /// Whether a row may be there more than once.
+    repeated: bool,
 }
 
-/// The region of one row that a plan of one value is.
-pub fn value(plan: &LogicalPlan, variable: &RowVariable, names: &mut Names) -> Result<Region> {
-    Regions { names, variable }.only_row(plan)
-}
-
-/// The gradient of the first column of a region of one row; none if it does not vary. `tangent` is the `jvp` of a single
-/// expression.
+/// The gradient of the first column of a region of one row, by the variables of the first stage; none if it does not vary.
+/// `tangent` is the `jvp` of a single expression.
 pub fn gradient(
     region: &Region,
-    variable: &RowVariable,
+    stages: &Stages,
+    variable: usize,
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
 ) -> Result<Option<ByRow>> {
@@ -45,9 +40,19 @@ pub fn gradient(
         Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
         _ => return Ok(None),
     }
-    let mut sweep = Sweep { regions: Regions { names, variable }, tangent, contributions: vec![] };
+    let contributions = (0..stages.count()).map(|_| vec![]).collect();
+    let mut sweep = Sweep { names, stages, tangent, contributions };
     sweep.region(region, region.plan.clone(), cotangents)?;
-    sweep.summed()
+    // A stage reads lower ones only, so that by its turn all that reads it has contributed.
+    for id in (0..stages.count()).rev() {
+        let contributions = std::mem::take(&mut sweep.contributions[id]);
+        let Some(total) = sweep.total(contributions)? else { continue };
+        if id == variable {
+            return Ok(Some(total));
+        }
+        sweep.stage(id, total)?;
+    }
+    Ok(None)
 }
 
 /// The cotangents of columns, as sums. None of them is NULL: what has no value contributes nothing.
@@ -59,16 +64,18 @@ impl Cotangents {
         self.0.entry(column.to_owned()).or_default().push(cotangent);
     }
 
-    fn take(&mut self, column: &str) -> Option<Expr> {
-        self.0.remove(column)?.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term))
+    fn get(&self, column: &str) -> Option<Expr> {
+        let terms = self.0.get(column)?.iter().cloned();
+        terms.reduce(|sum, term| binary_expr(sum, Operator::Plus, term))
     }
 }
 
 struct Sweep<'a> {
-    regions: Regions<'a>,
+    names: &'a mut Names,
+    stages: &'a Stages,
     tangent: &'a Arc<ScalarUDF>,
-    /// Rows of the variable with what they contribute, and whether a row may be among them more than once.
-    contributions: Vec<(ByRow, bool)>,
+    /// What the readers of each stage have contributed so far.
+    contributions: Vec<Vec<ByRow>>,
 }
 
 impl Sweep<'_> {
@@ -76,36 +83,30 @@ impl Sweep<'_> {
     /// the cotangents read.
     fn region(&mut self, region: &Region, mut rows: LogicalPlan, mut cotangents: Cotangents) -> Result<()> {
         for step in region.steps.iter().rev() {
-            let Some(cotangent) = cotangents.take(&step.output) else { continue };
-            let cotangent = self.column(&mut rows, &step.output, cotangent)?;
+            let Some(cotangent) = cotangents.get(&step.output) else { continue };
+            let cotangent = self.column(&mut rows, cotangent)?;
             for input in region.varying_in(&step.expr) {
                 let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), cotangent.clone()];
                 let product = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(self.tangent), arguments));
                 let product = cast(product, DataType::Float64);
-                let is_null = step.expr.nullable(rows.schema())?;
-                cotangents.add(&input.name, if is_null { coalesce(vec![product, lit(0.0)]) } else { product });
+                cotangents.add(&input.name, or_zero(product, step.expr.nullable(rows.schema())?));
             }
         }
         for leaf in &region.leaves {
-            match &leaf.source {
-                Source::Variable(columns) => {
-                    let cotangents: Vec<_> = columns.iter().map(|column| cotangents.take(column)).collect();
-                    if cotangents.iter().any(Option::is_some) {
-                        self.contribution(leaf, rows.clone(), columns, cotangents)?;
-                    }
-                }
-                Source::Reduction(reduction) => self.reduction(leaf, reduction, rows.clone(), &mut cotangents)?,
+            let found: Vec<_> = leaf.columns.iter().map(|column| cotangents.get(column)).collect();
+            if found.iter().any(Option::is_some) {
+                self.contribution(leaf, rows.clone(), found)?;
             }
         }
         Ok(())
     }
 
     /// A cotangent as a column of the rows.
-    fn column(&mut self, rows: &mut LogicalPlan, of: &str, cotangent: Expr) -> Result<Expr> {
+    fn column(&mut self, rows: &mut LogicalPlan, cotangent: Expr) -> Result<Expr> {
         if matches!(cotangent, Expr::Column(_) | Expr::Literal(..)) {
             return Ok(cotangent);
         }
-        let name = self.regions.names.part(&format!("cotangent of {}", of.trim_start_matches('∂')));
+        let name = self.names.part("cotangent");
         let mut exprs = columns(rows.schema());
         exprs.push(cotangent.alias(name.clone()));
         let below = std::mem::take(rows);
@@ -113,188 +114,159 @@ impl Sweep<'_> {
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// What the rows of a region contribute to rows of the variables.
-    fn contribution(
-        &mut self,
-        leaf: &Leaf,
-        rows: LogicalPlan,
-        variables: &[String],
-        cotangents: Vec<Option<Expr>>,
-    ) -> Result<()> {
-        let Some(number) = &leaf.row else { return internal_err!("rows of the variable have no numbers") };
-        let row = Column::new_unqualified(self.regions.names.part("row"));
-        let mut exprs = vec![Expr::Column(number.clone()).alias(row.name.clone())];
-        let mut derivatives = vec![];
-        for (variable, cotangent) in variables.iter().zip(cotangents) {
-            let name = self.regions.names.part(&format!("d {}", variable.trim_start_matches('∂')));
-            exprs.push(cotangent.unwrap_or_else(|| lit(0.0)).alias(name.clone()));
-            derivatives.push(Column::new_unqualified(name));
+    /// What the rows of a region contribute to rows of a stage that it reads.
+    fn contribution(&mut self, leaf: &Leaf, mut rows: LogicalPlan, cotangents: Vec<Option<Expr>>) -> Result<()> {
+        let mut exprs = vec![];
+        let mut row = None;
+        if let Some(number) = &leaf.row {
+            rows = present(rows, number)?;
+            let named = Column::new_unqualified(self.names.part("row"));
+            exprs.push(Expr::Column(number.clone()).alias(named.name.clone()));
+            row = Some(named);
         }
-        let rows = present(rows, number)?;
+        let mut named = vec![];
+        for cotangent in cotangents {
+            let name = self.names.part("cotangent");
+            exprs.push(cotangent.unwrap_or_else(|| lit(0.0)).alias(name.clone()));
+            named.push(Column::new_unqualified(name));
+        }
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
-        self.contributions.push((ByRow { plan, row, derivatives }, leaf.repeated));
+        self.contributions[leaf.stage].push(ByRow { plan, row, cotangents: named, repeated: leaf.repeated });
         Ok(())
     }
 
-    /// Carries the cotangents of groups to the rows of the groups.
-    ///
-    /// ```text
-    /// Join: the keys of the rows IS NOT DISTINCT FROM those of the groups
-    ///   the rows below
-    ///   Join: the numbers of the groups
-    ///     the groups
-    ///     Aggregate: the number of the group, the sums of its cotangents
-    ///       the rows above
-    /// ```
-    fn reduction(
-        &mut self,
-        leaf: &Leaf,
-        reduction: &Reduction,
-        mut rows: LogicalPlan,
-        cotangents: &mut Cotangents,
-    ) -> Result<()> {
-        let mut summed = vec![];
-        for output in &reduction.outputs {
-            if let Some(cotangent) = cotangents.take(&output.above) {
-                let cotangent = self.column(&mut rows, &output.above, cotangent)?;
-                summed.push((output, cotangent));
-            }
+    /// All contributions to the rows of a stage, each row once.
+    fn total(&mut self, contributions: Vec<ByRow>) -> Result<Option<ByRow>> {
+        let several = contributions.len() > 1;
+        let mut contributions = contributions.into_iter();
+        let Some(first) = contributions.next() else { return Ok(None) };
+        if !several && !first.repeated {
+            return Ok(Some(first));
         }
-        if summed.is_empty() {
-            return Ok(());
+        let plan = contributions.try_fold(first.plan, |all, other| union(all, other.plan))?;
+        let mut keys = vec![];
+        let mut row = None;
+        if let Some(number) = first.row {
+            let named = Column::new_unqualified(self.names.part("row"));
+            keys.push(Expr::Column(number).alias(named.name.clone()));
+            row = Some(named);
         }
-        let groups = self.regions.renamed(scan(reduction.table.clone(), &reduction.source)?)?;
-        let by_group: Vec<_> = groups.columns.iter().cloned().map(Expr::Column).collect();
-        let mut named = vec![];
-        for (output, cotangent) in summed {
-            let name = self.regions.names.part(&format!("cotangent of {}", output.above.trim_start_matches('∂')));
-            named.push((output, cotangent, Expr::Column(Column::new_unqualified(name))));
+        let mut sums = vec![];
+        let mut cotangents = vec![];
+        for cotangent in first.cotangents {
+            let name = self.names.part("cotangent");
+            sums.push(sum(Expr::Column(cotangent)).alias(name.clone()));
+            cotangents.push(Column::new_unqualified(name));
         }
-        let alias = |expr: Expr, column: &Expr| expr.alias(column.qualified_name().1);
-        let mut on_group = vec![];
-        let of_groups = match &leaf.row {
-            Some(row) => {
-                let number = self.regions.names.part("row");
-                let rows = present(rows, row)?;
-                let row = Expr::Column(row.clone()).alias(number.clone());
-                if let Some(own) = by_group.last() {
-                    on_group.push((own.clone(), Expr::Column(Column::new_unqualified(number.clone()))));
-                }
-                if leaf.repeated {
-                    let sums: Vec<_> = named.iter().map(|(_, cotangent, column)| alias(sum(cotangent.clone()), column)).collect();
-                    LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(rows), vec![row], sums)?)
-                } else {
-                    let exprs = named.iter().map(|(_, cotangent, column)| alias(cotangent.clone(), column));
-                    let exprs = std::iter::once(row).chain(exprs).collect();
-                    LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?)
-                }
-            }
-            None => {
-                let sums = named.iter().map(|(_, cotangent, column)| {
-                    let total = if leaf.repeated { coalesce(vec![sum(cotangent.clone()), lit(0.0)]) } else { cotangent.clone() };
-                    (total, column)
-                });
-                if leaf.repeated {
-                    self.summed_up(rows, &named)?
-                } else {
-                    let exprs = sums.map(|(total, column)| alias(total, column)).collect();
-                    LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?)
-                }
-            }
-        };
-        let nulls = NullEquality::NullEqualsNothing;
-        let mut groups = joined(groups.plan, of_groups, on_group, None, JoinType::Inner, nulls)?;
-        let mut ties = vec![];
-        for (output, ..) in &named {
-            ties.push(match output.partials.shares() {
-                true => Some(self.ties(reduction, &mut groups, &by_group, output.value, &output.partials.chosen(&by_group[output.value]))?),
-                false => None,
-            });
-        }
-        let on = reduction.keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
-        let rows = joined(reduction.below.plan.clone(), groups, on, None, JoinType::Inner, NullEquality::NullEqualsNull)?;
-        let mut below = Cotangents::default();
-        for ((output, _, cotangent), ties) in named.into_iter().zip(ties) {
-            let group = Group { value: by_group[output.value].clone(), columns: &by_group, ties };
-            for (input, partial) in output.partials.by_input(&group)? {
-                if let Expr::Column(input) = &input
-                    && reduction.below.varying.contains(&input.name)
-                {
-                    let product = match &partial {
-                        Expr::Literal(..) if partial == lit(1.0) => cotangent.clone(),
-                        _ => binary_expr(cotangent.clone(), Operator::Multiply, partial),
-                    };
-                    let nullable = product.nullable(rows.schema())?;
-                    below.add(&input.name, if nullable { coalesce(vec![product, lit(0.0)]) } else { product });
-                }
-            }
-        }
-        self.region(&reduction.below, rows, below)
+        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
+        Ok(Some(ByRow { plan, row, cotangents, repeated: false }))
     }
 
-    /// The sums of cotangents over all rows.
-    fn summed_up(&mut self, rows: LogicalPlan, named: &[(&super::region::Output, Expr, Expr)]) -> Result<LogicalPlan> {
-        let sums = named.iter().map(|(_, cotangent, column)| sum(cotangent.clone()).alias(column.qualified_name().1));
-        let sums = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(rows), vec![], sums.collect())?);
-        // Of no rows, the sum is NULL.
-        let exprs = named.iter().map(|(_, _, column)| {
-            coalesce(vec![column.clone(), lit(0.0)]).alias(column.qualified_name().1)
-        });
-        Ok(LogicalPlan::Projection(Projection::try_new(exprs.collect(), Arc::new(sums))?))
+    /// Carries the cotangents of the rows of a stage to what it is computed from.
+    fn stage(&mut self, id: usize, total: ByRow) -> Result<()> {
+        let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
+        let cotangents: Vec<_> = total.cotangents.iter().cloned().map(Expr::Column).collect();
+        let none = NullEquality::NullEqualsNothing;
+        match &stage.rows {
+            Rows::Variable | Rows::Constant => Ok(()),
+            // The rows as they were computed, each with its cotangents.
+            Rows::Same { below, columns } => {
+                let (Some(row), Some(number)) = (total.row, below.columns.last()) else {
+                    return internal_err!("rows have no numbers");
+                };
+                let on = vec![(Expr::Column(number.clone()), Expr::Column(row))];
+                let rows = joined(below.plan.clone(), total.plan, on, None, JoinType::Inner, none)?;
+                let mut found = Cotangents::default();
+                for (column, cotangent) in columns.iter().zip(cotangents) {
+                    found.add(&column.name, or_zero(cotangent, true));
+                }
+                self.region(below, rows, found)
+            }
+            // ```text
+            // Join: the keys of the rows IS NOT DISTINCT FROM those of the groups
+            //   the rows below
+            //   Join: the numbers of the groups
+            //     the groups
+            //     the cotangents of the groups
+            // ```
+            Rows::Groups { below, keys, aggregates } => {
+                let own = renamed(stage.scan()?, self.names)?;
+                let by_group: Vec<_> = own.columns.iter().cloned().map(Expr::Column).collect();
+                let on = total.row.into_iter().map(Expr::Column).zip(by_group.last().cloned());
+                let on = on.map(|(row, number)| (number, row)).collect();
+                let mut groups = joined(own.plan, total.plan, on, None, JoinType::Inner, none)?;
+                let mut ties = vec![];
+                for (partials, value) in aggregates.iter().zip(&stage.varying) {
+                    let chosen = partials.chosen(&by_group[*value]);
+                    ties.push(match chosen {
+                        Some(chosen) => Some(self.ties(below, keys, &mut groups, &by_group, chosen)?),
+                        None => None,
+                    });
+                }
+                let on = keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
+                let nulls = NullEquality::NullEqualsNull;
+                let rows = joined(below.plan.clone(), groups, on, None, JoinType::Inner, nulls)?;
+                let mut found = Cotangents::default();
+                for (((partials, value), cotangent), ties) in
+                    aggregates.iter().zip(&stage.varying).zip(cotangents).zip(ties)
+                {
+                    let group = Group { value: by_group[*value].clone(), columns: &by_group, ties };
+                    for (input, product) in products(partials, &group, &cotangent)? {
+                        if below.varying.contains(&input.name) {
+                            let nullable = product.nullable(rows.schema())?;
+                            found.add(&input.name, or_zero(product, nullable));
+                        }
+                    }
+                }
+                self.region(below, rows, found)
+            }
+        }
     }
 
     /// Adds to groups how many of their rows have the value of an aggregate.
     fn ties(
         &mut self,
-        reduction: &Reduction,
+        below: &Region,
+        keys: &[Column],
         groups: &mut LogicalPlan,
         by_group: &[Expr],
-        _value: usize,
-        chosen: &Expr,
+        chosen: Expr,
     ) -> Result<Expr> {
-        let below = &reduction.below.plan;
-        let on: Vec<_> = reduction.keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
-        let rows = joined(below.clone(), groups.clone(), on, None, JoinType::Inner, NullEquality::NullEqualsNull)?;
-        let rows = LogicalPlan::Filter(Filter::try_new(chosen.clone(), Arc::new(rows))?);
-        let count = Column::new_unqualified(self.regions.names.part("ties"));
-        let counted = datafusion_functions_aggregate::count::count_all().unalias().alias(count.name.clone());
-        let group = Column::new_unqualified(self.regions.names.part("group"));
+        let on: Vec<_> = keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
+        let nulls = NullEquality::NullEqualsNull;
+        let rows = joined(below.plan.clone(), groups.clone(), on, None, JoinType::Inner, nulls)?;
+        let rows = LogicalPlan::Filter(Filter::try_new(chosen, Arc::new(rows))?);
+        let count = Column::new_unqualified(self.names.part("ties"));
+        let counted = count_all().unalias_nested().data.alias(count.name.clone());
         let mut on = vec![];
-        let keys = match by_group.last() {
-            Some(row) if !reduction.keys.is_empty() => {
-                on.push((row.clone(), Expr::Column(group.clone())));
-                vec![row.clone().alias(group.name)]
-            }
-            _ => vec![],
-        };
-        let counted = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(rows), keys, vec![counted])?);
+        let mut group = vec![];
+        if let Some(row) = by_group.last().filter(|_| !keys.is_empty()) {
+            let number = Column::new_unqualified(self.names.part("row"));
+            group.push(row.clone().alias(number.name.clone()));
+            on.push((row.clone(), Expr::Column(number)));
+        }
+        let counted = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(rows), group, vec![counted])?);
         let all = std::mem::take(groups);
         *groups = joined(all, counted, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
         Ok(Expr::Column(count))
     }
+}
 
-    /// All contributions to each row of the variable.
-    fn summed(self) -> Result<Option<ByRow>> {
-        let mut contributions = self.contributions;
-        let several = contributions.len() > 1;
-        let Some((first, repeated)) = contributions.pop() else { return Ok(None) };
-        if !several && !repeated {
-            return Ok(Some(first));
+/// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row.
+fn products(partials: &Partials, group: &Group, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
+    let mut products = vec![];
+    for (input, partial) in partials.by_input(group)? {
+        if let Expr::Column(input) = input {
+            let is_one = partial == lit(1.0);
+            let product = || binary_expr(cotangent.clone(), Operator::Multiply, partial);
+            products.push((input, if is_one { cotangent.clone() } else { product() }));
         }
-        let ByRow { plan, row, derivatives } = first;
-        let plan = contributions.into_iter().try_fold(plan, |all, (other, _)| union(all, other.plan))?;
-        let number = Column::new_unqualified(self.regions.names.part("row"));
-        let mut sums = vec![];
-        let mut totals = vec![];
-        for derivative in derivatives {
-            let name = self.regions.names.part("gradient");
-            sums.push(sum(Expr::Column(derivative)).alias(name.clone()));
-            totals.push(Column::new_unqualified(name));
-        }
-        let keys = vec![Expr::Column(row).alias(number.name.clone())];
-        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
-        Ok(Some(ByRow { plan, row: number, derivatives: totals }))
     }
+    Ok(products)
+}
+
+fn or_zero(expr: Expr, nullable: bool) -> Expr {
+    if nullable { coalesce(vec![expr, lit(0.0)]) } else { expr }
 }
 
 /// The rows that have a row of the leaf, which those do not that a join has extended by NULL.

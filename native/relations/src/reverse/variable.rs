@@ -1,5 +1,6 @@
 //! The relation in which a variable originates, with its rows numbered.
 
+use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection, TableSource, Window};
@@ -32,6 +33,11 @@ impl RowVariable {
         Ok(Self { origin, columns: variables, table, source })
     }
 
+    /// The table of the numbered rows, under its name.
+    pub fn table(&self) -> (String, Arc<dyn TableSource>) {
+        (self.table.clone(), Arc::clone(&self.source))
+    }
+
     /// A scan of the numbered rows: the columns of the origin in their order, and the number of the row.
     pub fn scan(&self) -> Result<LogicalPlan> {
         scan(self.table.clone(), &self.source)
@@ -55,7 +61,7 @@ impl RowVariable {
     /// The plan with every reference to the relation reading the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let read = plan.transform_down_with_subqueries(|node| {
-            if node != self.origin {
+            if !is_same(&node, &self.origin) {
                 return Ok(Transformed::no(node));
             }
             Ok(Transformed::new(self.stand_in(None)?, true, TreeNodeRecursion::Jump))
@@ -85,7 +91,7 @@ impl RowVariable {
     ///                                           TableScan: ∂rows
     /// ```
     pub fn lifted(&self, plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
-        if plan == self.origin {
+        if is_same(&plan, &self.origin) {
             let row = names.part("row");
             return Ok((self.stand_in(Some(&row))?, Column::new_unqualified(row)));
         }
@@ -160,8 +166,21 @@ pub fn origin_of(plan: &LogicalPlan, index: usize) -> Result<Option<(LogicalPlan
 pub fn has_node(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found = found || node == wanted;
+        found = found || is_same(node, wanted);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// Whether two nodes are one relation: the same table, whatever its name and alias, or equal computations.
+pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
+    if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
+        let providers = [a, b].map(|scan| source_as_provider(&scan.source));
+        if let [Ok(first), Ok(second)] = providers
+            && Arc::ptr_eq(&first, &second)
+        {
+            return a.filters == b.filters && a.fetch == b.fetch && a.projection == b.projection;
+        }
+    }
+    a == b
 }

@@ -1,0 +1,129 @@
+//! Stages: relations between the variable and the value that are computed once and read as often as needed.
+
+use datafusion_common::{Column, Result};
+use datafusion_expr::{LogicalPlan, Projection, TableSource};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::partials::Partials;
+use super::region::{Leaf, Region};
+use crate::names::{Names, columns};
+use crate::shared::{SharedRelation, scan};
+
+/// The number of a stage. A stage reads those with lower numbers only.
+pub type StageId = usize;
+
+/// A relation that is computed once.
+pub struct Stage {
+    table: String,
+    source: Arc<dyn TableSource>,
+    /// Whether it has exactly one row; else its last column numbers the rows.
+    pub single: bool,
+    /// The positions of its columns that vary.
+    pub varying: Vec<usize>,
+    pub rows: Rows,
+}
+
+/// Where the rows of a stage come from.
+pub enum Rows {
+    /// They are those of the variable.
+    Variable,
+    /// They do not vary.
+    Constant,
+    /// They are those of a region, one by one. The columns that vary are these.
+    Same { below: Region, columns: Vec<Column> },
+    /// They are groups of the rows of a region by keys. The columns that vary are these aggregates.
+    Groups { below: Region, keys: Vec<Column>, aggregates: Vec<Partials> },
+}
+
+impl Stage {
+    /// A scan of all its columns.
+    pub fn scan(&self) -> Result<LogicalPlan> {
+        scan(self.table.clone(), &self.source)
+    }
+}
+
+/// The stages by which a value depends on a variable.
+#[derive(Default)]
+pub struct Stages {
+    stages: Vec<Stage>,
+    /// The stages of nodes, with how many columns the nodes have.
+    known: HashMap<LogicalPlan, (StageId, usize)>,
+}
+
+impl Stages {
+    pub fn get(&self, id: StageId) -> Option<&Stage> {
+        self.stages.get(id)
+    }
+
+    pub fn count(&self) -> usize {
+        self.stages.len()
+    }
+
+    /// The stage of a node, if it has one.
+    pub fn of(&self, node: &LogicalPlan) -> Option<(StageId, usize)> {
+        self.known.get(node).copied()
+    }
+
+    /// Notes which stage a node with so many columns is.
+    pub fn know(&mut self, node: &LogicalPlan, id: StageId, width: usize) {
+        self.known.insert(node.clone(), (id, width));
+    }
+
+    /// A stage of the rows that a plan computes. Its last column numbers them, unless there is one row only.
+    pub fn add(
+        &mut self,
+        name: &str,
+        plan: LogicalPlan,
+        single: bool,
+        varying: Vec<usize>,
+        rows: Rows,
+        names: &mut Names,
+    ) -> StageId {
+        let table = names.part(name);
+        let source = SharedRelation::new(table.clone(), plan).into_source();
+        self.scanned(table, source, single, varying, rows)
+    }
+
+    /// A stage of the rows of a table.
+    pub fn scanned(
+        &mut self,
+        table: String,
+        source: Arc<dyn TableSource>,
+        single: bool,
+        varying: Vec<usize>,
+        rows: Rows,
+    ) -> StageId {
+        self.stages.push(Stage { table, source, single, varying, rows });
+        self.stages.len() - 1
+    }
+
+    /// A region that reads a stage, of which `width` columns are those of the node that it stands for.
+    pub fn reader(&self, id: StageId, width: usize, names: &mut Names) -> Result<Region> {
+        let stage = &self.stages[id];
+        let mut region = renamed(stage.scan()?, names)?;
+        region.single = stage.single;
+        let row = if stage.single { None } else { region.columns.last().cloned() };
+        let read = |index: &usize| Some(region.columns.get(*index)?.name.clone());
+        let read: Vec<_> = stage.varying.iter().filter_map(read).collect();
+        region.columns.truncate(width);
+        if !read.is_empty() {
+            region.varying.extend(read.iter().cloned());
+            region.leaves.push(Leaf { stage: id, row, columns: read, repeated: false });
+        }
+        Ok(region)
+    }
+}
+
+/// A relation as a region of constants, its columns under names of their own.
+pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Region> {
+    let mut exprs = vec![];
+    let mut named = vec![];
+    for column in columns(plan.schema()) {
+        let name = names.part(&column.qualified_name().1);
+        exprs.push(column.alias(name.clone()));
+        named.push(Column::new_unqualified(name));
+    }
+    let projection = Projection::try_new(exprs, Arc::new(plan))?;
+    Ok(Region::constant(LogicalPlan::Projection(projection), named, false))
+}

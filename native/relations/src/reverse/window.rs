@@ -1,0 +1,334 @@
+//! Window functions as joins of the rows of a stage with themselves.
+//!
+//! A row's frame is a range of row numbers, so that an aggregate over it is one over the rows of a join, and `lag` is the row
+//! whose number is one less.
+//!
+//! ```text
+//! Window: sum(x) OVER (PARTITION BY p ORDER BY t)
+//!   rows
+//! ->
+//! Left Join: i.row = g.row
+//!   rows i
+//!   Aggregate: i.row, sum(j.x)
+//!     Join: i.p IS NOT DISTINCT FROM j.p, j.number BETWEEN i.low AND i.high
+//!       rows i
+//!       rows j
+//! ```
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, plan_err};
+use datafusion_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
+use datafusion_expr::{
+    Expr, ExprSchemable, LogicalPlan, Window, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast, lit, when,
+};
+use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion_functions_window::row_number::row_number_udwf;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::abbreviated;
+
+use super::linearize::Linearizer;
+use super::region::Region;
+use super::stage::StageId;
+use crate::tangent::can_vary;
+
+/// A window function whose value varies, over columns of a stage.
+struct Varying {
+    function: WindowFunction,
+    original: Expr,
+    partition: Vec<usize>,
+    arguments: Vec<usize>,
+    filter: Option<usize>,
+    /// The number of a row within its partition.
+    number: usize,
+    /// The numbers of the first and the last row of its frame; none if the frame is the partition.
+    bounds: Option<[usize; 2]>,
+}
+
+/// Where an output of the node comes from.
+enum Output {
+    Constant(usize),
+    Varying(Box<Varying>),
+}
+
+impl Linearizer<'_> {
+    pub fn window(&mut self, node: &LogicalPlan, window: &Window) -> Result<Region> {
+        let schema = window.input.schema();
+        let width = schema.fields().len();
+        let mut region = self.region(&window.input)?;
+        let mut functions = vec![];
+        for expr in &window.window_expr {
+            let Expr::WindowFunction(function) = expr.clone().unalias_nested().data else {
+                return plan_err!("{} is no window function", abbreviated(expr));
+            };
+            if expr.is_volatile() {
+                return plan_err!("{} reads a volatile function. Compute it before, in a CTE", abbreviated(expr));
+            }
+            functions.push((self.window_over_columns(*function, &mut region, schema)?, expr));
+        }
+        let mut varies = vec![];
+        for (function, _) in &functions {
+            let mut argument_varies = false;
+            for argument in &function.params.args {
+                argument_varies |= region.varies(argument)?;
+            }
+            let data_type = Expr::from(function.clone()).get_type(region.plan.schema())?;
+            varies.push(argument_varies && can_vary(&data_type));
+        }
+        let outputs = self.numbered(&mut region, functions, &varies)?;
+        if !varies.contains(&true) {
+            return self.settled(node, region);
+        }
+        let total = region.columns.len();
+        let stage = self.same(region)?;
+        let mut outer = self.stages.reader(stage, total + 1, self.names)?;
+        let mut columns: Vec<_> = outer.columns[..width].to_vec();
+        for output in outputs {
+            columns.push(match output {
+                Output::Constant(position) => outer.columns[position].clone(),
+                Output::Varying(varying) => self.varying(&mut outer, stage, total, &varying)?,
+            });
+        }
+        outer.columns = columns;
+        Ok(outer)
+    }
+
+    /// A window function that reads columns of a region only, and constants.
+    fn window_over_columns(
+        &mut self,
+        mut function: WindowFunction,
+        region: &mut Region,
+        schema: &datafusion_common::DFSchema,
+    ) -> Result<WindowFunction> {
+        let params = &mut function.params;
+        let read = params.args.iter_mut().chain(&mut params.partition_by);
+        let read = read.chain(params.order_by.iter_mut().map(|sort| &mut sort.expr));
+        for expr in read.chain(params.filter.iter_mut().map(Box::as_mut)) {
+            if !matches!(expr, Expr::Literal(..))
+                && let Some(column) = self.computed(region, std::slice::from_ref(expr), schema)?.pop()
+            {
+                *expr = Expr::Column(column);
+            }
+        }
+        Ok(function)
+    }
+
+    /// Adds to a region what does not vary with windows: constant functions, and numbers of rows and frames.
+    fn numbered(
+        &mut self,
+        region: &mut Region,
+        functions: Vec<(WindowFunction, &Expr)>,
+        varies: &[bool],
+    ) -> Result<Vec<Output>> {
+        let mut first = vec![];
+        let mut outputs = vec![];
+        for ((function, original), varies) in functions.into_iter().zip(varies) {
+            let added = if *varies {
+                let mut number = WindowFunction::new(WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![]);
+                number.params.partition_by = function.params.partition_by.clone();
+                number.params.order_by = function.params.order_by.clone();
+                Expr::from(number)
+            } else {
+                Expr::from(function.clone())
+            };
+            let column = self.window_column(&mut first, added, "number");
+            outputs.push((function, original, *varies, column));
+        }
+        let plan = std::mem::take(&mut region.plan);
+        region.plan = LogicalPlan::Window(Window::try_new(first, Arc::new(plan))?);
+        let mut second = vec![];
+        let mut found = vec![];
+        for (function, original, varies, column) in outputs {
+            let number = position(region, column.clone());
+            if !varies {
+                found.push(Output::Constant(number));
+                continue;
+            }
+            let bounds = if is_whole(&function) {
+                None
+            } else {
+                let [low, high] = [min_udaf(), max_udaf()].map(|extremum| {
+                    let definition = WindowFunctionDefinition::AggregateUDF(extremum);
+                    let mut bound = WindowFunction::new(definition, vec![Expr::Column(column.clone())]);
+                    bound.params.partition_by = function.params.partition_by.clone();
+                    bound.params.order_by = function.params.order_by.clone();
+                    bound.params.window_frame = function.params.window_frame.clone();
+                    if bound.params.window_frame.units == WindowFrameUnits::Rows {
+                        // Rows that the order leaves equal have one order among them, that of their numbers.
+                        bound.params.order_by.push(Sort::new(Expr::Column(column.clone()), true, false));
+                    }
+                    Expr::from(bound)
+                });
+                let low = self.window_column(&mut second, low, "low");
+                let high = self.window_column(&mut second, high, "high");
+                Some([low, high])
+            };
+            let column_at = |region: &mut Region, expr: &Expr| match expr {
+                Expr::Column(column) => position(region, column.clone()),
+                _ => usize::MAX,
+            };
+            let params = &function.params;
+            let partition = params.partition_by.iter().map(|expr| column_at(region, expr)).collect();
+            let arguments = params.args.iter().map(|expr| column_at(region, expr)).collect();
+            let filter = params.filter.as_deref().map(|expr| column_at(region, expr));
+            let bounds = bounds.map(|bounds| bounds.map(|bound| position(region, bound)));
+            found.push(Output::Varying(Box::new(Varying {
+                original: original.clone(),
+                partition,
+                arguments,
+                filter,
+                number,
+                bounds,
+                function,
+            })));
+        }
+        if !second.is_empty() {
+            let plan = std::mem::take(&mut region.plan);
+            region.plan = LogicalPlan::Window(Window::try_new(second, Arc::new(plan))?);
+        }
+        Ok(found)
+    }
+
+    fn window_column(&mut self, computed: &mut Vec<Expr>, expr: Expr, name: &str) -> Column {
+        self.names.column(name, expr, computed)
+    }
+
+    /// Joins the value of a window function to the rows of its stage.
+    fn varying(&mut self, outer: &mut Region, stage: StageId, total: usize, varying: &Varying) -> Result<Column> {
+        let params = &varying.function.params;
+        if params.null_treatment == Some(NullTreatment::IgnoreNulls) {
+            return plan_err!("{}: derivatives by row are not taken of IGNORE NULLS", abbreviated(&varying.original));
+        }
+        let literal = |index: usize| match params.args.get(index) {
+            Some(Expr::Literal(value, _)) => value.cast_to(&DataType::Int64).ok().and_then(|value| match value {
+                ScalarValue::Int64(value) => value,
+                _ => None,
+            }),
+            _ => None,
+        };
+        let number = |region: &Region, index: usize| cast(Expr::Column(region.columns[index].clone()), DataType::Int64);
+        let at = |region: &Region| match (varying.function.fun.name(), varying.bounds) {
+            ("lag", _) => Some(number(region, varying.number) - lit(literal(1).unwrap_or(1))),
+            ("lead", _) => Some(number(region, varying.number) + lit(literal(1).unwrap_or(1))),
+            ("first_value", Some([low, _])) => Some(number(region, low)),
+            ("last_value", Some([_, high])) => Some(number(region, high)),
+            ("nth_value", Some([low, _])) => Some(number(region, low) + lit(literal(1)? - 1)),
+            ("first_value", None) => Some(lit(1_i64)),
+            ("nth_value", None) => Some(lit(literal(1)?)),
+            _ => None,
+        };
+        if let Some(wanted) = at(outer) {
+            return self.row_at(outer, stage, total, varying, wanted);
+        }
+        match &varying.function.fun {
+            WindowFunctionDefinition::AggregateUDF(function) => {
+                let call = AggregateFunction::new_udf(Arc::clone(function), vec![], false, None, vec![], None);
+                self.over_frame(outer, stage, total, varying, call)
+            }
+            other => plan_err!(
+                "{} varies, and no derivative by row is known for the function {}",
+                abbreviated(&varying.original),
+                other.name()
+            ),
+        }
+    }
+
+    /// The value of one row of the partition, by its number.
+    fn row_at(
+        &mut self,
+        outer: &mut Region,
+        stage: StageId,
+        total: usize,
+        varying: &Varying,
+        wanted: Expr,
+    ) -> Result<Column> {
+        let params = &varying.function.params;
+        let other = self.stages.reader(stage, total + 1, self.names)?;
+        let mut on = same_partition(outer, &other, varying);
+        on.push((wanted.clone(), cast(Expr::Column(other.columns[varying.number].clone()), DataType::Int64)));
+        let filter = match (varying.function.fun.name(), varying.bounds) {
+            ("nth_value", Some([_, high])) => {
+                Some(wanted.lt_eq(cast(Expr::Column(outer.columns[high].clone()), DataType::Int64)))
+            }
+            _ => None,
+        };
+        let value = varying.arguments.first().and_then(|argument| other.columns.get(*argument)).cloned();
+        let (Some(value), Some(found)) = (value, other.columns.last().cloned()) else {
+            return plan_err!("{} has no column as its argument", abbreviated(&varying.original));
+        };
+        let default = params.args.get(2).map(|default| match default {
+            literal @ Expr::Literal(..) => literal.clone(),
+            _ => Expr::Column(outer.columns[varying.arguments[2]].clone()),
+        });
+        let width = outer.columns.len();
+        let own = std::mem::replace(outer, Region::constant(LogicalPlan::default(), vec![], false));
+        *outer = own.joined(other, on, filter, JoinType::Left, NullEquality::NullEqualsNull)?;
+        outer.columns.truncate(width);
+        let Some(default) = default else { return Ok(value) };
+        let chosen = when(Expr::Column(found).is_null(), default).otherwise(Expr::Column(value))?;
+        let mut added = outer.add(vec![("lag".to_owned(), chosen)], self.names)?;
+        added.pop().map_or_else(|| plan_err!("a window function has no value"), Ok)
+    }
+
+    /// The value of an aggregate over the rows of the frame.
+    fn over_frame(
+        &mut self,
+        outer: &mut Region,
+        stage: StageId,
+        total: usize,
+        varying: &Varying,
+        mut call: AggregateFunction,
+    ) -> Result<Column> {
+        let [of, over] = [self.stages.reader(stage, total + 1, self.names)?, self.stages.reader(stage, total + 1, self.names)?];
+        let on = same_partition(&of, &over, varying);
+        let in_frame = varying.bounds.map(|[low, high]| {
+            let number = Expr::Column(over.columns[varying.number].clone());
+            let [low, high] = [low, high].map(|bound| Expr::Column(of.columns[bound].clone()));
+            number.between(low, high)
+        });
+        let params = &varying.function.params;
+        let column = |index: usize| Expr::Column(over.columns[index].clone());
+        let args = params.args.iter().zip(&varying.arguments).map(|(argument, index)| match argument {
+            literal @ Expr::Literal(..) => literal.clone(),
+            _ => column(*index),
+        });
+        call.params.args = args.collect();
+        call.params.filter = varying.filter.map(|filter| Box::new(column(filter)));
+        call.params.distinct = params.distinct;
+        let Some(row) = of.columns.last().cloned() else { return plan_err!("a stage has no numbers") };
+        let pairs = of.joined(over, on, in_frame, JoinType::Inner, NullEquality::NullEqualsNull)?;
+        let groups = self.groups(pairs, vec![row], vec![(call, varying.original.clone())])?;
+        let groups = self.stages.reader(groups, 2, self.names)?;
+        let value = groups.columns[1].clone();
+        let Some(own) = outer.columns.get(total).cloned() else { return plan_err!("a stage has no numbers") };
+        let on = vec![(Expr::Column(own), Expr::Column(groups.columns[0].clone()))];
+        let width = outer.columns.len();
+        let own = std::mem::replace(outer, Region::constant(LogicalPlan::default(), vec![], false));
+        *outer = own.joined(groups, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+        outer.columns.truncate(width);
+        Ok(value)
+    }
+}
+
+/// The position of a column among those of a region, which is added if it is not one of them yet.
+fn position(region: &mut Region, column: Column) -> usize {
+    let known = region.columns.iter().position(|own| *own == column);
+    known.unwrap_or_else(|| {
+        region.columns.push(column);
+        region.columns.len() - 1
+    })
+}
+
+fn same_partition(of: &Region, over: &Region, varying: &Varying) -> Vec<(Expr, Expr)> {
+    let column = |region: &Region, index: usize| Some(Expr::Column(region.columns.get(index)?.clone()));
+    varying.partition.iter().filter_map(|index| Some((column(of, *index)?, column(over, *index)?))).collect()
+}
+
+/// Whether the frame of every row is its partition.
+fn is_whole(function: &WindowFunction) -> bool {
+    let frame = &function.params.window_frame;
+    let unbounded = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
+        WindowFrameBound::CurrentRow => function.params.order_by.is_empty() && frame.units != WindowFrameUnits::Rows,
+    };
+    unbounded(&frame.start_bound) && unbounded(&frame.end_bound)
+}
