@@ -107,7 +107,8 @@ impl ByRow {
         Ok(Some(column))
     }
 
-    /// The subqueries that an expression reads as columns, each with its derivative by the row's own cell of a variable.
+    /// The subqueries that an expression reads as columns, each with its derivative by the row's own cell of a variable, if that
+    /// varies. None if the expression reads no such subquery.
     pub fn tangents(
         &mut self,
         expression: &Expr,
@@ -115,18 +116,20 @@ impl ByRow {
         input: &mut LogicalPlan,
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
-    ) -> Result<Vec<(Column, Expr)>> {
+    ) -> Result<Option<Vec<(Column, Expr)>>> {
         let position = |(number, numbered): (usize, &Numbered)| {
             let position = numbered.columns.iter().position(|column| column == variable)?;
             Some((number, position))
         };
-        let Some((number, position)) = self.variables.iter().enumerate().find_map(position) else { return Ok(vec![]) };
+        let Some((number, position)) = self.variables.iter().enumerate().find_map(position) else { return Ok(None) };
         let Numbered { rows, row, stages, .. } = &self.variables[number];
-        let Some((variable, _)) = stages.of(&rows.scan()?) else { return Ok(vec![]) };
+        let Some((variable, _)) = stages.of(&rows.scan()?) else { return Ok(None) };
         let mut tangents = vec![];
+        let mut reads = false;
         for value in &mut self.values {
             let read = expression.exists(|part| Ok(matches!(part, Expr::Column(column) if column == &value.column)))?;
             let Some((_, region)) = value.by.iter().find(|(by, _)| read && *by == number) else { continue };
+            reads = true;
             if !value.derivatives.iter().any(|(by, _)| *by == number) {
                 let Some(by_row) = gradient(region, stages, variable, names, tangent)? else { continue };
                 let of = by_row.row.into_iter().map(Expr::Column);
@@ -141,7 +144,7 @@ impl ByRow {
                 tangents.push((value.column.clone(), coalesce(vec![Expr::Column(derivative.clone()), lit(0.0)])));
             }
         }
-        Ok(tangents)
+        Ok(reads.then_some(tangents))
     }
 }
 

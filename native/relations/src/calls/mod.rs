@@ -167,7 +167,7 @@ impl Calls {
                 // `simplify` says what is wrong with it.
                 return Ok(Transformed::no(original));
             }
-            let mut by_row = vec![];
+            let mut by_row = None;
             let (resolved, tangents) = match variable {
                 Expr::Column(column) => match site.find(column) {
                     Some((number, column)) => {
@@ -181,7 +181,7 @@ impl Calls {
                 Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
                 _ => return Ok(Transformed::no(original)),
             };
-            if tangents.is_empty() && by_row.is_empty() && !expression.exists(|part| Ok(resolved.is(part, site)))? {
+            if tangents.is_empty() && by_row.is_none() && !expression.exists(|part| Ok(resolved.is(part, site)))? {
                 independent.push(variables.len());
             }
             variables.push(resolved);
@@ -190,14 +190,14 @@ impl Calls {
                 arguments.extend([Expr::Column(column), factor(tangent)]);
             }
             check_subqueries(&arguments)?;
-            if !by_row.is_empty() && call.func.name() == "jvp" {
+            if by_row.is_some() && call.func.name() == "jvp" {
                 return plan_err!(
                     "{}: a subquery in it varies with {variable} by row, and jvp along a direction is not taken of subqueries",
                     abbreviated(&original)
                 );
             }
-            let own_value = (!by_row.is_empty()).then(|| variable.clone());
-            for (column, tangent) in by_row {
+            let own_value = by_row.is_some().then(|| variable.clone());
+            for (column, tangent) in by_row.into_iter().flatten() {
                 arguments.extend([Expr::Column(column), tangent]);
             }
             directions.push((*seed, arguments, own_value));
@@ -213,7 +213,7 @@ impl Calls {
             }
         }
         // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
-        let own = directions.iter().all(|(_, arguments, _)| arguments.len() == 3);
+        let own = directions.iter().all(|(_, arguments, by_row)| arguments.len() == 3 && by_row.is_none());
         if own && columns_read(expression).iter().all(|column| column.relation.is_some()) {
             return Ok(Transformed::no(original));
         }

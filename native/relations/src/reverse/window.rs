@@ -19,10 +19,10 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, plan_err};
 use datafusion_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
 use datafusion_expr::{
-    Expr, ExprSchemable, LogicalPlan, Window, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast, lit, when,
+    Expr, ExprSchemable, LogicalPlan, Window, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast, lit, when,
 };
+use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
-use datafusion_functions_window::row_number::row_number_udwf;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
@@ -123,7 +123,13 @@ impl Linearizer<'_> {
         let mut outputs = vec![];
         for ((function, original), varies) in functions.into_iter().zip(varies) {
             let added = if *varies {
-                let mut number = WindowFunction::new(WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![]);
+                // The number of a row, not by `row_number()`, with which DataFusion 54 confuses that of the stage.
+                let mut number = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![lit(1)]);
+                number.params.window_frame = WindowFrame::new_bounds(
+                    WindowFrameUnits::Rows,
+                    WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+                    WindowFrameBound::CurrentRow,
+                );
                 number.params.partition_by = function.params.partition_by.clone();
                 number.params.order_by = function.params.order_by.clone();
                 Expr::from(number)
