@@ -64,6 +64,11 @@ impl Names {
         Column::new_unqualified(name)
     }
 
+    /// How many names have been given.
+    pub fn count(&self) -> u64 {
+        self.taken.len() as u64
+    }
+
     fn fresh(&mut self, wanted: &str) -> String {
         let numbered = (2..).map(|number| format!("{wanted} #{number}"));
         let name = std::iter::once(wanted.to_owned()).chain(numbered).find(|name| !self.taken.contains(name));

@@ -97,3 +97,19 @@ async fn training_in_one_statement() -> Result<()> {
     close(&trained, &expected);
     Ok(())
 }
+
+#[tokio::test]
+async fn norm_of_a_gradient() -> Result<()> {
+    let ctx = session().await?;
+    let sql = "SELECT grad((SELECT SUM(g * g) FROM (SELECT grad((SELECT SUM(val * val * val) FROM w), val) AS g FROM w) s), val) AS d
+               FROM w ORDER BY inp, out";
+    let values = [0.5_f64, -0.3, 0.8, 0.1].map(|x| 36.0 * x.powi(3));
+    close(&run(&ctx, sql).await?, &values);
+    let sql = "SELECT grad((SELECT SUM(g * g) FROM (SELECT grad((SELECT power(SUM(val * val), 2) FROM w), val) AS g FROM w) s), val) AS d
+               FROM w ORDER BY inp, out";
+    let square: f64 = [0.5_f64, -0.3, 0.8, 0.1].iter().map(|x| x * x).sum();
+    // g = 4 q x with q the sum of squares, so that the sum of g * g is 16 q^3, and its derivative 96 q^2 x.
+    let values = [0.5_f64, -0.3, 0.8, 0.1].map(|x| 96.0 * square * square * x);
+    close(&run(&ctx, sql).await?, &values);
+    Ok(())
+}

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, plan_err};
+use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, internal_err, plan_err};
 use datafusion_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison};
 use datafusion_expr::logical_plan::{JoinConstraint, Sort, Subquery};
 use datafusion_expr::{
@@ -19,6 +19,7 @@ use super::region::{Leaf, Region};
 use super::stage::{Rows, StageId, Stages, renamed};
 use super::variable::{RowVariable, numbered};
 use crate::names::{Names, columns};
+use crate::shared::{SharedRelation, scan};
 
 /// Makes regions of plans, and stages of what they read.
 pub struct Linearizer<'a> {
@@ -43,10 +44,15 @@ impl Linearizer<'_> {
         if !self.variable.is_read_by(plan)? {
             return self.constant(plan);
         }
+        // What an inner gradient reads is computed anew with what a sweep through it reads.
+        if let Some(shared) = SharedRelation::scanned_by(plan).filter(|_| !self.variable.is_scan(plan)) {
+            let region = self.region(shared.plan())?;
+            return self.settled(plan, region);
+        }
         match plan {
             scan if self.variable.is_scan(scan) => {
                 let (table, source) = self.variable.table();
-                let width = scan.schema().fields().len() - 1;
+                let width = scan.schema().fields().len();
                 let variables = self.variable.columns.clone();
                 let stage = self.stages.scanned(table, source, false, variables, Rows::Variable);
                 self.stages.know(plan, stage, width);
@@ -133,9 +139,9 @@ impl Linearizer<'_> {
         all.extend(region.plan.schema().columns().into_iter().filter(|column| !region.columns.contains(column)));
         let exprs: Vec<_> = all.iter().cloned().map(Expr::Column).collect();
         let plan = numbered(std::mem::take(&mut region.plan), &exprs, self.names)?;
-        let source = crate::shared::SharedRelation::new(self.names.part("rows"), plan).into_source();
+        let source = SharedRelation::new(self.names.part("rows"), plan).into_source();
         let table = self.names.part("rows");
-        let scan = crate::shared::scan(table.clone(), &source)?;
+        let scan = scan(table.clone(), &source)?;
         let own = columns(scan.schema()).into_iter().zip(&all).map(|(column, name)| column.alias(name.name.clone()));
         let mut own: Vec<_> = own.collect();
         let row = Column::new_unqualified(self.names.part("row"));
@@ -156,7 +162,9 @@ impl Linearizer<'_> {
         };
         let inside = expr.clone().transform_down(|part| match part {
             Expr::Column(column) => {
-                let known = known(&column, region).unwrap_or(column);
+                let Some(known) = known(&column, region) else {
+                    return internal_err!("{column} is no column of the region ({schema})");
+                };
                 Ok(Transformed::yes(Expr::Column(known)))
             }
             Expr::ScalarSubquery(subquery) if self.variable.is_read_by(&subquery.subquery)? => {

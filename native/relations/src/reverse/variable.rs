@@ -2,8 +2,10 @@
 
 use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, TableSource, Window};
+use datafusion_common::{Column, Result, ScalarValue, plan_err};
+use datafusion_expr::{
+    Expr, ExprFunctionExt, LogicalPlan, Projection, TableSource, Window, WindowFrame, WindowFrameBound, WindowFrameUnits,
+};
 use datafusion_functions_window::row_number::row_number;
 use std::sync::Arc;
 
@@ -48,11 +50,15 @@ impl RowVariable {
         matches!(plan, LogicalPlan::TableScan(scan) if Arc::ptr_eq(&scan.source, &self.source))
     }
 
-    /// Whether a plan or a subquery in it reads the numbered rows.
+    /// Whether a plan, a subquery or a shared relation in it reads the numbered rows.
+    #[recursive::recursive]
     pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
         let mut found = false;
         plan.apply_with_subqueries(|node| {
             found = found || self.is_scan(node);
+            if let Some(shared) = SharedRelation::scanned_by(node).filter(|_| !found) {
+                found = self.is_read_by(shared.plan())?;
+            }
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         Ok(found)
@@ -138,7 +144,15 @@ impl RowVariable {
 
 /// These expressions under names of their own, and after them the number of the row.
 pub fn numbered(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<LogicalPlan> {
-    let row = row_number().alias(names.part("row"));
+    let name = names.part("row");
+    // A frame, which `row_number` does not read, that no other number of the statement has: DataFusion 54 moves equal functions
+    // of windows one on another to a projection, which it cannot execute.
+    let frame = WindowFrame::new_bounds(
+        WindowFrameUnits::Rows,
+        WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+        WindowFrameBound::Following(ScalarValue::UInt64(Some(names.count()))),
+    );
+    let row = row_number().window_frame(frame).build()?.alias(name);
     let window = LogicalPlan::Window(Window::try_new(vec![row], Arc::new(plan))?);
     let last = columns(window.schema()).pop();
     let mut named: Vec<_> = exprs

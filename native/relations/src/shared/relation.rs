@@ -3,12 +3,13 @@
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use datafusion_catalog::default_table_source::provider_as_source;
+use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::{TableReference, internal_err};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
+use std::any::Any;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 
@@ -36,6 +37,13 @@ impl SharedRelation {
     pub fn new(name: impl Into<String>, plan: LogicalPlan) -> Self {
         let schema = Arc::clone(plan.schema().inner());
         Self { name: name.into(), plan, schema, planned: Mutex::new(None) }
+    }
+
+    /// The shared relation that a node scans.
+    pub fn scanned_by(node: &LogicalPlan) -> Option<Arc<Self>> {
+        let LogicalPlan::TableScan(scan) = node else { return None };
+        let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
+        provider.downcast().ok()
     }
 
     /// What the relation is computed by.
