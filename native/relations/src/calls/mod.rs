@@ -1,107 +1,122 @@
 //! Replacing the calls of a node by `jvp` over the columns that vary.
 
 mod above;
+mod derivative;
 mod identity;
+mod resolve;
 mod site;
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::expr::{Exists, InSubquery, ScalarFunction, SetComparison};
+use datafusion_common::{Result, plan_err};
 use datafusion_expr::expr_rewriter::NamePreserver;
-use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{
-    BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Join, LogicalPlan, Operator, RecursiveQuery, ScalarUDF, lit,
-};
+use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, ScalarUDF};
 use std::sync::Arc;
-
 use xql_autodiff::vocabulary::messages::abbreviated;
-use xql_autodiff::vocabulary::columns::columns_read;
-use crate::names::{Names, restore};
-use crate::tangent::{Tangent, check_subqueries};
-use crate::{Recognize, call_in};
-use xql_autodiff::vocabulary::types::is_float;
+
+use crate::vocabulary::names::{Names, restore};
+use crate::vocabulary::operators::{Recognize, has_call};
 use above::calls_above;
+use derivative::{DirectionalDerivative, TangentsOf};
 use identity::{Named, Scope};
+use resolve::{Owner, Resolved};
 use site::Site;
 
 /// Replaces the calls in a plan, those of inner queries first.
 #[derive(Debug)]
-pub struct Calls {
+pub struct Differentiation {
     recognize: Recognize,
     names: Names,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
-    around: Vec<Vec<LogicalPlan>>,
+    outer: Vec<Vec<LogicalPlan>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last.
     iterated: Vec<LogicalPlan>,
 }
 
-impl Calls {
+impl Differentiation {
     pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
-        Ok(Self { recognize, names: Names::of(plan)?, around: vec![], iterated: vec![] })
+        Ok(Self { recognize, names: Names::of(plan)?, outer: vec![], iterated: vec![] })
     }
 
-    /// The plan without calls of the operators, except for `jvp` over all that varies.
+    /// The plan without calls of the operators, except for those that say all by themselves.
     #[recursive::recursive]
-    pub fn replace(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let plan = match plan {
-            LogicalPlan::Aggregate(aggregate) => calls_above(aggregate, self.recognize)?,
-            other => other,
-        };
-        let plan = match plan {
-            LogicalPlan::Join(join) => self.join_inputs(join)?,
-            LogicalPlan::RecursiveQuery(query) => self.recursive_terms(query)?,
-            other => other.map_children(|child| self.replace(child).map(Transformed::yes))?.data,
-        };
-        let recognize = self.recognize;
-        let mut concerned = false;
-        plan.apply_expressions(|expr| {
-            concerned = concerned || expr.exists(|part| Ok(call_in(part, recognize) || subquery(part).is_some()))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        let inputs = plan.inputs();
-        if !concerned || inputs.is_empty() || matches!(plan, LogicalPlan::Extension(_)) {
-            return Ok(plan);
+    pub fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        calls_above(plan, self.recognize)?
+            .transform_data(|plan| self.children(plan))?
+            .transform_data(|plan| self.subqueries(plan))?
+            .transform_data(|plan| self.node(plan))
+    }
+
+    fn children(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
+            other => other.map_children(|child| self.rewrite(child)),
         }
-        let inputs: Vec<_> = inputs.into_iter().cloned().collect();
-        let mut site = Site::of(inputs);
-        let names = NamePreserver::new(&plan);
-        let mut exprs = vec![];
-        for expr in plan.expressions() {
-            exprs.push(match expr {
-                // Columns are named by what is inside.
-                sets @ Expr::GroupingSet(_) => {
-                    sets.map_children(|key| self.named(key, &NamePreserver::new_for_projection(), &mut site))?.data
-                }
-                expr => self.named(expr, &names, &mut site)?.data,
-            });
-        }
-        let replaced = match &plan {
-            // `with_new_exprs` takes no order for it.
-            LogicalPlan::Distinct(Distinct::On(on)) => distinct_on(on, exprs, site.inputs)?,
-            other => other.with_new_exprs(exprs, site.inputs)?,
-        };
-        restore(replaced, plan.schema())
     }
 
     /// The right side of a LATERAL join may name columns of the left.
-    fn join_inputs(&mut self, join: Join) -> Result<LogicalPlan> {
-        let left = self.replace(join.left.as_ref().clone())?;
-        self.around.push(vec![left.clone()]);
-        let right = self.replace(join.right.as_ref().clone());
-        self.around.pop();
-        Ok(LogicalPlan::Join(Join { left: Arc::new(left), right: Arc::new(right?), ..join }))
+    fn join(&mut self, join: Join) -> Result<Transformed<LogicalPlan>> {
+        let left = self.rewrite(Arc::unwrap_or_clone(join.left))?;
+        self.outer.push(vec![left.data.clone()]);
+        let right = self.rewrite(Arc::unwrap_or_clone(join.right));
+        self.outer.pop();
+        let right = right?;
+        let transformed = left.transformed || right.transformed;
+        let join = Join { left: Arc::new(left.data), right: Arc::new(right.data), ..join };
+        Ok(Transformed::new_transformed(LogicalPlan::Join(join), transformed))
     }
 
-    fn recursive_terms(&mut self, query: RecursiveQuery) -> Result<LogicalPlan> {
-        let static_term = Arc::new(self.replace(query.static_term.as_ref().clone())?);
+    fn recursive_query(&mut self, query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
         self.iterated.push(LogicalPlan::RecursiveQuery(query.clone()));
-        let recursive_term = self.replace(query.recursive_term.as_ref().clone());
+        let recursive_term = self.rewrite(Arc::unwrap_or_clone(query.recursive_term));
         self.iterated.pop();
-        Ok(LogicalPlan::RecursiveQuery(RecursiveQuery {
-            static_term,
-            recursive_term: Arc::new(recursive_term?),
+        let recursive_term = recursive_term?;
+        let static_term = self.rewrite(Arc::unwrap_or_clone(query.static_term))?;
+        let transformed = static_term.transformed || recursive_term.transformed;
+        let query = RecursiveQuery {
+            static_term: Arc::new(static_term.data),
+            recursive_term: Arc::new(recursive_term.data),
             ..query
-        }))
+        };
+        Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), transformed))
+    }
+
+    /// The subqueries of a node may name columns of its inputs.
+    fn subqueries(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if matches!(plan, LogicalPlan::Extension(_)) {
+            return Ok(Transformed::no(plan));
+        }
+        if !has_subquery(&plan)? {
+            return Ok(Transformed::no(plan));
+        }
+        self.outer.push(plan.inputs().into_iter().cloned().collect());
+        let rewritten = plan.map_subqueries(|subquery| self.rewrite(subquery));
+        self.outer.pop();
+        rewritten
+    }
+
+    /// Replaces the calls in the expressions of a node, whose inputs get the tangents that the calls ask for.
+    fn node(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let foreign = matches!(plan, LogicalPlan::Extension(_));
+        if foreign || plan.inputs().is_empty() || !has_call(&plan, self.recognize)? {
+            return Ok(Transformed::no(plan));
+        }
+        let schema = Arc::clone(plan.schema());
+        let names = NamePreserver::new(&plan);
+        let (plan, inputs) = without_inputs(plan)?;
+        let mut site = Site::of(inputs);
+        let rewritten = plan.map_expressions(|expr| match expr {
+            // Columns are named by what is inside.
+            sets @ Expr::GroupingSet(_) => {
+                sets.map_children(|key| self.named(key, &NamePreserver::new_for_projection(), &mut site))
+            }
+            expr => self.named(expr, &names, &mut site),
+        })?;
+        if !rewritten.transformed {
+            return Ok(Transformed::no(with_inputs(rewritten.data, site.before)?));
+        }
+        let plan = with_inputs(rewritten.data, site.inputs)?.recompute_schema()?;
+        Ok(Transformed::yes(restore(plan, &schema)?))
     }
 
     /// An expression with its calls replaced, under the name that it has.
@@ -114,195 +129,126 @@ impl Calls {
     fn expression(&mut self, expr: Expr, site: &mut Site) -> Result<Transformed<Expr>> {
         let recognize = self.recognize;
         expr.transform_up(|part| {
-            if subquery(&part).is_some() {
-                self.around.push(site.before.clone());
-                let replaced = with_subquery(part, |plan| self.replace(plan));
-                self.around.pop();
-                return replaced.map(Transformed::yes);
-            }
-            let Expr::ScalarFunction(call) = part else { return Ok(Transformed::no(part)) };
-            match recognize(&call.func) {
-                Some(operator) => self.call(call, &operator.tangent, site),
-                None => Ok(Transformed::no(Expr::ScalarFunction(call))),
-            }
+            let operator = match &part {
+                Expr::ScalarFunction(call) => recognize(&call.func),
+                _ => None,
+            };
+            let replaced = match operator {
+                Some(operator) => self.call(&part, &operator.tangent, site)?,
+                None => None,
+            };
+            Ok(replaced.map_or_else(|| Transformed::no(part), Transformed::yes))
         })
     }
 
-    fn call(&mut self, call: ScalarFunction, jvp: &Arc<ScalarUDF>, site: &mut Site) -> Result<Transformed<Expr>> {
-        let original = Expr::ScalarFunction(call.clone());
-        let Some((expression, directions)) = call.args.split_first() else { return Ok(Transformed::no(original)) };
-        let pairs: Vec<(&Expr, Option<&Expr>)> = match directions {
-            [column] => vec![(column, None)],
-            pairs => pairs.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
-        };
-        let mut directions = vec![];
-        let mut variables = vec![];
-        let mut independent = vec![];
-        for (variable, seed) in &pairs {
-            let variable = unnamed(variable);
-            if !variable.get_type(&site.schema()).is_ok_and(|data_type| is_float(&data_type)) {
-                // `simplify` says what is wrong with it.
-                return Ok(Transformed::no(original));
-            }
-            let (resolved, tangents) = match variable {
-                Expr::Column(column) => match site.find(column) {
-                    Some((number, column)) => {
-                        let tangents = site.tangents(&mut self.names, expression, number, &column, jvp)?;
-                        (Resolved { column, around: None }, tangents)
-                    }
-                    None => return Ok(Transformed::no(original)),
-                },
-                Expr::OuterReferenceColumn(_, column) => self.outer(&original, expression, column, jvp, site)?,
-                _ => return Ok(Transformed::no(original)),
-            };
-            if tangents.is_empty() && !expression.exists(|part| Ok(resolved.is(part, site)))? {
-                independent.push(variables.len());
-            }
-            variables.push(resolved);
-            let mut arguments = vec![expression.clone(), variable.clone(), lit(1.0)];
-            for (column, tangent) in tangents {
-                arguments.extend([Expr::Column(column), factor(tangent)]);
-            }
-            check_subqueries(&arguments)?;
-            directions.push((*seed, arguments));
+    /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
+    fn call(&mut self, call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site) -> Result<Option<Expr>> {
+        let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
+        let Some(variables) = self.resolve(&derivative, site)? else { return Ok(None) };
+        let tangents = self.carry(&derivative, &variables, jvp, site)?;
+        let arguments = derivative.arguments(&tangents)?;
+        self.diagnose(&derivative, &variables, &tangents, jvp, site)?;
+        if derivative.is_local(&tangents) {
+            return Ok(None);
         }
-        if !independent.is_empty() {
-            let named: Vec<_> =
-                variables.iter().map(|variable| variable.named(&site.before, &self.around)).collect::<Result<_>>()?;
-            let recognize = self.recognize;
-            let is_operator = |function: &ScalarUDF| recognize(function).is_some() || function == jvp.as_ref();
-            for variable in independent {
-                let here = Scope::here(&site.before);
-                identity::check(&original, expression, variable, &named, &here, &self.iterated, &is_operator)?;
-            }
-        }
-        // Then the node says it all, unless a column looks as if it were computed, which it has turned out not to be.
-        let own = directions.iter().all(|(_, arguments)| arguments.len() == 3);
-        if own && columns_read(expression).iter().all(|column| column.relation.is_some()) {
-            return Ok(Transformed::no(original));
-        }
-        let schema = site.schema();
-        let mut sum: Option<Expr> = None;
-        for (seed, arguments) in directions {
-            let partial = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
-            let term = match seed {
-                None => partial,
-                Some(seed) => {
-                    binary(seed.clone().cast_to(&partial.get_type(&schema)?, &schema)?, Operator::Multiply, partial)
-                }
-            };
-            sum = Some(match sum {
-                None => term,
-                Some(sum) => binary(sum, Operator::Plus, term),
-            });
-        }
-        match sum {
-            Some(sum) => Ok(Transformed::yes(sum.cast_to(&original.get_type(&schema)?, &schema)?)),
-            None => Ok(Transformed::no(original)),
-        }
+        derivative.emit(arguments, jvp, &site.schema()).map(Some)
     }
 
-    /// The variable is a column of the query around: what else varies with it must not be read here.
-    fn outer(
+    /// The columns by which the call differentiates; nothing if one of them is none.
+    fn resolve(&self, derivative: &DirectionalDerivative, site: &Site) -> Result<Option<Vec<Resolved>>> {
+        let variables = derivative.directions.iter();
+        variables.map(|direction| Resolved::of(direction.variable, derivative.call, site, &self.outer)).collect()
+    }
+
+    /// The columns other than the variable that vary with it, for each variable, with their tangents.
+    fn carry(
         &mut self,
-        original: &Expr,
-        expression: &Expr,
-        variable: &Column,
+        derivative: &DirectionalDerivative,
+        variables: &[Resolved],
         jvp: &Arc<ScalarUDF>,
         site: &mut Site,
-    ) -> Result<(Resolved, Vec<(Column, Tangent)>)> {
-        let found = self.around.iter().enumerate().rev().find_map(|(query, inputs)| {
-            let site = Site::of(inputs.clone());
-            let (number, variable) = site.find(variable)?;
-            Some((query, site, number, variable))
+    ) -> Result<Vec<TangentsOf>> {
+        let function = derivative.function;
+        let mut tangents = vec![];
+        for variable in variables {
+            tangents.push(match variable.owner {
+                Owner::Input(input) => site.tangents(&mut self.names, function, Some(input), &variable.column, jvp)?,
+                Owner::OuterQuery { query, input } => {
+                    let mut outer = Site::of(self.outer[query].clone());
+                    let column = &variable.column;
+                    if !outer.tangents(&mut self.names, function, Some(input), column, jvp)?.is_empty() {
+                        return plan_err!(
+                            "{}: what it reads of the query around it varies with {column}. Take the derivative there",
+                            abbreviated(derivative.call)
+                        );
+                    }
+                    // Columns of this query must not be computed from it either, which the carrier finds out.
+                    site.tangents(&mut self.names, function, None, &variable.named, jvp)?
+                }
+            });
+        }
+        Ok(tangents)
+    }
+
+    /// The error for a variable that the function does not depend on, if it depends on another reference to the same column.
+    fn diagnose(
+        &self,
+        derivative: &DirectionalDerivative,
+        variables: &[Resolved],
+        tangents: &[TangentsOf],
+        jvp: &ScalarUDF,
+        site: &Site,
+    ) -> Result<()> {
+        let function = derivative.function;
+        let mut independent = vec![];
+        for (number, (variable, tangents)) in variables.iter().zip(tangents).enumerate() {
+            if tangents.is_empty() && !function.exists(|part| Ok(variable.is(part, site)))? {
+                independent.push(number);
+            }
+        }
+        if independent.is_empty() {
+            return Ok(());
+        }
+        let named = variables.iter().map(|variable| {
+            let scope = match variable.owner {
+                Owner::Input(_) => Scope::here(&site.before),
+                Owner::OuterQuery { query, .. } => Scope::outer(&self.outer[query], query),
+            };
+            Named::of(variable.column.clone(), scope)
         });
-        let Some((query, mut outer, number, column)) = found else {
-            return plan_err!("{}: {variable} is no column of a query around it", abbreviated(original));
-        };
-        if !outer.tangents(&mut self.names, expression, number, &column, jvp)?.is_empty() {
-            return plan_err!(
-                "{}: what it reads of the query around it varies with {column}. Take the derivative there",
-                abbreviated(original)
-            );
+        let named = named.collect::<Result<Vec<_>>>()?;
+        let is_operator = |function: &ScalarUDF| (self.recognize)(function).is_some() || function == jvp;
+        for variable in independent {
+            let here = Scope::here(&site.before);
+            identity::check(derivative.call, function, variable, &named, &here, &self.iterated, &is_operator)?;
         }
-        // Columns of this query must not be computed from it either, which the carrier finds out.
-        let nowhere = site.inputs.len();
-        let tangents = site.tangents(&mut self.names, expression, nowhere, variable, jvp)?;
-        Ok((Resolved { column, around: Some(query) }, tangents))
+        Ok(())
     }
 }
 
-/// The column that a call names as a variable, as it is called in the inputs that have it.
-#[derive(Debug)]
-struct Resolved {
-    column: Column,
-    /// The number of the query around that it is a column of, if it is not of the node itself.
-    around: Option<usize>,
+/// Whether an expression of a node itself has a subquery.
+fn has_subquery(node: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    node.apply_subqueries(|_| {
+        found = true;
+        Ok(TreeNodeRecursion::Stop)
+    })?;
+    Ok(found)
 }
 
-impl Resolved {
-    /// Whether an expression is the variable.
-    fn is(&self, expr: &Expr, site: &Site) -> bool {
-        match (expr, self.around) {
-            (Expr::Column(column), None) => site.find(column).is_some_and(|(_, column)| column == self.column),
-            (Expr::OuterReferenceColumn(_, column), Some(_)) => column == &self.column,
-            _ => false,
-        }
-    }
-
-    fn named<'p>(&self, inputs: &'p [LogicalPlan], around: &'p [Vec<LogicalPlan>]) -> Result<Named<'p>> {
-        let outer = self.around.and_then(|query| Some(Scope::around(around.get(query)?, query)));
-        Named::of(self.column.clone(), outer.unwrap_or_else(|| Scope::here(inputs)))
-    }
+/// A node and its inputs, in the places of which there is nothing.
+fn without_inputs(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<LogicalPlan>)> {
+    let mut inputs = vec![];
+    let plan = plan.map_children(|input| {
+        inputs.push(input);
+        Ok(Transformed::yes(LogicalPlan::default()))
+    })?;
+    Ok((plan.data, inputs))
 }
 
-/// A tangent as an argument of `jvp`.
-fn factor(tangent: Tangent) -> Expr {
-    match tangent {
-        Tangent::Zero => lit(0.0),
-        Tangent::One => lit(1.0),
-        Tangent::Column(tangent) => Expr::Column(tangent),
-    }
-}
-
-fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
-}
-
-fn unnamed(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => unnamed(&alias.expr),
-        other => other,
-    }
-}
-
-fn distinct_on(on: &DistinctOn, mut exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
-    let sorted = exprs.split_off(on.on_expr.len() + on.select_expr.len());
-    let selected = exprs.split_off(on.on_expr.len());
-    let order =
-        on.sort_expr.as_ref().map(|order| order.iter().zip(sorted).map(|(sort, by)| sort.with_expr(by)).collect());
-    let input = Arc::new(inputs.pop().unwrap_or_default());
-    Ok(LogicalPlan::Distinct(Distinct::On(DistinctOn::try_new(exprs, selected, order, input)?)))
-}
-
-fn subquery(expr: &Expr) -> Option<&Subquery> {
-    match expr {
-        Expr::ScalarSubquery(subquery)
-        | Expr::Exists(Exists { subquery, .. })
-        | Expr::InSubquery(InSubquery { subquery, .. })
-        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
-        _ => None,
-    }
-}
-
-/// An expression with the plan of its subquery replaced.
-fn with_subquery(mut expr: Expr, replace: impl FnOnce(LogicalPlan) -> Result<LogicalPlan>) -> Result<Expr> {
-    if let Expr::ScalarSubquery(subquery)
-    | Expr::Exists(Exists { subquery, .. })
-    | Expr::InSubquery(InSubquery { subquery, .. })
-    | Expr::SetComparison(SetComparison { subquery, .. }) = &mut expr
-    {
-        subquery.subquery = Arc::new(replace(subquery.subquery.as_ref().clone())?);
-    }
-    Ok(expr)
+/// A node with these inputs in the places of its own.
+fn with_inputs(plan: LogicalPlan, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+    let mut inputs = inputs.into_iter();
+    let plan = plan.map_children(|place| Ok(inputs.next().map_or_else(|| Transformed::no(place), Transformed::yes)))?;
+    Ok(plan.data)
 }

@@ -8,8 +8,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::carry::{Carrier, Variable};
-use crate::names::Names;
-use crate::tangent::{Tangent, can_vary, reads};
+use crate::tangents::linearize::reads;
+use crate::tangents::tangent::{Tangent, can_vary};
+use crate::vocabulary::names::Names;
+
+/// The input that has a column, and the column as it is called there.
+pub fn find(inputs: &[LogicalPlan], column: &Column) -> Option<(usize, Column)> {
+    inputs.iter().enumerate().find_map(|(number, input)| {
+        let index = input.schema().maybe_index_of_column(column)?;
+        Some((number, Column::from(input.schema().qualified_field(index))))
+    })
+}
 
 /// A node whose expressions are being replaced.
 #[derive(Debug)]
@@ -37,10 +46,7 @@ impl Site {
 
     /// The input that has a column, and the column as it is called there.
     pub fn find(&self, column: &Column) -> Option<(usize, Column)> {
-        self.inputs.iter().enumerate().find_map(|(number, input)| {
-            let index = input.schema().maybe_index_of_column(column)?;
-            Some((number, Column::from(input.schema().qualified_field(index))))
-        })
+        find(&self.inputs, column)
     }
 
     pub fn schema(&self) -> DFSchema {
@@ -57,16 +63,16 @@ impl Site {
 
     /// The columns other than the variable that an expression reads and that vary, with their tangents.
     ///
-    /// The variable is a column of input `number`; if there is no such input, one of the query around.
+    /// The variable is a column of input number `owner`; if there is none, of an outer query.
     pub fn tangents(
         &mut self,
         names: &mut Names,
         expression: &Expr,
-        number: usize,
+        owner: Option<usize>,
         variable: &Column,
         jvp: &Arc<ScalarUDF>,
     ) -> Result<Vec<(Column, Tangent)>> {
-        // A column of the query around has nothing here but correlated subqueries that vary with it, which are refused.
+        // With a column of an outer query nothing varies here but correlated subqueries, which are refused.
         let variable_type = self.schema().data_type(variable).cloned().unwrap_or(DataType::Float64);
         let mut tangents = vec![];
         for input in 0..self.inputs.len() {
@@ -88,7 +94,10 @@ impl Site {
             if wanted.is_empty() {
                 continue;
             }
-            let own = if input == number { schema.maybe_index_of_column(variable) } else { None };
+            let seen = match schema.maybe_index_of_column(variable) {
+                Some(index) if owner == Some(input) => Variable::Column(index),
+                _ => Variable::Outer,
+            };
             let mut carrier = Carrier {
                 names: &mut *names,
                 jvp: Arc::clone(jvp),
@@ -96,7 +105,6 @@ impl Site {
                 variable_type: variable_type.clone(),
                 recursions: vec![],
             };
-            let seen = own.map_or(Variable::Outer, Variable::Column);
             let carried = carrier.carry(std::mem::take(&mut self.inputs[input]), seen, &wanted)?;
             self.inputs[input] = carried.plan;
             for (index, column) in columns {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::names::Names;
 use crate::origin::{Origin, origin};
 use crate::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
-use xql_autodiff::vocabulary::types::{decoded, result_type};
 use recursion::Recursion;
+use xql_autodiff::vocabulary::types::{decoded, result_type};
 
 /// The variable as a node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

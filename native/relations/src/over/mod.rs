@@ -1,21 +1,19 @@
 //! The tangent of an aggregate or window function, from others over the same rows.
 
 mod formulas;
-mod pairs;
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
 
-use xql_autodiff::vocabulary::messages::abbreviated;
 use crate::carry::{Carried, Carrier};
 use crate::names::Names;
 use crate::tangent::{Linearized, Tangent, written_out};
-use xql_autodiff::vocabulary::types::is_float;
+use crate::tangents::pairs::{pair, tangent_in};
 use formulas::Input;
-pub use pairs::linearize_pair;
-use pairs::{pair, tangent_in};
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::is_float;
 
 impl Carrier<'_> {
     /// The tangent of an aggregate or window function over an input, `carried` being that input with tangents. The functions

@@ -1,60 +1,19 @@
-//! Tangents of columns and of the expressions over them.
+//! The tangent of an expression over columns that have tangents.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-
-use super::origin::passed_on;
-use super::over::linearize_pair;
-use super::workarounds::nullability::is_nullability_marker;
-use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::types::is_float;
+use xql_autodiff::vocabulary::messages::abbreviated;
 
-/// The derivative of a column by the variable. Where the column is NULL, so is its derivative.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tangent {
-    /// The column does not vary.
-    Zero,
-    /// The column is the variable.
-    One,
-    /// What this column says.
-    Column(Column),
-}
-
-/// The tangents of the columns of a node by their positions; those not listed are zero.
-#[derive(Debug, Clone, Default)]
-pub struct Tangents(BTreeMap<usize, Tangent>);
-
-impl Tangents {
-    pub fn get(&self, index: usize) -> Tangent {
-        self.0.get(&index).cloned().unwrap_or(Tangent::Zero)
-    }
-
-    pub fn set(&mut self, index: usize, tangent: Tangent) {
-        if tangent != Tangent::Zero {
-            self.0.insert(index, tangent);
-        }
-    }
-
-    /// The columns that vary, each with its tangent as a factor.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &Tangent)> {
-        self.0.iter().map(|(index, tangent)| (*index, tangent))
-    }
-}
-
-/// The tangent of an expression.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Linearized {
-    /// That of a column it passes on, or of a constant.
-    Known(Tangent),
-    /// What this expression computes.
-    Derived(Expr),
-}
+use super::pairs::linearize_pair;
+use super::tangent::{Linearized, Tangent, Tangents, can_vary};
+use crate::vocabulary::markers::unmarked;
+use crate::vocabulary::origin::passed_on;
 
 /// The positions of the columns that an expression reads.
 pub fn reads(expr: &Expr, schema: &DFSchema) -> Vec<usize> {
@@ -71,14 +30,14 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
     }
     let column = passed_on(expr, schema).and_then(|column| schema.maybe_index_of_column(column));
     if let Some(tangent) = column.map(|index| tangents.get(index))
-        && (tangent == Tangent::Zero || tangent == Tangent::One || matches!(inner(expr), Expr::Column(_)))
+        && (tangent == Tangent::Zero || tangent == Tangent::One || matches!(unmarked(expr), Expr::Column(_)))
     {
         return Ok(Linearized::Known(tangent));
     }
     let part = |part: &Expr| -> Result<Expr> {
         written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
     };
-    let mut arguments = vec![inner(expr).clone()];
+    let mut arguments = vec![unmarked(expr).clone()];
     for index in reads(expr, schema) {
         let column = Expr::Column(Column::from(schema.qualified_field(index)));
         match tangents.get(index) {
@@ -91,7 +50,7 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
         return Ok(Linearized::Known(Tangent::Zero));
     }
     check_subqueries(&arguments)?;
-    if let Some(tangent) = linearize_pair(inner(expr), &part)? {
+    if let Some(tangent) = linearize_pair(unmarked(expr), &part)? {
         return Ok(Linearized::Derived(tangent));
     }
     Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
@@ -138,18 +97,4 @@ pub fn null_with_column(tangent: Expr, schema: &DFSchema, index: usize) -> Resul
         return Ok(tangent);
     }
     when(column.is_not_null(), tangent).end()
-}
-
-/// Whether a value of this type can vary with a float, so that its derivative is not 0 by its type alone.
-pub fn can_vary(data_type: &DataType) -> bool {
-    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
-}
-
-/// The expression without its name and without what makes it nullable.
-fn inner(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => inner(&alias.expr),
-        Expr::ScalarFunction(call) if is_nullability_marker(&call.func) => call.args.first().map_or(expr, inner),
-        other => other,
-    }
 }

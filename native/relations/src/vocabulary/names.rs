@@ -59,10 +59,12 @@ impl Names {
     }
 
     fn fresh(&mut self, wanted: &str) -> String {
-        let numbered = (2..).map(|number| format!("{wanted} #{number}"));
-        let name = std::iter::once(wanted.to_owned()).chain(numbered).find(|name| !self.taken.contains(name));
-        let name = name.unwrap_or_default();
-        self.taken.insert(name.clone());
+        let mut name = wanted.to_owned();
+        let mut number = 1;
+        while !self.taken.insert(name.clone()) {
+            number += 1;
+            name = format!("{wanted} #{number}");
+        }
         name
     }
 }
