@@ -5,7 +5,6 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use std::sync::Arc;
 
 /// `d` has NULLs and duplicates; `params` has one row, of which `w` is the variable.
 async fn session(w: f64) -> Result<SessionContext> {
