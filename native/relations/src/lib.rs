@@ -37,13 +37,3 @@ pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
 pub use vocabulary::operators::Recognize;
 pub use workarounds::pruning::KeepRecursiveColumns;
-
-mod tangent {
-    pub use crate::tangents::linearize::*;
-    pub use crate::tangents::tangent::*;
-}
-mod origin {
-    pub use crate::vocabulary::origin::*;
-    pub use crate::vocabulary::work_table::*;
-}
-use vocabulary::names;

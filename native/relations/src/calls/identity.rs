@@ -6,9 +6,9 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::over::arguments;
-use crate::tangents::tangent::can_vary;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 

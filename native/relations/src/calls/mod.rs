@@ -1,21 +1,23 @@
 //! Replacing the calls of a node by `jvp` over the columns that vary.
 
 mod above;
+mod branches;
 mod derivative;
 mod identity;
 mod resolve;
 mod site;
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, ScalarUDF};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::{abbreviated, message_of};
 
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::operators::{Recognize, has_call};
 use above::calls_above;
+use branches::branches;
 use derivative::{DirectionalDerivative, TangentsOf};
 use identity::{Named, Scope};
 use resolve::{Owner, Resolved};
@@ -148,6 +150,7 @@ impl Differentiation {
         let tangents = self.carry(&derivative, &variables, jvp, site)?;
         let arguments = derivative.arguments(&tangents)?;
         self.diagnose(&derivative, &variables, &tangents, jvp, site)?;
+        self.diagnose_branches(&derivative, &variables, jvp, site)?;
         if derivative.is_local(&tangents) {
             return Ok(None);
         }
@@ -221,6 +224,34 @@ impl Differentiation {
         for variable in independent {
             let here = Scope::here(&site.before);
             identity::check(derivative.call, function, variable, &named, &here, &self.iterated, &is_operator)?;
+        }
+        Ok(())
+    }
+
+    /// The error that the call would be over one branch alone of a UNION ALL that a variable comes from.
+    fn diagnose_branches(
+        &mut self,
+        derivative: &DirectionalDerivative,
+        variables: &[Resolved],
+        jvp: &Arc<ScalarUDF>,
+        site: &Site,
+    ) -> Result<()> {
+        for variable in variables {
+            let Owner::Input(number) = variable.owner else { continue };
+            let input = &site.before[number];
+            let index = input.schema().maybe_index_of_column(&variable.column);
+            let (Some(index), false) = (index, derivative.function.exists(|part| Ok(variable.is(part, site)))?) else {
+                continue;
+            };
+            for (branch, position) in branches(input, index)?.into_iter().zip(1..) {
+                let mut inputs = site.before.clone();
+                inputs[number] = branch;
+                let names = self.names.clone();
+                self.call(derivative.call, jvp, &mut Site::of(inputs)).map_err(|error| {
+                    plan_datafusion_err!("in branch {position} of a UNION ALL: {}", message_of(error))
+                })?;
+                self.names = names;
+            }
         }
         Ok(())
     }

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::carry::{Carrier, Variable};
-use crate::tangents::linearize::reads;
-use crate::tangents::tangent::{Tangent, can_vary};
+use crate::tangents::linearize::depends_on;
+use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;
+use xql_autodiff::vocabulary::types::can_vary;
 
 /// The input that has a column, and the column as it is called there.
 pub fn find(inputs: &[LogicalPlan], column: &Column) -> Option<(usize, Column)> {
@@ -72,14 +73,17 @@ impl Site {
         variable: &Column,
         jvp: &Arc<ScalarUDF>,
     ) -> Result<Vec<(Column, Tangent)>> {
+        let merged = self.schema();
+        let read = depends_on(expression, &merged)?;
         // With a column of an outer query nothing varies here but correlated subqueries, which are refused.
-        let variable_type = self.schema().data_type(variable).cloned().unwrap_or(DataType::Float64);
+        let variable_type = merged.data_type(variable).cloned().unwrap_or(DataType::Float64);
         let mut tangents = vec![];
         for input in 0..self.inputs.len() {
             let schema = Arc::clone(self.inputs[input].schema());
             let mut wanted = BTreeSet::new();
             let mut columns = vec![];
-            for index in reads(expression, &schema) {
+            let read: BTreeSet<_> = read.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect();
+            for index in read {
                 let column = Column::from(schema.qualified_field(index));
                 if &column != variable && can_vary(schema.field(index).data_type()) {
                     match self.known(jvp, variable, &column) {

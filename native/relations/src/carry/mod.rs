@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod combine;
+mod draws;
 mod recursion;
 mod window;
 
@@ -11,11 +12,12 @@ use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, Sc
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::names::Names;
-use crate::origin::{Origin, origin};
-use crate::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
+use crate::tangents::linearize::{linearize, reads, written_out};
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::names::Names;
+use crate::vocabulary::origin::{Origin, origin};
 use recursion::Recursion;
-use xql_autodiff::vocabulary::types::{decoded, result_type};
+use xql_autodiff::vocabulary::types::{can_vary, decoded, result_type};
 
 /// The variable as a node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,16 +152,7 @@ impl Carrier<'_> {
 
     /// The column that computes a tangent, added unless there is one already.
     pub fn add_computed(&mut self, expr: Expr, name: &str, computed: &mut Vec<Expr>) -> Column {
-        let known = computed.iter().find_map(|known| match known {
-            Expr::Alias(alias) if alias.relation.is_none() && *alias.expr == expr => Some(alias.name.clone()),
-            _ => None,
-        });
-        let name = known.unwrap_or_else(|| {
-            let name = self.names.tangent(name, &self.variable);
-            computed.push(expr.alias(name.clone()));
-            name
-        });
-        Column::new_unqualified(name)
+        self.names.column(expr, computed, |names| names.tangent(name, &self.variable))
     }
 
     /// An input with the tangents of all columns that the expressions read.
@@ -178,7 +171,7 @@ impl Carrier<'_> {
                     self.variable
                 );
             }
-            wanted.extend(reads(expr, input.schema()));
+            wanted.extend(reads(expr, input.schema())?);
         }
         self.carry(input.clone(), variable, &wanted)
     }

@@ -8,9 +8,11 @@ use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionPar
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
 
 use crate::carry::{Carried, Carrier};
-use crate::names::Names;
-use crate::tangent::{Linearized, Tangent, written_out};
+use crate::tangents::linearize::written_out;
 use crate::tangents::pairs::{pair, tangent_in};
+use crate::tangents::tangent::{Linearized, Tangent};
+use crate::vocabulary::expressions::one_zero;
+use crate::vocabulary::names::Names;
 use formulas::Input;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
@@ -170,7 +172,7 @@ impl Rows<'_> {
             ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
             _ => {
                 let call = self.call.with(name, args, self.complete.clone())?;
-                let value = Expr::Column(self.names.column(name, call, self.computed));
+                let value = Expr::Column(self.names.column(call, self.computed, |names| names.part(name)));
                 Ok(if name == "regr_count" { cast(value, DataType::Float64) } else { value })
             }
         }
@@ -180,16 +182,16 @@ impl Rows<'_> {
     fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
         let present = Some(value.clone().is_not_null());
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
-        let both = pair(value.clone(), tangent.clone());
+        let both = pair(one_zero(value.clone(), &DataType::Float64)?, tangent.clone());
         if matches!(self.call, Call::Aggregate(_)) {
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {
                 call.params.order_by = vec![both.sort(extremum == "min", false)];
             }
-            return Ok(Expr::Column(self.names.column("first_value", first, self.computed)));
+            return Ok(Expr::Column(self.names.column(first, self.computed, |names| names.part("first_value"))));
         }
         // A window has an order of its own.
         let call = self.call.with(extremum, vec![both], present)?;
-        Ok(tangent_in(Expr::Column(self.names.column(extremum, call, self.computed))))
+        Ok(tangent_in(Expr::Column(self.names.column(call, self.computed, |names| names.part(extremum)))))
     }
 }

@@ -2,25 +2,55 @@
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::columns_read;
+use xql_autodiff::vocabulary::columns::{columns_read, is_opaque};
 use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
 use super::pairs::linearize_pair;
-use super::tangent::{Linearized, Tangent, Tangents, can_vary};
+use super::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::markers::unmarked;
 use crate::vocabulary::origin::passed_on;
 
-/// The positions of the columns that an expression reads.
-pub fn reads(expr: &Expr, schema: &DFSchema) -> Vec<usize> {
-    let mut read: Vec<_> =
-        columns_read(expr).iter().filter_map(|column| schema.maybe_index_of_column(column)).collect();
-    read.sort_unstable();
-    read
+/// The positions of the columns that the value of an expression may vary with.
+pub fn reads(expr: &Expr, schema: &DFSchema) -> Result<BTreeSet<usize>> {
+    let columns = depends_on(expr, schema)?;
+    Ok(columns.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect())
+}
+
+/// The columns that an expression may vary with: those of floats that it reads, and others where they may be made numbers again.
+///
+/// A float in a condition is one, since the expression does depend on it. A string in a condition, or one of which only the
+/// length is taken, is none: `s` and `t` in `CASE WHEN s = 'a' THEN x ELSE y * length(t) END`.
+pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
+    let mut columns = columns_read(expr);
+    // What is not of this schema is of another query.
+    columns.retain(|column| schema.data_type(column).is_ok_and(is_float) || !schema.has_column(column));
+    let mut open = vec![expr];
+    while let Some(part) = open.pop() {
+        match part {
+            // The operands of arithmetic tell as much, and finding its type would visit them all.
+            Expr::BinaryExpr(binary) if binary.op.is_numerical_operators() => open.extend([&*binary.left, &*binary.right]),
+            part if part.get_type(schema).is_ok_and(|data_type| !can_vary(&data_type)) => {}
+            Expr::Case(case) => {
+                open.extend(case.when_then_expr.iter().map(|(_, value)| value.as_ref()));
+                open.extend(case.else_expr.as_deref());
+            }
+            Expr::Column(_) => columns.extend(columns_read(part)),
+            part if is_opaque(part) => columns.extend(columns_read(part)),
+            part => {
+                part.apply_children(|child| {
+                    open.push(child);
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+        }
+    }
+    Ok(columns)
 }
 
 /// The tangent of an expression over columns with these tangents.
@@ -38,7 +68,7 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
         written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
     };
     let mut arguments = vec![unmarked(expr).clone()];
-    for index in reads(expr, schema) {
+    for index in reads(expr, schema)? {
         let column = Expr::Column(Column::from(schema.qualified_field(index)));
         match tangents.get(index) {
             Tangent::Zero => continue,
@@ -52,6 +82,15 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
     check_subqueries(&arguments)?;
     if let Some(tangent) = linearize_pair(unmarked(expr), &part)? {
         return Ok(Linearized::Derived(tangent));
+    }
+    let data_type = expr.get_type(schema)?;
+    if !is_float(&data_type) {
+        return plan_err!(
+            "{} varies with {} and is {data_type}, and only floats have derivatives. Use the number itself in place of what \
+             is made of it",
+            abbreviated(unmarked(expr)),
+            abbreviated(&arguments[1])
+        );
     }
     Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
 }

@@ -1,10 +1,8 @@
 //! The tangent of a column, and of an expression.
 
-use arrow::datatypes::DataType;
 use datafusion_common::Column;
 use datafusion_expr::Expr;
 use std::collections::BTreeMap;
-use xql_autodiff::vocabulary::types::is_float;
 
 /// The derivative of a column by the variable. Where the column is NULL, so is its derivative.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,9 +43,4 @@ pub enum Linearized {
     Known(Tangent),
     /// What this expression computes.
     Derived(Expr),
-}
-
-/// Whether a value of this type can vary with a float, so that its derivative is not 0 by its type alone.
-pub fn can_vary(data_type: &DataType) -> bool {
-    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
 }
