@@ -8,6 +8,7 @@ use xql_autodiff::{Rules, functions_with, recognize};
 
 use crate::rule::DifferentiateRelations;
 use crate::vocabulary::operators::Recognize;
+use crate::workarounds::nullability::NullableRecursiveColumns;
 use crate::workarounds::pruning::KeepRecursiveColumns;
 
 /// Registers `grad`, `jvp` and `vjp` with a session, and the rules by which they see through relations.
@@ -70,4 +71,5 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
     for rule in state.optimizers() {
         session.add_optimizer_rule(Arc::clone(rule));
     }
+    session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
 }

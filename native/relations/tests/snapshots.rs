@@ -94,19 +94,13 @@ async fn projections() -> Result<()> {
             "projection_renamed",
             "SELECT grad(q, v) AS d FROM (SELECT v, v * x AS q FROM (SELECT w AS v, x FROM d, p) AS a) AS m",
         ),
-        (
-            "projection_order_two",
-            "SELECT grad(grad(q, w), w) AS d FROM (SELECT w, w * w * x AS q FROM d, p) AS m",
-        ),
+        ("projection_order_two", "SELECT grad(grad(q, w), w) AS d FROM (SELECT w, w * w * x AS q FROM d, p) AS m"),
         (
             "projection_jvp",
             "SELECT jvp(q * r, w, 2.0, b, y) AS d FROM (SELECT w, b, y, w * x AS q, b * x AS r FROM d, p) AS m",
         ),
         ("projection_vjp", "SELECT vjp(q, w, y) AS d FROM (SELECT w, y, w * x AS q FROM d, p) AS m"),
-        (
-            "projection_nullable",
-            "SELECT grad(coalesce(q, w), w) AS d FROM (SELECT w, w * z AS q FROM d, p) AS m",
-        ),
+        ("projection_nullable", "SELECT grad(coalesce(q, w), w) AS d FROM (SELECT w, w * z AS q FROM d, p) AS m"),
     ])
     .await
 }
@@ -197,21 +191,14 @@ async fn unions_and_distinct() -> Result<()> {
             "SELECT DISTINCT ON (grad(q, w)) id, w FROM (SELECT id, w, w * x AS q FROM d, p) AS m
              ORDER BY grad(q, w), id DESC",
         ),
-        (
-            "except",
-            "SELECT grad(q, w) AS d FROM (SELECT w, w * x AS q FROM d, p EXCEPT SELECT w, 3.0 FROM p) AS u",
-        ),
+        ("except", "SELECT grad(q, w) AS d FROM (SELECT w, w * x AS q FROM d, p EXCEPT SELECT w, 3.0 FROM p) AS u"),
     ])
     .await
 }
 
 #[tokio::test]
 async fn unnest() -> Result<()> {
-    snapshots(&[(
-        "unnest",
-        "SELECT grad(q * e, w) AS d FROM (SELECT w, w * 2 AS q, unnest(v) AS e FROM l) AS u",
-    )])
-    .await
+    snapshots(&[("unnest", "SELECT grad(q * e, w) AS d FROM (SELECT w, w * 2 AS q, unnest(v) AS e FROM l) AS u")]).await
 }
 
 #[tokio::test]
@@ -221,10 +208,7 @@ async fn subqueries() -> Result<()> {
             "subquery_scalar",
             "SELECT x * (SELECT avg(grad(q * q, w)) FROM (SELECT w, w * x AS q FROM d, p) AS m) AS d FROM d",
         ),
-        (
-            "subquery_in",
-            "SELECT id FROM d WHERE x IN (SELECT grad(q, w) FROM (SELECT w, w * x AS q FROM d, p) AS m)",
-        ),
+        ("subquery_in", "SELECT id FROM d WHERE x IN (SELECT grad(q, w) FROM (SELECT w, w * x AS q FROM d, p) AS m)"),
         (
             "subquery_exists",
             "SELECT id FROM d WHERE EXISTS
@@ -285,10 +269,7 @@ async fn statements() -> Result<()> {
         ("delete", "DELETE FROM d WHERE grad(x * y, x) > 1"),
         ("copy", "COPY (SELECT grad(q, w) AS d FROM (SELECT w, w * x AS q FROM d, p) AS m) TO 'd.csv'"),
         ("explain", "EXPLAIN SELECT grad(q, w) AS d FROM (SELECT w, w * x AS q FROM d, p) AS m"),
-        (
-            "create_view",
-            "CREATE VIEW v AS SELECT grad(q, w) AS d FROM (SELECT w, w * x AS q FROM d, p) AS m",
-        ),
+        ("create_view", "CREATE VIEW v AS SELECT grad(q, w) AS d FROM (SELECT w, w * x AS q FROM d, p) AS m"),
         ("prepare", "PREPARE s AS SELECT grad(q * $1, w) AS d FROM (SELECT w, w * x AS q FROM d, p) AS m"),
     ])
     .await

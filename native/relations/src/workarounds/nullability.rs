@@ -4,9 +4,10 @@
 //! plans fail (`Physical input schema should be the same`, `declared as non-nullable but contains null values`), and what is
 //! decided by the nullability is decided wrongly.
 
-use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery};
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, Union};
+use datafusion_optimizer::{OptimizerConfig, OptimizerRule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -22,6 +23,28 @@ pub enum Static {
     Settled,
     /// Not before its derivatives have been written out, which may turn out never to be NULL.
     Derived,
+}
+
+/// The last of the rules of an optimizer: columns of recursive queries are nullable if either term is.
+///
+/// What other rules do to the terms may change their nullability. They draw out the test of
+/// `CASE WHEN x IS NOT NULL THEN x ELSE 0 END` if another column has the same test, as a tangent has, and DataFusion 54 no longer
+/// knows then why the value is never NULL.
+#[derive(Debug, Default)]
+pub struct NullableRecursiveColumns;
+
+impl OptimizerRule for NullableRecursiveColumns {
+    fn name(&self) -> &str {
+        "nullable_recursive_columns"
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        nullable_by_either_term(plan, Static::Settled)
+    }
 }
 
 /// The plan with columns of recursive queries nullable if either term is.
@@ -70,8 +93,23 @@ fn rewrite_up(
     let below = plan
         .map_subqueries(|subquery| rewrite_up(subquery, rewrite))?
         .transform_data(|plan| plan.map_children(|child| rewrite_up(child, rewrite)))?;
-    let below = if below.transformed { below.map_data(LogicalPlan::recompute_schema)? } else { below };
+    let below = if below.transformed { below.map_data(with_schema_anew)? } else { below };
     below.transform_data(rewrite)
+}
+
+fn with_schema_anew(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        // DataFusion leaves its schema as it is: the nullability is that of all inputs.
+        LogicalPlan::Union(Union { inputs, schema }) => {
+            let fields = schema.iter().enumerate().map(|(index, (table, field))| {
+                let nullable = inputs.iter().any(|input| input.schema().field(index).is_nullable());
+                (table.cloned(), Arc::new(field.as_ref().clone().with_nullable(nullable)))
+            });
+            let schema = DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?;
+            Ok(LogicalPlan::Union(Union { inputs, schema: Arc::new(schema) }))
+        }
+        other => other.recompute_schema(),
+    }
 }
 
 /// The columns that later iterations may make NULL, and the static term may not.

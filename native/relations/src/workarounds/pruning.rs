@@ -73,8 +73,12 @@ pub fn keep_recursive_columns(plan: LogicalPlan) -> Result<Transformed<LogicalPl
 /// [`keep_recursive_columns`] below a node that may keep the columns of the plan already.
 #[recursive::recursive]
 fn keep(plan: LogicalPlan, kept: bool) -> Result<Transformed<LogicalPlan>> {
-    let keeps =
-        matches!(&plan, LogicalPlan::Repartition(above) if above.partitioning_scheme == all_columns(&above.input));
+    let keeps = match &plan {
+        LogicalPlan::Repartition(above) => above.partitioning_scheme == all_columns(&above.input),
+        // One that DataFusion has pushed down.
+        LogicalPlan::Filter(_) => kept,
+        _ => false,
+    };
     plan.map_subqueries(|subquery| keep(subquery, false))?
         .transform_data(|plan| plan.map_children(|child| keep(child, keeps)))?
         .transform_data(|plan| match plan {
