@@ -1,11 +1,13 @@
 //! Registering with a session that other threads use.
 
+use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_proto::bytes::{logical_plan_from_bytes, logical_plan_to_bytes};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use xql_relations::{DifferentiateRelations, KeepRecursiveColumns};
@@ -151,5 +153,23 @@ async fn plans_have_functions_of_datafusion_alone() -> Result<()> {
             assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), rows, "{sql}");
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plan_can_be_sent_to_a_process_without_the_operators() -> Result<()> {
+    let ctx = SessionContext::new();
+    xql_relations::register(&ctx);
+    let sql = "WITH RECURSIVE r AS (
+                 SELECT 0 AS s, w, 1.0 AS x, w AS y FROM (VALUES (2.0), (3.0)) AS t(w)
+                 UNION ALL
+                 SELECT s + 1, w, x * w, CASE WHEN s < 1 THEN y * w END FROM r WHERE s < 3)
+               SELECT s, w, grad(x * coalesce(y, x), w) AS d FROM r ORDER BY s, w";
+    let here = ctx.sql(sql).await?.collect().await?;
+    let sent = logical_plan_to_bytes(&ctx.sql(sql).await?.into_optimized_plan()?)?;
+    let other = SessionContext::new();
+    let received = logical_plan_from_bytes(&sent, &other.task_ctx())?;
+    let there = other.execute_logical_plan(received).await?.collect().await?;
+    assert_eq!(pretty_format_batches(&there)?.to_string(), pretty_format_batches(&here)?.to_string());
     Ok(())
 }
