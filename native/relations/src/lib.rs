@@ -5,11 +5,12 @@
 //! more column, carried from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`.
 //!
-//! In the order of the modules: `calls` replaces the calls of a node, `carry` gives the columns below it their tangents, node by
-//! node, and `over` has the derivatives of aggregates and window functions. `tangent` and `names` are what they speak of,
-//! `origin` says where a column comes from. `workarounds` keeps what DataFusion 54 gets wrong about recursive and prepared
-//! statements from doing harm.
-
+//! In the order of the modules, each of which imports only from those before it: `vocabulary` has the names of added columns, says
+//! where a column comes from and tells the operators; `tangents` has what columns carry and the tangent of an expression; `over`
+//! has the derivatives of aggregates and window functions; `carry` gives the columns of a plan their tangents, node by node;
+//! `calls` replaces the calls of a node; `rule` is the analyzer rule, which `register` adds to a session. `workarounds` keeps what
+//! DataFusion 54 gets wrong about recursive queries from doing harm.
+//!
 //! ```
 //! # use datafusion::prelude::*;
 //! # #[tokio::main(flavor = "current_thread")]

@@ -4,6 +4,7 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
@@ -57,8 +58,8 @@ impl<'p> Scope<'p> {
     }
 
     /// The inputs of the outer query of this number.
-    pub fn outer(inputs: &'p [LogicalPlan], number: usize) -> Self {
-        Self { inputs: inputs.iter().collect(), path: vec![Step::OuterQuery(number)] }
+    pub fn outer(inputs: &'p [Arc<LogicalPlan>], number: usize) -> Self {
+        Self { inputs: inputs.iter().map(Arc::as_ref).collect(), path: vec![Step::OuterQuery(number)] }
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Differentiation {
     recognize: Recognize,
     names: Names,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
-    outer: Vec<Vec<LogicalPlan>>,
+    outer: Vec<Vec<Arc<LogicalPlan>>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last.
     iterated: Vec<LogicalPlan>,
 }
@@ -56,15 +56,16 @@ impl Differentiation {
         }
     }
 
-    /// The right side of a LATERAL join may name columns of the left.
+    /// The right side of a join may name columns of the left: `... FROM d, LATERAL (SELECT d.x * w AS q FROM p) AS m`.
     fn join(&mut self, join: Join) -> Result<Transformed<LogicalPlan>> {
         let left = self.rewrite(Arc::unwrap_or_clone(join.left))?;
-        self.outer.push(vec![left.data.clone()]);
+        let left = left.update_data(Arc::new);
+        self.outer.push(vec![Arc::clone(&left.data)]);
         let right = self.rewrite(Arc::unwrap_or_clone(join.right));
         self.outer.pop();
         let right = right?;
         let transformed = left.transformed || right.transformed;
-        let join = Join { left: Arc::new(left.data), right: Arc::new(right.data), ..join };
+        let join = Join { left: left.data, right: Arc::new(right.data), ..join };
         Ok(Transformed::new_transformed(LogicalPlan::Join(join), transformed))
     }
 
@@ -83,7 +84,7 @@ impl Differentiation {
         Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), transformed))
     }
 
-    /// The subqueries of a node may name columns of its inputs.
+    /// The subqueries of a node may name columns of its inputs: `... FROM d WHERE EXISTS (SELECT 1 FROM m WHERE m.x > d.y)`.
     fn subqueries(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if matches!(plan, LogicalPlan::Extension(_)) {
             return Ok(Transformed::no(plan));
@@ -91,13 +92,28 @@ impl Differentiation {
         if !has_subquery(&plan)? {
             return Ok(Transformed::no(plan));
         }
-        self.outer.push(plan.inputs().into_iter().cloned().collect());
+        self.outer.push(plan.inputs().into_iter().cloned().map(Arc::new).collect());
         let rewritten = plan.map_subqueries(|subquery| self.rewrite(subquery));
         self.outer.pop();
         rewritten
     }
 
     /// Replaces the calls in the expressions of a node, whose inputs get the tangents that the calls ask for.
+    ///
+    /// ```text
+    /// Filter: grad(m.q * m.q, m.w) > 1
+    ///   SubqueryAlias: m
+    ///     Projection: p.w, p.w * d.x AS q
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Projection: m.w, m.q
+    ///   Filter: jvp(m.q * m.q, m.w, 1, m.q, m.∂q/∂w) > 1
+    ///     SubqueryAlias: m
+    ///       Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+    /// ```
     fn node(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let foreign = matches!(plan, LogicalPlan::Extension(_));
         if foreign || plan.inputs().is_empty() || !has_call(&plan, self.recognize)? {
@@ -177,7 +193,7 @@ impl Differentiation {
             tangents.push(match variable.owner {
                 Owner::Input(input) => site.tangents(&mut self.names, function, Some(input), &variable.column, jvp)?,
                 Owner::OuterQuery { query, input } => {
-                    let mut outer = Site::of(self.outer[query].clone());
+                    let mut outer = Site::of(self.outer[query].iter().map(|input| input.as_ref().clone()).collect());
                     let column = &variable.column;
                     if !outer.tangents(&mut self.names, function, Some(input), column, jvp)?.is_empty() {
                         return plan_err!(

@@ -2,6 +2,7 @@
 
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
+use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
@@ -27,7 +28,7 @@ pub enum Owner {
 
 impl Resolved {
     /// Finds a variable; nothing if it is no column that can be one, of which `simplify` says what is wrong.
-    pub fn of(variable: &Expr, call: &Expr, site: &Site, outer: &[Vec<LogicalPlan>]) -> Result<Option<Self>> {
+    pub fn of(variable: &Expr, call: &Expr, site: &Site, outer: &[Vec<Arc<LogicalPlan>>]) -> Result<Option<Self>> {
         if !variable.get_type(&site.schema()).is_ok_and(|data_type| is_float(&data_type)) {
             return Ok(None);
         }
@@ -39,7 +40,7 @@ impl Resolved {
             })),
             Expr::OuterReferenceColumn(_, named) => {
                 let found = outer.iter().enumerate().rev().find_map(|(query, inputs)| {
-                    let (input, column) = find(inputs, named)?;
+                    let (input, column) = find(inputs.iter().map(Arc::as_ref), named)?;
                     Some(Self { column, named: named.clone(), owner: Owner::OuterQuery { query, input } })
                 });
                 match found {

@@ -14,8 +14,8 @@ use crate::vocabulary::names::Names;
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// The input that has a column, and the column as it is called there.
-pub fn find(inputs: &[LogicalPlan], column: &Column) -> Option<(usize, Column)> {
-    inputs.iter().enumerate().find_map(|(number, input)| {
+pub fn find<'p>(inputs: impl IntoIterator<Item = &'p LogicalPlan>, column: &Column) -> Option<(usize, Column)> {
+    inputs.into_iter().enumerate().find_map(|(number, input)| {
         let index = input.schema().maybe_index_of_column(column)?;
         Some((number, Column::from(input.schema().qualified_field(index))))
     })
