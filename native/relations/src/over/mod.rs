@@ -3,7 +3,7 @@
 mod formulas;
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
 
@@ -59,7 +59,7 @@ impl Carrier<'_> {
             }
         }
         let complete = complete.into_iter().reduce(Expr::and);
-        let mut rows = Rows { call, complete, computed, names: &mut *self.names };
+        let mut rows = Rows { call, complete, schema: carried.plan.schema(), computed, names: &mut *self.names };
         let tangent = formula.evaluate(&inputs, &mut rows)?;
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
     }
@@ -160,6 +160,7 @@ pub struct Rows<'r> {
     call: Call,
     /// Which rows take part because none of their inputs is NULL.
     complete: Option<Expr>,
+    schema: &'r DFSchema,
     computed: &'r mut Vec<Expr>,
     names: &'r mut Names,
 }
@@ -182,7 +183,8 @@ impl Rows<'_> {
     fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
         let present = Some(value.clone().is_not_null());
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
-        let both = pair(one_zero(value.clone(), &DataType::Float64)?, tangent.clone());
+        let comparable = |expr: &Expr| one_zero(expr.clone(), &expr.get_type(self.schema)?);
+        let both = pair(comparable(value)?, comparable(tangent)?);
         if matches!(self.call, Call::Aggregate(_)) {
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {

@@ -12,8 +12,12 @@ pub fn unaliased(expr: &Expr) -> &Expr {
     }
 }
 
-/// A float of this type with one zero: DataFusion orders -0.0 before 0.0, which are the same number.
-pub fn one_zero(float: Expr, data_type: &DataType) -> Result<Expr> {
+/// An expression of this type in which, if it is a float, both zeros are one: DataFusion orders -0.0 before 0.0, which are the
+/// same number.
+pub fn one_zero(expr: Expr, data_type: &DataType) -> Result<Expr> {
+    if !data_type.is_floating() {
+        return Ok(expr);
+    }
     let zero = Expr::Literal(ScalarValue::new_zero(data_type)?, None);
-    Ok(binary_expr(float, Operator::Plus, zero))
+    Ok(binary_expr(expr, Operator::Plus, zero))
 }
