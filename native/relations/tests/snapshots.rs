@@ -110,7 +110,7 @@ async fn filters_sorts_and_limits() -> Result<()> {
     snapshots(&[
         ("filter", "SELECT id FROM (SELECT id, w, w * x AS q FROM d, p) AS m WHERE grad(q * q, w) > 1"),
         ("filter_below", "SELECT grad(q, w) AS d FROM (SELECT w, w * x AS q FROM d, p WHERE x > 0) AS m WHERE q < 2"),
-        ("sort", "SELECT id FROM (SELECT id, w, w * x AS q FROM d, p) AS m ORDER BY grad(q * q, w)"),
+        ("sort", "SELECT id, w, q FROM (SELECT id, w, w * x AS q FROM d, p) AS m ORDER BY grad(q * q, w)"),
         (
             "sort_and_limit_below",
             "SELECT grad(s, w) AS d FROM (SELECT w, w * x AS s FROM d, p ORDER BY s DESC LIMIT 4) AS m",
