@@ -7,7 +7,7 @@ use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use xql_autodiff::recognize;
 
-use crate::calls::Differentiation;
+use crate::calls::plan::Differentiation;
 use crate::vocabulary::operators::{Recognize, has_call_anywhere};
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
 use crate::workarounds::pruning::keep_recursive_columns;

@@ -47,7 +47,13 @@ impl Carrier<'_> {
                         let tangent = tangent.cast_to(&tangent_type, carried.plan.schema())?;
                         let key = Expr::Column(Column::from(schema.qualified_field(*index)));
                         let rolled_up = matches!(group_expr.as_slice(), [Expr::GroupingSet(_)]).then_some(key);
-                        Linearized::Known(Tangent::Column(agreements.add(self, tangent, rolled_up, &tangent_type, name)?))
+                        Linearized::Known(Tangent::Column(agreements.add(
+                            self,
+                            tangent,
+                            rolled_up,
+                            &tangent_type,
+                            name,
+                        )?))
                     }
                 }
             };

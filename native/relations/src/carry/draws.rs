@@ -91,7 +91,8 @@ impl<'n> Draws<'n> {
         let drawn = arguments.into_iter().map(|argument| {
             let drawn = argument.transform_down(|part| {
                 let draws = part.is_volatile_node()
-                    || (subquery_of(&part).is_some() || matches!(part, Expr::HigherOrderFunction(_))) && is_volatile(&part);
+                    || (subquery_of(&part).is_some() || matches!(part, Expr::HigherOrderFunction(_)))
+                        && is_volatile(&part);
                 Ok(match draws {
                     true => Transformed::new(self.draw(part), true, TreeNodeRecursion::Jump),
                     false => Transformed::no(part),

@@ -34,7 +34,9 @@ pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
     while let Some(part) = open.pop() {
         match part {
             // The operands of arithmetic tell as much, and finding its type would visit them all.
-            Expr::BinaryExpr(binary) if binary.op.is_numerical_operators() => open.extend([&*binary.left, &*binary.right]),
+            Expr::BinaryExpr(binary) if binary.op.is_numerical_operators() => {
+                open.extend([&*binary.left, &*binary.right])
+            }
             part if part.get_type(schema).is_ok_and(|data_type| !can_vary(&data_type)) => {}
             Expr::Case(case) => {
                 open.extend(case.when_then_expr.iter().map(|(_, value)| value.as_ref()));
