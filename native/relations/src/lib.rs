@@ -27,8 +27,8 @@
 
 mod calls;
 mod carry;
-mod over;
 mod register;
+mod rows;
 mod rule;
 mod tangents;
 mod vocabulary;

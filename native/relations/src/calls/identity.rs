@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
-use crate::over::arguments;
+use crate::rows::arguments;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
+use super::carrier::{Carried, Carrier, Variable};
 use super::combine::Agreements;
 use super::draws::Draws;
-use super::{Carried, Carrier, Variable};
-use crate::over::arguments;
+use crate::rows::arguments;
 use crate::tangents::linearize::{null_with_column, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::names::columns;
@@ -38,7 +38,7 @@ impl Carrier<'_> {
             let name = schema.field(*index).name();
             let tangent_type = self.tangent_type(schema.field(*index).data_type());
             let tangent = if *index >= keys.len() {
-                self.over_rows(primal, input, &carried, &mut agreements.aggregates)?
+                self.over_rows(input, &carried, &mut agreements.aggregates).tangent(primal)?
             } else {
                 match self.linearize(primal, input.schema(), &carried.tangents)? {
                     constant @ Linearized::Known(Tangent::Zero | Tangent::One) => constant,

@@ -9,8 +9,8 @@ use datafusion_functions_aggregate::expr_fn::{max, min};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::carrier::{Carried, Carrier, Variable};
 use super::draws::Draws;
-use super::{Carried, Carrier, Variable};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::{Names, columns};

@@ -7,23 +7,9 @@ use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, TableSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Carried, Carrier, Variable};
+use super::carrier::{Carried, Carrier, Recursion, Variable};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::work_table::{is_work_table, rescan, source_column, work_table};
-
-/// A recursive query on whose recursive term the carrier is.
-pub struct Recursion {
-    name: String,
-    variable: Variable,
-    /// The columns that vary, with the names of their tangents.
-    varying: BTreeMap<usize, String>,
-    /// The working table with those tangents behind its columns.
-    source: Arc<dyn TableSource>,
-    /// How many columns it has without them.
-    width: usize,
-    /// The columns whose tangents the recursive term asked for.
-    asked: BTreeSet<usize>,
-}
 
 impl Carrier<'_> {
     /// A variable that every iteration passes on unchanged is followed through all of them: the columns that vary with it

@@ -5,10 +5,10 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::carrier::{Carried, Carrier, Variable};
 use super::draws::Draws;
-use super::{Carried, Carrier, Variable};
-use crate::over::arguments;
-use crate::tangents::linearize::{null_with_column, reads};
+use crate::rows::arguments;
+use crate::tangents::linearize::null_with_column;
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::names::columns;
 
@@ -24,15 +24,13 @@ impl Carrier<'_> {
         let mut below: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index < width).collect();
         let functions: Vec<_> =
             wanted.iter().filter_map(|index| Some((*index, window_expr.get(index.checked_sub(width)?)?))).collect();
-        for argument in functions.iter().flat_map(|(_, function)| arguments(function)) {
-            below.extend(reads(argument, input.schema())?);
-        }
+        below.extend(self.needs(input, variable, functions.iter().flat_map(|(_, function)| arguments(function)))?);
         let carried = self.carry(input.as_ref().clone(), variable, &below)?;
         let mut tangents = carried.tangents.clone();
         let mut computed = window_expr.clone();
         let mut exprs = vec![];
         for (index, function) in functions {
-            let tangent = match self.over_rows(function, input, &carried, &mut computed)? {
+            let tangent = match self.over_rows(input, &carried, &mut computed).tangent(function)? {
                 Linearized::Derived(expr) => {
                     let field = shown.field(index);
                     let expr = null_with_column(expr, &shown, index)?;
