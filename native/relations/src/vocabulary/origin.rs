@@ -1,13 +1,12 @@
 //! Where a column of a node comes from.
 
-use datafusion_catalog::cte_worktable::CteWorkTable;
-use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::{Column, DFSchema, JoinType, Result};
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, TableScan};
-
-use super::workarounds::nullability::is_nullability_marker;
+use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Unnest};
 use xql_autodiff::vocabulary::types::is_float;
+
+use super::markers::marked;
+use super::work_table::{is_work_table, source_column};
 
 /// What stands behind a column of a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,11 +19,13 @@ pub enum Origin {
 
 /// The column that an expression passes on, be it under another name or as another type of float.
 pub fn passed_on<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
+    if let Some(expr) = marked(expr) {
+        return passed_on(expr, schema);
+    }
     let float = |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_float(&data_type));
     match expr {
         Expr::Column(column) => Some(column),
         Expr::Alias(alias) => passed_on(&alias.expr, schema),
-        Expr::ScalarFunction(call) if is_nullability_marker(&call.func) => passed_on(call.args.first()?, schema),
         Expr::Cast(cast) if is_float(cast.field.data_type()) && float(&cast.expr) => passed_on(&cast.expr, schema),
         Expr::TryCast(cast) if is_float(cast.field.data_type()) && float(&cast.expr) => passed_on(&cast.expr, schema),
         _ => None,
@@ -82,7 +83,7 @@ pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
 }
 
 /// Whether a column of the input is one that is unnested.
-pub fn is_unnested(unnest: &datafusion_expr::Unnest, column: usize) -> bool {
+pub fn is_unnested(unnest: &Unnest, column: usize) -> bool {
     unnest.list_type_columns.iter().any(|(list, _)| *list == column) || unnest.struct_type_columns.contains(&column)
 }
 
@@ -103,15 +104,4 @@ pub fn in_work_table(plan: &LogicalPlan, index: usize, name: &str) -> Result<Opt
     }
     let first = found.first().copied().flatten();
     Ok(first.filter(|_| found.iter().all(|column| *column == first)))
-}
-
-/// Whether a scan reads the rows that the last iteration of a recursive query gave.
-pub fn is_work_table(scan: &TableScan, name: &str) -> bool {
-    source_as_provider(&scan.source)
-        .is_ok_and(|provider| provider.downcast_ref::<CteWorkTable>().is_some_and(|table| table.name() == name))
-}
-
-/// The column of the table that column number `index` of a scan is.
-pub fn source_column(scan: &TableScan, index: usize) -> usize {
-    scan.projection.as_ref().and_then(|projection| projection.get(index).copied()).unwrap_or(index)
 }

@@ -18,6 +18,8 @@ pub fn is_added(name: &str) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     taken: HashSet<String>,
+    /// Those that have been given, not found.
+    given: HashSet<String>,
 }
 
 impl Names {
@@ -29,7 +31,7 @@ impl Names {
             taken.extend(names.filter(|name| is_added(name)).cloned());
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(Self { taken })
+        Ok(Self { taken, given: HashSet::new() })
     }
 
     /// The name of the tangent of a column by a variable.
@@ -42,16 +44,17 @@ impl Names {
         self.fresh(&format!("{MARK}{what}"))
     }
 
-    /// The column that something a tangent is computed from is, which is added to what is computed unless it is there.
+    /// The column that is computed by an expression and has a name given here, which `name` gives if there is none yet.
     ///
-    /// A column of the statement's own is none of it, even if it has that value: it may be a variable.
-    pub fn column(&mut self, what: &str, expr: Expr, computed: &mut Vec<Expr>) -> Column {
+    /// A column of the statement's own is none, even if it has that value: it may be a variable. In
+    /// `SELECT x * z AS y, grad(x * z, x) AS g`, `g` is not the tangent of `y`, so that `y` does not vary with `g`.
+    pub fn column(&mut self, expr: Expr, computed: &mut Vec<Expr>, name: impl FnOnce(&mut Self) -> String) -> Column {
         let known = computed.iter().find_map(|known| match known {
-            Expr::Alias(alias) if is_added(&alias.name) && *alias.expr == expr => Some(alias.name.clone()),
+            Expr::Alias(alias) if self.given.contains(&alias.name) && *alias.expr == expr => Some(alias.name.clone()),
             _ => None,
         });
         let name = known.unwrap_or_else(|| {
-            let name = self.part(what);
+            let name = name(self);
             computed.push(expr.alias(name.clone()));
             name
         });
@@ -59,10 +62,13 @@ impl Names {
     }
 
     fn fresh(&mut self, wanted: &str) -> String {
-        let numbered = (2..).map(|number| format!("{wanted} #{number}"));
-        let name = std::iter::once(wanted.to_owned()).chain(numbered).find(|name| !self.taken.contains(name));
-        let name = name.unwrap_or_default();
-        self.taken.insert(name.clone());
+        let mut name = wanted.to_owned();
+        let mut number = 1;
+        while !self.taken.insert(name.clone()) {
+            number += 1;
+            name = format!("{wanted} #{number}");
+        }
+        self.given.insert(name.clone());
         name
     }
 }

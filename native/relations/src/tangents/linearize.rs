@@ -1,67 +1,58 @@
-//! Tangents of columns and of the expressions over them.
+//! The tangent of an expression over columns that have tangents.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-
-use super::origin::passed_on;
-use super::over::linearize_pair;
-use super::workarounds::nullability::is_nullability_marker;
+use xql_autodiff::vocabulary::columns::{columns_read, is_opaque};
 use xql_autodiff::vocabulary::messages::abbreviated;
-use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::types::is_float;
+use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
-/// The derivative of a column by the variable. Where the column is NULL, so is its derivative.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tangent {
-    /// The column does not vary.
-    Zero,
-    /// The column is the variable.
-    One,
-    /// What this column says.
-    Column(Column),
+use super::pairs::linearize_pair;
+use super::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::markers::unmarked;
+use crate::vocabulary::origin::passed_on;
+
+/// The positions of the columns that the value of an expression may vary with.
+pub fn reads(expr: &Expr, schema: &DFSchema) -> Result<BTreeSet<usize>> {
+    let columns = depends_on(expr, schema)?;
+    Ok(columns.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect())
 }
 
-/// The tangents of the columns of a node by their positions; those not listed are zero.
-#[derive(Debug, Clone, Default)]
-pub struct Tangents(BTreeMap<usize, Tangent>);
-
-impl Tangents {
-    pub fn get(&self, index: usize) -> Tangent {
-        self.0.get(&index).cloned().unwrap_or(Tangent::Zero)
-    }
-
-    pub fn set(&mut self, index: usize, tangent: Tangent) {
-        if tangent != Tangent::Zero {
-            self.0.insert(index, tangent);
+/// The columns that an expression may vary with: those of floats that it reads, and others where they may be made numbers again.
+///
+/// A float in a condition is one, since the expression does depend on it. A string in a condition, or one of which only the
+/// length is taken, is none: `s` and `t` in `CASE WHEN s = 'a' THEN x ELSE y * length(t) END`.
+pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
+    let mut columns = columns_read(expr);
+    // What is not of this schema is of another query.
+    columns.retain(|column| schema.data_type(column).is_ok_and(is_float) || !schema.has_column(column));
+    let mut open = vec![expr];
+    while let Some(part) = open.pop() {
+        match part {
+            // The operands of arithmetic tell as much, and finding its type would visit them all.
+            Expr::BinaryExpr(binary) if binary.op.is_numerical_operators() => {
+                open.extend([&*binary.left, &*binary.right])
+            }
+            part if part.get_type(schema).is_ok_and(|data_type| !can_vary(&data_type)) => {}
+            Expr::Case(case) => {
+                open.extend(case.when_then_expr.iter().map(|(_, value)| value.as_ref()));
+                open.extend(case.else_expr.as_deref());
+            }
+            Expr::Column(_) => columns.extend(columns_read(part)),
+            part if is_opaque(part) => columns.extend(columns_read(part)),
+            part => {
+                part.apply_children(|child| {
+                    open.push(child);
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
         }
     }
-
-    /// The columns that vary, each with its tangent as a factor.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &Tangent)> {
-        self.0.iter().map(|(index, tangent)| (*index, tangent))
-    }
-}
-
-/// The tangent of an expression.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Linearized {
-    /// That of a column it passes on, or of a constant.
-    Known(Tangent),
-    /// What this expression computes.
-    Derived(Expr),
-}
-
-/// The positions of the columns that an expression reads.
-pub fn reads(expr: &Expr, schema: &DFSchema) -> Vec<usize> {
-    let mut read: Vec<_> =
-        columns_read(expr).iter().filter_map(|column| schema.maybe_index_of_column(column)).collect();
-    read.sort_unstable();
-    read
+    Ok(columns)
 }
 
 /// The tangent of an expression over columns with these tangents.
@@ -71,15 +62,15 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
     }
     let column = passed_on(expr, schema).and_then(|column| schema.maybe_index_of_column(column));
     if let Some(tangent) = column.map(|index| tangents.get(index))
-        && (tangent == Tangent::Zero || tangent == Tangent::One || matches!(inner(expr), Expr::Column(_)))
+        && (tangent == Tangent::Zero || tangent == Tangent::One || matches!(unmarked(expr), Expr::Column(_)))
     {
         return Ok(Linearized::Known(tangent));
     }
     let part = |part: &Expr| -> Result<Expr> {
         written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
     };
-    let mut arguments = vec![inner(expr).clone()];
-    for index in reads(expr, schema) {
+    let mut arguments = vec![unmarked(expr).clone()];
+    for index in reads(expr, schema)? {
         let column = Expr::Column(Column::from(schema.qualified_field(index)));
         match tangents.get(index) {
             Tangent::Zero => continue,
@@ -91,8 +82,17 @@ pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<
         return Ok(Linearized::Known(Tangent::Zero));
     }
     check_subqueries(&arguments)?;
-    if let Some(tangent) = linearize_pair(inner(expr), &part)? {
+    if let Some(tangent) = linearize_pair(unmarked(expr), &part)? {
         return Ok(Linearized::Derived(tangent));
+    }
+    let data_type = expr.get_type(schema)?;
+    if !is_float(&data_type) {
+        return plan_err!(
+            "{} varies with {} and is {data_type}, and only floats have derivatives. Use the number itself in place of what \
+             is made of it",
+            abbreviated(unmarked(expr)),
+            abbreviated(&arguments[1])
+        );
     }
     Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
 }
@@ -138,18 +138,4 @@ pub fn null_with_column(tangent: Expr, schema: &DFSchema, index: usize) -> Resul
         return Ok(tangent);
     }
     when(column.is_not_null(), tangent).end()
-}
-
-/// Whether a value of this type can vary with a float, so that its derivative is not 0 by its type alone.
-pub fn can_vary(data_type: &DataType) -> bool {
-    is_float(data_type) || data_type.is_nested() || data_type.is_decimal()
-}
-
-/// The expression without its name and without what makes it nullable.
-fn inner(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => inner(&alias.expr),
-        Expr::ScalarFunction(call) if is_nullability_marker(&call.func) => call.args.first().map_or(expr, inner),
-        other => other,
-    }
 }

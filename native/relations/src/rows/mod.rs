@@ -1,37 +1,40 @@
 //! The tangent of an aggregate or window function, from others over the same rows.
 
 mod formulas;
-mod pairs;
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition, cast};
+use std::sync::Arc;
 
-use xql_autodiff::vocabulary::messages::abbreviated;
-use crate::carry::{Carried, Carrier};
-use crate::names::Names;
-use crate::tangent::{Linearized, Tangent, written_out};
-use xql_autodiff::vocabulary::types::is_float;
+use crate::tangents::linearize::{linearize, written_out};
+use crate::tangents::pairs::{pair, tangent_in};
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::expressions::one_zero;
+use crate::vocabulary::names::Names;
 use formulas::Input;
-pub use pairs::linearize_pair;
-use pairs::{pair, tangent_in};
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::is_float;
 
-impl Carrier<'_> {
-    /// The tangent of an aggregate or window function over an input, `carried` being that input with tangents. The functions
-    /// that it is computed from are added to `computed`.
-    pub fn over_rows(
-        &mut self,
-        function: &Expr,
-        input: &LogicalPlan,
-        carried: &Carried,
-        computed: &mut Vec<Expr>,
-    ) -> Result<Linearized> {
+/// The rows that aggregates and window functions are over, with the tangents of their columns by a variable.
+pub struct Over<'a> {
+    pub columns: &'a DFSchema,
+    pub tangents: &'a Tangents,
+    /// The columns with those of their tangents.
+    pub carried: &'a DFSchema,
+    pub jvp: &'a Arc<ScalarUDF>,
+    pub variable: &'a str,
+    pub names: &'a mut Names,
+    /// The functions over the rows. Those that tangents are computed from are added.
+    pub computed: &'a mut Vec<Expr>,
+}
+
+impl Over<'_> {
+    /// The tangent of an aggregate or window function.
+    pub fn tangent(&mut self, function: &Expr) -> Result<Linearized> {
         let call = Call::of(function)?;
-        let mut inputs = vec![];
-        for argument in call.args() {
-            inputs.push(self.argument(argument, input, carried)?);
-        }
+        let inputs = call.args().iter().map(|argument| self.argument(argument)).collect::<Result<Vec<_>>>()?;
         if inputs.iter().all(|input| input.tangent.is_none()) {
             return Ok(Linearized::Known(Tangent::Zero));
         }
@@ -54,25 +57,25 @@ impl Carrier<'_> {
         };
         let mut complete = vec![];
         for input in inputs.iter().filter(|_| formula.pairs) {
-            if input.value.nullable(carried.plan.schema())? {
+            if input.value.nullable(self.carried)? {
                 complete.push(input.value.clone().is_not_null());
             }
         }
         let complete = complete.into_iter().reduce(Expr::and);
-        let mut rows = Rows { call, complete, computed, names: &mut *self.names };
+        let mut rows = Rows { call, complete, schema: self.carried, computed: self.computed, names: self.names };
         let tangent = formula.evaluate(&inputs, &mut rows)?;
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
     }
 
     /// An argument and its tangent, both DOUBLE if they are floats.
-    fn argument(&self, argument: &Expr, input: &LogicalPlan, carried: &Carried) -> Result<Input> {
+    fn argument(&self, argument: &Expr) -> Result<Input> {
         let double = |expr: Expr| -> Result<Expr> {
-            let data_type = expr.get_type(carried.plan.schema())?;
-            if is_float(&data_type) { expr.cast_to(&DataType::Float64, carried.plan.schema()) } else { Ok(expr) }
+            let data_type = expr.get_type(self.carried)?;
+            if is_float(&data_type) { expr.cast_to(&DataType::Float64, self.carried) } else { Ok(expr) }
         };
-        let tangent = match self.linearize(argument, input.schema(), &carried.tangents)? {
+        let tangent = match linearize(argument, self.columns, self.tangents, self.jvp)? {
             Linearized::Known(Tangent::Zero) => None,
-            tangent => Some(double(written_out(&tangent, argument, input.schema(), &DataType::Float64)?)?),
+            tangent => Some(double(written_out(&tangent, argument, self.columns, &DataType::Float64)?)?),
         };
         Ok(Input { value: double(argument.clone())?, tangent })
     }
@@ -160,6 +163,7 @@ pub struct Rows<'r> {
     call: Call,
     /// Which rows take part because none of their inputs is NULL.
     complete: Option<Expr>,
+    schema: &'r DFSchema,
     computed: &'r mut Vec<Expr>,
     names: &'r mut Names,
 }
@@ -172,7 +176,7 @@ impl Rows<'_> {
             ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
             _ => {
                 let call = self.call.with(name, args, self.complete.clone())?;
-                let value = Expr::Column(self.names.column(name, call, self.computed));
+                let value = Expr::Column(self.names.column(call, self.computed, |names| names.part(name)));
                 Ok(if name == "regr_count" { cast(value, DataType::Float64) } else { value })
             }
         }
@@ -182,16 +186,17 @@ impl Rows<'_> {
     fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
         let present = Some(value.clone().is_not_null());
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
-        let both = pair(value.clone(), tangent.clone());
+        let comparable = |expr: &Expr| one_zero(expr.clone(), &expr.get_type(self.schema)?);
+        let both = pair(comparable(value)?, comparable(tangent)?);
         if matches!(self.call, Call::Aggregate(_)) {
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {
                 call.params.order_by = vec![both.sort(extremum == "min", false)];
             }
-            return Ok(Expr::Column(self.names.column("first_value", first, self.computed)));
+            return Ok(Expr::Column(self.names.column(first, self.computed, |names| names.part("first_value"))));
         }
         // A window has an order of its own.
         let call = self.call.with(extremum, vec![both], present)?;
-        Ok(tangent_in(Expr::Column(self.names.column(extremum, call, self.computed))))
+        Ok(tangent_in(Expr::Column(self.names.column(call, self.computed, |names| names.part(extremum)))))
     }
 }
