@@ -2,10 +2,11 @@
 
 mod boundary;
 mod common;
+mod extra_functions;
 mod failures;
 mod foreign;
 mod hostile;
-mod offered;
+
 mod opaque;
 mod round_trip;
 mod sharing;
