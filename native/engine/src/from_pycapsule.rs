@@ -52,6 +52,6 @@ fn import<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let function = capsule::scalar_udf(exporter)?;
     let functions = capsule::functions(exporter)?;
     let tangent = capsule::tangent(exporter)?;
-    let udf = SimplifyingScalarUDF::new(function, simplify).with_functions(functions).with_companion(tangent);
+    let udf = SimplifyingScalarUDF::new(function, simplify).with_extra_functions(functions).with_companion(tangent);
     scalar_udf::to_python(exporter.py(), ScalarUDF::from(udf))
 }

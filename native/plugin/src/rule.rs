@@ -36,7 +36,7 @@ pub unsafe extern "C" fn xql_ffi_rule_new(
         let texts =
             |list: &[*const c_char]| list.iter().map(|item| unsafe { text(*item) }).collect::<Result<Vec<_>, _>>();
         let functions =
-            texts(functions)?.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::offered(name))));
+            texts(functions)?.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::named(name))));
         let rule = Rule::with_functions(signature, &texts(partials)?, functions)?;
         Ok(xql_ffi_rule(if strict { rule.strict() } else { rule }))
     };
