@@ -228,8 +228,8 @@ def test_null_handles_are_refused() -> None:
     assert "no differential operator called" in message(error)
     assert lib.xql_ffi_scalar_udf(null) == null
     assert lib.xql_ffi_scalar_udf_simplify(null) == null
-    lib.xql_ffi_capsule_keep(ctypes.sizeof(ctypes.c_void_p), null)
-    lib.xql_ffi_capsule_drop(null)
+    assert lib.xql_ffi_capsule_context(null, null) == null
+    lib.xql_ffi_capsule_destructor(null)
     lib.xql_ffi_rule_free(null)
     lib.xql_ffi_operator_free(null)
     lib.xql_ffi_string_free(null)

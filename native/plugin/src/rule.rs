@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xql_autodiff::Rule;
 use xql_simplify_ffi::ForeignFunction;
 
-use crate::boundary::{free, items, made, text};
+use crate::boundary::{free, handle, items, text};
 
 /// The derivative of a function.
 #[allow(non_camel_case_types)]
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn xql_ffi_rule_new(
         Ok(xql_ffi_rule(if strict { rule.strict() } else { rule }))
     };
     // SAFETY: as for this function.
-    unsafe { made(error, make) }
+    unsafe { handle(error, make) }
 }
 
 /// Frees a rule.

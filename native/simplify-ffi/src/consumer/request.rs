@@ -146,11 +146,8 @@ fn open(expr: Expr, schema: &DFSchema, functions: &mut Functions) -> Result<Open
 }
 
 fn open_opaque(expr: Expr, schema: &DFSchema) -> Result<Opened> {
-    let crossing = Crossing::Opaque {
-        printed: expr.to_string(),
-        field: field(&expr, schema)?,
-        volatility: volatility(&expr)?,
-    };
+    let crossing =
+        Crossing::Opaque { printed: expr.to_string(), field: field(&expr, schema)?, volatility: volatility(&expr)? };
     Ok(Opened { children: reads(&expr, schema)?, shape: expr, crossing })
 }
 

@@ -100,9 +100,12 @@ impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
             Crossing::Call { function, return_field } => {
                 Kind::Call(Call { function, arguments: visited, return_field })
             }
-            Crossing::Opaque { printed, field, volatility } => {
-                Kind::Opaque(Opaque { printed, field, reads: visited, volatility: wire::Volatility::from(volatility).into() })
-            }
+            Crossing::Opaque { printed, field, volatility } => Kind::Opaque(Opaque {
+                printed,
+                field,
+                reads: visited,
+                volatility: wire::Volatility::from(volatility).into(),
+            }),
             Crossing::Node | Crossing::Known(_) => node_to_wire(&node)?,
         };
         self.entries.push(Entry { kind: Some(kind) });
