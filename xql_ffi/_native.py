@@ -18,7 +18,7 @@ SCALAR_UDF = b"datafusion_scalar_udf"
 SIMPLIFY = b"datafusion_scalar_udf_simplify"
 _STRUCTS = {SCALAR_UDF: _lib.xql_ffi_scalar_udf, SIMPLIFY: _lib.xql_ffi_scalar_udf_simplify}
 
-# Capsules and sessions may outlive the module. They need the library, and capsules their names, to which they only point.
+# Capsules and sessions may outlive the module: they need the library, and capsules only point to their names.
 for _needed in (_lib, SCALAR_UDF, SIMPLIFY):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_needed))
 
