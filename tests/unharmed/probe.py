@@ -201,7 +201,8 @@ def names_that_the_python_half_lacks(_: Path) -> object:
     import datafusion
 
     lacking: list[str] = []
-    seen: set[int] = set()
+    # By identity; kept, so that no later object has the identity of an earlier one.
+    seen: dict[int, object] = {}
 
     def walk(path: str, native: Any, wrapper: Any) -> None:
         for name in sorted(set(dir(native)) - {"__class__", "__self__", "__builtins__"}):
@@ -212,7 +213,7 @@ def names_that_the_python_half_lacks(_: Path) -> object:
             elif isinstance(mine, list):
                 lacking.extend(f"{inner}: {item}" for item in mine if str(item).removeprefix("Raw") not in theirs)
             elif hasattr(mine, "__dict__") and id(mine) not in seen:
-                seen.add(id(mine))
+                seen[id(mine)] = mine
                 walk(inner, mine, theirs)
 
     walk("", importlib.import_module("datafusion._internal"), datafusion)
