@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +20,9 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext
 
 from xql_ffi._gradients import Columns, Grad, check_expression, named_columns, shortened
-from xql_ffi._richardson import Difference
-from xql_ffi._sampling import Line, Sample
+from xql_ffi._richardson import SAFETY, Difference
+from xql_ffi._sampling import Line, Sample, parts
 
-# So many times its own estimate, a difference may be off.
-_SAFETY = 10.0
 # A difference says nothing if it may be off by more than this share of the derivative, and of value over variable.
 _VAGUE, _NEGLIGIBLE = 1e-3, 1e-9
 # Where one-sided derivatives differ by more, relative to the larger, there is a kink.
@@ -164,25 +161,19 @@ def _check_column(column: Expr, frame: DataFrame) -> None:
 
 
 def _check_rowwise(expression: Expr) -> None:
-    parts = [expression]
-    while parts:
-        part = parts.pop()
-        kind = part.variant_name()
-        if kind in ("AggregateFunction", "WindowFunction"):
+    for part in parts(expression):
+        if part.variant_name() in ("AggregateFunction", "WindowFunction"):
             msg = (
                 f"verify_grad takes an expression over the columns of one row, and {shortened(part.canonical_name())} "
                 "is over many rows: give what is inside of it, as f for avg(f)"
             )
             raise ValueError(msg)
-        if kind not in ("Column", "Literal"):  # they are their own operands
-            with suppress(RuntimeError):  # subqueries and placeholders have none
-                parts += part.rex_call_operands()
 
 
 def _registered_grad(ctx: SessionContext) -> Grad:
     try:
         return ctx.udf("grad")
-    except Exception as error:
+    except KeyError as error:
         msg = "the session has no function called grad: register it with xql_ffi.register(ctx), or give `grad`"
         raise ValueError(msg) from error
 
@@ -215,7 +206,7 @@ def _compare(
             return _Compared("inconclusive", derivative)
         low, high = sorted((below, above), key=lambda side: side.value)
         verdict = "kinks"
-    uncertainty = _SAFETY * max(low.uncertainty, high.uncertainty)
+    uncertainty = SAFETY * max(low.uncertainty, high.uncertainty)
     size = max(abs(low.value), abs(high.value))
     shown = derivative if math.isfinite(derivative) else 0.0
     if uncertainty > max(_VAGUE * max(size, abs(shown)), _NEGLIGIBLE * line.slope(), atol):
@@ -229,7 +220,7 @@ def _compare(
 
 def _is_kink(below: Difference, above: Difference) -> bool:
     apart = abs(above.value - below.value)
-    noise = _SAFETY * (above.uncertainty + below.uncertainty)
+    noise = SAFETY * (above.uncertainty + below.uncertainty)
     return apart > noise + _KINK * max(abs(above.value), abs(below.value))
 
 
