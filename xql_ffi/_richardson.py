@@ -11,14 +11,10 @@ from typing import NamedTuple
 STEPS = [2.0**-k for k in range(3, 32)]
 # So many times its own estimate, a difference may be off.
 SAFETY = 10.0
-# At so many of the finest steps, differences vary by rounding alone, unless the function oscillates within the steps.
-_FINEST = 4
-# So many rounding errors are no oscillation.
-_ROUNDED = 2.0**20
-# So many extrapolations have to agree.
-_AGREEING = 3
-# An extrapolation is sure of itself if its estimated error is no more than this share of it.
-_SURE = 1e-4
+# At so many of the finest steps, differences vary by rounding alone, by no more than so many rounding errors.
+_FINEST, _ROUNDED = 4, 2.0**20
+# So many extrapolations have to agree. One is sure of itself if its error is no more than this share of it.
+_AGREEING, _SURE = 3, 1e-4
 
 
 class Difference(NamedTuple):
@@ -30,24 +26,14 @@ class Difference(NamedTuple):
 
 
 def derive(steps: Sequence[float], quotients: Sequence[float], rounding: float, order: int) -> Difference | None:
-    """Extrapolates difference quotients to a step of 0.
+    """Extrapolates difference quotients, at steps of which each is half of the one before, to a step of 0.
 
-    Three neighbouring quotients make an extrapolation (Richardson). Its error is estimated by how much it differs from
-    its neighbours, and by rounding, which is what extrapolations at finer steps vary by. From the finest step upwards,
-    extrapolations count as long as all may be right within their errors (Lepski): what seems to converge at steps that
-    are too coarse for the function, as multiples of a period, is not looked at.
-
-    Args:
-        steps: the steps, each half of the one before.
-        quotients: the difference quotient for each step.
-        rounding: the rounding error that the difference of two values has at least.
-        order: by which power of the step the error of a quotient begins, and its further terms rise: 2 if they are
-            central, 1 if they are one-sided.
-
-    Returns:
-        Of the extrapolations that count, the one whose estimated error is least. None if there are too few, fewer than
-        coarser ones that are sure of something else, or if the function still varies irregularly at the finest steps,
-        as one does that oscillates within them.
+    The error of a quotient begins with the power ``order`` of its step, and its further terms rise by that: 2 if it is
+    central, 1 if it is one-sided. Three neighbours make an extrapolation. Its error is estimated by how much it differs
+    from its neighbours, and by rounding, which is what extrapolations at finer steps vary by. From the finest step
+    upwards, extrapolations count as long as all may be right within their errors (Lepski's rule), so that what seems to
+    converge at steps that are too coarse, as at multiples of a period, does not; that of least error is the result.
+    None if too few agree, or more are sure of something else, or the function oscillates within the finest steps.
     """
     differences = [abs(q) * step for step, q in zip(steps, quotients, strict=True) if math.isfinite(q)]
     told = set(filter(None, differences))
@@ -59,27 +45,20 @@ def derive(steps: Sequence[float], quotients: Sequence[float], rounding: float, 
     noise = max(filter(math.isfinite, varying[-_FINEST:]), default=0.0)
     if noise > math.sqrt(rounding * max(_ROUNDED * rounding, *differences, 0.0)):
         return None
-    noise = max(noise, rounding)
+    noise, low, high = max(noise, rounding), -math.inf, math.inf
     agreeing: list[Difference] = []
-    others: list[Difference] = []
-    low, high = -math.inf, math.inf
+    sure = 0
     for k in reversed(range(_AGREEING, len(steps))):
-        if not math.isfinite(varying[k - 1]):
-            continue
-        noise = max(noise, varying[k - 1])
-        truncation = max(abs(values[k] - middle[k]), abs(values[k] - values[k - 1]))
-        here = Difference(values[k], truncation + 2 * noise / steps[k], steps[k])
-        low, high = max(low, here.value - SAFETY * here.uncertainty), min(high, here.value + SAFETY * here.uncertainty)
-        (agreeing if low <= high else others).append(here)
-    if len(agreeing) < _AGREEING or _sure(agreeing) < _sure(others):
-        return None
-    return min(agreeing, key=lambda here: here.uncertainty)
+        if math.isfinite(varying[k - 1]):
+            noise = max(noise, varying[k - 1])
+            error = max(abs(values[k] - middle[k]), abs(values[k] - values[k - 1])) + 2 * noise / steps[k]
+            low, high = max(low, values[k] - SAFETY * error), min(high, values[k] + SAFETY * error)
+            if low <= high:
+                agreeing.append(Difference(values[k], error, steps[k]))
+            sure += (error < _SURE * abs(values[k])) * (1 if low <= high else -1)
+    return min(agreeing, key=lambda found: found.uncertainty) if len(agreeing) >= _AGREEING and sure >= 0 else None
 
 
 def _extrapolated(quotients: Sequence[float], factor: float) -> list[float]:
     """What is left without the error that is the factor times as large at the step before."""
     return [math.nan, *((factor * fine - coarse) / (factor - 1) for coarse, fine in pairwise(quotients))]
-
-
-def _sure(found: Sequence[Difference]) -> int:
-    return sum(here.uncertainty < _SURE * abs(here.value) for here in found)
