@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::dag::{Dag, NodeId};
 use crate::rules::{Rule, Rules};
 use crate::vocabulary::messages::abbreviated;
-use crate::vocabulary::types::carries_floats;
+use crate::vocabulary::types::is_float;
 
 /// The error for a rule of the user's that could not be used, because its function gives no floats.
 pub fn check_used(call: &Call, rules: &Rules, dag: &Dag, primal: &[NodeId], active: &HashSet<NodeId>) -> Result<()> {
@@ -18,12 +18,12 @@ pub fn check_used(call: &Call, rules: &Rules, dag: &Dag, primal: &[NodeId], acti
         let node = dag.node(*id);
         if let Expr::ScalarFunction(function) = &node.shape
             && rules.has_own(&function.func, node.children.len())
-            && !carries_floats(node.field.data_type())
+            && !is_float(node.field.data_type())
             && node.children.iter().any(|child| active.contains(child))
         {
             return plan_err!(
                 "{call}: the rule for {} cannot be used, because the function gives {} here. Let it give DOUBLE, or leave \
-                 the rule out, and its derivative is 0",
+                 the rule out",
                 function.name(),
                 node.field.data_type()
             );
@@ -35,7 +35,7 @@ pub fn check_used(call: &Call, rules: &Rules, dag: &Dag, primal: &[NodeId], acti
 /// The error for an argument that varies but is no number: a partial derivative by a list says nothing.
 pub fn check_number(call: &Call, rule: &Rule, dag: &Dag, input: NodeId) -> Result<()> {
     let data_type = dag.data_type(input);
-    if !data_type.is_nested() {
+    if is_float(data_type) || data_type.is_decimal() {
         return Ok(());
     }
     plan_err!(

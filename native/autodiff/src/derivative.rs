@@ -10,6 +10,7 @@ use crate::nulls::NullSets;
 use crate::pullback::Pullback;
 use crate::rules::Rules;
 use crate::variable;
+use crate::vocabulary::columns::is_volatile;
 use crate::vocabulary::messages::abbreviated;
 use crate::vocabulary::types::{decoded, result_type};
 
@@ -59,7 +60,7 @@ pub fn differentiate(call: &Call, schema: &DFSchema, rules: &Rules) -> Result<Ex
     let derivative = pullback.derivative(root)?;
     let derivative = dag.place_sign(derivative)?;
     // What is volatile must not be evaluated again.
-    let whole = primal.iter().all(|id| !dag.node(*id).shape.is_volatile_node()).then_some(root);
+    let whole = primal.iter().all(|id| !is_volatile(&dag.node(*id).shape)).then_some(root);
     let exact = nulls.guard(&mut dag, derivative, &required, whole)?;
     check_not_volatile(call, &dag, &primal, exact)?;
     let whole = if dag.node(exact).field.is_nullable() && !is_nullable(call, schema)? {
@@ -93,7 +94,7 @@ fn check_numeric(call: &Call, expr: &Expr, schema: &DFSchema) -> Result<DataType
 
 fn check_not_volatile(call: &Call, dag: &Dag, primal: &[NodeId], derivative: NodeId) -> Result<()> {
     let read_again = dag.reachable(derivative);
-    match primal.iter().find(|id| dag.node(**id).shape.is_volatile_node() && read_again.contains(id)) {
+    match primal.iter().find(|id| is_volatile(&dag.node(**id).shape) && read_again.contains(id)) {
         None => Ok(()),
         Some(id) => {
             let volatile = dag.export(*id)?;

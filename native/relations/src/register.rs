@@ -1,49 +1,75 @@
 //! Registering the operators and the rules with a session.
 
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
 
-use crate::{DifferentiateRelations, KeepRecursiveColumns, Recognize, ShareRelations, WhenPrepared};
+use crate::rule::DifferentiateRelations;
+use crate::vocabulary::operators::Recognize;
+use crate::workarounds::nullability::NullableRecursiveColumns;
+use crate::workarounds::pruning::KeepRecursiveColumns;
 
 /// Registers `grad`, `jvp` and `vjp` with a session, and the rules by which they see through relations.
+///
+/// Statements that other threads plan meanwhile see all of it or nothing.
 pub fn register(session: &SessionContext) {
     register_with(session, &Rules::default());
 }
 
 /// [`register`] with rules of the user's own.
 pub fn register_with(session: &SessionContext, rules: &Rules) {
-    for function in functions_with(rules) {
-        session.register_udf(function);
-    }
-    add_rules(session, recognize);
+    update(session, |copy| {
+        for function in functions_with(rules) {
+            copy.register_udf(function);
+        }
+        insert_rules(copy, recognize);
+    });
 }
 
 /// Adds the rules to a session that has a differential operator and lacks them.
+///
+/// Statements that other threads plan meanwhile have all rules that the session had before, and these or none of these.
 pub fn add_rules(session: &SessionContext, recognize: Recognize) {
-    let differentiate = || DifferentiateRelations::recognizing(recognize);
-    let state = session.state();
-    let name = differentiate().name().to_owned();
-    let known = state.analyzer().rules.iter().any(|rule| rule.name() == name);
-    if known || !state.scalar_functions().values().any(|function| recognize(function).is_some()) {
-        return;
+    if lacks_rules(&session.state_ref().read(), recognize) {
+        update(session, |copy| insert_rules(copy, recognize));
     }
-    session.add_analyzer_rule(Arc::new(differentiate()));
-    session.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
-    // There is no way to put a rule first but to take all others away and to put them back.
-    let others = state.optimizers();
-    for rule in others {
-        session.remove_optimizer_rule(rule.name());
-    }
-    session.add_optimizer_rule(Arc::new(WhenPrepared(differentiate())));
-    session.add_optimizer_rule(Arc::new(WhenPrepared(KeepRecursiveColumns)));
-    for rule in others {
-        session.add_optimizer_rule(Arc::clone(rule));
-    }
+}
+
+/// Changes a session in one step, under one lock: a copy that nobody else sees is changed, and takes the place of its state.
+///
+/// `SessionStateBuilder::new_from_existing` makes a state with other rules too, but without the statements that are prepared.
+fn update(session: &SessionContext, change: impl FnOnce(&SessionContext)) {
     let state = session.state_ref();
     let mut state = state.write();
-    let builder = SessionStateBuilder::new_from_existing(state.clone());
-    *state = builder.with_physical_optimizer_rule(Arc::new(ShareRelations)).build();
+    let copy = SessionContext::new_with_state(state.clone());
+    change(&copy);
+    *state = copy.state_ref().read().clone();
+}
+
+fn lacks_rules(state: &SessionState, recognize: Recognize) -> bool {
+    let rule = DifferentiateRelations::recognizing(recognize);
+    let known = state.analyzer().rules.iter().any(|known| known.name() == AnalyzerRule::name(&rule));
+    !known && state.scalar_functions().values().any(|function| recognize(function).is_some())
+}
+
+/// Adds the rules to a session that nobody else uses.
+fn insert_rules(session: &SessionContext, recognize: Recognize) {
+    let state = session.state_ref().read().clone();
+    if !lacks_rules(&state, recognize) {
+        return;
+    }
+    session.add_analyzer_rule(Arc::new(DifferentiateRelations::recognizing(recognize)));
+    session.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
+    // There is no way to put a rule first but to take all others away and to put them back.
+    for rule in state.optimizers() {
+        session.remove_optimizer_rule(rule.name());
+    }
+    session.add_optimizer_rule(Arc::new(DifferentiateRelations::recognizing(recognize)));
+    session.add_optimizer_rule(Arc::new(KeepRecursiveColumns));
+    for rule in state.optimizers() {
+        session.add_optimizer_rule(Arc::clone(rule));
+    }
+    session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
 }

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use construct::branches;
-use crate::vocabulary::columns::{columns_read, is_opaque};
+use crate::vocabulary::columns::{columns_read, is_opaque, is_volatile};
 use monomial::{Depth, Monomial, Products};
 
 /// A node of a [`Dag`].
@@ -118,7 +118,7 @@ impl<'a> Dag<'a> {
         let field = self.field_of(&key.0, &key.1)?;
         let id = NodeId(self.nodes.len());
         self.nodes.push(Node { shape: key.0.clone(), children: key.1.clone(), field });
-        if !key.0.is_volatile_node() {
+        if !is_volatile(&key.0) {
             self.interned.insert(key, id);
         }
         Ok(id)

@@ -14,7 +14,7 @@ use crate::dag::{Dag, NodeId};
 use crate::nulls::NullSets;
 use crate::rules::{self, Bindings, Derivative, Rule, Rules};
 use crate::vocabulary::messages::{abbreviated, cut, message_of};
-use crate::vocabulary::types::{carries_floats, decoded, is_float};
+use crate::vocabulary::types::{can_vary, decoded, is_float};
 
 /// The reverse sweep over one expression.
 pub struct Pullback<'p, 'a> {
@@ -226,6 +226,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             (_, Some(name)) => format!("the function {}", cut(name)),
             (Expr::BinaryExpr(binary), _) => format!("the operator {}", binary.op),
             (Expr::ScalarSubquery(_), _) => "a subquery that reads the variable".to_owned(),
+            (Expr::Cast(_) | Expr::TryCast(_), _) => format!("a conversion to {}", self.dag.data_type(id)),
             (other, _) => other.variant_name().to_owned(),
         };
         let why = match function.and_then(rules::refusal_of) {
@@ -253,14 +254,8 @@ fn activate(dag: &Dag, nodes: &[NodeId], variables: &[NodeId], active: &mut Hash
     for id in nodes {
         let node = dag.node(*id);
         let varies = node.children.iter().any(|child| active.contains(child)) || dag.reads_inside(*id, variables);
-        if varies && (carries_floats(node.field.data_type()) || is_refused(&node.shape)) {
+        if varies && can_vary(node.field.data_type()) {
             active.insert(*id);
         }
     }
-}
-
-/// Whether the expression is refused although its type alone would make it a constant: `to_timestamp(x)` has all digits
-/// of `x`.
-fn is_refused(shape: &Expr) -> bool {
-    matches!(shape, Expr::ScalarFunction(call) if rules::refusal_of(call.func.name()).is_some())
 }

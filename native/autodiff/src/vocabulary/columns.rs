@@ -2,8 +2,9 @@
 
 use datafusion_common::Column;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_expr::Expr;
 use datafusion_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion_expr::logical_plan::Subquery;
+use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::HashSet;
 
 /// Whether an expression reads columns in a way its children do not show, and is kept whole.
@@ -22,21 +23,47 @@ pub fn is_opaque(expr: &Expr) -> bool {
     )
 }
 
+/// Whether an expression may be another value each time it is evaluated, because it calls a volatile function or a subquery in
+/// it does, as `(SELECT random())`.
+pub fn is_volatile(expr: &Expr) -> bool {
+    let found = expr.exists(|part| {
+        Ok(part.is_volatile_node() || subquery_of(part).is_some_and(|subquery| is_volatile_plan(&subquery.subquery)))
+    });
+    debug_assert!(found.is_ok(), "the closure never fails");
+    found.unwrap_or(true)
+}
+
+fn is_volatile_plan(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let visited = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found = found || is_volatile(expr);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    debug_assert!(visited.is_ok(), "the closure never fails");
+    found
+}
+
+/// The subquery that an expression is, itself or with what it is compared with.
+pub fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
+}
+
 /// All columns that an expression reads, those that a subquery takes from around it included.
 pub fn columns_read(expr: &Expr) -> HashSet<Column> {
     let mut columns = HashSet::new();
     let visited = expr.apply(|part| {
-        match part {
-            Expr::Column(column) | Expr::OuterReferenceColumn(_, column) => {
-                columns.insert(column.clone());
-            }
-            Expr::ScalarSubquery(subquery)
-            | Expr::Exists(Exists { subquery, .. })
-            | Expr::InSubquery(InSubquery { subquery, .. })
-            | Expr::SetComparison(SetComparison { subquery, .. }) => {
-                columns.extend(subquery.outer_ref_columns.iter().flat_map(columns_read));
-            }
-            _ => {}
+        if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = part {
+            columns.insert(column.clone());
+        } else if let Some(subquery) = subquery_of(part) {
+            columns.extend(subquery.outer_ref_columns.iter().flat_map(columns_read));
         }
         Ok(TreeNodeRecursion::Continue)
     });

@@ -7,18 +7,25 @@ pub fn is_float(data_type: &DataType) -> bool {
     matches!(decoded(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
-/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
-pub fn carries_floats(data_type: &DataType) -> bool {
+/// Whether a value of this type can vary with a float, so that a number made of it again has a derivative that is not 0 by the
+/// type alone.
+///
+/// Whole numbers and booleans are constant between jumps. Whatever else there is may hold all digits of a float: a decimal, a
+/// string, a time, a list.
+pub fn can_vary(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Struct(fields) => fields.iter().any(|field| carries_floats(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| carries_floats(field.data_type())),
+        DataType::Null | DataType::Boolean => false,
+        DataType::Dictionary(_, values) => can_vary(values),
+        DataType::RunEndEncoded(_, values) => can_vary(values.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| can_vary(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| can_vary(field.data_type())),
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::ListView(field)
         | DataType::LargeListView(field)
         | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => carries_floats(field.data_type()),
-        other => is_float(other) || other.is_decimal() || other.is_nested(),
+        | DataType::Map(field, _) => can_vary(field.data_type()),
+        plain => !plain.is_integer(),
     }
 }
 

@@ -6,18 +6,32 @@ use datafusion_expr::utils::{find_aggregate_exprs, grouping_set_to_exprlist};
 use datafusion_expr::{Aggregate, LogicalPlan, Projection};
 use std::sync::Arc;
 
-use crate::names::columns;
-use crate::{Recognize, call_in};
+use crate::vocabulary::names::columns;
+use crate::vocabulary::operators::{Recognize, is_call};
 
-/// The node with all that it computes from aggregates in a projection above, if a call is among that.
-pub fn calls_above(aggregate: Aggregate, recognize: Recognize) -> Result<LogicalPlan> {
+/// An aggregate node with all that it computes from aggregates in a projection above, if a call is among that.
+///
+/// ```text
+/// Aggregate: groupBy=[[w]], aggr=[[grad(sum(w * x), w) AS d]]
+///   TableScan: t
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// Projection: w, grad(sum(w * x), w) AS d
+///   Aggregate: groupBy=[[w]], aggr=[[sum(w * x)]]
+///     TableScan: t
+/// ```
+pub fn calls_above(plan: LogicalPlan, recognize: Recognize) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
     let mut concerned = false;
     for expr in &aggregate.aggr_expr {
         concerned = concerned
-            || expr.exists(|part| Ok(call_in(part, recognize) && !find_aggregate_exprs([part]).is_empty()))?;
+            || expr.exists(|part| Ok(is_call(part, recognize) && !find_aggregate_exprs([part]).is_empty()))?;
     }
     if !concerned {
-        return Ok(LogicalPlan::Aggregate(aggregate));
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
     let Aggregate { input, group_expr, aggr_expr, .. } = aggregate;
     let aggregates = find_aggregate_exprs(&aggr_expr);
@@ -37,5 +51,6 @@ pub fn calls_above(aggregate: Aggregate, recognize: Recognize) -> Result<Logical
         })?;
         exprs.push(above.data.alias_qualified(table, name));
     }
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(below)))?))
+    let above = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(below)))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(above)))
 }

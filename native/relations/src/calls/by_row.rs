@@ -7,9 +7,10 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF, lit, when};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::sync::Arc;
 
-use crate::names::Names;
+use crate::vocabulary::names::{Names, columns};
 use crate::reverse::{Linearizer, Region, RowVariable, Stages, gradient, has_node, is_same, joined, origin_of};
-use crate::{Recognize, call_in};
+use crate::tangents::tangent::Tangent;
+use crate::vocabulary::operators::{Recognize, is_call};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
 #[derive(Default)]
@@ -47,13 +48,18 @@ struct Found {
 }
 
 impl ByRow {
+    /// Whether the node has no variables by row.
+    pub fn is_empty(&self) -> bool {
+        self.variables.is_empty()
+    }
+
     /// Lets a node and its subqueries read the same numbered rows of the relations in which variables of calls originate, if
     /// subqueries in these calls read them.
     pub fn of(
         plan: LogicalPlan,
         names: &mut Names,
         recognize: Recognize,
-        replace: &mut dyn FnMut(&mut Names, LogicalPlan) -> Result<LogicalPlan>,
+        rewrite: &mut dyn FnMut(&mut Names, LogicalPlan) -> Result<LogicalPlan>,
     ) -> Result<(LogicalPlan, Self)> {
         let mut by_row = Self::default();
         let mut plan = plan;
@@ -67,7 +73,7 @@ impl ByRow {
         }
         for (origin, columns) in origins {
             let positions = columns.iter().map(|found| found.position).collect();
-            let computed = replace(names, origin.clone())?;
+            let computed = rewrite(names, origin.clone())?;
             let rows = RowVariable::of(origin, computed, positions, names)?;
             let Some(first) = columns.first() else { continue };
             let input = plan.inputs()[0].clone();
@@ -116,14 +122,15 @@ impl ByRow {
         input: &mut LogicalPlan,
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
-    ) -> Result<Option<Vec<(Column, Expr)>>> {
+    ) -> Result<Option<Vec<(Column, Tangent)>>> {
         let position = |(number, numbered): (usize, &Numbered)| {
             let position = numbered.columns.iter().position(|column| column == variable)?;
             Some((number, position))
         };
         let Some((number, position)) = self.variables.iter().enumerate().find_map(position) else { return Ok(None) };
         let Numbered { rows, row, stages, .. } = &self.variables[number];
-        let Some((variable, _)) = stages.of(&rows.scan()?) else { return Ok(None) };
+        let variable_name = variable.name.clone();
+        let Some((stage, _)) = stages.of(&rows.scan()?) else { return Ok(None) };
         let mut tangents = vec![];
         let mut reads = false;
         for value in &mut self.values {
@@ -131,17 +138,27 @@ impl ByRow {
             let Some((_, region)) = value.by.iter().find(|(by, _)| read && *by == number) else { continue };
             reads = true;
             if !value.derivatives.iter().any(|(by, _)| *by == number) {
-                let Some(by_row) = gradient(region, stages, variable, names, tangent)? else { continue };
+                let Some(by_row) = gradient(region, stages, stage, names, tangent)? else { continue };
                 let of = by_row.row.into_iter().map(Expr::Column);
                 let on = of.map(|of| (Expr::Column(row.clone()), of)).collect();
                 let left = std::mem::take(input);
                 *input = joined(left, by_row.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
-                value.derivatives.push((number, by_row.cotangents));
+                let mut exprs = columns(input.schema());
+                let mut derivatives = vec![];
+                for cotangent in by_row.cotangents {
+                    // A row that the value does not depend on has none. A tangent is NULL where its column is.
+                    let name = names.tangent("value", &variable_name);
+                    let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
+                    exprs.push(null_with(&Expr::Column(value.column.clone()), derivative)?.alias(name.clone()));
+                    derivatives.push(Column::new_unqualified(name));
+                }
+                let below = std::mem::take(input);
+                *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
+                value.derivatives.push((number, derivatives));
             }
             let known = value.derivatives.iter().find(|(by, _)| *by == number);
             if let Some(derivative) = known.and_then(|(_, derivatives)| derivatives.get(position)) {
-                // A row that the value does not depend on has no row there.
-                tangents.push((value.column.clone(), coalesce(vec![Expr::Column(derivative.clone()), lit(0.0)])));
+                tangents.push((value.column.clone(), Tangent::Column(derivative.clone())));
             }
         }
         Ok(reads.then_some(tangents))
@@ -159,7 +176,7 @@ fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
             let [expression, Expr::Column(column), ..] = call.args.as_slice() else {
                 return Ok(TreeNodeRecursion::Continue);
             };
-            if !call_in(part, recognize) {
+            if !is_call(part, recognize) {
                 return Ok(TreeNodeRecursion::Continue);
             }
             let Some(index) = input.schema().maybe_index_of_column(column) else { return Ok(TreeNodeRecursion::Continue) };

@@ -4,40 +4,62 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
-
-use xql_autodiff::vocabulary::messages::abbreviated;
+use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use crate::origin::{Origin, is_work_table, origin, source_column};
-use crate::over::arguments;
-use crate::tangent::can_vary;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use crate::rows::arguments;
+use crate::vocabulary::origin::{Origin, origin};
+use crate::vocabulary::work_table::{is_work_table, source_column};
 
 /// Tells the operators and what calls of them have been replaced by.
 pub type IsOperator<'f> = &'f dyn Fn(&ScalarUDF) -> bool;
 
-/// A column of a node of a plan, found by the way down to the node: two references to one table are equal nodes, and may even be
-/// the same, but the ways to them differ.
+/// A column of a node of a plan, found by the path down to the node: two references to one table are equal nodes, and may even
+/// be the same, but the paths to them differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    way: Vec<usize>,
+    path: Vec<Step>,
     index: usize,
 }
 
-/// The inputs of a node, of a query itself or of one around it.
+impl Place {
+    /// The column of this number, one step from the end of a path.
+    fn below(path: &[Step], step: Step, index: usize) -> Self {
+        Self { path: path.iter().copied().chain([step]).collect(), index }
+    }
+}
+
+/// One step of the path to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// To the input of this number.
+    Input(usize),
+    /// To the subquery of this number among those of an expression, which are beside the inputs.
+    Subquery(usize),
+    /// From nowhere to the inputs of the outer query of this number: no path leads there from those of the query itself.
+    OuterQuery(usize),
+    /// From nowhere to the recursive query of this number: no path leads there from its recursive term.
+    RecursiveQuery(usize),
+}
+
+/// The inputs of a node, of a query itself or of an outer one.
 #[derive(Debug)]
 pub struct Scope<'p> {
     inputs: Vec<&'p LogicalPlan>,
-    way: Vec<usize>,
+    path: Vec<Step>,
 }
 
 impl<'p> Scope<'p> {
     /// The inputs of the query itself.
     pub fn here(inputs: &'p [LogicalPlan]) -> Self {
-        Self { inputs: inputs.iter().collect(), way: vec![] }
+        Self { inputs: inputs.iter().collect(), path: vec![] }
     }
 
-    /// The inputs of the query around of this number, to which no way leads from those of the query itself.
-    pub fn around(inputs: &'p [LogicalPlan], number: usize) -> Self {
-        Self { inputs: inputs.iter().collect(), way: vec![usize::MAX, number] }
+    /// The inputs of the outer query of this number.
+    pub fn outer(inputs: &'p [Arc<LogicalPlan>], number: usize) -> Self {
+        Self { inputs: inputs.iter().map(Arc::as_ref).collect(), path: vec![Step::OuterQuery(number)] }
     }
 }
 
@@ -67,21 +89,20 @@ pub fn check(
     iterated: &[LogicalPlan],
     is_operator: IsOperator,
 ) -> Result<()> {
-    let Some(Named { column: variable, scope: of_variable, origins: own }) = named.get(variable) else { return Ok(()) };
+    let Some(Named { column: variable, scope: of_variable, origins }) = named.get(variable) else { return Ok(()) };
     let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
     for part in parts_read(expression, is_operator)? {
-        // No way leads from the recursive term to the query around it.
-        let iterated = iterated.iter().enumerate().map(|(number, query)| (query.clone(), vec![usize::MAX - 1, number]));
-        let iterated = iterated.collect();
-        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: Some(is_operator), iterated };
+        let queries = iterated.iter().enumerate();
+        let iterated = queries.map(|(number, query)| (query.clone(), vec![Step::RecursiveQuery(number)])).collect();
+        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, through: Some(is_operator), iterated };
         let (part, scope) = match part {
             // What is read of a query around can only be another reference if the variable is of that query.
             Expr::OuterReferenceColumn(_, column) => (Expr::Column(column), of_variable),
             part => (part, here),
         };
-        sources.expression(&part, &scope.inputs, &scope.way)?;
+        sources.expression(&part, &scope.inputs, &scope.path)?;
         let is_other = |place: &Place, node: &LogicalPlan| {
-            own.iter().any(|(own, origin)| own != place && own.index == place.index && origin == node)
+            origins.iter().any(|(known, origin)| known != place && known.index == place.index && origin == node)
         };
         let Some((place, node)) = sources.found.iter().find(|(place, node)| is_other(place, node)) else { continue };
         let source = Column::from(node.schema().qualified_field(place.index));
@@ -128,11 +149,10 @@ fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
 /// Where a column of the inputs originates.
 fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Place, LogicalPlan>> {
     let ends = BTreeSet::new();
-    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, whole: None, iterated: vec![] };
+    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, through: None, iterated: vec![] };
     for (number, input) in scope.inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
-            let way = scope.way.iter().copied().chain([number]).collect();
-            sources.column(input, Place { way, index })?;
+            sources.column(input, Place::below(&scope.path, Step::Input(number), index))?;
         }
     }
     Ok(sources.found)
@@ -153,27 +173,26 @@ struct Sources<'e> {
     found: BTreeMap<Place, LogicalPlan>,
     /// Places that are not looked into.
     ends: &'e BTreeSet<Place>,
-    /// With this, also those places count that the columns there are computed from.
-    whole: Option<IsOperator<'e>>,
-    /// The recursive queries whose recursive terms are being looked into, the innermost last, and the ways to them.
-    iterated: Vec<(LogicalPlan, Vec<usize>)>,
+    /// With this, also the places count that the columns there are computed from.
+    through: Option<IsOperator<'e>>,
+    /// The recursive queries whose recursive terms are being looked into, the innermost last, and the paths to them.
+    iterated: Vec<(LogicalPlan, Vec<Step>)>,
 }
 
 impl Sources<'_> {
-    /// Adds those of what an expression reads, over the inputs of the node that this is the way to.
-    fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], way: &[usize]) -> Result<()> {
-        let Some(is_operator) = self.whole else { return Ok(()) };
-        let below = |number: usize, index| Place { way: way.iter().copied().chain([number]).collect(), index };
+    /// Adds those of what an expression reads, over the inputs of the node that this is the path to.
+    fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], path: &[Step]) -> Result<()> {
+        let Some(is_operator) = self.through else { return Ok(()) };
         for part in parts_read(expression, is_operator)? {
             match part {
-                // Subqueries are beside the inputs.
                 Expr::ScalarSubquery(subquery) => {
-                    self.column(&subquery.subquery, below(inputs.len() + self.found.len(), 0))?;
+                    let step = Step::Subquery(self.found.len());
+                    self.column(&subquery.subquery, Place::below(path, step, 0))?;
                 }
                 Expr::Column(column) => {
                     for (number, input) in inputs.iter().enumerate() {
                         if let Some(index) = input.schema().maybe_index_of_column(&column) {
-                            self.column(input, below(number, index))?;
+                            self.column(input, Place::below(path, Step::Input(number), index))?;
                         }
                     }
                 }
@@ -185,12 +204,12 @@ impl Sources<'_> {
 
     /// Adds those of a column of a node. What cannot vary has none.
     #[recursive::recursive]
-    fn column(&mut self, plan: &LogicalPlan, Place { way, index }: Place) -> Result<()> {
+    fn column(&mut self, plan: &LogicalPlan, Place { path, index }: Place) -> Result<()> {
         if !can_vary(plan.schema().field(index).data_type()) {
             return Ok(());
         }
         let inputs = plan.inputs();
-        let below = |number: usize, index| Place { way: way.iter().copied().chain([number]).collect(), index };
+        let below = |number: usize, index| Place::below(&path, Step::Input(number), index);
         if let Origin::Below(columns) = origin(plan, index)? {
             for (number, column) in columns {
                 if let Some(input) = inputs.get(number) {
@@ -199,14 +218,14 @@ impl Sources<'_> {
             }
             return Ok(());
         }
-        let place = Place { way: way.clone(), index };
-        if self.ends.contains(&place) || self.found.insert(place, plan.clone()).is_some() || self.whole.is_none() {
+        let place = Place { path: path.clone(), index };
+        if self.ends.contains(&place) || self.found.insert(place, plan.clone()).is_some() || self.through.is_none() {
             return Ok(());
         }
         match plan {
             LogicalPlan::RecursiveQuery(query) => {
                 self.column(&query.static_term, below(0, index))?;
-                self.iterated.push((plan.clone(), way.clone()));
+                self.iterated.push((plan.clone(), path.clone()));
                 let found = self.column(&query.recursive_term, below(1, index));
                 self.iterated.pop();
                 return found;
@@ -223,7 +242,7 @@ impl Sources<'_> {
                     _ => false,
                 });
                 return match query.cloned() {
-                    Some((query, way)) => self.column(&query, Place { way, index: source_column(scan, index) }),
+                    Some((query, path)) => self.column(&query, Place { path, index: source_column(scan, index) }),
                     None => Ok(()),
                 };
             }
@@ -231,7 +250,7 @@ impl Sources<'_> {
         }
         for expr in computed(plan, index) {
             for argument in arguments(&expr) {
-                self.expression(argument, &inputs, &way)?;
+                self.expression(argument, &inputs, &path)?;
             }
         }
         Ok(())

@@ -9,8 +9,18 @@ use std::sync::Arc;
 
 use super::by_row::ByRow;
 use crate::carry::{Carrier, Variable};
-use crate::names::Names;
-use crate::tangent::{Tangent, can_vary, reads};
+use crate::tangents::linearize::depends_on;
+use crate::tangents::tangent::Tangent;
+use crate::vocabulary::names::Names;
+use xql_autodiff::vocabulary::types::can_vary;
+
+/// The input that has a column, and the column as it is called there.
+pub fn find<'p>(inputs: impl IntoIterator<Item = &'p LogicalPlan>, column: &Column) -> Option<(usize, Column)> {
+    inputs.into_iter().enumerate().find_map(|(number, input)| {
+        let index = input.schema().maybe_index_of_column(column)?;
+        Some((number, Column::from(input.schema().qualified_field(index))))
+    })
+}
 
 /// A node whose expressions are being replaced.
 pub struct Site {
@@ -39,10 +49,7 @@ impl Site {
 
     /// The input that has a column, and the column as it is called there.
     pub fn find(&self, column: &Column) -> Option<(usize, Column)> {
-        self.inputs.iter().enumerate().find_map(|(number, input)| {
-            let index = input.schema().maybe_index_of_column(column)?;
-            Some((number, Column::from(input.schema().qualified_field(index))))
-        })
+        find(&self.inputs, column)
     }
 
     pub fn schema(&self) -> DFSchema {
@@ -59,23 +66,26 @@ impl Site {
 
     /// The columns other than the variable that an expression reads and that vary, with their tangents.
     ///
-    /// The variable is a column of input `number`; if there is no such input, one of the query around.
+    /// The variable is a column of input number `owner`; if there is none, of an outer query.
     pub fn tangents(
         &mut self,
         names: &mut Names,
         expression: &Expr,
-        number: usize,
+        owner: Option<usize>,
         variable: &Column,
         jvp: &Arc<ScalarUDF>,
     ) -> Result<Vec<(Column, Tangent)>> {
-        // A column of the query around has nothing here but correlated subqueries that vary with it, which are refused.
-        let variable_type = self.schema().data_type(variable).cloned().unwrap_or(DataType::Float64);
+        let merged = self.schema();
+        let read = depends_on(expression, &merged)?;
+        // With a column of an outer query nothing varies here but correlated subqueries, which are refused.
+        let variable_type = merged.data_type(variable).cloned().unwrap_or(DataType::Float64);
         let mut tangents = vec![];
         for input in 0..self.inputs.len() {
             let schema = Arc::clone(self.inputs[input].schema());
             let mut wanted = BTreeSet::new();
             let mut columns = vec![];
-            for index in reads(expression, &schema) {
+            let read: BTreeSet<_> = read.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect();
+            for index in read {
                 let column = Column::from(schema.qualified_field(index));
                 if &column != variable && can_vary(schema.field(index).data_type()) {
                     match self.known(jvp, variable, &column) {
@@ -90,7 +100,10 @@ impl Site {
             if wanted.is_empty() {
                 continue;
             }
-            let own = if input == number { schema.maybe_index_of_column(variable) } else { None };
+            let seen = match schema.maybe_index_of_column(variable) {
+                Some(index) if owner == Some(input) => Variable::Column(index),
+                _ => Variable::Outer,
+            };
             let mut carrier = Carrier {
                 names: &mut *names,
                 jvp: Arc::clone(jvp),
@@ -98,7 +111,6 @@ impl Site {
                 variable_type: variable_type.clone(),
                 recursions: vec![],
             };
-            let seen = own.map_or(Variable::Outer, Variable::Column);
             let carried = carrier.carry(std::mem::take(&mut self.inputs[input]), seen, &wanted)?;
             self.inputs[input] = carried.plan;
             for (index, column) in columns {

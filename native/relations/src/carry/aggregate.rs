@@ -1,20 +1,24 @@
 //! Tangents of groups and aggregates.
 
-use datafusion_common::Result;
+use datafusion_common::{Column, Result};
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Aggregate, ExprSchemable, LogicalPlan, Projection};
+use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 
+use super::carrier::{Carried, Carrier, Variable};
 use super::combine::Agreements;
-use super::{Carried, Carrier, Variable};
-use crate::names::columns;
-use crate::over::arguments;
-use crate::tangent::{Linearized, Tangent, Tangents, null_with_column, written_out};
+use super::draws::Draws;
+use crate::rows::arguments;
+use crate::tangents::linearize::{null_with_column, written_out};
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::names::columns;
 
 impl Carrier<'_> {
     /// An aggregate has its formula; a key that varies without being the variable has the tangent the group agrees on.
     pub fn aggregate(&mut self, aggregate: Aggregate, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
+        let aggregate = self.drawn_before_grouping(aggregate)?;
         let Aggregate { input, group_expr, aggr_expr, schema, .. } = &aggregate;
         let keys = grouping_set_to_exprlist(group_expr)?;
         // The column that numbers grouping sets stands between keys and aggregates.
@@ -27,22 +31,29 @@ impl Carrier<'_> {
         let carried = self.input(input, variable, read)?;
 
         let mut tangents = Tangents::default();
-        let mut agreements = Agreements::default();
-        let mut aggregates = aggr_expr.clone();
+        let mut agreements = Agreements { aggregates: aggr_expr.clone(), exprs: vec![] };
         let mut exprs = columns(schema);
         for index in wanted {
             let Some(primal) = computed(*index) else { continue };
             let name = schema.field(*index).name();
             let tangent_type = self.tangent_type(schema.field(*index).data_type());
             let tangent = if *index >= keys.len() {
-                self.over_rows(primal, input, &carried, &mut aggregates)?
+                self.over_rows(input, &carried, &mut agreements.aggregates).tangent(primal)?
             } else {
                 match self.linearize(primal, input.schema(), &carried.tangents)? {
                     constant @ Linearized::Known(Tangent::Zero | Tangent::One) => constant,
                     tangent => {
                         let tangent = written_out(&tangent, primal, input.schema(), &tangent_type)?;
                         let tangent = tangent.cast_to(&tangent_type, carried.plan.schema())?;
-                        Linearized::Known(Tangent::Column(agreements.add(self, tangent, &tangent_type, name)?))
+                        let key = Expr::Column(Column::from(schema.qualified_field(*index)));
+                        let rolled_up = matches!(group_expr.as_slice(), [Expr::GroupingSet(_)]).then_some(key);
+                        Linearized::Known(Tangent::Column(agreements.add(
+                            self,
+                            tangent,
+                            rolled_up,
+                            &tangent_type,
+                            name,
+                        )?))
                     }
                 }
             };
@@ -58,10 +69,20 @@ impl Carrier<'_> {
         if !tangents.iter().any(|(_, tangent)| matches!(tangent, Tangent::Column(_))) {
             return Ok(Carried { plan: LogicalPlan::Aggregate(aggregate), tangents });
         }
-        aggregates.extend(agreements.aggregates);
         exprs.extend(agreements.exprs);
-        let plan = Aggregate::try_new(Arc::new(carried.plan), group_expr.clone(), aggregates)?;
+        let plan = Aggregate::try_new(Arc::new(carried.plan), group_expr.clone(), agreements.aggregates)?;
         let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(plan)))?;
         Ok(Carried { plan: LogicalPlan::Projection(plan), tangents })
+    }
+
+    /// The aggregate over an input in which all that is volatile in its functions has been drawn.
+    fn drawn_before_grouping(&mut self, aggregate: Aggregate) -> Result<Aggregate> {
+        if !aggregate.aggr_expr.iter().any(is_volatile) {
+            return Ok(aggregate);
+        }
+        let Aggregate { input, group_expr, aggr_expr, .. } = aggregate;
+        let mut draws = Draws::new(self.names);
+        let aggr_expr = aggr_expr.into_iter().map(|function| draws.function(function)).collect::<Result<_>>()?;
+        Aggregate::try_new(draws.below(input)?, group_expr, aggr_expr)
     }
 }

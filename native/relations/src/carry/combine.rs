@@ -9,10 +9,12 @@ use datafusion_functions_aggregate::expr_fn::{max, min};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Carried, Carrier, Variable};
-use crate::names::columns;
-use crate::origin::is_unnested;
-use crate::tangent::{Linearized, Tangent, Tangents};
+use super::carrier::{Carried, Carrier, Variable};
+use super::draws::Draws;
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::expressions::one_zero;
+use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::origin::is_unnested;
 
 impl Carrier<'_> {
     /// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
@@ -103,7 +105,7 @@ impl Carrier<'_> {
                     let name = input.schema().field(index).name().clone();
                     let tangent = Expr::Column(column.clone());
                     let data_type = tangent.get_type(carried.plan.schema())?;
-                    Tangent::Column(agreements.add(self, tangent, &data_type, &name)?)
+                    Tangent::Column(agreements.add(self, tangent, None, &data_type, &name)?)
                 }
                 constant => constant.clone(),
             };
@@ -122,6 +124,11 @@ impl Carrier<'_> {
     /// DISTINCT ON keeps a row, and so its tangents.
     pub fn distinct_on(&mut self, on: DistinctOn, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let DistinctOn { on_expr, mut select_expr, sort_expr, input, .. } = on;
+        // The order is evaluated for each column that is selected.
+        let mut draws = Draws::new(self.names);
+        let on_expr = on_expr.into_iter().map(|on| draws.ordering(on)).collect();
+        let sort_expr = sort_expr.map(|order| draws.order(order));
+        let input = draws.below(input)?;
         let primal: Vec<_> = wanted.iter().map(|index| (*index, select_expr[*index].clone())).collect();
         let carried = self.input(&input, variable, primal.iter().map(|(_, expr)| expr))?;
         let mut tangents = Tangents::default();
@@ -162,7 +169,8 @@ impl Carrier<'_> {
     }
 }
 
-/// The tangents that the rows of a group agree on: the aggregates that tell, and the columns computed from them.
+/// The tangents that the rows of a group agree on: the aggregates that tell, behind those that there are, and the columns
+/// computed from them.
 #[derive(Debug, Default)]
 pub struct Agreements {
     pub aggregates: Vec<Expr>,
@@ -171,13 +179,29 @@ pub struct Agreements {
 
 impl Agreements {
     /// Adds a tangent of this type, which is NULL in all rows of a group or in none.
-    pub fn add(&mut self, carrier: &mut Carrier, tangent: Expr, data_type: &DataType, name: &str) -> Result<Column> {
-        let [low, high] = ["low", "high"].map(|end| carrier.names.part(&format!("{name} {end}")));
-        self.aggregates.push(min(tangent.clone()).alias(low.clone()));
-        self.aggregates.push(max(tangent).alias(high.clone()));
-        let [low, high] = [low, high].map(|name| Expr::Column(Column::new_unqualified(name)));
+    ///
+    /// A key that grouping sets roll up is NULL where they do, and so is its tangent: of `GROUP BY w, ROLLUP(v)` the second set
+    /// has all values of `v` in one group, whose `v` is NULL.
+    pub fn add(
+        &mut self,
+        carrier: &mut Carrier,
+        tangent: Expr,
+        rolled_up: Option<Expr>,
+        data_type: &DataType,
+        name: &str,
+    ) -> Result<Column> {
+        let mut end = |of_all: Expr, end: &str| {
+            let part = |names: &mut Names| names.part(&format!("{name} {end}"));
+            Expr::Column(carrier.names.column(of_all, &mut self.aggregates, part))
+        };
+        let (low, high) = (end(min(tangent.clone()), "low"), end(max(tangent), "high"));
         let none = Expr::Literal(ScalarValue::from(f64::NAN).cast_to(data_type)?, None);
-        let agreed = when(low.clone().not_eq(high), none).otherwise(low)?;
+        let differ = one_zero(low.clone(), data_type)?.not_eq(one_zero(high, data_type)?);
+        let agreed = when(differ, none).otherwise(low)?;
+        let agreed = match rolled_up {
+            Some(key) => when(key.is_not_null(), agreed).end()?,
+            None => agreed,
+        };
         let name = carrier.names.tangent(name, &carrier.variable);
         self.exprs.push(agreed.alias(name.clone()));
         Ok(Column::new_unqualified(name))

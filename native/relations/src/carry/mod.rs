@@ -1,57 +1,22 @@
 //! Tangents of the columns of a node, carried from where the variable originates.
 
 mod aggregate;
+mod carrier;
 mod combine;
+mod draws;
 mod recursion;
 mod window;
 
-use arrow::datatypes::DataType;
-use datafusion_common::{Column, DFSchema, Result, plan_err};
-use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, ScalarUDF, SubqueryAlias, cast};
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Distinct, Expr, LogicalPlan, Projection, SubqueryAlias};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::types::can_vary;
 
-use crate::names::Names;
-use crate::origin::{Origin, origin};
-use crate::tangent::{Linearized, Tangent, Tangents, can_vary, linearize, reads, written_out};
-use xql_autodiff::vocabulary::types::{decoded, result_type};
-use recursion::Recursion;
-
-/// The variable as a node sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Variable {
-    /// The column of this number.
-    Column(usize),
-    /// A column of the query around it.
-    Outer,
-}
-
-/// A node whose columns have tangents.
-#[derive(Debug)]
-pub struct Carried {
-    /// The node, with added columns, in an order of its own.
-    pub plan: LogicalPlan,
-    /// The tangents of its columns, by their positions in the node as it was.
-    pub tangents: Tangents,
-}
-
-impl Carried {
-    pub fn constant(plan: LogicalPlan) -> Self {
-        Self { plan, tangents: Tangents::default() }
-    }
-}
-
-/// Carries tangents by one variable.
-pub struct Carrier<'a> {
-    pub names: &'a mut Names,
-    /// The operator that linearizes an expression.
-    pub jvp: Arc<ScalarUDF>,
-    /// The variable's own name and type.
-    pub variable: String,
-    pub variable_type: DataType,
-    /// The recursive queries whose recursive term is being carried through, the innermost last.
-    pub recursions: Vec<Recursion>,
-}
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::origin::{Origin, origin};
+use carrier::Carried;
+pub use carrier::{Carrier, Variable};
 
 impl Carrier<'_> {
     /// The node with tangents of the wanted columns.
@@ -133,75 +98,15 @@ impl Carrier<'_> {
         Ok(Carried { plan, tangents })
     }
 
-    /// Adds the tangent of a column to what a node computes, unless it is there already.
-    pub fn add_column(&mut self, tangent: Linearized, name: &str, computed: &mut Vec<Expr>) -> Tangent {
-        match tangent {
-            Linearized::Known(Tangent::Column(column)) => {
-                let passed = Expr::Column(column.clone());
-                if !computed.contains(&passed) {
-                    computed.push(passed);
-                }
-                Tangent::Column(column)
-            }
-            Linearized::Known(constant) => constant,
-            Linearized::Derived(expr) => Tangent::Column(self.add_computed(expr, name, computed)),
-        }
-    }
-
-    /// The column that computes a tangent, added unless there is one already.
-    pub fn add_computed(&mut self, expr: Expr, name: &str, computed: &mut Vec<Expr>) -> Column {
-        let known = computed.iter().find_map(|known| match known {
-            Expr::Alias(alias) if alias.relation.is_none() && *alias.expr == expr => Some(alias.name.clone()),
-            _ => None,
-        });
-        let name = known.unwrap_or_else(|| {
-            let name = self.names.tangent(name, &self.variable);
-            computed.push(expr.alias(name.clone()));
-            name
-        });
-        Column::new_unqualified(name)
-    }
-
-    /// An input with the tangents of all columns that the expressions read.
-    pub fn input<'e>(
+    /// An input with the tangents of all columns that the expressions need.
+    fn input<'e>(
         &mut self,
         input: &LogicalPlan,
         variable: Variable,
         exprs: impl IntoIterator<Item = &'e Expr>,
     ) -> Result<Carried> {
-        let mut wanted = BTreeSet::new();
-        for expr in exprs {
-            if variable == Variable::Outer && expr.contains_outer() {
-                return plan_err!(
-                    "{expr} may vary with {}, a column of the query around it, and derivatives are not followed into \
-                     correlated subqueries and LATERAL. Write it as a join",
-                    self.variable
-                );
-            }
-            wanted.extend(reads(expr, input.schema()));
-        }
-        self.carry(input.clone(), variable, &wanted)
-    }
-
-    /// The tangent of an expression over columns with these tangents.
-    pub fn linearize(&self, expr: &Expr, schema: &DFSchema, tangents: &Tangents) -> Result<Linearized> {
-        linearize(expr, schema, tangents, &self.jvp)
-    }
-
-    /// A tangent as an expression of the type that tangents of such a column have, NULL where the column is.
-    pub fn column(&self, tangent: &Linearized, primal: &Expr, schema: &DFSchema, carried: &DFSchema) -> Result<Expr> {
-        let data_type = self.tangent_type(&primal.get_type(schema)?);
-        written_out(tangent, primal, schema, &data_type)?.cast_to(&data_type, carried)
-    }
-
-    /// What a formula computes, which is a DOUBLE, as the type of a tangent.
-    pub fn of_type(&self, expr: Expr, data_type: &DataType) -> Expr {
-        if data_type == &DataType::Float64 { expr } else { cast(expr, data_type.clone()) }
-    }
-
-    /// The type of the tangent of a column of this type.
-    pub fn tangent_type(&self, primal: &DataType) -> DataType {
-        result_type(decoded(primal), [&self.variable_type])
+        let needs = self.needs(input, variable, exprs)?;
+        self.carry(input.clone(), variable, &needs)
     }
 
     /// A node with one input, whose columns are its own.

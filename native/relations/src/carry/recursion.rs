@@ -1,31 +1,15 @@
 //! Tangents through every iteration of a recursive query.
 
 use arrow::datatypes::{Field, FieldRef, Schema};
-use datafusion_catalog::cte_worktable::CteWorkTable;
-use datafusion_catalog::default_table_source::provider_as_source;
 use datafusion_common::tree_node::Transformed;
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, TableSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Carried, Carrier, Variable};
-use crate::origin::{is_work_table, source_column};
-use crate::tangent::{Tangent, Tangents};
-
-/// A recursive query on whose recursive term the carrier is.
-pub struct Recursion {
-    name: String,
-    variable: Variable,
-    /// The columns that vary, with the names of their tangents.
-    varying: BTreeMap<usize, String>,
-    /// The working table with those tangents behind its columns.
-    source: Arc<dyn TableSource>,
-    /// How many columns it has without them.
-    width: usize,
-    /// The columns whose tangents the recursive term asked for.
-    asked: BTreeSet<usize>,
-}
+use super::carrier::{Carried, Carrier, Recursion, Variable};
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::work_table::{is_work_table, rescan, source_column, work_table};
 
 impl Carrier<'_> {
     /// A variable that every iteration passes on unchanged is followed through all of them: the columns that vary with it
@@ -43,19 +27,16 @@ impl Carrier<'_> {
             let names = self.names.clone();
             let (source, width) = self.widened(&query, &varying)?;
             let start = self.carry(query.static_term.as_ref().clone(), variable, &wanted)?;
-            self.recursions.push(Recursion {
+            let recursion = Recursion {
                 name: query.name.clone(),
                 variable,
                 varying: varying.clone(),
                 source,
                 width,
                 asked: BTreeSet::new(),
-            });
-            let step = self.carry(query.recursive_term.as_ref().clone(), variable, &wanted);
-            let recursion = self.recursions.pop();
-            let step = step?;
-            let asked = recursion.iter().flat_map(|recursion| recursion.asked.iter().copied());
-            let grown: BTreeSet<usize> = wanted.iter().copied().chain(asked).collect();
+            };
+            let (step, recursion) = self.recursive_term(&query.recursive_term, recursion, &wanted)?;
+            let grown: BTreeSet<usize> = wanted.union(&recursion.asked).copied().collect();
             let vary: BTreeSet<usize> = grown
                 .iter()
                 .copied()
@@ -76,16 +57,32 @@ impl Carrier<'_> {
         }
     }
 
+    /// The recursive term with tangents, and what it has asked of the work table.
+    fn recursive_term(
+        &mut self,
+        term: &LogicalPlan,
+        recursion: Recursion,
+        wanted: &BTreeSet<usize>,
+    ) -> Result<(Carried, Recursion)> {
+        let variable = recursion.variable;
+        self.recursions.push(recursion);
+        let carried = self.carry(term.clone(), variable, wanted);
+        match self.recursions.pop() {
+            Some(recursion) => Ok((carried?, recursion)),
+            None => internal_err!("a recursive query was left twice"),
+        }
+    }
+
     fn carried_through(
         &self,
         query: RecursiveQuery,
         start: Carried,
         step: Carried,
-        recursion: Option<Recursion>,
+        recursion: Recursion,
     ) -> Result<Carried> {
-        let Some(recursion) = recursion.filter(|recursion| !recursion.varying.is_empty()) else {
+        if recursion.varying.is_empty() {
             return Ok(Carried::constant(LogicalPlan::RecursiveQuery(query)));
-        };
+        }
         if query.is_distinct {
             return plan_err!(
                 "{} is a recursive query with UNION, which compares whole rows, so derivatives by {} cannot be carried through \
@@ -124,7 +121,7 @@ impl Carrier<'_> {
             fields.push(Arc::new(Field::new(name, self.tangent_type(field.data_type()), field.is_nullable())));
         }
         let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
-        Ok((provider_as_source(Arc::new(CteWorkTable::new(&query.name, schema))), width))
+        Ok((work_table(&query.name, schema), width))
     }
 
     /// A table is where variables originate, so its columns do not vary, except for those of a working table.
@@ -141,22 +138,17 @@ impl Carrier<'_> {
             return constant(scan);
         }
         let mut tangents = Tangents::default();
-        let mut projection: Vec<_> =
-            (0..scan.projected_schema.fields().len()).map(|index| source_column(&scan, index)).collect();
+        let mut added = vec![];
         for index in wanted {
             let column = source_column(&scan, *index);
             recursion.asked.insert(column);
-            if let Some(position) = recursion.varying.keys().position(|varying| *varying == column) {
-                let added = recursion.width + position;
-                let name = recursion.varying.get(&column).cloned().unwrap_or_default();
+            let mut varying = recursion.varying.iter().zip(recursion.width..);
+            if let Some(((_, name), position)) = varying.find(|((varying, _), _)| **varying == column) {
                 tangents.set(*index, Tangent::Column(Column::new(Some(scan.table_name.clone()), name)));
-                if !projection.contains(&added) {
-                    projection.push(added);
-                }
+                added.push(position);
             }
         }
-        let source = Arc::clone(&recursion.source);
-        let scan = TableScan::try_new(scan.table_name, source, Some(projection), scan.filters, scan.fetch)?;
+        let scan = rescan(scan, &recursion.source, added)?;
         Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents })
     }
 }
@@ -167,11 +159,7 @@ fn reading(plan: LogicalPlan, recursion: &Recursion) -> Result<LogicalPlan> {
         LogicalPlan::TableScan(scan)
             if is_work_table(&scan, &recursion.name) && !Arc::ptr_eq(&scan.source, &recursion.source) =>
         {
-            let columns = scan.projected_schema.fields().len();
-            let projection = (0..columns).map(|index| source_column(&scan, index)).collect();
-            let source = Arc::clone(&recursion.source);
-            let scan = TableScan::try_new(scan.table_name, source, Some(projection), scan.filters, scan.fetch)?;
-            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+            Ok(Transformed::yes(LogicalPlan::TableScan(rescan(scan, &recursion.source, [])?)))
         }
         other => Ok(Transformed::no(other)),
     })?;

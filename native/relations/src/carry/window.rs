@@ -5,31 +5,35 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Carried, Carrier, Variable};
-use crate::names::columns;
-use crate::over::arguments;
-use crate::tangent::{Linearized, Tangent, null_with_column, reads};
+use super::carrier::{Carried, Carrier, Variable};
+use super::draws::Draws;
+use crate::rows::arguments;
+use crate::tangents::linearize::null_with_column;
+use crate::tangents::tangent::{Linearized, Tangent};
+use crate::vocabulary::names::columns;
 
 impl Carrier<'_> {
     /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
     pub fn window(&mut self, window: Window, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
-        let Window { input, window_expr, schema, .. } = &window;
-        let width = input.schema().fields().len();
+        let shown = window.schema;
+        let mut draws = Draws::new(self.names);
+        let window_expr = window.window_expr.into_iter().map(|function| draws.function(function));
+        let window_expr = &window_expr.collect::<Result<Vec<_>>>()?;
+        let width = window.input.schema().fields().len();
+        let input = &draws.below(window.input)?;
         let mut below: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index < width).collect();
         let functions: Vec<_> =
             wanted.iter().filter_map(|index| Some((*index, window_expr.get(index.checked_sub(width)?)?))).collect();
-        for (_, function) in &functions {
-            below.extend(arguments(function).into_iter().flat_map(|argument| reads(argument, input.schema())));
-        }
+        below.extend(self.needs(input, variable, functions.iter().flat_map(|(_, function)| arguments(function)))?);
         let carried = self.carry(input.as_ref().clone(), variable, &below)?;
         let mut tangents = carried.tangents.clone();
         let mut computed = window_expr.clone();
         let mut exprs = vec![];
         for (index, function) in functions {
-            let tangent = match self.over_rows(function, input, &carried, &mut computed)? {
+            let tangent = match self.over_rows(input, &carried, &mut computed).tangent(function)? {
                 Linearized::Derived(expr) => {
-                    let field = schema.field(index);
-                    let expr = null_with_column(expr, schema, index)?;
+                    let field = shown.field(index);
+                    let expr = null_with_column(expr, &shown, index)?;
                     let expr = self.of_type(expr, &self.tangent_type(field.data_type()));
                     Tangent::Column(self.add_computed(expr, field.name(), &mut exprs))
                 }
@@ -55,6 +59,7 @@ impl Carrier<'_> {
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
         Ok(Carried { plan, tangents })
     }
+
     /// Lets a window function read columns of its own only, which are added to those that are computed below.
     ///
     /// Where two window functions over one window are equal, or become so when their arguments are simplified, DataFusion 54
@@ -68,7 +73,7 @@ impl Carrier<'_> {
         let name = format!("argument of {}", call.fun.name());
         for argument in &mut call.params.args {
             if !matches!(argument, Expr::Literal(..)) {
-                *argument = Expr::Column(self.names.column(&name, argument.clone(), below));
+                *argument = Expr::Column(self.names.column(argument.clone(), below, |names| names.part(&name)));
             }
         }
     }

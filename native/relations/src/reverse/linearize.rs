@@ -13,12 +13,13 @@ use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::can_vary;
 
 use super::partials::Partials;
 use super::region::{Leaf, Region};
 use super::stage::{Rows, StageId, Stages, renamed};
 use super::variable::{RowVariable, numbered};
-use crate::names::{Names, columns};
+use crate::vocabulary::names::{Names, columns};
 use crate::shared::{SharedRelation, scan};
 
 /// Makes regions of plans, and stages of what they read.
@@ -387,7 +388,7 @@ impl Linearizer<'_> {
             for argument in &call.params.args {
                 varies |= below.varies(argument)?;
             }
-            if varies && crate::tangent::can_vary(&function.get_type(below.plan.schema())?) {
+            if varies && can_vary(&function.get_type(below.plan.schema())?) {
                 varying.push(keys.len() + number);
                 partials.push(Partials::of(call, original, &below)?);
             }

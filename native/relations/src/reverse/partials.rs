@@ -14,8 +14,8 @@ use xql_autodiff::rules::syntax::{Signature, call_of, name_of, parse};
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::region::Region;
-use crate::names::Names;
-use crate::over::aggregate;
+use crate::vocabulary::names::Names;
+use crate::rows::aggregate;
 
 /// The partial derivatives by each input.
 const PARTIALS: &[(&str, &[&str])] = &[

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 
 use super::stage::StageId;
-use crate::names::{Names, columns};
-use crate::tangent::can_vary;
+use crate::vocabulary::names::{Names, columns};
+use xql_autodiff::vocabulary::types::can_vary;
 
 /// A plan in which every row comes from at most one row of each leaf. Its columns have names that no other column of the
 /// statement has.

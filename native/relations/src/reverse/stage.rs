@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::partials::Partials;
 use super::region::{Leaf, Region};
-use crate::names::{Names, columns};
+use crate::vocabulary::names::{Names, columns};
 use crate::shared::{SharedRelation, scan};
 
 /// The number of a stage. A stage reads those with lower numbers only.

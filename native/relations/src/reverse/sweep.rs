@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::partials::{Group, Partials};
 use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, renamed};
-use crate::names::{Names, columns};
+use crate::vocabulary::names::{Names, columns};
 
 /// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
 pub struct ByRow {

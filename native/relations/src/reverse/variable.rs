@@ -9,8 +9,8 @@ use datafusion_expr::{
 use datafusion_functions_window::row_number::row_number;
 use std::sync::Arc;
 
-use crate::names::{Names, columns};
-use crate::origin::{Origin, origin};
+use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::origin::{Origin, origin};
 use crate::shared::{SharedRelation, scan};
 
 /// Columns of one relation by whose cells is differentiated.

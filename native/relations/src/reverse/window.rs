@@ -29,7 +29,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use super::linearize::Linearizer;
 use super::region::Region;
 use super::stage::StageId;
-use crate::tangent::can_vary;
+use xql_autodiff::vocabulary::types::can_vary;
 
 /// A window function whose value varies, over columns of a stage.
 struct Varying {
@@ -195,7 +195,7 @@ impl Linearizer<'_> {
     }
 
     fn window_column(&mut self, computed: &mut Vec<Expr>, expr: Expr, name: &str) -> Column {
-        self.names.column(name, expr, computed)
+        self.names.column(expr, computed, |names| names.part(name))
     }
 
     /// Joins the value of a window function to the rows of its stage.

@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion_common_runtime::JoinSet;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -11,7 +11,7 @@ use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties, displayable,
 };
 use futures::{StreamExt, TryStreamExt};
 use std::any::Any;
@@ -74,9 +74,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Forgets the rows, for the next iteration of a recursive query.
+    /// Forgets the rows, for the next iteration of a recursive query, and those of the relations that they were computed from.
     fn forget(&self) {
-        *locked(&self.rows) = Rows::default();
+        let rows = std::mem::take(&mut *locked(&self.rows));
+        // What has not been asked for has asked for nothing either.
+        if rows.context.strong_count() == 0 {
+            return;
+        }
+        let visited = self.plan().apply(|node| {
+            if let Some(reader) = node.downcast_ref::<SharedExec>() {
+                reader.shared.forget();
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        debug_assert!(visited.is_ok(), "the closure never fails");
     }
 
     fn rows_of(&self, context: &Arc<TaskContext>) -> Arc<OnceCell<Arc<Computed>>> {
@@ -88,7 +99,13 @@ impl Shared {
     }
 
     async fn compute(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
-        let plan = self.plan();
+        // Joins and the like keep what they have computed, and this may be another execution or iteration. Other shared
+        // relations keep it for the whole of one.
+        let plan = self.plan().transform_up(|node| match node.is::<SharedExec>() {
+            true => Ok(Transformed::no(node)),
+            false => node.reset_state().map(Transformed::yes),
+        })?;
+        let plan = plan.data;
         let reservation = MemoryConsumer::new(format!("shared relation {}", self.name)).register(context.memory_pool());
         let mut running = JoinSet::new();
         for partition in 0..self.partitions {
@@ -132,13 +149,16 @@ async fn collect(
 pub struct SharedExec {
     shared: Arc<Shared>,
     projection: Option<Vec<usize>>,
-    /// The plan of the relation, for the one reader that shows it.
-    shown: Option<Arc<dyn ExecutionPlan>>,
+    /// Whether it shows the plan of the relation.
+    ///
+    /// The plan is no child of any reader: it is planned and optimised already, and an optimizer that takes it for the input of one
+    /// reader could change it for all.
+    shows_plan: bool,
     properties: Arc<PlanProperties>,
 }
 
 impl SharedExec {
-    pub(super) fn new(shared: Arc<Shared>, projection: Option<Vec<usize>>) -> Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, projection: Option<Vec<usize>>, shows_plan: bool) -> Result<Self> {
         let schema = match &projection {
             Some(columns) => Arc::new(shared.schema.project(columns)?),
             None => Arc::clone(&shared.schema),
@@ -149,30 +169,22 @@ impl SharedExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Ok(Self { shared, projection, shown: None, properties: Arc::new(properties) })
-    }
-
-    /// What it has in common with the other readers of its relation.
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    pub(super) fn shows_plan(&self) -> bool {
-        self.shown.is_some()
-    }
-
-    /// The same reader, which shows the plan of the relation, or does not.
-    pub(super) fn showing(&self, shows: bool) -> Self {
-        let shown = shows.then(|| self.shared.plan());
-        Self { shown, ..self.clone() }
+        Ok(Self { shared, projection, shows_plan, properties: Arc::new(properties) })
     }
 }
 
 impl DisplayAs for SharedExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let verb = if self.shows_plan() { "computes" } else { "reads" };
         let columns: Vec<_> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
-        write!(f, "SharedExec: {verb} {}, columns=[{}]", self.shared.name, columns.join(", "))
+        let verb = if self.shows_plan { "computes" } else { "reads" };
+        write!(f, "SharedExec: {verb} {}, columns=[{}]", self.shared.name, columns.join(", "))?;
+        if self.shows_plan {
+            let plan = self.shared.plan();
+            for line in displayable(plan.as_ref()).indent(false).to_string().lines() {
+                write!(f, "\n{}| {line}", self.shared.name)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -186,13 +198,11 @@ impl ExecutionPlan for SharedExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.shown.iter().collect()
+        vec![]
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(plan) = children.into_iter().next() else { return Ok(self) };
-        self.shared.set_plan(Arc::clone(&plan));
-        Ok(Arc::new(Self { shown: Some(plan), ..self.as_ref().clone() }))
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {

@@ -3,12 +3,10 @@
 //! DataFusion 54 plans a CTE anew wherever it is read. A derivative reads its primal more than once: to find the row of a
 //! maximum again, to keep the rows of a `LIMIT` and the draws of `random()`, and not to compute a layer of a network twice for
 //! each layer above it. [`SharedRelation`] is a table whose rows are those of a plan. [`SharedExec`] reads it: the first reader
-//! of an execution computes the rows, all others wait for them. [`ShareRelations`] shows the plan below the first reader.
+//! of an execution computes the rows, all others wait for them.
 
 mod exec;
-mod link;
 mod relation;
 
 pub use exec::SharedExec;
-pub use link::ShareRelations;
 pub use relation::{SharedRelation, scan};

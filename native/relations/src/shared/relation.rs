@@ -83,7 +83,9 @@ impl TableProvider for SharedRelation {
         // Scans are planned side by side. The second one waits for the plan of the first.
         let mut planned = self.planned.lock().await;
         let known = planned.as_ref().filter(|planned| planned.started == started);
-        let shared = match known.and_then(|planned| planned.shared.upgrade()) {
+        let known = known.and_then(|planned| planned.shared.upgrade());
+        let is_first = known.is_none();
+        let shared = match known {
             Some(shared) => shared,
             None => {
                 let plan = state.create_physical_plan(&self.plan).await?;
@@ -95,6 +97,6 @@ impl TableProvider for SharedRelation {
                 shared
             }
         };
-        Ok(Arc::new(SharedExec::new(shared, projection.cloned())?))
+        Ok(Arc::new(SharedExec::new(shared, projection.cloned(), is_first)?))
     }
 }

@@ -1,5 +1,4 @@
-//! What DataFusion 54 gets wrong in plans with derivatives.
+//! What DataFusion 54 gets wrong in recursive queries.
 
 pub mod nullability;
-pub mod prepared;
 pub mod pruning;

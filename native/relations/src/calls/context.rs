@@ -1,0 +1,18 @@
+//! What a call is looked at with.
+
+use datafusion_expr::LogicalPlan;
+use std::sync::Arc;
+
+use crate::vocabulary::names::Names;
+use crate::vocabulary::operators::Recognize;
+
+/// What the nodes of a plan have in common, and what is around the one that is being looked at.
+#[derive(Debug)]
+pub struct Context {
+    pub recognize: Recognize,
+    pub names: Names,
+    /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
+    pub outer: Vec<Vec<Arc<LogicalPlan>>>,
+    /// The recursive queries whose recursive terms are being looked into, the innermost last.
+    pub iterated: Vec<LogicalPlan>,
+}

@@ -1,0 +1,200 @@
+//! Replacing the calls of a plan, node by node.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery};
+use std::sync::Arc;
+
+use super::above::calls_above;
+use super::by_row::ByRow;
+use super::context::Context;
+use super::replace::replace;
+use super::site::Site;
+use crate::vocabulary::names::{Names, restore};
+use crate::vocabulary::operators::{Recognize, has_call};
+
+/// Replaces the calls in a plan, those of inner queries first.
+#[derive(Debug)]
+pub struct Differentiation {
+    context: Context,
+}
+
+impl Differentiation {
+    pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
+        let names = Names::of(plan)?;
+        Ok(Self { context: Context { recognize, names, outer: vec![], iterated: vec![] } })
+    }
+
+    /// The plan without calls of the operators, except for those that say all by themselves.
+    #[recursive::recursive]
+    pub fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let mut by_row = ByRow::default();
+        calls_above(plan, self.context.recognize)?
+            .transform_data(|plan| {
+                let (plan, found) = self.numbered(plan)?;
+                let transformed = !found.is_empty();
+                by_row = found;
+                Ok(Transformed::new_transformed(plan, transformed))
+            })?
+            .transform_data(|plan| self.children(plan))?
+            .transform_data(|plan| self.subqueries(plan))?
+            .transform_data(|plan| self.node(plan, by_row))
+    }
+
+    /// A node that reads numbered rows, if calls in it are by row.
+    fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
+        let mut names = std::mem::take(&mut self.context.names);
+        let numbered = ByRow::of(plan, &mut names, self.context.recognize, &mut |names, plan| {
+            std::mem::swap(names, &mut self.context.names);
+            let rewritten = self.rewrite(plan);
+            std::mem::swap(names, &mut self.context.names);
+            Ok(rewritten?.data)
+        });
+        self.context.names = names;
+        numbered
+    }
+
+    fn children(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
+            other => other.map_children(|child| self.rewrite(child)),
+        }
+    }
+
+    /// The right side of a join may name columns of the left: `... FROM d, LATERAL (SELECT d.x * w AS q FROM p) AS m`.
+    fn join(&mut self, join: Join) -> Result<Transformed<LogicalPlan>> {
+        let left = self.rewrite(Arc::unwrap_or_clone(join.left))?;
+        let left = left.update_data(Arc::new);
+        self.context.outer.push(vec![Arc::clone(&left.data)]);
+        let right = self.rewrite(Arc::unwrap_or_clone(join.right));
+        self.context.outer.pop();
+        let right = right?;
+        let transformed = left.transformed || right.transformed;
+        let join = Join { left: left.data, right: Arc::new(right.data), ..join };
+        Ok(Transformed::new_transformed(LogicalPlan::Join(join), transformed))
+    }
+
+    fn recursive_query(&mut self, query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+        self.context.iterated.push(LogicalPlan::RecursiveQuery(query.clone()));
+        let recursive_term = self.rewrite(Arc::unwrap_or_clone(query.recursive_term));
+        self.context.iterated.pop();
+        let recursive_term = recursive_term?;
+        let static_term = self.rewrite(Arc::unwrap_or_clone(query.static_term))?;
+        let transformed = static_term.transformed || recursive_term.transformed;
+        let query = RecursiveQuery {
+            static_term: Arc::new(static_term.data),
+            recursive_term: Arc::new(recursive_term.data),
+            ..query
+        };
+        Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), transformed))
+    }
+
+    /// The subqueries of a node may name columns of its inputs: `... FROM d WHERE EXISTS (SELECT 1 FROM m WHERE m.x > d.y)`.
+    fn subqueries(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if matches!(plan, LogicalPlan::Extension(_)) {
+            return Ok(Transformed::no(plan));
+        }
+        if !has_subquery(&plan)? {
+            return Ok(Transformed::no(plan));
+        }
+        self.context.outer.push(plan.inputs().into_iter().cloned().map(Arc::new).collect());
+        let rewritten = plan.map_subqueries(|subquery| self.rewrite(subquery));
+        self.context.outer.pop();
+        rewritten
+    }
+
+    /// Replaces the calls in the expressions of a node, whose inputs get the tangents that the calls ask for.
+    ///
+    /// ```text
+    /// Filter: grad(m.q * m.q, m.w) > 1
+    ///   SubqueryAlias: m
+    ///     Projection: p.w, p.w * d.x AS q
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Projection: m.w, m.q
+    ///   Filter: jvp(m.q * m.q, m.w, 1, m.q, m.∂q/∂w) > 1
+    ///     SubqueryAlias: m
+    ///       Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+    /// ```
+    fn node(&mut self, plan: LogicalPlan, by_row: ByRow) -> Result<Transformed<LogicalPlan>> {
+        let foreign = matches!(plan, LogicalPlan::Extension(_));
+        if foreign || plan.inputs().is_empty() || !has_call(&plan, self.context.recognize)? {
+            return Ok(Transformed::no(plan));
+        }
+        let schema = Arc::clone(plan.schema());
+        let names = NamePreserver::new(&plan);
+        let (plan, inputs) = without_inputs(plan)?;
+        let mut site = Site::of(inputs);
+        site.by_row = by_row;
+        let rewritten = plan.map_expressions(|expr| match expr {
+            // Columns are named by what is inside.
+            sets @ Expr::GroupingSet(_) => {
+                sets.map_children(|key| self.named(key, &NamePreserver::new_for_projection(), &mut site))
+            }
+            expr => self.named(expr, &names, &mut site),
+        })?;
+        if !rewritten.transformed {
+            return Ok(Transformed::no(with_inputs(rewritten.data, site.before)?));
+        }
+        let plan = with_inputs(rewritten.data, site.inputs)?.recompute_schema()?;
+        Ok(Transformed::yes(restore(plan, &schema)?))
+    }
+
+    /// An expression with its calls replaced, under the name that it has.
+    fn named(&mut self, expr: Expr, names: &NamePreserver, site: &mut Site) -> Result<Transformed<Expr>> {
+        let name = names.save(&expr);
+        let replaced = self.expression(expr, site)?;
+        Ok(if replaced.transformed { replaced.update_data(|expr| name.restore(expr)) } else { replaced })
+    }
+
+    fn expression(&mut self, expr: Expr, site: &mut Site) -> Result<Transformed<Expr>> {
+        let recognize = self.context.recognize;
+        expr.transform_up(|part| {
+            if let (Expr::ScalarSubquery(subquery), [input]) = (&part, site.inputs.as_mut_slice()) {
+                let value = site.by_row.value(subquery, input, &mut self.context.names)?;
+                return Ok(value.map_or_else(|| Transformed::no(part), |column| Transformed::yes(Expr::Column(column))));
+            }
+            let operator = match &part {
+                Expr::ScalarFunction(call) => recognize(&call.func),
+                _ => None,
+            };
+            let replaced = match operator {
+                Some(operator) => replace(&part, &operator.tangent, site, &mut self.context)?,
+                None => None,
+            };
+            Ok(replaced.map_or_else(|| Transformed::no(part), Transformed::yes))
+        })
+    }
+}
+
+/// Whether an expression of a node itself has a subquery.
+fn has_subquery(node: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    node.apply_subqueries(|_| {
+        found = true;
+        Ok(TreeNodeRecursion::Stop)
+    })?;
+    Ok(found)
+}
+
+/// A node and its inputs, in the places of which there is nothing.
+fn without_inputs(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<LogicalPlan>)> {
+    let mut inputs = vec![];
+    let plan = plan.map_children(|input| {
+        inputs.push(input);
+        Ok(Transformed::yes(LogicalPlan::default()))
+    })?;
+    Ok((plan.data, inputs))
+}
+
+/// A node with these inputs in the places of its own.
+fn with_inputs(plan: LogicalPlan, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+    let mut inputs = inputs.into_iter();
+    let plan = plan.map_children(|place| Ok(inputs.next().map_or_else(|| Transformed::no(place), Transformed::yes)))?;
+    Ok(plan.data)
+}

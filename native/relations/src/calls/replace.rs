@@ -1,0 +1,163 @@
+//! What stands for a call.
+
+use datafusion_common::tree_node::TreeNode;
+use datafusion_common::{Result, plan_datafusion_err, plan_err};
+use datafusion_expr::{Expr, ScalarUDF};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::{abbreviated, message_of};
+
+use super::branches::branches;
+use super::by_row::null_with;
+use super::context::Context;
+use super::derivative::{DirectionalDerivative, TangentsOf};
+use super::identity::{self, Named, Scope};
+use super::resolve::{Owner, Resolved};
+use super::site::Site;
+
+/// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
+pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut Context) -> Result<Option<Expr>> {
+    let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
+    let Some(variables) = resolve(&derivative, site, context)? else { return Ok(None) };
+    let mut tangents = carry(&derivative, &variables, jvp, site, context)?;
+    let by_row = sweep(&derivative, &variables, &mut tangents, jvp, site, context)?;
+    let arguments = derivative.arguments(&tangents)?;
+    diagnose(&derivative, &variables, &tangents, jvp, site, context)?;
+    diagnose_branches(&derivative, &variables, jvp, site, context)?;
+    if derivative.is_local(&tangents) && !by_row {
+        return Ok(None);
+    }
+    let emitted = derivative.emit(arguments, jvp, &site.schema())?;
+    match derivative.directions.first() {
+        // By a cell that is NULL there is no derivative, whether it is read or not.
+        Some(direction) if by_row => null_with(direction.variable, emitted).map(Some),
+        _ => Ok(Some(emitted)),
+    }
+}
+
+/// The columns by which the call differentiates; nothing if one of them is none.
+fn resolve(derivative: &DirectionalDerivative, site: &Site, context: &Context) -> Result<Option<Vec<Resolved>>> {
+    let variables = derivative.directions.iter();
+    variables.map(|direction| Resolved::of(direction.variable, derivative.call, site, &context.outer)).collect()
+}
+
+/// The columns other than the variable that vary with it, for each variable, with their tangents.
+fn carry(
+    derivative: &DirectionalDerivative,
+    variables: &[Resolved],
+    jvp: &Arc<ScalarUDF>,
+    site: &mut Site,
+    context: &mut Context,
+) -> Result<Vec<TangentsOf>> {
+    let function = derivative.function;
+    let mut tangents = vec![];
+    for variable in variables {
+        tangents.push(match variable.owner {
+            Owner::Input(input) => site.tangents(&mut context.names, function, Some(input), &variable.column, jvp)?,
+            Owner::OuterQuery { query, input } => {
+                let mut outer = Site::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
+                let column = &variable.column;
+                if !outer.tangents(&mut context.names, function, Some(input), column, jvp)?.is_empty() {
+                    return plan_err!(
+                        "{}: what it reads of the query around it varies with {column}. Take the derivative there",
+                        abbreviated(derivative.call)
+                    );
+                }
+                // Columns of this query must not be computed from it either, which the carrier finds out.
+                site.tangents(&mut context.names, function, None, &variable.named, jvp)?
+            }
+        });
+    }
+    Ok(tangents)
+}
+
+/// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own cell. Says
+/// whether there are any.
+fn sweep(
+    derivative: &DirectionalDerivative,
+    variables: &[Resolved],
+    tangents: &mut [TangentsOf],
+    jvp: &Arc<ScalarUDF>,
+    site: &mut Site,
+    context: &mut Context,
+) -> Result<bool> {
+    let mut by_row = false;
+    for (variable, tangents) in variables.iter().zip(tangents) {
+        let Owner::Input(number) = variable.owner else { continue };
+        let input = &mut site.inputs[number];
+        let swept = site.by_row.tangents(derivative.function, &variable.column, input, &mut context.names, jvp)?;
+        let Some(swept) = swept else { continue };
+        if derivative.is_along_directions() {
+            return plan_err!(
+                "{}: a subquery in it varies with {} row by row, and jvp of a subquery along a direction is not known. Write \
+                 grad, or carry the direction by a column of one row",
+                abbreviated(derivative.call),
+                variable.named
+            );
+        }
+        by_row = true;
+        tangents.extend(swept);
+    }
+    Ok(by_row)
+}
+
+/// The error for a variable that the function does not depend on, if it depends on another reference to the same column.
+fn diagnose(
+    derivative: &DirectionalDerivative,
+    variables: &[Resolved],
+    tangents: &[TangentsOf],
+    jvp: &ScalarUDF,
+    site: &Site,
+    context: &Context,
+) -> Result<()> {
+    let function = derivative.function;
+    let mut independent = vec![];
+    for (number, (variable, tangents)) in variables.iter().zip(tangents).enumerate() {
+        if tangents.is_empty() && !function.exists(|part| Ok(variable.is(part, site)))? {
+            independent.push(number);
+        }
+    }
+    if independent.is_empty() {
+        return Ok(());
+    }
+    let named = variables.iter().map(|variable| {
+        let scope = match variable.owner {
+            Owner::Input(_) => Scope::here(&site.before),
+            Owner::OuterQuery { query, .. } => Scope::outer(&context.outer[query], query),
+        };
+        Named::of(variable.column.clone(), scope)
+    });
+    let named = named.collect::<Result<Vec<_>>>()?;
+    let is_operator = |function: &ScalarUDF| (context.recognize)(function).is_some() || function == jvp;
+    for variable in independent {
+        let here = Scope::here(&site.before);
+        identity::check(derivative.call, function, variable, &named, &here, &context.iterated, &is_operator)?;
+    }
+    Ok(())
+}
+
+/// The error that the call would be over one branch alone of a UNION ALL that a variable comes from.
+fn diagnose_branches(
+    derivative: &DirectionalDerivative,
+    variables: &[Resolved],
+    jvp: &Arc<ScalarUDF>,
+    site: &Site,
+    context: &mut Context,
+) -> Result<()> {
+    for variable in variables {
+        let Owner::Input(number) = variable.owner else { continue };
+        let input = &site.before[number];
+        let index = input.schema().maybe_index_of_column(&variable.column);
+        let (Some(index), false) = (index, derivative.function.exists(|part| Ok(variable.is(part, site)))?) else {
+            continue;
+        };
+        for (branch, position) in branches(input, index)?.into_iter().zip(1..) {
+            let mut inputs = site.before.clone();
+            inputs[number] = branch;
+            let names = context.names.clone();
+            replace(derivative.call, jvp, &mut Site::of(inputs), context)
+                .map_err(|error| plan_datafusion_err!("in branch {position} of a UNION ALL: {}", message_of(error)))?;
+            context.names = names;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! The column that a call names as a variable.
+
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::is_float;
+
+use super::site::{Site, find};
+
+/// A variable, as it is called in the inputs that have it.
+#[derive(Debug)]
+pub struct Resolved {
+    pub column: Column,
+    /// As the call names it.
+    pub named: Column,
+    pub owner: Owner,
+}
+
+/// What has a variable among its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The input of this number.
+    Input(usize),
+    /// An input of the outer query of this number, of which the call is in a subquery.
+    OuterQuery { query: usize, input: usize },
+}
+
+impl Resolved {
+    /// Finds a variable; nothing if it is no column that can be one, of which `simplify` says what is wrong.
+    pub fn of(variable: &Expr, call: &Expr, site: &Site, outer: &[Vec<Arc<LogicalPlan>>]) -> Result<Option<Self>> {
+        if !variable.get_type(&site.schema()).is_ok_and(|data_type| is_float(&data_type)) {
+            return Ok(None);
+        }
+        match variable {
+            Expr::Column(named) => Ok(site.find(named).map(|(input, column)| Self {
+                column,
+                named: named.clone(),
+                owner: Owner::Input(input),
+            })),
+            Expr::OuterReferenceColumn(_, named) => {
+                let found = outer.iter().enumerate().rev().find_map(|(query, inputs)| {
+                    let (input, column) = find(inputs.iter().map(Arc::as_ref), named)?;
+                    Some(Self { column, named: named.clone(), owner: Owner::OuterQuery { query, input } })
+                });
+                match found {
+                    None => plan_err!("{}: {named} is no column of a query around it", abbreviated(call)),
+                    found => Ok(found),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether an expression is the variable.
+    pub fn is(&self, expr: &Expr, site: &Site) -> bool {
+        match (expr, self.owner) {
+            (Expr::Column(column), Owner::Input(_)) => {
+                site.find(column).is_some_and(|(_, column)| column == self.column)
+            }
+            (Expr::OuterReferenceColumn(_, column), Owner::OuterQuery { .. }) => column == &self.column,
+            _ => false,
+        }
+    }
+}

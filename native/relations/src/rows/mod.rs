@@ -1,0 +1,203 @@
+//! The tangent of an aggregate or window function, from others over the same rows.
+
+mod formulas;
+
+use arrow::datatypes::DataType;
+use datafusion_common::{DFSchema, Result, plan_err};
+use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition, cast};
+use std::sync::Arc;
+
+use crate::tangents::linearize::{linearize, written_out};
+use crate::tangents::pairs::{pair, tangent_in};
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::expressions::one_zero;
+use crate::vocabulary::names::Names;
+pub use formulas::aggregate;
+use formulas::Input;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::is_float;
+
+/// The rows that aggregates and window functions are over, with the tangents of their columns by a variable.
+pub struct Over<'a> {
+    pub columns: &'a DFSchema,
+    pub tangents: &'a Tangents,
+    /// The columns with those of their tangents.
+    pub carried: &'a DFSchema,
+    pub jvp: &'a Arc<ScalarUDF>,
+    pub variable: &'a str,
+    pub names: &'a mut Names,
+    /// The functions over the rows. Those that tangents are computed from are added.
+    pub computed: &'a mut Vec<Expr>,
+}
+
+impl Over<'_> {
+    /// The tangent of an aggregate or window function.
+    pub fn tangent(&mut self, function: &Expr) -> Result<Linearized> {
+        let call = Call::of(function)?;
+        let inputs = call.args().iter().map(|argument| self.argument(argument)).collect::<Result<Vec<_>>>()?;
+        if inputs.iter().all(|input| input.tangent.is_none()) {
+            return Ok(Linearized::Known(Tangent::Zero));
+        }
+        let definition = call.definition();
+        let order_free = matches!(definition.name(), "min" | "max");
+        if call.distinct() && !order_free {
+            return plan_err!(
+                "{}: no derivative by {} is known for an aggregate of DISTINCT values",
+                abbreviated(function),
+                self.variable
+            );
+        }
+        let Some(formula) = formulas::of(&definition, inputs.len())? else {
+            return plan_err!(
+                "{} varies with {}, and no derivative is known for the function {}",
+                abbreviated(function),
+                self.variable,
+                definition.name()
+            );
+        };
+        let mut complete = vec![];
+        for input in inputs.iter().filter(|_| formula.pairs) {
+            if input.value.nullable(self.carried)? {
+                complete.push(input.value.clone().is_not_null());
+            }
+        }
+        let complete = complete.into_iter().reduce(Expr::and);
+        let mut rows = Rows { call, complete, schema: self.carried, computed: self.computed, names: self.names };
+        let tangent = formula.evaluate(&inputs, &mut rows)?;
+        Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
+    }
+
+    /// An argument and its tangent, both DOUBLE if they are floats.
+    fn argument(&self, argument: &Expr) -> Result<Input> {
+        let double = |expr: Expr| -> Result<Expr> {
+            let data_type = expr.get_type(self.carried)?;
+            if is_float(&data_type) { expr.cast_to(&DataType::Float64, self.carried) } else { Ok(expr) }
+        };
+        let tangent = match linearize(argument, self.columns, self.tangents, self.jvp)? {
+            Linearized::Known(Tangent::Zero) => None,
+            tangent => Some(double(written_out(&tangent, argument, self.columns, &DataType::Float64)?)?),
+        };
+        Ok(Input { value: double(argument.clone())?, tangent })
+    }
+}
+
+/// What of an aggregate or window function its value depends on smoothly; another expression itself.
+pub fn arguments(function: &Expr) -> Vec<&Expr> {
+    match function {
+        Expr::Alias(alias) => arguments(&alias.expr),
+        Expr::AggregateFunction(call) => call.params.args.iter().collect(),
+        Expr::WindowFunction(call) => call.params.args.iter().collect(),
+        other => vec![other],
+    }
+}
+
+/// A call that is differentiated.
+#[derive(Debug)]
+enum Call {
+    Aggregate(AggregateFunction),
+    Window(Box<WindowFunction>),
+}
+
+impl Call {
+    fn of(expr: &Expr) -> Result<Self> {
+        match expr.clone().unalias_nested().data {
+            Expr::AggregateFunction(call) => Ok(Self::Aggregate(call)),
+            Expr::WindowFunction(call) => Ok(Self::Window(call)),
+            other => plan_err!("{} is neither an aggregate nor a window function", abbreviated(&other)),
+        }
+    }
+
+    fn definition(&self) -> WindowFunctionDefinition {
+        match self {
+            Self::Aggregate(call) => WindowFunctionDefinition::AggregateUDF(call.func.clone()),
+            Self::Window(call) => call.fun.clone(),
+        }
+    }
+
+    fn args(&self) -> &[Expr] {
+        match self {
+            Self::Aggregate(call) => &call.params.args,
+            Self::Window(call) => &call.params.args,
+        }
+    }
+
+    fn distinct(&self) -> bool {
+        match self {
+            Self::Aggregate(call) => call.params.distinct,
+            Self::Window(call) => call.params.distinct,
+        }
+    }
+
+    /// The call of another function over the same rows, those that fulfil a condition.
+    fn with(&self, name: &str, args: Vec<Expr>, condition: Option<Expr>) -> Result<Expr> {
+        let and = |filter: &Option<Box<Expr>>| {
+            let given = filter.as_deref().cloned();
+            given.into_iter().chain(condition).reduce(Expr::and).map(Box::new)
+        };
+        Ok(match self {
+            Self::Aggregate(AggregateFunction { params, .. }) => Expr::AggregateFunction(AggregateFunction::new_udf(
+                formulas::aggregate(name)?,
+                args,
+                false,
+                and(&params.filter),
+                params.order_by.clone(),
+                params.null_treatment,
+            )),
+            Self::Window(call) => {
+                let fun = if call.fun.name() == name {
+                    call.fun.clone()
+                } else {
+                    WindowFunctionDefinition::AggregateUDF(formulas::aggregate(name)?)
+                };
+                let filter = and(&call.params.filter);
+                let params = WindowFunctionParams { args, filter, distinct: false, ..call.params.clone() };
+                Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
+            }
+        })
+    }
+}
+
+/// The rows of a call, over which its formula calls others.
+#[derive(Debug)]
+pub struct Rows<'r> {
+    call: Call,
+    /// Which rows take part because none of their inputs is NULL.
+    complete: Option<Expr>,
+    schema: &'r DFSchema,
+    computed: &'r mut Vec<Expr>,
+    names: &'r mut Names,
+}
+
+impl Rows<'_> {
+    /// The value of a function over these rows.
+    pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+        match (name, args.as_slice()) {
+            ("arg_min", [value, tangent]) => self.chosen("min", value, tangent),
+            ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
+            _ => {
+                let call = self.call.with(name, args, self.complete.clone())?;
+                let value = Expr::Column(self.names.column(call, self.computed, |names| names.part(name)));
+                Ok(if name == "regr_count" { cast(value, DataType::Float64) } else { value })
+            }
+        }
+    }
+
+    /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
+    fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
+        let present = Some(value.clone().is_not_null());
+        // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
+        let comparable = |expr: &Expr| one_zero(expr.clone(), &expr.get_type(self.schema)?);
+        let both = pair(comparable(value)?, comparable(tangent)?);
+        if matches!(self.call, Call::Aggregate(_)) {
+            let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
+            if let Expr::AggregateFunction(call) = &mut first {
+                call.params.order_by = vec![both.sort(extremum == "min", false)];
+            }
+            return Ok(Expr::Column(self.names.column(first, self.computed, |names| names.part("first_value"))));
+        }
+        // A window has an order of its own.
+        let call = self.call.with(extremum, vec![both], present)?;
+        Ok(tangent_in(Expr::Column(self.names.column(call, self.computed, |names| names.part(extremum)))))
+    }
+}

@@ -1,0 +1,80 @@
+//! The analyzer rule.
+
+use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::Transformed;
+use datafusion_expr::LogicalPlan;
+use datafusion_optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
+use xql_autodiff::recognize;
+
+use crate::calls::plan::Differentiation;
+use crate::vocabulary::operators::{Recognize, has_call_anywhere};
+use crate::workarounds::nullability::{Static, nullable_by_either_term};
+use crate::workarounds::pruning::keep_recursive_columns;
+
+/// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
+///
+/// It emits calls of `jvp` and plain relational operators only, and leaves a plan without calls as it is. It stands after type
+/// coercion, where `SessionContext::add_analyzer_rule` puts it.
+///
+/// DataFusion optimizes a statement that is prepared (`PREPARE`) without analyzing it, so that expressions would be simplified
+/// before the rule has seen them. Therefore it is a rule of the optimizer as well, to be put before all others. Whether a plan
+/// has been analyzed is told by its calls: those that are left say all by themselves, and are left again.
+#[derive(Debug)]
+pub struct DifferentiateRelations {
+    recognize: Recognize,
+}
+
+const NAME: &str = "differentiate_relations";
+
+impl DifferentiateRelations {
+    /// The rule for the functions of `xql_autodiff`.
+    pub fn new() -> Self {
+        Self { recognize }
+    }
+
+    /// The rule for functions that are recognized otherwise, such as those imported from another library.
+    pub fn recognizing(recognize: Recognize) -> Self {
+        Self { recognize }
+    }
+
+    fn differentiate(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if !has_call_anywhere(&plan, self.recognize)? {
+            return Ok(Transformed::no(plan));
+        }
+        nullable_by_either_term(plan, Static::Settled)?
+            .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.rewrite(plan))?
+            .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
+            .transform_data(keep_recursive_columns)
+    }
+}
+
+impl Default for DifferentiateRelations {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AnalyzerRule for DifferentiateRelations {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(self.differentiate(plan)?.data)
+    }
+}
+
+impl OptimizerRule for DifferentiateRelations {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        self.differentiate(plan)
+    }
+}

@@ -1,0 +1,141 @@
+//! The tangent of an expression over columns that have tangents.
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::{columns_read, is_opaque};
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::{can_vary, is_float};
+
+use super::pairs::linearize_pair;
+use super::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::markers::unmarked;
+use crate::vocabulary::origin::passed_on;
+
+/// The positions of the columns that the value of an expression may vary with.
+pub fn reads(expr: &Expr, schema: &DFSchema) -> Result<BTreeSet<usize>> {
+    let columns = depends_on(expr, schema)?;
+    Ok(columns.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect())
+}
+
+/// The columns that an expression may vary with: those of floats that it reads, and others where they may be made numbers again.
+///
+/// A float in a condition is one, since the expression does depend on it. A string in a condition, or one of which only the
+/// length is taken, is none: `s` and `t` in `CASE WHEN s = 'a' THEN x ELSE y * length(t) END`.
+pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
+    let mut columns = columns_read(expr);
+    // What is not of this schema is of another query.
+    columns.retain(|column| schema.data_type(column).is_ok_and(is_float) || !schema.has_column(column));
+    let mut open = vec![expr];
+    while let Some(part) = open.pop() {
+        match part {
+            // The operands of arithmetic tell as much, and finding its type would visit them all.
+            Expr::BinaryExpr(binary) if binary.op.is_numerical_operators() => {
+                open.extend([&*binary.left, &*binary.right])
+            }
+            part if part.get_type(schema).is_ok_and(|data_type| !can_vary(&data_type)) => {}
+            Expr::Case(case) => {
+                open.extend(case.when_then_expr.iter().map(|(_, value)| value.as_ref()));
+                open.extend(case.else_expr.as_deref());
+            }
+            Expr::Column(_) => columns.extend(columns_read(part)),
+            part if is_opaque(part) => columns.extend(columns_read(part)),
+            part => {
+                part.apply_children(|child| {
+                    open.push(child);
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+        }
+    }
+    Ok(columns)
+}
+
+/// The tangent of an expression over columns with these tangents.
+pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
+    if !can_vary(&expr.get_type(schema)?) {
+        return Ok(Linearized::Known(Tangent::Zero));
+    }
+    let column = passed_on(expr, schema).and_then(|column| schema.maybe_index_of_column(column));
+    if let Some(tangent) = column.map(|index| tangents.get(index))
+        && (tangent == Tangent::Zero || tangent == Tangent::One || matches!(unmarked(expr), Expr::Column(_)))
+    {
+        return Ok(Linearized::Known(tangent));
+    }
+    let part = |part: &Expr| -> Result<Expr> {
+        written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
+    };
+    let mut arguments = vec![unmarked(expr).clone()];
+    for index in reads(expr, schema)? {
+        let column = Expr::Column(Column::from(schema.qualified_field(index)));
+        match tangents.get(index) {
+            Tangent::Zero => continue,
+            Tangent::One => arguments.extend([column, lit(1.0)]),
+            Tangent::Column(tangent) => arguments.extend([column, Expr::Column(tangent)]),
+        }
+    }
+    if arguments.len() == 1 {
+        return Ok(Linearized::Known(Tangent::Zero));
+    }
+    check_subqueries(&arguments)?;
+    if let Some(tangent) = linearize_pair(unmarked(expr), &part)? {
+        return Ok(Linearized::Derived(tangent));
+    }
+    let data_type = expr.get_type(schema)?;
+    if !is_float(&data_type) {
+        return plan_err!(
+            "{} varies with {} and is {data_type}, and only floats have derivatives. Use the number itself in place of what \
+             is made of it",
+            abbreviated(unmarked(expr)),
+            abbreviated(&arguments[1])
+        );
+    }
+    Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
+}
+
+/// The error if the expression that `jvp` is given with these arguments has a subquery that varies.
+pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
+    let Some((expression, directions)) = arguments.split_first() else { return Ok(()) };
+    let varying: HashSet<_> = directions.iter().step_by(2).flat_map(columns_read).collect();
+    expression.apply(|part| {
+        if matches!(part, Expr::ScalarSubquery(_))
+            && let Some(column) = columns_read(part).intersection(&varying).next()
+        {
+            return plan_err!(
+                "the correlated subquery {} reads {column} of the query around it, which varies, and derivatives are not \
+                 followed into it. Write it as a join",
+                abbreviated(part)
+            );
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+/// The tangent of an expression as an expression, NULL where `primal` is.
+pub fn written_out(tangent: &Linearized, primal: &Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> {
+    let constant = |value: f64| -> Result<Expr> {
+        let value = lit(value).cast_to(data_type, schema)?;
+        if primal.nullable(schema)? { when(primal.clone().is_not_null(), value).end() } else { Ok(value) }
+    };
+    match tangent {
+        Linearized::Known(Tangent::Zero) => constant(0.0),
+        Linearized::Known(Tangent::One) => constant(1.0),
+        Linearized::Known(Tangent::Column(column)) => Ok(Expr::Column(column.clone())),
+        Linearized::Derived(expr) => Ok(expr.clone()),
+    }
+}
+
+/// The tangent of an aggregate or window function in a column of this schema, NULL where that is. A single function of tangents
+/// is so anyway.
+pub fn null_with_column(tangent: Expr, schema: &DFSchema, index: usize) -> Result<Expr> {
+    let column = Expr::Column(Column::from(schema.qualified_field(index)));
+    if matches!(tangent, Expr::Column(_)) || !schema.field(index).is_nullable() {
+        return Ok(tangent);
+    }
+    when(column.is_not_null(), tangent).end()
+}

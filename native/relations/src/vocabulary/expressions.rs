@@ -1,0 +1,23 @@
+//! Expressions as they are under their names.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::{Expr, Operator, binary_expr};
+
+/// The expression without the names that it has been given.
+pub fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
+/// An expression of this type in which, if it is a float, both zeros are one: DataFusion orders -0.0 before 0.0, which are the
+/// same number.
+pub fn one_zero(expr: Expr, data_type: &DataType) -> Result<Expr> {
+    if !data_type.is_floating() {
+        return Ok(expr);
+    }
+    let zero = Expr::Literal(ScalarValue::new_zero(data_type)?, None);
+    Ok(binary_expr(expr, Operator::Plus, zero))
+}

@@ -1,0 +1,8 @@
+//! What everything above speaks of: columns and their names, where they come from, and the operators.
+
+pub mod expressions;
+pub mod markers;
+pub mod names;
+pub mod operators;
+pub mod origin;
+pub mod work_table;

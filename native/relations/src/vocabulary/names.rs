@@ -1,0 +1,100 @@
+//! Names of the columns that are added to a plan, and the projection that takes them away.
+
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::{Expr, LogicalPlan, Projection};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// With this the name of every added column starts.
+const MARK: char = '∂';
+
+/// Whether a column of this name has been added.
+pub fn is_added(name: &str) -> bool {
+    name.starts_with(MARK)
+}
+
+/// Gives names that no column of the plan has.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    taken: HashSet<String>,
+    /// Those that have been given, not found.
+    given: HashSet<String>,
+}
+
+impl Names {
+    /// Names beside those in a plan.
+    pub fn of(plan: &LogicalPlan) -> Result<Self> {
+        let mut taken = HashSet::new();
+        plan.apply_with_subqueries(|node| {
+            let names = node.schema().fields().iter().map(|field| field.name());
+            taken.extend(names.filter(|name| is_added(name)).cloned());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(Self { taken, given: HashSet::new() })
+    }
+
+    /// The name of the tangent of a column by a variable.
+    pub fn tangent(&mut self, column: &str, variable: &str) -> String {
+        self.fresh(&format!("{MARK}{column}/{MARK}{variable}"))
+    }
+
+    /// The name of something a tangent is computed from.
+    pub fn part(&mut self, what: &str) -> String {
+        // What has been added before goes by the same name with another number.
+        let plain = what.trim_start_matches(MARK);
+        let plain = match plain.rsplit_once(" #") {
+            Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
+            _ => plain,
+        };
+        self.fresh(&format!("{MARK}{plain}"))
+    }
+
+    /// The column that is computed by an expression and has a name given here, which `name` gives if there is none yet.
+    ///
+    /// A column of the statement's own is none, even if it has that value: it may be a variable. In
+    /// `SELECT x * z AS y, grad(x * z, x) AS g`, `g` is not the tangent of `y`, so that `y` does not vary with `g`.
+    pub fn column(&mut self, expr: Expr, computed: &mut Vec<Expr>, name: impl FnOnce(&mut Self) -> String) -> Column {
+        let known = computed.iter().find_map(|known| match known {
+            Expr::Alias(alias) if self.given.contains(&alias.name) && *alias.expr == expr => Some(alias.name.clone()),
+            _ => None,
+        });
+        let name = known.unwrap_or_else(|| {
+            let name = name(self);
+            computed.push(expr.alias(name.clone()));
+            name
+        });
+        Column::new_unqualified(name)
+    }
+
+    /// How many names have been given.
+    pub fn count(&self) -> u64 {
+        self.taken.len() as u64
+    }
+
+    fn fresh(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut number = 1;
+        while !self.taken.insert(name.clone()) {
+            number += 1;
+            name = format!("{wanted} #{number}");
+        }
+        self.given.insert(name.clone());
+        name
+    }
+}
+
+/// The columns of a schema as expressions.
+pub fn columns(schema: &DFSchema) -> Vec<Expr> {
+    schema.columns().into_iter().map(Expr::Column).collect()
+}
+
+/// `plan` with the columns of `schema` only, in that order.
+pub fn restore(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    let same = plan.schema().fields().len() == schema.fields().len()
+        && plan.schema().iter().zip(schema.iter()).all(|(a, b)| a.0 == b.0 && a.1.name() == b.1.name());
+    if same {
+        return Ok(plan);
+    }
+    Ok(LogicalPlan::Projection(Projection::try_new(columns(schema), Arc::new(plan))?))
+}

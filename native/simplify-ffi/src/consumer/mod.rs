@@ -1,0 +1,191 @@
+//! The consumer: the stock imported function plus `simplify`.
+
+mod coercion;
+mod request;
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{ExprSchema, Result, ScalarValue};
+use datafusion_expr::interval_arithmetic::Interval;
+use datafusion_expr::preimage::PreimageResult;
+use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion_expr::{
+    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, StructFieldMapping,
+};
+use prost::Message;
+
+use crate::abi::FFI_ScalarUDFSimplify;
+use crate::consumer::request::Question;
+use crate::wire::error::{guard, malformed};
+use crate::wire::{Answer, Outcome};
+
+/// A scalar function of another library, with its `simplify`.
+///
+/// Every other method is that of the function it is made of.
+#[derive(Clone, Debug)]
+pub struct SimplifyingScalarUDF {
+    function: ScalarUDF,
+    simplify: Arc<FFI_ScalarUDFSimplify>,
+    extra_functions: Vec<Arc<ScalarUDF>>,
+    companion: Option<Arc<ScalarUDF>>,
+}
+
+impl SimplifyingScalarUDF {
+    /// Joins a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) and the `simplify` imported
+    /// beside it.
+    pub fn new(function: Arc<dyn ScalarUDFImpl>, simplify: FFI_ScalarUDFSimplify) -> Self {
+        Self {
+            function: ScalarUDF::new_from_shared_impl(function),
+            simplify: Arc::new(simplify),
+            extra_functions: vec![],
+            companion: None,
+        }
+    }
+
+    /// Lets `simplify` answer with calls of these functions, by name, besides those in its arguments.
+    pub fn with_extra_functions(self, extra_functions: Vec<Arc<ScalarUDF>>) -> Self {
+        Self { extra_functions, ..self }
+    }
+
+    /// Keeps another function of the provider with it, for rules that replace calls of the one by calls of the other.
+    pub fn with_companion(self, companion: Option<Arc<ScalarUDF>>) -> Self {
+        Self { companion, ..self }
+    }
+
+    /// The function that [`with_companion`](Self::with_companion) keeps.
+    pub fn companion(&self) -> Option<&Arc<ScalarUDF>> {
+        self.companion.as_ref()
+    }
+
+    fn inner(&self) -> &dyn ScalarUDFImpl {
+        self.function.inner().as_ref()
+    }
+
+    fn ask(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let question = Question::new(args, info, &self.extra_functions)?;
+        let answer = self.simplify.call(&question.request.encode_to_vec());
+        let answer = Answer::decode(answer.as_slice()).map_err(malformed)?;
+        match answer.outcome {
+            Some(Outcome::Original(_)) => Ok(ExprSimplifyResult::Original(question.arguments()?)),
+            Some(Outcome::Simplified(simplified)) => Ok(ExprSimplifyResult::Simplified(question.answered(simplified)?)),
+            Some(Outcome::Failure(failure)) => Err(failure.into()),
+            None => Err(malformed("an answer without outcome")),
+        }
+    }
+}
+
+/// Equal if they are the same import: the function is compared as such, `simplify` by identity.
+impl PartialEq for SimplifyingScalarUDF {
+    fn eq(&self, other: &Self) -> bool {
+        self.function == other.function
+            && Arc::ptr_eq(&self.simplify, &other.simplify)
+            && self.extra_functions == other.extra_functions
+    }
+}
+
+impl Eq for SimplifyingScalarUDF {}
+
+impl Hash for SimplifyingScalarUDF {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.function.hash(state);
+    }
+}
+
+#[warn(clippy::missing_trait_methods)] // It delegates, so a method that is left out is a mistake.
+impl ScalarUDFImpl for SimplifyingScalarUDF {
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        guard(format_args!("simplify of '{}'", self.name()), || self.ask(args, info))
+    }
+
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner().aliases()
+    }
+
+    #[expect(deprecated)]
+    fn display_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner().display_name(args)
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner().schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner().signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.inner().return_type(arg_types)
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let function = self.inner().with_updated_config(config)?;
+        Some(ScalarUDF::from(Self { function, ..self.clone() }))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.inner().return_field_from_args(args)
+    }
+
+    #[expect(deprecated)]
+    fn is_nullable(&self, args: &[Expr], schema: &dyn ExprSchema) -> bool {
+        self.inner().is_nullable(args, schema)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        self.inner().invoke_with_args(args)
+    }
+
+    fn preimage(&self, args: &[Expr], lit_expr: &Expr, info: &SimplifyContext) -> Result<PreimageResult> {
+        self.inner().preimage(args, lit_expr, info)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner().short_circuits()
+    }
+
+    fn conditional_arguments<'a>(&self, args: &'a [Expr]) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.inner().conditional_arguments(args)
+    }
+
+    fn evaluate_bounds(&self, input: &[&Interval]) -> Result<Interval> {
+        self.inner().evaluate_bounds(input)
+    }
+
+    fn propagate_constraints(&self, interval: &Interval, inputs: &[&Interval]) -> Result<Option<Vec<Interval>>> {
+        self.inner().propagate_constraints(interval, inputs)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.inner().output_ordering(inputs)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner().preserves_lex_ordering(inputs)
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner().coerce_types(arg_types)
+    }
+
+    fn struct_field_mapping(&self, literal_args: &[Option<ScalarValue>]) -> Option<StructFieldMapping> {
+        self.inner().struct_field_mapping(literal_args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner().documentation()
+    }
+
+    fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
+        self.inner().placement(args)
+    }
+}
