@@ -7,7 +7,8 @@ pub fn is_float(data_type: &DataType) -> bool {
     matches!(decoded(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
-/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one.
+/// Whether a value of this type can vary with a float: a float, or anything that can hold or approximate one. A time does:
+/// `to_timestamp(x)` has the digits of `x`, and `date_part('epoch', ...)` gives them back.
 pub fn carries_floats(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(fields) => fields.iter().any(|field| carries_floats(field.data_type())),
@@ -18,7 +19,7 @@ pub fn carries_floats(data_type: &DataType) -> bool {
         | DataType::LargeListView(field)
         | DataType::FixedSizeList(field, _)
         | DataType::Map(field, _) => carries_floats(field.data_type()),
-        other => is_float(other) || other.is_decimal() || other.is_nested(),
+        other => is_float(other) || other.is_decimal() || other.is_nested() || other.is_temporal(),
     }
 }
 

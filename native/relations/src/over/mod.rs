@@ -3,10 +3,10 @@
 mod formulas;
 mod pairs;
 
-use arrow::datatypes::DataType;
-use datafusion_common::{Result, plan_err};
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition, cast};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
 
 use xql_autodiff::vocabulary::messages::abbreviated;
 use crate::carry::{Carried, Carrier};
@@ -36,15 +36,15 @@ impl Carrier<'_> {
             return Ok(Linearized::Known(Tangent::Zero));
         }
         let definition = call.definition();
-        let order_free = matches!(definition.name(), "min" | "max");
-        if call.distinct() && !order_free {
+        let formula = formulas::of(&definition, inputs.len())?;
+        if call.distinct() && !formula.is_some_and(|formula| formula.ignores_repetition) {
             return plan_err!(
                 "{}: no derivative by {} is known for an aggregate of DISTINCT values",
                 abbreviated(function),
                 self.variable
             );
         }
-        let Some(formula) = formulas::of(&definition, inputs.len())? else {
+        let Some(formula) = formula else {
             return plan_err!(
                 "{} varies with {}, and no derivative is known for the function {}",
                 abbreviated(function),
@@ -59,8 +59,9 @@ impl Carrier<'_> {
             }
         }
         let complete = complete.into_iter().reduce(Expr::and);
+        let schema = carried.plan.schema();
         let mut rows = Rows { call, complete, computed, names: &mut *self.names };
-        let tangent = formula.evaluate(&inputs, &mut rows)?;
+        let tangent = formula.evaluate(&inputs, |function, arguments| rows.call(function, arguments, schema))?;
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
     }
 
@@ -165,21 +166,28 @@ pub struct Rows<'r> {
 }
 
 impl Rows<'_> {
-    /// The value of a function over these rows.
-    pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+    /// The value of a function over these rows, with its field.
+    pub fn call(&mut self, name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<(Expr, FieldRef)> {
         match (name, args.as_slice()) {
-            ("arg_min", [value, tangent]) => self.chosen("min", value, tangent),
-            ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
+            ("arg_min", [value, tangent]) => self.chosen("min", value, tangent, schema),
+            ("arg_max", [value, tangent]) => self.chosen("max", value, tangent, schema),
             _ => {
                 let call = self.call.with(name, args, self.complete.clone())?;
-                let value = Expr::Column(self.names.column(name, call, self.computed));
-                Ok(if name == "regr_count" { cast(value, DataType::Float64) } else { value })
+                let field = call.to_field(schema)?.1;
+                Ok((Expr::Column(self.names.column(name, call, self.computed)), field))
             }
         }
     }
 
     /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
-    fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
+    fn chosen(
+        &mut self,
+        extremum: &str,
+        value: &Expr,
+        tangent: &Expr,
+        schema: &DFSchema,
+    ) -> Result<(Expr, FieldRef)> {
+        let field = tangent.to_field(schema)?.1;
         let present = Some(value.clone().is_not_null());
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
         let both = pair(value.clone(), tangent.clone());
@@ -188,10 +196,10 @@ impl Rows<'_> {
             if let Expr::AggregateFunction(call) = &mut first {
                 call.params.order_by = vec![both.sort(extremum == "min", false)];
             }
-            return Ok(Expr::Column(self.names.column("first_value", first, self.computed)));
+            return Ok((Expr::Column(self.names.column("first_value", first, self.computed)), field));
         }
         // A window has an order of its own.
         let call = self.call.with(extremum, vec![both], present)?;
-        Ok(tangent_in(Expr::Column(self.names.column(extremum, call, self.computed))))
+        Ok((tangent_in(Expr::Column(self.names.column(extremum, call, self.computed))), field))
     }
 }
