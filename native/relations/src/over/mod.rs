@@ -8,14 +8,14 @@ use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
 
-use xql_autodiff::vocabulary::messages::abbreviated;
 use crate::carry::{Carried, Carrier};
 use crate::names::Names;
 use crate::tangent::{Linearized, Tangent, written_out};
-use xql_autodiff::vocabulary::types::is_float;
 use formulas::Input;
 pub use pairs::linearize_pair;
 use pairs::{pair, tangent_in};
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::is_float;
 
 impl Carrier<'_> {
     /// The tangent of an aggregate or window function over an input, `carried` being that input with tangents. The functions
@@ -180,13 +180,7 @@ impl Rows<'_> {
     }
 
     /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
-    fn chosen(
-        &mut self,
-        extremum: &str,
-        value: &Expr,
-        tangent: &Expr,
-        schema: &DFSchema,
-    ) -> Result<(Expr, FieldRef)> {
+    fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr, schema: &DFSchema) -> Result<(Expr, FieldRef)> {
         let field = tangent.to_field(schema)?.1;
         let present = Some(value.clone().is_not_null());
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
