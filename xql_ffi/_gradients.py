@@ -11,8 +11,6 @@ from xql_ffi._operators import DifferentialOperator, grad_capsule
 
 Grad = Callable[[Expr, Expr], Expr]
 Columns = str | Expr | Sequence[str | Expr]
-# The most characters of an expression in a message.
-_LONGEST = 200
 
 
 def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr]:
@@ -113,11 +111,6 @@ def check_expression(expr: object) -> None:
     if not isinstance(expr, Expr):
         msg = f"an expression is differentiated, and {expr!r} is none: write col({expr!r}) or lit({expr!r})"
         raise TypeError(msg)
-
-
-def shortened(sql: str) -> str:
-    """SQL as a message shows it: its beginning, if it is long."""
-    return sql if len(sql) <= _LONGEST else f"{sql[:_LONGEST]} ..."
 
 
 def named_columns(wrt: Columns) -> dict[str, Expr]:

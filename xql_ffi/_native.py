@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
 _ffi, _lib = _plugin.ffi, _plugin.lib
 
-# Capsules and sessions may outlive the module, and need the library to go.
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_lib))
+SCALAR_UDF = b"datafusion_scalar_udf"
+SIMPLIFY = b"datafusion_scalar_udf_simplify"
+_STRUCTS = {SCALAR_UDF: _lib.xql_ffi_scalar_udf, SIMPLIFY: _lib.xql_ffi_scalar_udf_simplify}
+
+# Capsules and sessions may outlive the module: they need the library, and capsules only point to their names.
+for _needed in (_lib, SCALAR_UDF, SIMPLIFY):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_needed))
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-
-# A capsule keeps a pointer to its name, so the names have to outlive all capsules.
-SCALAR_UDF = b"datafusion_scalar_udf"
-SIMPLIFY = b"datafusion_scalar_udf_simplify"
-_STRUCTS = {SCALAR_UDF: _lib.xql_ffi_scalar_udf, SIMPLIFY: _lib.xql_ffi_scalar_udf_simplify}
+_set_context = ctypes.pythonapi.PyCapsule_SetContext
+_set_context.argtypes = [ctypes.py_object, ctypes.c_void_p]
+_get_context = _ffi.cast("void *(*)(void *)", ctypes.cast(ctypes.pythonapi.PyCapsule_GetContext, ctypes.c_void_p).value)
 
 
 def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, strict: bool) -> Any:
@@ -35,7 +38,7 @@ def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, s
     """
     error = _ffi.new("char **")
     partial_texts, function_texts = [_text(sql) for sql in partials], [_text(name) for name in functions]
-    made = _lib.xql_ffi_rule_new(
+    handle = _lib.xql_ffi_rule_new(
         _text(signature),
         _ffi.new("char *[]", partial_texts),
         len(partial_texts),
@@ -44,7 +47,7 @@ def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, s
         strict,
         error,
     )
-    return _owned(made, _lib.xql_ffi_rule_free, error)
+    return _owned(handle, _lib.xql_ffi_rule_free, error)
 
 
 def operator(name: str, rules: Sequence[Any]) -> Any:
@@ -54,17 +57,17 @@ def operator(name: str, rules: Sequence[Any]) -> Any:
         ValueError: there is no such operator, or two rules are for one function.
     """
     error = _ffi.new("char **")
-    made = _lib.xql_ffi_operator_new(_text(name), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
-    return _owned(made, _lib.xql_ffi_operator_free, error)
+    handle = _lib.xql_ffi_operator_new(_text(name), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
+    return _owned(handle, _lib.xql_ffi_operator_free, error)
 
 
 def capsule(operator: Any, name: bytes) -> CapsuleType:
     """A capsule with the struct of an operator that goes by this name. It may outlive the operator."""
     struct = _STRUCTS[name](operator)
-    destructor = _ffi.addressof(_lib, "xql_ffi_capsule_drop")
-    made: CapsuleType = _new_capsule(_address(struct), name, _address(destructor))
-    _lib.xql_ffi_capsule_keep(id(made), operator)
-    return made
+    destructor = _ffi.addressof(_lib, "xql_ffi_capsule_destructor")
+    new: CapsuleType = _new_capsule(_address(struct), name, _address(destructor))
+    _set_context(new, _address(_lib.xql_ffi_capsule_context(operator, _get_context)))
+    return new
 
 
 def _address(pointer: Any) -> int:
@@ -78,9 +81,9 @@ def _text(text: str) -> Any:
     return _ffi.new("char[]", text.encode())
 
 
-def _owned(made: Any, free: Any, error: Any) -> Any:
-    if made == _ffi.NULL:
+def _owned(handle: Any, free: Any, error: Any) -> Any:
+    if handle == _ffi.NULL:
         message = _ffi.string(error[0]).decode()
         _lib.xql_ffi_string_free(error[0])
         raise ValueError(message)
-    return _ffi.gc(made, free)
+    return _ffi.gc(handle, free)

@@ -1,25 +1,20 @@
-"""Differences with Richardson's extrapolation and an estimate of their error.
-
-C. J. F. Ridders, Accurate computation of F'(x) and F'(x) F''(x), Advances in Engineering Software 4 (1982).
-W. H. Press et al., Numerical Recipes, section 5.7.
-"""
+"""Derivatives from difference quotients: Richardson's extrapolation, at steps that no finer one contradicts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
 # In terms of the size of the variable: from an eighth down to where rounding errors have taken over.
-STEPS = [2.0**-k for k in range(3, 29)]
-# At so many of the last of them, what is left between two extrapolations is rounding; or at so many at least.
-_FINE, _FINEST = 14, 4
-# An extrapolation is sure of itself if its estimated error is no more than this share of it.
-_SURE = 1e-4
-# The most that differences vary by rounding, in terms of the rounding error of one value.
-_ROUNDED = 2.0**10
+STEPS = [2.0**-k for k in range(3, 32)]
+# So many times its own estimate, a difference may be off.
+SAFETY = 10.0
+# At so many of the finest steps, differences vary by rounding alone, by no more than so many rounding errors.
+_FINEST, _ROUNDED = 4, 2.0**20
+# So many extrapolations have to agree. One is sure of itself if its error is no more than this share of it.
+_AGREEING, _SURE = 3, 1e-4
 
 
 class Difference(NamedTuple):
@@ -31,79 +26,39 @@ class Difference(NamedTuple):
 
 
 def derive(steps: Sequence[float], quotients: Sequence[float], rounding: float, order: int) -> Difference | None:
-    """Extrapolates difference quotients to a step of 0.
+    """Extrapolates difference quotients, at steps of which each is half of the one before, to a step of 0.
 
-    Args:
-        steps: the steps, each half of the one before.
-        quotients: the difference quotient for each step.
-        rounding: the rounding error that the difference of two values has at least.
-        order: by which power of the step the error of a quotient begins, and its further terms rise: 2 if they are
-            central, 1 if they are one-sided.
-
-    Returns:
-        The extrapolation whose estimated error is least, first of those that are sure of themselves. The error is by
-        how much it differs from its neighbours in Neville's tableau, and what rounding adds to it. Where extrapolations
-        from different steps contradict one another, as those to either side of a scale at which the function jumps,
-        the error is by how much they do. None if no two neighbouring quotients are finite, or if the function still
-        varies irregularly at the finest steps, as one does that oscillates within them.
+    The error of a quotient begins with the power ``order`` of its step, and its further terms rise by that: 2 if it is
+    central, 1 if it is one-sided. Three neighbours make an extrapolation. Its error is estimated by how much it differs
+    from its neighbours, and by rounding, which is what extrapolations at finer steps vary by. From the finest step
+    upwards, extrapolations count as long as all may be right within their errors (Lepski's rule), so that what seems to
+    converge at steps that are too coarse, as at multiples of a period, does not; that of least error is the result.
+    None if too few agree, or more are sure of something else, or the function oscillates within the finest steps.
     """
-    tableau = _neville(quotients, order)
-    irregular = _irregularities(steps, tableau)
-    finest = _middle(irregular[-_FINEST:])
-    spread = max((abs(q) * step for step, q in zip(steps, quotients, strict=True) if math.isfinite(q)), default=0.0)
-    if finest > max(_ROUNDED * rounding, math.sqrt(rounding * spread)):
+    differences = [abs(q) * step for step, q in zip(steps, quotients, strict=True) if math.isfinite(q)]
+    told = set(filter(None, differences))
+    if len(told) >= _AGREEING and not quotients[-1]:  # the values have so few digits that fine steps do not change them
+        rounding = max(rounding, min(told))
+    middle = _extrapolated(quotients, 2.0**order)
+    values = _extrapolated(middle, 4.0**order)
+    varying = [abs(fine - coarse) * step for (coarse, fine), step in zip(pairwise(values), steps[1:], strict=True)]
+    noise = max(filter(math.isfinite, varying[-_FINEST:]), default=0.0)
+    if noise > math.sqrt(rounding * max(_ROUNDED * rounding, *differences, 0.0)):
         return None
-    rows = _rows(steps, tableau, irregular, rounding)
-    if not rows:
-        return None
-    sure = [d for d in rows if d.uncertainty < _SURE * abs(d.value)]
-    best = min(sure, key=lambda d: d.uncertainty / abs(d.value)) if sure else min(rows, key=lambda d: d.uncertainty)
-    # What seems to converge at steps that are multiples of a period, finer ones contradict.
-    rivals = [d for d in rows if d in sure or d.step < best.step or not sure]
-    apart = max((abs(best.value - d.value) for d in rivals if _contradict(best, d)), default=0.0)
-    return best._replace(uncertainty=max(best.uncertainty, apart))
+    noise, low, high = max(noise, rounding), -math.inf, math.inf
+    agreeing: list[Difference] = []
+    sure = 0
+    for k in reversed(range(_AGREEING, len(steps))):
+        if math.isfinite(varying[k - 1]):
+            noise = max(noise, varying[k - 1])
+            error = max(abs(values[k] - middle[k]), abs(values[k] - values[k - 1])) + 2 * noise / steps[k]
+            low, high = max(low, values[k] - SAFETY * error), min(high, values[k] + SAFETY * error)
+            if low <= high:
+                agreeing.append(Difference(values[k], error, steps[k]))
+            sure += (error < _SURE * abs(values[k])) * (1 if low <= high else -1)
+    return min(agreeing, key=lambda found: found.uncertainty) if len(agreeing) >= _AGREEING and sure >= 0 else None
 
 
-def _rows(
-    steps: Sequence[float], tableau: Sequence[Sequence[float]], irregular: Sequence[float], rounding: float
-) -> list[Difference]:
-    """The extrapolation of each row whose estimated error is least, if the row has one that is finite."""
-    rows: list[Difference] = []
-    for number, (step, (above, row)) in enumerate(zip(steps[1:], pairwise(tableau), strict=True), start=1):
-        # Coarser steps may be too coarse to tell rounding from truncation.
-        finer = min(max(len(steps) - number, _FINEST), _FINE)
-        noise = max(rounding, _middle(irregular[-finer:]))
-        found = []
-        for column in range(1, len(row)):
-            truncation = max(abs(row[column] - row[column - 1]), abs(row[column] - above[column - 1]))
-            # An extrapolation multiplies the rounding error by (factor + 1) / (factor - 1) at most.
-            found.append(Difference(row[column], truncation + 4 * noise / step, step))
-        rows += sorted((d for d in found if math.isfinite(d.uncertainty)), key=lambda d: d.uncertainty)[:1]
-    return rows
-
-
-def _neville(quotients: Sequence[float], order: int) -> list[list[float]]:
-    """Neville's tableau: a row for each quotient, with one extrapolation more than the row before."""
-    tableau: list[list[float]] = []
-    for quotient in quotients:
-        row = [quotient]
-        for column, previous in enumerate(tableau[-1] if tableau else [], start=1):
-            factor = 2.0 ** (order * column)
-            row.append((factor * row[-1] - previous) / (factor - 1))
-        tableau.append(row)
-    return tableau
-
-
-def _irregularities(steps: Sequence[float], tableau: Sequence[Sequence[float]]) -> list[float]:
-    """By how much differences at neighbouring steps vary, without the first two terms of the truncation error."""
-    entries = [row[min(2, len(row) - 1)] for row in tableau]
-    return [abs(fine - coarse) * step for (coarse, fine), step in zip(pairwise(entries), steps[1:], strict=True)]
-
-
-def _middle(irregularities: Sequence[float]) -> float:
-    """The rounding error of a difference, from the middle one: a jump between two steps is no rounding error."""
-    return 4 * median([error for error in irregularities if math.isfinite(error)] or [0.0])
-
-
-def _contradict(one: Difference, other: Difference) -> bool:
-    return abs(one.value - other.value) > 10 * (one.uncertainty + other.uncertainty)
+def _extrapolated(quotients: Sequence[float], factor: float) -> list[float]:
+    """What is left without the error that is the factor times as large at the step before."""
+    return [math.nan, *((factor * fine - coarse) / (factor - 1) for coarse, fine in pairwise(quotients))]

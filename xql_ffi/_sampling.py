@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
-from datafusion import DataFrame, Expr, SessionContext, col
+from datafusion import DataFrame, Expr, SessionConfig, SessionContext, col, lit
 
 from xql_ffi._richardson import STEPS, Difference, derive
 
+_SHIFTS = [0.0, *STEPS, *(-step for step in STEPS)]
 
-@dataclass(frozen=True)
-class Line:
-    """The values of an expression on a line through a row, along a column."""
 
-    steps: list[float]
-    up: list[float]
-    middle: float
-    down: list[float]
-    precision: float
+class Differences(NamedTuple):
+    """The derivatives at a row, from both sides, from below and from above, and the scale of the variable there."""
 
-    def central(self) -> Difference | None:
-        """The derivative at the row."""
-        quotients = [(u - d) / (2 * h) for h, u, d in zip(self.steps, self.up, self.down, strict=True)]
-        return derive(self.steps, quotients, self._rounding(), order=2)
-
-    def one_sided(self) -> list[Difference | None]:
-        """The derivatives from below and from above."""
-        above = [(u - self.middle) / h for h, u in zip(self.steps, self.up, strict=True)]
-        below = [(self.middle - d) / h for h, d in zip(self.steps, self.down, strict=True)]
-        return [derive(self.steps, quotients, self._rounding(), order=1) for quotients in (below, above)]
-
-    def slope(self) -> float:
-        """The value over the variable: what a derivative is small or large against."""
-        return abs(self.middle) / (self.steps[0] * 8)
-
-    def _rounding(self) -> float:
-        return self.precision * max((abs(v) for v in [*self.up, *self.down] if math.isfinite(v)), default=0.0)
+    central: Difference | None
+    below: Difference | None
+    above: Difference | None
+    scale: float
 
 
 class Sample:
@@ -51,100 +31,87 @@ class Sample:
     def __init__(self, ctx: SessionContext, frame: DataFrame) -> None:
         self.ctx = ctx
         self.rows = frame.to_arrow_table()
-        # By the name that the expression may qualify columns with.
-        self.name = _table_name(frame)
-        if not self.rows.num_rows:
-            msg = "the table has no rows, so there is nothing to compare"
-            raise ValueError(msg)
+        # Expressions may qualify columns with the name of the table, without its schema, that the first one is of.
+        first = frame.parse_sql_expr(_quoted(self.rows.column_names[0])).to_variant()
+        self.name = (first.relation() or "t").rpartition(".")[-1]
+
+    def frame(self, rows: pa.Table) -> DataFrame:
+        """Rows of these columns, by the name of the table."""
+        return self.ctx.read_batches(rows.to_batches()).alias(_quoted(self.name))
 
     def evaluate(self, rows: pa.Table, *expressions: Expr) -> list[pa.ChunkedArray]:
-        """Expressions over rows of the same columns, in order."""
+        """Expressions over rows of these columns, in order."""
         number = f"row_{uuid4().hex}"
-        numbered = rows.append_column(number, pa.array(range(rows.num_rows)))
-        with self._registered(numbered) as frame:
-            named = [expression.alias(f"e{i}") for i, expression in enumerate(expressions)]
-            found = frame.select(*named, col(number).alias("n")).sort(col("n")).to_arrow_table()
-        return list(found.columns[:-1])
+        frame = self.frame(rows.append_column(number, pa.array(range(rows.num_rows))))
+        return list(_selected(frame, [col(number), *expressions]).sort(col("e0")).to_arrow_table().columns[1:])
 
-    def parse(self, sql: str) -> Expr:
-        """An expression over the columns."""
-        with self._registered(self.rows) as frame:
-            return frame.parse_sql_expr(sql)
-
-    @contextmanager
-    def _registered(self, rows: pa.Table) -> Iterator[DataFrame]:
-        unique = f"rows_{uuid4().hex}"
-        self.ctx.register_record_batches(unique, [rows.to_batches()])
-        try:
-            yield self.ctx.sql(f'SELECT * FROM "{unique}" AS {_quoted(self.name)}')
-        finally:
-            self.ctx.deregister_table(unique)
-
-    def lines(self, expression: Expr, column: str) -> list[Line | None]:
-        """The line through each row, or none if the column is NULL or no number there."""
-        variable = self.rows[column].to_pylist()
+    def differences(self, expression: Expr, column: str) -> dict[int, Differences]:
+        """Those of each row, by its number; none where the column is NULL or no number."""
+        rows = self._decoded(double=not self._takes_single(expression))
+        variable, field = rows[column].to_pylist(), rows.schema.field(column)
         scales = _scales(variable)
-        numbers = [number for number, scale in enumerate(scales) if scale]
-        moved = {n: [variable[n] + side * s * scales[n] for side, s in _SHIFTS] for n in numbers}
-        repeated = self.rows.take(pa.array([n for n in numbers for _ in _SHIFTS], pa.int64()))
-        shifted = list(itertools.chain.from_iterable(moved.values()))
-        try:
-            doubled = _doubled(repeated)
-            (values,) = self.evaluate(_replaced(doubled, column, shifted), expression)
-        except Exception:  # a function may take Float32 only
-            (values,) = self.evaluate(_replaced(repeated, column, shifted), expression)
-        # What rounds to single precision on the way is a staircase, if one looks closely.
-        single = values.type != pa.float64() or "Float32" in expression.canonical_name()
-        precision = 2.0**-23 if single else 2.0**-52
-        flat = [math.nan if value is None else float(value) for value in values.to_pylist()]
-        lines: list[Line | None] = [None] * len(scales)
-        for position, n in enumerate(numbers):
-            found = flat[position * len(_SHIFTS) : (position + 1) * len(_SHIFTS)]
-            up, down = found[1 : len(STEPS) + 1], found[len(STEPS) + 1 :]
-            lines[n] = Line([s * scales[n] for s in STEPS], up, found[0], down, precision)
-        return lines
+        moved = [variable[n] + shift * scale for n, scale in scales.items() for shift in _SHIFTS]
+        repeated = rows.take(pa.array([n for n in scales for _ in _SHIFTS], pa.int64()))
+        shifted = repeated.set_column(rows.column_names.index(column), field, pa.array(moved, field.type))
+        (found,) = self.evaluate(shifted, expression)
+        values = iter(math.nan if value is None else float(value) for value in found.to_pylist())
+        # What is rounded to single precision on the way is a staircase, if one looks closely.
+        computed = {part.canonical_name(): part for part in parts(expression) if part.variant_name() != "BinaryExpr"}
+        types = _selected(self.frame(rows), computed.values()).schema().types
+        precision = 2.0**-23 if pa.float32() in types else 2.0**-52
+        return {n: _differences([next(values) for _ in _SHIFTS], scale, precision) for n, scale in scales.items()}
+
+    def _decoded(self, *, double: bool) -> pa.Table:
+        """The rows without dictionaries; with floats in double precision, if so."""
+        schema = self.rows.schema
+        plain = [t.value_type if pa.types.is_dictionary(t) else t for t in schema.types]
+        types = [pa.float64() if double and pa.types.is_floating(t) else t for t in plain]
+        return self.rows.cast(pa.schema([field.with_type(t) for field, t in zip(schema, types, strict=True)]))
+
+    def _takes_single(self, expression: Expr) -> bool:
+        """Whether a function of the user's own takes Float32, which DataFusion makes of no Float64 by itself."""
+        catalog = SessionContext(SessionConfig().with_information_schema())
+        functions = {part.rex_call_operator() for part in parts(expression) if part.variant_name() == "ScalarFunction"}
+        functions -= set(catalog.udfs())
+        if functions - set(self.ctx.udfs()):
+            return True  # one that is not registered may
+        for name in functions:
+            catalog.register_udf(self.ctx.udf(name))
+        parameters = catalog.table("information_schema.parameters").filter(col("parameter_mode") == lit("IN"))
+        takers = parameters.filter(col("data_type") == lit("Float32")).to_pydict()["specific_name"]
+        return not functions.isdisjoint(takers)
+
+
+def parts(expression: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of, subqueries aside."""
+    yield expression
+    if expression.variant_name() not in ("Column", "Literal"):  # they are their own operands
+        with suppress(RuntimeError):  # subqueries and placeholders have none
+            for operand in expression.rex_call_operands():
+                yield from parts(operand)
+
+
+def _differences(values: Sequence[float], scale: float, precision: float) -> Differences:
+    """From the values at all shifts."""
+    middle, up, down = values[0], values[1 : 1 + len(STEPS)], values[1 + len(STEPS) :]
+    rounding = precision * max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    steps = [step * scale for step in STEPS]
+    central = derive(steps, [(u - d) / (2 * h) for h, u, d in zip(steps, up, down, strict=True)], rounding, order=2)
+    below = derive(steps, [(middle - d) / h for h, d in zip(steps, down, strict=True)], rounding, order=1)
+    above = derive(steps, [(u - middle) / h for h, u in zip(steps, up, strict=True)], rounding, order=1)
+    return Differences(central, below, above, scale)
+
+
+def _selected(frame: DataFrame, expressions: Iterable[Expr]) -> DataFrame:
+    return frame.select(*(expression.alias(f"e{i}") for i, expression in enumerate(expressions)))
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _table_name(frame: DataFrame) -> str:
-    """The name of the table that the first column is of, without its schema."""
-    column = frame.parse_sql_expr(_quoted(frame.schema().names[0])).to_variant()
-    return (column.relation() or "t").rpartition(".")[-1]
-
-
-_SHIFTS = [(0, 0.0), *((1, step) for step in STEPS), *((-1, step) for step in STEPS)]
-
-
-def _scales(variable: Sequence[Any]) -> list[float]:
-    """The power of two at or below each number, so that moving by steps rounds nothing; 0 where there is no number.
-
-    A variable of 0 is moved by what the largest in the column is.
-    """
-    sizes = [abs(float(x)) if x is not None and math.isfinite(x) else -1.0 for x in variable]
-    largest = max(sizes, default=0.0)
-    for_zero = largest if largest > 0 else 1.0
-    return [0.0 if size < 0 else 2.0 ** (math.frexp(size or for_zero)[1] - 1) for size in sizes]
-
-
-def _plain(data_type: pa.DataType) -> pa.DataType:
-    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
-
-
-def _doubled(rows: pa.Table) -> pa.Table:
-    """The rows with all floats in double precision."""
-    for position, column in enumerate(rows.schema):
-        if pa.types.is_floating(_plain(column.type)):
-            field = pa.field(column.name, pa.float64(), column.nullable)
-            rows = rows.set_column(position, field, rows.column(position).cast(_plain(column.type)).cast(pa.float64()))
-    return rows
-
-
-def _replaced(rows: pa.Table, column: str, values: Sequence[float]) -> pa.Table:
-    """The rows with other values in a column."""
-    position = rows.schema.get_field_index(column)
-    field = rows.schema.field(position)
-    array = pa.array(values, pa.float64()).cast(_plain(field.type)).cast(field.type)
-    return rows.set_column(position, field, array)
+def _scales(variable: Sequence[float | None]) -> dict[int, float]:
+    """The power of two at or below each number, so that moving by steps rounds nothing; of 0 that of the largest."""
+    sizes = {number: abs(x) for number, x in enumerate(variable) if x is not None and math.isfinite(x)}
+    largest = max(sizes.values(), default=0.0) or 1.0
+    return {number: 2.0 ** (math.frexp(size or largest)[1] - 1) for number, size in sizes.items()}

@@ -112,6 +112,24 @@ def test_steps_become_as_small_as_an_oscillation_needs(everywhere: SessionContex
         verify_grad(everywhere, "many", expr, "x", grad=wrong)
 
 
+@pytest.mark.parametrize("expr", ["sin({} * x)", "3 + sin({} * x) * 7", "x * x + 1e-4 * sin({} * x)"])
+@pytest.mark.parametrize("frequency", [10, 100, 1000, 10**4, 10**5])
+def test_what_converges_at_coarse_steps_hides_no_oscillation(
+    everywhere: SessionContext, expr: str, frequency: int
+) -> None:
+    report = verify_grad(everywhere, "many", expr.format(frequency), "x")["x"]
+    assert report.verified >= 38
+    assert report.verified + len(report.inconclusive) == 40
+
+
+@pytest.mark.parametrize(("frequency", "verified"), [(1000, 38), (10**5, 38), (10**6, 5), (10**7, 5)])
+def test_a_small_oscillation_is_no_error(everywhere: SessionContext, frequency: int, verified: int) -> None:
+    """Of 1e-8 of the value. That of few fine steps says nothing where more of the coarser ones contradict."""
+    report = verify_grad(everywhere, "many", f"x * x + 1e-8 * sin({frequency} * x)", "x")["x"]
+    assert report.verified >= verified
+    assert report.verified + len(report.inconclusive) == 40
+
+
 def test_differences_that_do_not_converge_say_so(everywhere: SessionContext) -> None:
     with pytest.raises(AssertionError, match=r"in 40 of 40 differences do not converge.*oscillate within"):
         verify_grad(everywhere, "many", "sin(1e10 * x)", "x")
@@ -243,6 +261,49 @@ def test_python_function_of_single_precision(session: SessionContext) -> None:
     assert report.verified >= 3
     with pytest.raises(AssertionError, match="is wrong in"):
         verify_grad(session, "t", "doubled(s)", "s", grad=lambda expr, column: lit(2.1))
+
+
+def test_python_function_of_double_precision_over_single(session: SessionContext) -> None:
+    """It is given Float64, and so the differences have its precision."""
+    cube = udf(
+        lambda s: pa.array([v**3 for v in s.to_pylist()]), [pa.float64()], pa.float64(), "immutable", name="cube"
+    )
+    session.register_udf(cube)
+
+    def times(factor: float) -> Callable[[Expr, Expr], Expr]:
+        return lambda expr, column: lit(3.0 * factor) * column * column
+
+    assert verify_grad(session, "t", "cube(s)", "s", grad=times(1.0))["s"].verified == 5
+    with pytest.raises(AssertionError, match="is wrong in"):
+        verify_grad(session, "t", "cube(s)", "s", grad=times(1 + 1e-5))
+
+
+def test_python_function_that_the_session_does_not_have(session: SessionContext) -> None:
+    """What it takes is not known."""
+    doubled = udf(lambda s: pa.array([2 * v for v in s.to_pylist()], s.type), [pa.float32()], pa.float32(), "immutable")
+    report = verify_grad(session, "t", doubled(col("s")), "s", grad=lambda expr, column: lit(2.0))["s"]
+    assert report.verified >= 3
+
+
+def test_python_function_that_rounds_to_single_precision(session: SessionContext) -> None:
+    rounded = udf(lambda x: x.cast(pa.float32()), [pa.float64()], pa.float32(), "immutable", name="rounded")
+    session.register_udf(rounded)
+    report = verify_grad(session, "t", "rounded(x * x) + x", "x", grad=lambda e, column: lit(2.0) * column + lit(1.0))[
+        "x"
+    ]
+    assert report.verified >= 4
+
+
+def test_an_error_of_a_python_function_is_shown(session: SessionContext) -> None:
+    def fails(s: Any) -> Any:
+        if len(s) > 5:
+            msg = "too many rows"
+            raise ValueError(msg)
+        return s
+
+    session.register_udf(udf(fails, [pa.float64()], pa.float64(), "immutable", name="fails"))
+    with pytest.raises(Exception, match="too many rows"):
+        verify_grad(session, "t", "fails(s)", "s", grad=lambda expr, column: lit(1.0))
 
 
 def test_python_function(session: SessionContext) -> None:

@@ -194,10 +194,86 @@ builtins.kept = [operator.__datafusion_scalar_udf__(), operator.__datafusion_sca
 sys.kept = operator
 """
 
+_CAPSULES_ALONE = """
+import gc, sys
+from datafusion import SessionContext, _internal
+import xql_ffi
 
-def test_the_interpreter_ends_while_everything_is_alive() -> None:
-    process = run_python(["-c", _AT_EXIT], engine=True)
-    assert (process.returncode, process.stdout, process.stderr) == (0, "{'d': [2.0]}\n", "")
+class Exporter:
+    def __init__(self, operator):
+        for name in ("__datafusion_scalar_udf__", "__datafusion_scalar_udf_simplify__"):
+            setattr(self, name, lambda capsule=getattr(operator, name)(): capsule)
+
+exporter = Exporter(xql_ffi.grad_capsule([xql_ffi.rule("exp(x)", "2 * Ω")]))
+# All else of the package goes, and what takes the place of its memory must not matter.
+for name in [name for name in sys.modules if name.startswith(("xql_ffi.", "xql_ffi"))]:
+    vars(sys.modules.pop(name)).clear()
+del xql_ffi
+gc.collect()
+others = [bytes([number % 256]) * (number % 4096) for number in range(20_000)]
+ctx = SessionContext()
+ctx.ctx.register_udf(_internal.ScalarUDF.from_pycapsule(exporter))
+del exporter
+gc.collect()
+print(ctx.sql("SELECT grad(exp(x), x) AS d FROM (VALUES (0.0)) AS t(x)").to_pydict())
+"""
+
+_NEVER_DESTROYED = """
+import ctypes, threading
+from xql_ffi import grad_capsule
+operator = grad_capsule()
+for capsule in (operator.__datafusion_scalar_udf__(), operator.__datafusion_scalar_udf_simplify__()):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(capsule))
+started = threading.Event()
+
+def wait(capsule):
+    started.set()
+    threading.Event().wait()
+
+threading.Thread(target=wait, args=(operator.__datafusion_scalar_udf__(),), daemon=True).start()
+started.wait()
+print("ends")
+"""
+
+_DESTROYED_LAST = """
+import os, sys
+from xql_ffi import grad_capsule
+
+class Last:
+    def __init__(self):
+        self.capsules = [grad_capsule().__datafusion_scalar_udf__() for _ in range(10)]
+    def __del__(self, write=os.write):
+        self.capsules.clear()
+        write(1, b"ends\\n")
+
+sys.last = Last()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        (_AT_EXIT, "{'d': [2.0]}"),
+        (_CAPSULES_ALONE, "{'d': [2.0]}"),
+        (_NEVER_DESTROYED, "ends"),
+        (_DESTROYED_LAST, "ends"),
+    ],
+    ids=["everything_alive", "capsules_alone", "never_destroyed", "destroyed_last"],
+)
+def test_the_interpreter_ends(program: str, printed: str) -> None:
+    """With capsules that outlive the operator, the package, or the interpreter."""
+    process = run_python(["-c", program], engine=True)
+    assert (process.returncode, process.stdout, process.stderr) == (0, f"{printed}\n", "")
+
+
+def test_capsules_die_in_other_threads() -> None:
+    operator = made()
+    capsules = [operator.__datafusion_scalar_udf__() for _ in range(400)]
+    del operator
+    parts = [capsules[start::4] for start in range(4)]
+    capsules.clear()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(list.clear, parts))
 
 
 def test_null_handles_are_refused() -> None:
@@ -228,8 +304,8 @@ def test_null_handles_are_refused() -> None:
     assert "no differential operator called" in message(error)
     assert lib.xql_ffi_scalar_udf(null) == null
     assert lib.xql_ffi_scalar_udf_simplify(null) == null
-    lib.xql_ffi_capsule_keep(ctypes.sizeof(ctypes.c_void_p), null)
-    lib.xql_ffi_capsule_drop(null)
+    assert lib.xql_ffi_capsule_context(null, null) == null
+    lib.xql_ffi_capsule_destructor(null)
     lib.xql_ffi_rule_free(null)
     lib.xql_ffi_operator_free(null)
     lib.xql_ffi_string_free(null)

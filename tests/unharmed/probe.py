@@ -166,27 +166,82 @@ PROBES.update({f"sql_{name}": _sql_probe(statement) for name, statement in SQL.i
 
 @probe
 def names_of_the_native_module(_: Path) -> object:
-    """All that the native module has, with signatures, except what a submodule of its own adds."""
+    """All that the native module has: kinds, signatures, documentation, and what each thing has in turn."""
     native: Any = importlib.import_module("datafusion._internal")
 
-    found: dict[str, str] = {}
+    found: dict[str, object] = {}
+
+    def described(entry: Any, value: Any) -> object:
+        try:
+            signature = str(inspect.signature(value))
+        except (TypeError, ValueError):
+            signature = "none"
+        names = [getattr(value, name, None) for name in ("__name__", "__qualname__", "__module__", "__doc__")]
+        return [type(entry).__name__, type(value).__name__, signature, *names, dir(value)]
 
     def walk(path: str, thing: Any) -> None:
-        for name in sorted(vars(thing)):
+        for name, entry in sorted(vars(thing).items()):
+            if name in ("__builtins__", "__cached__", "__file__", "__loader__", "__spec__"):
+                continue
             value = getattr(thing, name)
             inner = f"{path}.{name}"
-            if inspect.ismodule(value) or inspect.isclass(value):
-                found[inner] = type(value).__name__
-                if getattr(value, "__module__", path).startswith(("datafusion", "builtins")) or inspect.ismodule(value):
-                    walk(inner, value)
-            elif not name.startswith("__") or callable(value):
-                try:
-                    found[inner] = str(inspect.signature(value))
-                except (TypeError, ValueError):
-                    found[inner] = type(value).__name__
+            found[inner] = described(entry, value)
+            if inspect.ismodule(value) or (
+                inspect.isclass(value) and value.__module__.startswith(("datafusion", "builtins"))
+            ):
+                walk(inner, value)
 
     walk("", native)
     return found
+
+
+@probe
+def names_that_the_python_half_lacks(_: Path) -> object:
+    """What the native module has and its wrappers have not, to any depth, which datafusion's own tests look for."""
+    import datafusion
+
+    lacking: list[str] = []
+    # By identity; kept, so that no later object has the identity of an earlier one.
+    seen: dict[int, object] = {}
+
+    def walk(path: str, native: Any, wrapper: Any) -> None:
+        for name in sorted(set(dir(native)) - {"__class__", "__self__", "__builtins__"}):
+            inner = f"{path}.{name}"
+            mine, theirs = getattr(native, name), getattr(wrapper, name.removeprefix("Raw"), None)
+            if theirs is None and mine is not None:
+                lacking.append(inner)
+            elif isinstance(mine, list):
+                lacking.extend(f"{inner}: {item}" for item in mine if str(item).removeprefix("Raw") not in theirs)
+            elif hasattr(mine, "__dict__") and id(mine) not in seen:
+                seen[id(mine)] = mine
+                walk(inner, mine, theirs)
+
+    walk("", importlib.import_module("datafusion._internal"), datafusion)
+    return lacking
+
+
+@probe
+def methods_that_the_engine_replaces(_: Path) -> object:
+    """The methods themselves, called wrongly in every way."""
+    native: Any = importlib.import_module("datafusion._internal")
+    ctx = native.SessionContext()
+    function = ctx.udf("sin")
+
+    def outcome(call: Callable[..., object], *args: object, **kwargs: object) -> object:
+        try:
+            return type(call(*args, **kwargs)).__name__
+        except BaseException as error:
+            return f"{type(error).__name__}: {error}"
+
+    register, from_pycapsule = native.SessionContext.register_udf, native.ScalarUDF.from_pycapsule
+    return [
+        [str(register), str(type(ctx.register_udf)), ctx.register_udf == ctx.register_udf, register is register],
+        [outcome(register, *args) for args in ((), (1,), (ctx,), (ctx, 1), (1, function), (ctx, function, 1))],
+        [outcome(register, ctx, udf=function), outcome(register, ctx, function), outcome(register, ctx, other=1)],
+        [outcome(from_pycapsule, *args) for args in ((), (1,), (1, 2), (None,))],
+        [outcome(from_pycapsule, func=1), outcome(from_pycapsule, 1, func=1), outcome(from_pycapsule, other=1)],
+        [outcome(native.ScalarUDF("f", len, [], pa.float64(), "volatile").from_pycapsule, 1)],
+    ]
 
 
 @probe
@@ -759,6 +814,82 @@ def pickled_expressions(_: Path) -> object:
 
     expression = pickle.loads(pickle.dumps((col("i") + lit(1)).alias("k")))
     return [str(expression), _session().table("types").select(expression).sort("k")]
+
+
+@probe
+def pickled_functions(_: Path) -> object:
+    import pickle
+
+    import pyarrow.compute as pc
+    from datafusion import col, udf
+
+    double = udf(lambda array: pc.add(array, array), [pa.float64()], pa.float64(), "stable", name="double")
+    expression = pickle.loads(pickle.dumps(double(col("f"))))
+    return [str(expression), _session().table("types").sort("i").select(expression)]
+
+
+@probe
+def lambdas(_: Path) -> object:
+    from datafusion import SessionConfig, SessionContext, col, lit
+    from datafusion import functions as f
+
+    frame = _session().table("types").sort("i")
+    expressions = [
+        f.array_transform(col("items"), lambda item: item * 2),
+        f.array_filter(col("items"), f.lambda_(["v"], f.lambda_var("v") > lit(2))),
+        f.array_any_match(col("items"), lambda item: item > 3),
+    ]
+    dialect = SessionContext(SessionConfig().set("datafusion.sql_parser.dialect", "DuckDB"))
+    in_sql = dialect.sql("SELECT array_transform([1, 2, 3], lambda x: x * 2) AS d")
+    return [[e.canonical_name() for e in expressions], frame.select(*expressions), in_sql]
+
+
+@probe
+def frames_by_index(_: Path) -> object:
+    frame = _session().table("types").sort("i")
+    return [frame["i"], frame["i", "f"], frame[["s"]]]
+
+
+@probe
+def subclasses(_: Path) -> object:
+    from datafusion import DataFrame, Expr, SessionContext
+
+    bases = (SessionContext, DataFrame, Expr)
+    return [issubclass(type("Mine", (base,), {}), base) for base in bases]
+
+
+@probe
+def many_threads(_: Path) -> object:
+    """One session, one frame and one builder of expressions, used by several threads at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from datafusion import col, lit
+    from datafusion import functions as f
+
+    ctx = _session()
+    frame, builder = ctx.table("types"), f.case(col("i"))
+
+    def work(number: int) -> object:
+        ctx.register_udf(ctx.udf("sin"))
+        builder.when(lit(number), lit(str(number)))
+        summed = ctx.sql(f"SELECT SUM(i) + {number} AS s FROM types").to_pydict()
+        return [summed, sum(batch.to_pyarrow().num_rows for batch in frame.execute_stream())]
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(work, range(16)))
+
+
+@probe
+def files_by_address(folder: Path) -> object:
+    import pyarrow.parquet as pq
+    from datafusion import SessionContext
+    from datafusion.object_store import LocalFileSystem
+
+    pq.write_table(_types().select(["i", "f"]), folder / "types.parquet")
+    ctx = _kept(SessionContext())
+    ctx.register_object_store("file://local", LocalFileSystem(), None)
+    ctx.register_parquet("stored", f"file://{folder}/types.parquet")
+    return ctx.sql("SELECT * FROM stored ORDER BY i")
 
 
 @probe

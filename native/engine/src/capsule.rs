@@ -16,14 +16,15 @@ use crate::scalar_udf;
 /// The method that gives the capsule of a scalar function.
 pub const SCALAR_UDF_METHOD: &str = "__datafusion_scalar_udf__";
 
-/// The method that gives the `jvp`, a `datafusion._internal.ScalarUDF`, that calls of a differential operator become in relations.
+/// The method that gives the `jvp`, a `datafusion._internal.ScalarUDF`, that calls of a differential operator become where they
+/// see through relations.
 pub const TANGENT_METHOD: &str = "__xql_ffi_tangent__";
 
 /// The function `exporter` exports.
 ///
 /// The struct has no version of its own; whoever exports it beside [`simplify`] vouches for it there.
 pub fn scalar_udf(exporter: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ScalarUDFImpl>> {
-    let (_capsule, exported) = exported(exporter, SCALAR_UDF_METHOD, c"datafusion_scalar_udf")?;
+    let (_capsule, exported) = contents(exporter, SCALAR_UDF_METHOD, c"datafusion_scalar_udf")?;
     // SAFETY: a capsule of this name holds an `FFI_ScalarUDF` and lives until the end of this function.
     let exported = unsafe { exported.cast::<FFI_ScalarUDF>().as_ref() };
     Ok(exported.into())
@@ -31,13 +32,13 @@ pub fn scalar_udf(exporter: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ScalarUDFImpl
 
 /// The `simplify` that `exporter` exports beside its function.
 pub fn simplify(exporter: &Bound<'_, PyAny>) -> PyResult<FFI_ScalarUDFSimplify> {
-    let (_capsule, exported) = exported(exporter, xql_simplify_ffi::METHOD_NAME, xql_simplify_ffi::CAPSULE_NAME)?;
+    let (_capsule, exported) = contents(exporter, xql_simplify_ffi::METHOD_NAME, xql_simplify_ffi::CAPSULE_NAME)?;
     // SAFETY: a capsule of this name holds an `FFI_ScalarUDFSimplify` and lives until the end of this function.
     unsafe { FFI_ScalarUDFSimplify::import(exported) }.map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// The functions that `exporter` hands over for `simplify` to answer with, if it has any.
-pub fn functions(exporter: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<ScalarUDF>>> {
+/// The functions of `exporter` that the answers of its `simplify` may call, if it has any.
+pub fn extra_functions(exporter: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<ScalarUDF>>> {
     if !exporter.hasattr(xql_simplify_ffi::FUNCTIONS_METHOD_NAME)? {
         return Ok(vec![]);
     }
@@ -54,7 +55,7 @@ pub fn tangent(exporter: &Bound<'_, PyAny>) -> PyResult<Option<Arc<ScalarUDF>>> 
 }
 
 /// The capsule that `method` gives, and what it holds.
-fn exported<'py>(
+fn contents<'py>(
     exporter: &Bound<'py, PyAny>,
     method: &str,
     name: &CStr,

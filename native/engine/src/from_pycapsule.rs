@@ -1,45 +1,50 @@
 //! `ScalarUDF.from_pycapsule`, which takes `simplify` along where it is exported.
 
+use std::ffi::CStr;
+
 use datafusion::logical_expr::ScalarUDF;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
 use xql_simplify_ffi::SimplifyingScalarUDF;
 
+use crate::method::Method;
 use crate::{capsule, scalar_udf};
 
-/// Puts a function in place of the static method `ScalarUDF.from_pycapsule` of `module`.
-///
-/// For what exports no `simplify` it is the method that was there before.
-pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
-    let name = intern!(py, "from_pycapsule");
-    let class = module.getattr(intern!(py, "ScalarUDF"))?;
-    let stock = class.getattr(name)?.unbind();
-    let from_pycapsule = PyCFunction::new_closure(
-        py,
-        Some(c"from_pycapsule"),
-        // What `inspect.signature` reads.
-        Some(c"from_pycapsule(func)\n--\n\n"),
-        move |args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>| {
-            let py = args.py();
-            match exporter(args, kwargs)? {
-                Some(exporter) => import(&exporter).map(Bound::unbind),
-                None => stock.call(py, args, kwargs),
-            }
-        },
-    )?;
-    class.setattr(name, from_pycapsule)
+/// For what exports no `simplify`, the static method that was there before.
+pub struct FromPycapsule;
+
+static STOCK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+impl Method for FromPycapsule {
+    const NAME: &CStr = c"from_pycapsule";
+
+    fn stock() -> &'static PyOnceLock<Py<PyAny>> {
+        &STOCK
+    }
+
+    fn call<'py>(
+        _class: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        stock: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match exporter(args, kwargs)? {
+            Some(exporter) => import(&exporter),
+            None => stock.call(args, kwargs),
+        }
+    }
 }
 
-/// The argument, if it exports a function and its `simplify`.
+/// The argument, if there is one alone and it exports a function and its `simplify`.
 fn exporter<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let func = match kwargs {
-        Some(kwargs) => kwargs.get_item("func")?,
-        None => args.get_item(0).ok(),
+    let func = match (args.len(), kwargs.map_or(0, PyDictMethods::len)) {
+        (1, 0) => Some(args.get_item(0)?),
+        (0, 1) => kwargs.map(|kwargs| kwargs.get_item("func")).transpose()?.flatten(),
+        _ => None,
     };
     let Some(func) = func else { return Ok(None) };
     let exports = func.hasattr(capsule::SCALAR_UDF_METHOD)? && func.hasattr(xql_simplify_ffi::METHOD_NAME)?;
@@ -50,8 +55,8 @@ fn import<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // The first checks the versions, which the second takes on trust.
     let simplify = capsule::simplify(exporter)?;
     let function = capsule::scalar_udf(exporter)?;
-    let functions = capsule::functions(exporter)?;
+    let functions = capsule::extra_functions(exporter)?;
     let tangent = capsule::tangent(exporter)?;
-    let udf = SimplifyingScalarUDF::new(function, simplify).with_functions(functions).with_companion(tangent);
+    let udf = SimplifyingScalarUDF::new(function, simplify).with_extra_functions(functions).with_companion(tangent);
     scalar_udf::to_python(exporter.py(), ScalarUDF::from(udf))
 }

@@ -5,13 +5,13 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
-/// What `make` gives, for [`free`]; null if it fails, with the reason in `error`, for `xql_ffi_string_free`.
+/// A handle to what `make` gives, for [`free`]; null if it fails, with the reason in `error`, for `xql_ffi_string_free`.
 ///
 /// # Safety
 /// `error` is null or may be written to.
-pub unsafe fn made<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>) -> *mut T {
+pub unsafe fn handle<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>) -> *mut T {
     let reason = match catch_unwind(AssertUnwindSafe(make)) {
-        Ok(Ok(made)) => return Box::into_raw(Box::new(made)),
+        Ok(Ok(value)) => return Box::into_raw(Box::new(value)),
         Ok(Err(DataFusionError::Plan(message))) => message,
         Ok(Err(other)) => other.strip_backtrace(),
         Err(panic) => {
@@ -28,16 +28,16 @@ pub unsafe fn made<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>)
     null_mut()
 }
 
-/// Frees what [`made`] gave.
+/// Frees what is behind a handle.
 ///
 /// # Safety
-/// `made` is null or comes from [`made`] and is not used again.
-pub unsafe fn free<T>(made: *mut T) {
-    if !made.is_null() {
+/// `handle` is null or comes from [`handle`] and is not used again.
+pub unsafe fn free<T>(handle: *mut T) {
+    if !handle.is_null() {
         // SAFETY: it was made as a box and is freed once.
-        let made = unsafe { Box::from_raw(made) };
+        let value = unsafe { Box::from_raw(handle) };
         // There is no one to tell of a panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(made))).map_err(std::mem::forget);
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(value))).map_err(std::mem::forget);
     }
 }
 

@@ -1,31 +1,50 @@
 //! Capsules of Python that hold a struct of an operator, and may outlive whatever made them.
+//!
+//! The context of a capsule is a share of its operator, which the destructor of the capsule gives back. This library is not
+//! linked to Python, so it is given the one function of Python that it needs for that.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
-use std::panic::catch_unwind;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null;
+use std::sync::{Arc, OnceLock};
 
 use crate::operator::{Exported, xql_ffi_operator};
 
-/// What each living capsule points into, by the address of the capsule.
-static KEPT: LazyLock<Mutex<HashMap<usize, Arc<Exported>>>> = LazyLock::new(Mutex::default);
+/// `PyCapsule_GetContext` of the running Python.
+static GET_CONTEXT: OnceLock<unsafe extern "C" fn(capsule: *mut c_void) -> *mut c_void> = OnceLock::new();
 
-/// Keeps the structs of an operator until `xql_ffi_capsule_drop` is called for the capsule, as its destructor.
+/// A share of an operator, for `PyCapsule_SetContext` of a capsule with the destructor `xql_ffi_capsule_destructor`.
+/// `get_context` is `PyCapsule_GetContext`. Null if one of them is.
 ///
 /// # Safety
-/// `operator` is null or comes from `xql_ffi_operator_new`.
+/// `operator` is null or comes from `xql_ffi_operator_new`; `get_context` is null or what it is to be.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xql_ffi_capsule_keep(capsule: usize, operator: *const xql_ffi_operator) {
+pub unsafe extern "C" fn xql_ffi_capsule_context(
+    operator: *const xql_ffi_operator,
+    get_context: Option<unsafe extern "C" fn(capsule: *mut c_void) -> *mut c_void>,
+) -> *const c_void {
     // SAFETY: as for this function.
-    if let Some(operator) = unsafe { operator.as_ref() } {
-        KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(capsule, Arc::clone(&operator.0));
-    }
+    let (Some(operator), Some(get_context)) = (unsafe { operator.as_ref() }, get_context) else { return null() };
+    GET_CONTEXT.get_or_init(|| get_context);
+    Arc::into_raw(Arc::clone(&operator.0)).cast()
 }
 
 /// The destructor of a capsule.
+///
+/// # Safety
+/// `capsule` is null or a capsule that is being destroyed and whose context is null or comes from `xql_ffi_capsule_context`.
 #[unsafe(no_mangle)]
-pub extern "C" fn xql_ffi_capsule_drop(capsule: *mut c_void) {
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).remove(&capsule.addr());
-    // After the lock is free. There is no one to tell of a panic.
-    let _ = catch_unwind(std::panic::AssertUnwindSafe(|| drop(kept))).map_err(std::mem::forget);
+pub unsafe extern "C" fn xql_ffi_capsule_destructor(capsule: *mut c_void) {
+    let Some(get_context) = GET_CONTEXT.get() else { return };
+    if capsule.is_null() {
+        return;
+    }
+    // SAFETY: `get_context` takes capsules, also in their destructors.
+    let context = unsafe { get_context(capsule) }.cast_const().cast::<Exported>();
+    if !context.is_null() {
+        // SAFETY: the context is a share of an operator, and given back once, with its capsule.
+        let share = unsafe { Arc::from_raw(context) };
+        // There is no one to tell of a panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(share))).map_err(std::mem::forget);
+    }
 }

@@ -3,6 +3,9 @@
 //! A rule of the user's own is made by `xql_ffi_rule_new`, an operator with such rules by `xql_ffi_operator_new`. An operator
 //! has the two structs a host imports, `FFI_ScalarUDF` and `FFI_ScalarUDFSimplify`; a host makes its own handles with their
 //! `clone`, which may outlive the operator. What is wrong comes back as a string, and nothing unwinds.
+//!
+//! In layers, each using only those before it: `boundary` (handles, strings, errors), `rule`, `operator`, `capsule`; beside
+//! them `rule_table`.
 
 mod boundary;
 mod capsule;

@@ -1,6 +1,6 @@
 //! The differential operators.
 
-use datafusion_common::plan_datafusion_err;
+use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_ffi::udf::FFI_ScalarUDF;
 use std::ffi::{c_char, c_void};
 use std::ptr::null;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xql_autodiff::Rules;
 use xql_simplify_ffi::FFI_ScalarUDFSimplify;
 
-use crate::boundary::{free, items, made, text};
+use crate::boundary::{free, handle, items, text};
 use crate::rule::xql_ffi_rule;
 
 /// `grad`, `jvp` or `vjp` with rules of the user's own.
@@ -37,13 +37,12 @@ pub unsafe extern "C" fn xql_ffi_operator_new(
     let make = || {
         // SAFETY: as for this function.
         let (name, rules) = unsafe { (text(name)?, items(rules, count)?) };
-        let mut own = vec![];
-        for rule in rules {
+        let rules = rules.iter().map(|rule| {
             // SAFETY: the caller gives rules, or null.
             let rule = unsafe { rule.as_ref() }.ok_or_else(|| plan_datafusion_err!("a rule is missing"))?;
-            own.push(rule.0.clone());
-        }
-        let rules = Rules::new(own)?;
+            Ok(rule.0.clone())
+        });
+        let rules = Rules::new(rules.collect::<Result<Vec<_>>>()?)?;
         let operator = match name {
             "tangent" => Some(xql_autodiff::tangent_with(rules)),
             name => xql_autodiff::functions_with(&rules).into_iter().find(|operator| operator.name() == name),
@@ -54,10 +53,10 @@ pub unsafe extern "C" fn xql_ffi_operator_new(
         Ok(xql_ffi_operator(Arc::new(Exported { udf: Arc::clone(&operator).into(), simplify: operator.into() })))
     };
     // SAFETY: as for this function.
-    unsafe { made(error, make) }
+    unsafe { handle(error, make) }
 }
 
-/// Frees an operator. Handles that hosts have made of its structs stay valid, and so do capsules that keep them.
+/// Frees an operator. Handles that hosts have made of its structs stay valid, and so do capsules that have a share of it.
 ///
 /// # Safety
 /// `operator` is null or comes from `xql_ffi_operator_new` and is not used again.
@@ -67,7 +66,7 @@ pub unsafe extern "C" fn xql_ffi_operator_free(operator: *mut xql_ffi_operator) 
     unsafe { free(operator) }
 }
 
-/// The `FFI_ScalarUDF` of an operator, which lives as long, or as a capsule that keeps it.
+/// The `FFI_ScalarUDF` of an operator, which lives as long, or as a capsule that has a share of it.
 ///
 /// # Safety
 /// `operator` is null or comes from `xql_ffi_operator_new`.
@@ -77,7 +76,7 @@ pub unsafe extern "C" fn xql_ffi_scalar_udf(operator: *const xql_ffi_operator) -
     unsafe { operator.as_ref() }.map_or(null(), |operator| (&raw const operator.0.udf).cast())
 }
 
-/// The `FFI_ScalarUDFSimplify` of an operator, which lives as long, or as a capsule that keeps it.
+/// The `FFI_ScalarUDFSimplify` of an operator, which lives as long, or as a capsule that has a share of it.
 ///
 /// # Safety
 /// `operator` is null or comes from `xql_ffi_operator_new`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xql_autodiff::Rule;
 use xql_simplify_ffi::ForeignFunction;
 
-use crate::boundary::{free, items, made, text};
+use crate::boundary::{free, handle, items, text};
 
 /// The derivative of a function.
 #[allow(non_camel_case_types)]
@@ -36,12 +36,12 @@ pub unsafe extern "C" fn xql_ffi_rule_new(
         let texts =
             |list: &[*const c_char]| list.iter().map(|item| unsafe { text(*item) }).collect::<Result<Vec<_>, _>>();
         let functions =
-            texts(functions)?.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::offered(name))));
+            texts(functions)?.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::named(name))));
         let rule = Rule::with_functions(signature, &texts(partials)?, functions)?;
         Ok(xql_ffi_rule(if strict { rule.strict() } else { rule }))
     };
     // SAFETY: as for this function.
-    unsafe { made(error, make) }
+    unsafe { handle(error, make) }
 }
 
 /// Frees a rule.

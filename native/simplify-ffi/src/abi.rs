@@ -1,16 +1,25 @@
-//! The struct that crosses.
+//! The structs that cross, and what a Python object exports them by.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::ScalarUDF;
 
-use crate::ABI_VERSION;
-use crate::bytes::FFI_Bytes;
-use crate::error::guard;
 use crate::provider::{answer, failure};
+use crate::wire::ABI_VERSION;
+use crate::wire::error::guard;
+
+/// Name of the capsule that holds an [`FFI_ScalarUDFSimplify`].
+pub const CAPSULE_NAME: &CStr = c"datafusion_scalar_udf_simplify";
+
+/// Method of a Python object that gives the capsule.
+pub const METHOD_NAME: &str = "__datafusion_scalar_udf_simplify__";
+
+/// Method of a Python object that gives the extra functions, a list of `datafusion._internal.ScalarUDF`, that the answers of
+/// its `simplify` may call. An object may lack it.
+pub const FUNCTIONS_METHOD_NAME: &str = "__datafusion_scalar_udf_simplify_functions__";
 
 /// The `simplify` of a scalar function, for other libraries to call.
 ///
@@ -150,5 +159,51 @@ unsafe extern "C" fn release(this: &mut FFI_ScalarUDFSimplify) {
         });
         // There is no one to tell that the function panicked when it was dropped.
         drop(dropped);
+    }
+}
+
+/// A buffer that is freed by the library that made it.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(non_camel_case_types)]
+pub struct FFI_Bytes {
+    data: *const u8,
+    len: usize,
+    release: unsafe extern "C" fn(bytes: &mut Self),
+    private_data: *mut c_void,
+}
+
+impl FFI_Bytes {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        if self.data.is_null() {
+            return &[];
+        }
+        // SAFETY: the library that made the struct keeps `len` bytes at `data` alive until `release`.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+impl From<Vec<u8>> for FFI_Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        let (data, len) = (bytes.as_ptr(), bytes.len());
+        let private_data = Box::into_raw(Box::new(bytes)).cast();
+        Self { data, len, release: release_bytes, private_data }
+    }
+}
+
+impl Drop for FFI_Bytes {
+    fn drop(&mut self) {
+        // SAFETY: `release` comes with the struct, from the library that made it, and runs once.
+        unsafe { (self.release)(self) }
+    }
+}
+
+unsafe extern "C" fn release_bytes(bytes: &mut FFI_Bytes) {
+    if !bytes.private_data.is_null() {
+        // SAFETY: `private_data` is the box made in `from` and is cleared below, so it is freed once.
+        drop(unsafe { Box::<Vec<u8>>::from_raw(bytes.private_data.cast()) });
+        bytes.private_data = std::ptr::null_mut();
+        bytes.data = std::ptr::null();
     }
 }

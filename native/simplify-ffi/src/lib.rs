@@ -34,14 +34,23 @@
 //! * Subqueries, aggregate and window functions, lambdas, scalar variables and the like are *opaque*: a call of a
 //!   [`ForeignFunction`] that is named like the printed expression, has its type, and whose arguments are the columns it
 //!   reads. The provider may give it back anywhere, but as it is.
-//! * A function that the arguments do not call may be offered for the answer
-//!   ([`with_functions`](SimplifyingScalarUDF::with_functions)); the provider calls it by
-//!   [`ForeignFunction::offered`], and the consumer converts its arguments and its result.
+//! * Extra functions, which the arguments need not call, go with the request by name
+//!   ([`with_extra_functions`](SimplifyingScalarUDF::with_extra_functions)). The provider calls them by
+//!   [`ForeignFunction::named`], and the consumer coerces their arguments and their result.
 //! * Metadata of literals, aliases and casts stays behind. Expressions that come back have theirs again.
 //!
 //! A calculus thus needs no knowledge of this crate: both kinds are calls of functions it does not know. One that wants to
 //! tell them apart finds a [`ForeignFunction`] by `ScalarUDFImpl::downcast_ref` and asks
 //! [`is_opaque`](ForeignFunction::is_opaque).
+//!
+//! # Layers
+//! Each uses only those before it:
+//!
+//! 1. [`wire`]: the messages, and fields, schemas and errors as such.
+//! 2. `table`: expressions as a table of nodes, and back; nodes as messages; what is opaque.
+//! 3. `provider`: a request answered by the `simplify` of a function of this library.
+//! 4. `abi`: the structs that cross, made of the provider.
+//! 5. `consumer`: a request made of a call, and the expression made of its answer.
 //!
 //! # What can go wrong
 //! Every failure is an error with a message: another version of the ABI or another major version of DataFusion, bytes that
@@ -50,45 +59,15 @@
 //! [`ScalarUDFImpl::simplify`]: datafusion_expr::ScalarUDFImpl::simplify
 //! [`FFI_ScalarUDF`]: datafusion_ffi::udf::FFI_ScalarUDF
 
-#![deny(missing_docs, unsafe_op_in_unsafe_fn)]
-#![warn(clippy::undocumented_unsafe_blocks)]
+#![deny(missing_docs)]
 
 mod abi;
-mod bytes;
 mod consumer;
-mod default_functions;
-mod entry;
-mod error;
-mod expand;
-mod field;
-mod flatten;
-mod foreign_function;
-mod node;
-mod offered;
-mod opaque;
 mod provider;
-mod request;
-mod schema;
-mod stack;
 mod table;
 pub mod wire;
 
-use std::ffi::CStr;
-
-pub use abi::FFI_ScalarUDFSimplify;
-pub use bytes::FFI_Bytes;
+pub use abi::{CAPSULE_NAME, FFI_Bytes, FFI_ScalarUDFSimplify, FUNCTIONS_METHOD_NAME, METHOD_NAME};
 pub use consumer::SimplifyingScalarUDF;
-pub use foreign_function::ForeignFunction;
-
-/// Version of the layout of [`FFI_ScalarUDFSimplify`] and of the messages that cross.
-pub const ABI_VERSION: u64 = 1;
-
-/// Name of the capsule that holds an [`FFI_ScalarUDFSimplify`].
-pub const CAPSULE_NAME: &CStr = c"datafusion_scalar_udf_simplify";
-
-/// Method of a Python object that gives the capsule.
-pub const METHOD_NAME: &str = "__datafusion_scalar_udf_simplify__";
-
-/// Method of a Python object that gives the functions, a list of `datafusion._internal.ScalarUDF`, that its `simplify` is
-/// offered for its answers. An object may lack it.
-pub const FUNCTIONS_METHOD_NAME: &str = "__datafusion_scalar_udf_simplify_functions__";
+pub use provider::foreign_function::ForeignFunction;
+pub use wire::ABI_VERSION;

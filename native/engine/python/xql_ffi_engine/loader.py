@@ -14,7 +14,8 @@ class Loader(ExtensionFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module, then extend it."""
-        super().exec_module(module)
+        # With super() this method would have a closure, unlike the one of any other loader.
+        ExtensionFileLoader.exec_module(self, module)
         from xql_ffi_engine import _engine
 
         _engine.install(module)

@@ -1,11 +1,13 @@
 //! Tests of both sides of the crossing, in one program because linking DataFusion takes long.
 
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+
 mod boundary;
 mod common;
+mod extra_functions;
 mod failures;
 mod foreign;
 mod hostile;
-mod offered;
 mod opaque;
 mod round_trip;
 mod sharing;

@@ -1,5 +1,7 @@
 //! The provider: answers a request with the `simplify` of a function of this library.
 
+pub(crate) mod foreign_function;
+
 use std::sync::Arc;
 
 use chrono::DateTime;
@@ -10,20 +12,15 @@ use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use datafusion_proto::protobuf::EmptyMessage;
 use prost::Message;
 
-use crate::ABI_VERSION;
-use crate::default_functions::is_default;
-use crate::entry::entry_from_wire;
-use crate::error::{guard, malformed};
-use crate::expand::expand;
-use crate::field::{field_from_wire, field_to_wire};
-use crate::flatten::{Crossing, Flattener, Opened};
-use crate::foreign_function::{ForeignFunction, Role};
-use crate::node::{placeholder, take_children, without_metadata};
-use crate::opaque::is_opaque_kind;
-use crate::schema::schema_from_wire;
-use crate::stack::with_stack_for;
-use crate::table::{Item, Table};
-use crate::wire::{Answer, Call, Function, Opaque, Outcome, Request, Simplified};
+use crate::provider::foreign_function::{ForeignFunction, Role};
+use crate::table::expand::{expand, with_stack_for};
+use crate::table::flatten::{Crossing, Flattener, Opened};
+use crate::table::message::{is_default, node_from_wire, without_metadata};
+use crate::table::opaque::is_opaque;
+use crate::table::{Node, Table, placeholders, split};
+use crate::wire::error::{guard, malformed};
+use crate::wire::field::{field_from_wire, field_to_wire, schema_from_wire};
+use crate::wire::{ABI_VERSION, Answer, Call, Function, Kind, Opaque, Outcome, Request, Simplified, Time};
 
 /// The encoded answer to an encoded request; every failure is one of its outcomes.
 pub(crate) fn answer(udf: &ScalarUDF, request: &[u8]) -> Vec<u8> {
@@ -47,34 +44,29 @@ fn encode(outcome: Result<Outcome>) -> Vec<u8> {
 
 fn simplify(udf: &ScalarUDF, request: Request) -> Result<Outcome> {
     check_versions(&request)?;
+    let Request { schema, query_execution_start_time, functions, entries, arguments, extra_functions, .. } = request;
     let mut table = Table::default();
-    for entry in request.entries {
-        let shell = entry_from_wire(
-            entry,
-            |call| call_from_wire(call, &request.functions),
-            |opaque| opaque_from_wire(opaque, &table),
-        )?;
-        let shared = !shell.is_volatile_node();
-        table.push(Item::Shell(shell), shared)?;
+    for entry in entries {
+        let node = match entry.kind.ok_or_else(|| malformed("an entry without kind"))? {
+            Kind::Call(call) => call_from_wire(call, &functions)?,
+            Kind::Opaque(opaque) => opaque_from_wire(opaque, table.next_entry()?)?,
+            kind => node_from_wire(kind)?,
+        };
+        let shared = !node.shape.is_volatile_node();
+        table.push(node, shared)?;
     }
-    let schema = Arc::new(schema_from_wire(request.schema)?);
-    let mut info = SimplifyContext::builder().with_schema(schema);
-    if let Some(time) = request.query_execution_start_time {
-        let time = DateTime::from_timestamp(time.seconds, time.nanoseconds);
-        let time = time.ok_or_else(|| malformed("a time that does not exist"))?;
-        info = info.with_query_execution_start_time(Some(time));
-    }
-    let info = info.build();
-    let functions = u32::try_from(request.functions.len()).map_err(malformed)?;
-    let answered = Answered { schema: info.schema(), offered: &request.offered, functions };
-    let (args, depth) = expand(table.items(), &request.arguments)?;
+    let info = SimplifyContext::builder()
+        .with_schema(Arc::new(schema_from_wire(schema)?))
+        .with_query_execution_start_time(query_execution_start_time.map(time_from_wire).transpose()?)
+        .build();
+    let callable = Callable { schema: info.schema(), functions: functions.len(), extra_functions: &extra_functions };
+    let (args, depth) = expand(table.nodes(), &arguments)?;
     with_stack_for(depth, || match udf.simplify(args, &info)? {
         ExprSimplifyResult::Original(_) => Ok(Outcome::Original(EmptyMessage {})),
         ExprSimplifyResult::Simplified(expr) => {
-            let mut flattener = Flattener::new(&mut table, |expr| answered.open(expr));
+            let mut flattener = Flattener::new(&mut table, |expr| callable.open(expr));
             let root = flattener.add(expr)?;
-            let (entries, _) = flattener.finish();
-            Ok(Outcome::Simplified(Simplified { entries, root }))
+            Ok(Outcome::Simplified(Simplified { entries: flattener.finish(), root }))
         }
     })
 }
@@ -91,8 +83,12 @@ fn check_versions(request: &Request) -> Result<()> {
     Ok(())
 }
 
+fn time_from_wire(time: Time) -> Result<DateTime<chrono::Utc>> {
+    DateTime::from_timestamp(time.seconds, time.nanoseconds).ok_or_else(|| malformed("a time that does not exist"))
+}
+
 /// The stand-in for a call of a function that the consumer has.
-fn call_from_wire(call: Call, functions: &[Function]) -> Result<Expr> {
+fn call_from_wire(call: Call, functions: &[Function]) -> Result<Node> {
     let function = functions
         .get(call.function as usize)
         .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
@@ -106,29 +102,28 @@ fn call_from_wire(call: Call, functions: &[Function]) -> Result<Expr> {
     Ok(call_of(stand_in.with_aliases(function.aliases.clone()), call.arguments))
 }
 
-/// The stand-in for an expression that is not shown, the next entry of the table.
-fn opaque_from_wire(opaque: Opaque, table: &Table) -> Result<Expr> {
-    let index = u32::try_from(table.items().len()).map_err(malformed)?;
+/// The stand-in for an expression that is not shown.
+fn opaque_from_wire(opaque: Opaque, entry: u32) -> Result<Node> {
     let volatility = opaque.volatility().into();
     let field = opaque.field.as_ref().map(field_from_wire).transpose()?;
-    let stand_in = ForeignFunction::new(opaque.printed, Role::Opaque(index), volatility, field);
+    let stand_in = ForeignFunction::new(opaque.printed, Role::Opaque(entry), volatility, field);
     Ok(call_of(stand_in, opaque.reads))
 }
 
-fn call_of(function: ForeignFunction, arguments: Vec<u32>) -> Expr {
-    let arguments = arguments.into_iter().map(placeholder).collect();
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), arguments))
+fn call_of(function: ForeignFunction, children: Vec<u32>) -> Node {
+    let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), placeholders(children.len()));
+    Node { shape: Expr::ScalarFunction(call), children }
 }
 
-/// What an answer may refer to.
-struct Answered<'a> {
+/// What an answer may call besides DataFusion's own functions.
+struct Callable<'a> {
     schema: &'a DFSchema,
-    offered: &'a [Function],
-    /// How many functions the request has besides those offered.
-    functions: u32,
+    /// How many functions the arguments call; the extra ones continue them.
+    functions: usize,
+    extra_functions: &'a [Function],
 }
 
-impl Answered<'_> {
+impl Callable<'_> {
     /// Parts an expression of the answer from its children and decides how it crosses.
     fn open(&self, expr: Expr) -> Result<Opened> {
         let crossing = match &expr {
@@ -136,7 +131,7 @@ impl Answered<'_> {
                 Some(function) => match function.role() {
                     Role::Opaque(entry) => Crossing::Known(entry),
                     Role::Function(function) => Crossing::Call { function, return_field: None },
-                    Role::Offered => self.offered(&expr, call.name())?,
+                    Role::Named => self.named(&expr, call.name())?,
                 },
                 None if is_default(&call.func)? => Crossing::Node,
                 None => {
@@ -147,23 +142,23 @@ impl Answered<'_> {
                     );
                 }
             },
-            expr if is_opaque_kind(expr) => {
+            expr if is_opaque(expr) => {
                 return plan_err!("simplify gave an expression of a kind that does not cross: {expr}");
             }
             _ => Crossing::Node,
         };
-        let (shell, children) = take_children(expr)?;
-        if without_metadata(shell.clone()) != shell {
-            return plan_err!("simplify gave an expression with metadata, which does not cross: {shell}");
+        let (shape, children) = split(expr)?;
+        if without_metadata(shape.clone()) != shape {
+            return plan_err!("simplify gave an expression with metadata, which does not cross: {shape}");
         }
-        Ok(Opened { item: Item::Shell(shell), children, crossing })
+        Ok(Opened { shape, children, crossing })
     }
 
-    fn offered(&self, call: &Expr, name: &str) -> Result<Crossing> {
-        let Some(place) = self.offered.iter().position(|offered| offered.name == name) else {
+    fn named(&self, call: &Expr, name: &str) -> Result<Crossing> {
+        let Some(place) = self.extra_functions.iter().position(|function| function.name == name) else {
             return plan_err!("simplify gave a call of the function '{name}', which was not offered with the request");
         };
-        let function = self.functions.saturating_add(u32::try_from(place).map_err(malformed)?);
+        let function = u32::try_from(self.functions.saturating_add(place)).map_err(malformed)?;
         let (_, field) = call.to_field(self.schema)?;
         Ok(Crossing::Call { function, return_field: Some(field_to_wire(&field)?) })
     }

@@ -1,14 +1,14 @@
-//! Columns and fields as messages.
+//! Columns, fields, schemas and volatilities as messages.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, FieldRef};
-use datafusion_common::{Column, Result, TableReference};
+use arrow::datatypes::{Field, FieldRef, Schema};
+use datafusion_common::{Column, DFSchema, Result, TableReference};
 use datafusion_expr::Volatility;
 use datafusion_proto::protobuf;
 
-use crate::error::malformed;
 use crate::wire;
+use crate::wire::error::malformed;
 
 pub(crate) fn field_to_wire(field: &Field) -> Result<protobuf::Field> {
     Ok(field.try_into()?)
@@ -18,11 +18,11 @@ pub(crate) fn field_from_wire(field: &protobuf::Field) -> Result<FieldRef> {
     Ok(Arc::new(Field::try_from(field).map_err(malformed)?))
 }
 
-pub(crate) fn relation_to_wire(relation: Option<&TableReference>) -> Option<protobuf::TableReference> {
+fn relation_to_wire(relation: Option<&TableReference>) -> Option<protobuf::TableReference> {
     relation.map(|relation| relation.clone().into())
 }
 
-pub(crate) fn relation_from_wire(relation: Option<protobuf::TableReference>) -> Result<Option<TableReference>> {
+fn relation_from_wire(relation: Option<protobuf::TableReference>) -> Result<Option<TableReference>> {
     relation.map(|relation| TableReference::try_from(relation).map_err(malformed)).transpose()
 }
 
@@ -32,6 +32,24 @@ pub(crate) fn column_to_wire(column: &Column) -> wire::Column {
 
 pub(crate) fn column_from_wire(column: wire::Column) -> Result<Column> {
     Ok(Column::new(relation_from_wire(column.relation)?, column.name))
+}
+
+pub(crate) fn schema_to_wire(schema: &DFSchema) -> Result<Vec<wire::QualifiedField>> {
+    schema
+        .iter()
+        .map(|(qualifier, field)| {
+            Ok(wire::QualifiedField { qualifier: relation_to_wire(qualifier), field: field_to_wire(field)? })
+        })
+        .collect()
+}
+
+/// The schema, with no check of its names: the merged inputs of a plan node need not pass one.
+pub(crate) fn schema_from_wire(fields: Vec<wire::QualifiedField>) -> Result<DFSchema> {
+    let (qualifiers, fields): (Vec<Option<TableReference>>, Vec<FieldRef>) = fields
+        .into_iter()
+        .map(|field| Ok((relation_from_wire(field.qualifier)?, field_from_wire(&field.field)?)))
+        .collect::<Result<_>>()?;
+    DFSchema::try_from(Arc::new(Schema::new(fields)))?.with_field_specific_qualified_schema(qualifiers)
 }
 
 impl From<Volatility> for wire::Volatility {

@@ -1,5 +1,8 @@
 //! The consumer: the stock imported function plus `simplify`.
 
+mod coercion;
+mod request;
+
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -17,9 +20,8 @@ use datafusion_expr::{
 use prost::Message;
 
 use crate::abi::FFI_ScalarUDFSimplify;
-use crate::error::{guard, malformed};
-use crate::expand::expand;
-use crate::request::Asked;
+use crate::consumer::request::Question;
+use crate::wire::error::{guard, malformed};
 use crate::wire::{Answer, Outcome};
 
 /// A scalar function of another library, with its `simplify`.
@@ -29,7 +31,7 @@ use crate::wire::{Answer, Outcome};
 pub struct SimplifyingScalarUDF {
     function: ScalarUDF,
     simplify: Arc<FFI_ScalarUDFSimplify>,
-    offered: Vec<Arc<ScalarUDF>>,
+    extra_functions: Vec<Arc<ScalarUDF>>,
     companion: Option<Arc<ScalarUDF>>,
 }
 
@@ -40,14 +42,14 @@ impl SimplifyingScalarUDF {
         Self {
             function: ScalarUDF::new_from_shared_impl(function),
             simplify: Arc::new(simplify),
-            offered: vec![],
+            extra_functions: vec![],
             companion: None,
         }
     }
 
     /// Lets `simplify` answer with calls of these functions, by name, besides those in its arguments.
-    pub fn with_functions(self, offered: Vec<Arc<ScalarUDF>>) -> Self {
-        Self { offered, ..self }
+    pub fn with_extra_functions(self, extra_functions: Vec<Arc<ScalarUDF>>) -> Self {
+        Self { extra_functions, ..self }
     }
 
     /// Keeps another function of the provider with it, for rules that replace calls of the one by calls of the other.
@@ -65,15 +67,12 @@ impl SimplifyingScalarUDF {
     }
 
     fn ask(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let mut asked = Asked::new(args, info, &self.offered)?;
-        let answer = self.simplify.call(&asked.request.encode_to_vec());
+        let question = Question::new(args, info, &self.extra_functions)?;
+        let answer = self.simplify.call(&question.request.encode_to_vec());
         let answer = Answer::decode(answer.as_slice()).map_err(malformed)?;
         match answer.outcome {
-            Some(Outcome::Original(_)) => {
-                let (args, _) = expand(asked.table.items(), &asked.request.arguments)?;
-                Ok(ExprSimplifyResult::Original(args))
-            }
-            Some(Outcome::Simplified(simplified)) => Ok(ExprSimplifyResult::Simplified(asked.answered(simplified)?)),
+            Some(Outcome::Original(_)) => Ok(ExprSimplifyResult::Original(question.arguments()?)),
+            Some(Outcome::Simplified(simplified)) => Ok(ExprSimplifyResult::Simplified(question.answered(simplified)?)),
             Some(Outcome::Failure(failure)) => Err(failure.into()),
             None => Err(malformed("an answer without outcome")),
         }
@@ -83,7 +82,9 @@ impl SimplifyingScalarUDF {
 /// Equal if they are the same import: the function is compared as such, `simplify` by identity.
 impl PartialEq for SimplifyingScalarUDF {
     fn eq(&self, other: &Self) -> bool {
-        self.function == other.function && Arc::ptr_eq(&self.simplify, &other.simplify) && self.offered == other.offered
+        self.function == other.function
+            && Arc::ptr_eq(&self.simplify, &other.simplify)
+            && self.extra_functions == other.extra_functions
     }
 }
 

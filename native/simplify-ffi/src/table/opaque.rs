@@ -8,7 +8,7 @@ use datafusion_expr::{Expr, LogicalPlan, Subquery, Volatility};
 
 /// Whether expressions of this kind never cross as nodes, whatever is in them.
 #[expect(deprecated)]
-pub(crate) fn is_opaque_kind(expr: &Expr) -> bool {
+pub(crate) fn is_opaque(expr: &Expr) -> bool {
     subquery(expr).is_some()
         || matches!(
             expr,

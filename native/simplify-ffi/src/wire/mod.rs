@@ -2,12 +2,18 @@
 //!
 //! `Field`, `LogicalExprNode` and `TableReference` are those of `datafusion-proto` of the same major version.
 
+pub(crate) mod error;
+pub(crate) mod field;
+
 use datafusion_proto::protobuf::{EmptyMessage, Field, LogicalExprNode, TableReference};
+
+/// Version of these messages, and of the layout of [`FFI_ScalarUDFSimplify`](crate::FFI_ScalarUDFSimplify).
+pub const ABI_VERSION: u64 = 1;
 
 /// What the consumer asks: simplify a call with these arguments.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
-    /// [`ABI_VERSION`](crate::ABI_VERSION) of the consumer.
+    /// [`ABI_VERSION`] of the consumer.
     #[prost(uint64, tag = "1")]
     pub abi_version: u64,
     /// Major version of DataFusion of the consumer.
@@ -30,7 +36,7 @@ pub struct Request {
     pub arguments: Vec<u32>,
     /// Functions that the answer may call although the arguments do not. In a [`Call`] they continue `functions`.
     #[prost(message, repeated, tag = "8")]
-    pub offered: Vec<Function>,
+    pub extra_functions: Vec<Function>,
 }
 
 /// What the provider answers.
@@ -197,17 +203,17 @@ pub struct OuterReference {
 
 /// A call of one of the request's functions.
 ///
-/// The provider does not know which types an offered function takes and gives. It answers with arguments that are all of
-/// the type that it wants, and the consumer converts both.
+/// The provider does not know which types an extra function takes and returns. It answers with arguments that are all of the
+/// type that the call is to return, and the consumer coerces both.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Call {
-    /// The place of the function in the request's list.
+    /// The place of the function in the request's `functions`, which its `extra_functions` continue.
     #[prost(uint32, tag = "1")]
     pub function: u32,
     /// The entries of the arguments.
     #[prost(uint32, repeated, tag = "2")]
     pub arguments: Vec<u32>,
-    /// In a request, what this call returns, if that is known; in an answer, what a call of an offered function is to
+    /// In a request, what this call returns, if that is known; in an answer, what a call of an extra function is to
     /// return.
     #[prost(message, optional, tag = "3")]
     pub return_field: Option<Field>,

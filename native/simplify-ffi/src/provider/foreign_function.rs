@@ -9,7 +9,7 @@ use datafusion_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, 
 /// A function of the consumer, or an expression of it that the provider is not shown.
 ///
 /// It has the name and the type of what it stands for and cannot be evaluated. It is valid within the `simplify` it was
-/// given to; one made by [`offered`](Self::offered) is valid in all.
+/// given to; one made by [`named`](Self::named) is valid in all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ForeignFunction {
     name: String,
@@ -25,8 +25,8 @@ pub(crate) enum Role {
     Function(u32),
     /// Stands for a whole expression, by its entry.
     Opaque(u32),
-    /// Stands for a function that the consumer offers under this name.
-    Offered,
+    /// Stands for one of the request's extra functions, by its name.
+    Named,
 }
 
 impl ForeignFunction {
@@ -34,12 +34,12 @@ impl ForeignFunction {
         Self { name, aliases: vec![], role, signature: Signature::user_defined(volatility), return_field }
     }
 
-    /// Stands for a function that the consumer offers to answers under this name.
+    /// Stands for the function that the consumer has under this name, for calls in answers.
     ///
-    /// It takes any number of floats, all of one type, and gives that type, Float64 without arguments: the consumer converts
-    /// them to what the function takes and gives.
-    pub fn offered(name: impl Into<String>) -> Self {
-        Self::new(name.into(), Role::Offered, Volatility::Immutable, None)
+    /// It takes any number of floats, all of one type, and returns that type, Float64 without arguments: the consumer
+    /// coerces them to what its function takes and returns.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::new(name.into(), Role::Named, Volatility::Immutable, None)
     }
 
     pub(crate) fn with_aliases(self, aliases: Vec<String>) -> Self {
@@ -56,12 +56,12 @@ impl ForeignFunction {
         matches!(self.role, Role::Opaque(_))
     }
 
-    /// The place in the request: of the function in its list of functions, of an opaque expression in its table. An
-    /// offered function has none before it is called.
+    /// The place in the request: of the function in its list of functions, of an opaque expression in its table. A
+    /// function that is known by name has none before it is called.
     pub fn index(&self) -> Option<u32> {
         match self.role {
             Role::Function(index) | Role::Opaque(index) => Some(index),
-            Role::Offered => None,
+            Role::Named => None,
         }
     }
 }
@@ -98,7 +98,7 @@ impl ScalarUDFImpl for ForeignFunction {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match (&self.return_field, self.role) {
             (Some(field), _) => Ok(field.clone()),
-            (None, Role::Offered) => {
+            (None, Role::Named) => {
                 let data_type = args.arg_fields.first().map_or(DataType::Float64, |field| field.data_type().clone());
                 Ok(Arc::new(Field::new(&self.name, data_type, true)))
             }

@@ -1,4 +1,4 @@
-//! Functions that the consumer offers to answers.
+//! Functions that answers may call although the arguments do not.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ fn function(name: &str, taken: &[DataType], given: DataType, volatility: Volatil
     Arc::new(ScalarUDF::from(SimpleScalarUDF::new(name, taken.to_vec(), given, volatility, body)))
 }
 
-/// What `simplify` makes of `arg` on the other side when it may also call `offered`.
-fn rewrite_offering(
-    offered: &[Arc<ScalarUDF>],
+/// What `simplify` makes of `arg` on the other side when it may also call `functions`.
+fn rewrite_with(
+    functions: &[Arc<ScalarUDF>],
     arg: Expr,
     simplify: impl Fn(Expr) -> Result<Expr> + Send + Sync + 'static,
 ) -> Result<Expr> {
     let udf =
         probe(move |mut args, _| Ok(ExprSimplifyResult::Simplified(simplify(args.pop().unwrap_or_else(|| lit(0.0)))?)));
     let simplify = FFI_ScalarUDFSimplify::from(Arc::clone(&udf));
-    let udf = SimplifyingScalarUDF::new(import_stock(&udf), simplify).with_functions(offered.to_vec());
+    let udf = SimplifyingScalarUDF::new(import_stock(&udf), simplify).with_extra_functions(functions.to_vec());
     match udf.simplify(vec![arg], &context(schema()))? {
         ExprSimplifyResult::Simplified(expr) => Ok(expr),
         ExprSimplifyResult::Original(_) => plan_err!("not simplified"),
@@ -34,12 +34,12 @@ fn rewrite_offering(
 }
 
 fn call(name: &str, args: Vec<Expr>) -> Expr {
-    ScalarUDF::from(ForeignFunction::offered(name)).call(args)
+    ScalarUDF::from(ForeignFunction::named(name)).call(args)
 }
 
 #[track_caller]
-fn assert_refused(offered: &[Arc<ScalarUDF>], answer: Expr, parts: &[&str]) {
-    let refused = rewrite_offering(offered, col("t.x"), move |_| Ok(answer.clone()));
+fn assert_refused(functions: &[Arc<ScalarUDF>], answer: Expr, parts: &[&str]) {
+    let refused = rewrite_with(functions, col("t.x"), move |_| Ok(answer.clone()));
     let message = refused.expect_err("the call is refused").to_string();
     for part in parts {
         assert!(message.contains(part), "{message:?} lacks {part:?}");
@@ -47,15 +47,15 @@ fn assert_refused(offered: &[Arc<ScalarUDF>], answer: Expr, parts: &[&str]) {
 }
 
 #[test]
-fn the_offered_function_is_called() -> Result<()> {
+fn an_extra_function_is_called() -> Result<()> {
     let slope = function("slope", &[DataType::Float64], DataType::Float64, Volatility::Immutable);
     let other = function("other", &[DataType::Float64], DataType::Float64, Volatility::Stable);
-    let offered = [Arc::clone(&other), Arc::clone(&slope)];
-    let answer = rewrite_offering(&offered, col("t.x"), |x| Ok(call("slope", vec![x.clone() + x]) * lit(2.0)))?;
+    let functions = [Arc::clone(&other), Arc::clone(&slope)];
+    let answer = rewrite_with(&functions, col("t.x"), |x| Ok(call("slope", vec![x.clone() + x]) * lit(2.0)))?;
     assert_eq!(answer, slope.call(vec![col("t.x") + col("t.x")]) * lit(2.0));
     // Beside functions that the arguments call, which come first in the list.
     let mine = function("mine", &[DataType::Float64], DataType::Float64, Volatility::Immutable);
-    let answer = rewrite_offering(&offered, mine.call(vec![col("t.x")]), |mine| {
+    let answer = rewrite_with(&functions, mine.call(vec![col("t.x")]), |mine| {
         Ok(call("other", vec![mine.clone()]) + call("slope", vec![mine]))
     })?;
     let inner = mine.call(vec![col("t.x")]);
@@ -66,16 +66,16 @@ fn the_offered_function_is_called() -> Result<()> {
 #[test]
 fn arguments_and_result_are_converted() -> Result<()> {
     let single = function("single", &[DataType::Float32], DataType::Float32, Volatility::Immutable);
-    let offered = [Arc::clone(&single)];
-    let answer = rewrite_offering(&offered, col("t.x"), |x| Ok(call("single", vec![x.clone()]) + x))?;
+    let functions = [Arc::clone(&single)];
+    let answer = rewrite_with(&functions, col("t.x"), |x| Ok(call("single", vec![x.clone()]) + x))?;
     let converted = cast(single.call(vec![cast(col("t.x"), DataType::Float32)]), DataType::Float64);
     assert_eq!(answer, converted + col("t.x"));
     assert_eq!(answer.get_type(&schema())?, DataType::Float64);
     // One within the other, and of the type of the arguments.
-    let answer = rewrite_offering(&offered, col("t.y"), |y| Ok(call("single", vec![call("single", vec![y])])))?;
+    let answer = rewrite_with(&functions, col("t.y"), |y| Ok(call("single", vec![call("single", vec![y])])))?;
     assert_eq!(answer, single.call(vec![single.call(vec![col("t.y")])]));
     let none = function("none", &[], DataType::Float32, Volatility::Immutable);
-    let answer = rewrite_offering(&[Arc::clone(&none)], col("t.x"), |_| Ok(call("none", vec![])))?;
+    let answer = rewrite_with(&[Arc::clone(&none)], col("t.x"), |_| Ok(call("none", vec![])))?;
     assert_eq!(answer, cast(none.call(vec![]), DataType::Float64));
     Ok(())
 }

@@ -1,0 +1,106 @@
+//! Built-in methods in place of others of a class.
+//!
+//! What takes the place of a built-in method is to be one itself: a Python function or a closure has attributes, such as
+//! `__closure__`, that no built-in method has, and tools that compare classes see them.
+
+use std::any::Any;
+use std::ffi::{CStr, CString};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::panic::PanicException;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::{ffi, intern};
+
+/// A method in place of another one.
+pub trait Method {
+    /// The name of both.
+    const NAME: &CStr;
+
+    /// Holds the method that was there before.
+    fn stock() -> &'static PyOnceLock<Py<PyAny>>;
+
+    /// A call. `this` is the object, or the class if the method is static.
+    fn call<'py>(
+        this: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        stock: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// Puts `M` in place of the method of its name, static or not, with the signature and the documentation of that.
+pub fn replace<M: Method>(class: &Bound<'_, PyType>) -> PyResult<()> {
+    let py = class.py();
+    if M::stock().get(py).is_some() {
+        return Ok(());
+    }
+    let stock = class.getattr(M::NAME)?;
+    // It lives as long as the methods made of it, which is until the process ends.
+    let definition = Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: M::NAME.as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionWithKeywords: trampoline::<M> },
+        ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
+        ml_doc: documentation(&stock, M::NAME)?.into_raw(),
+    }));
+    let static_method = py.import(intern!(py, "builtins"))?.getattr(intern!(py, "staticmethod"))?;
+    let replaced = class.getattr(intern!(py, "__dict__"))?.get_item(M::NAME)?;
+    let method = if replaced.is_instance(&static_method)? {
+        // SAFETY: `definition` is never freed, and `trampoline` takes what the flags say.
+        let function = unsafe { ffi::PyCFunction_NewEx(definition, class.as_ptr(), null_mut()) };
+        // SAFETY: what Python makes is a new reference, or null after an error.
+        static_method.call1((unsafe { Bound::from_owned_ptr_or_err(py, function) }?,))?
+    } else {
+        // SAFETY: as above.
+        let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
+        // SAFETY: as above.
+        unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }?
+    };
+    M::stock().get_or_init(py, || stock.unbind());
+    class.setattr(M::NAME, method)
+}
+
+/// The documentation of `stock` as a built-in function has it: behind its signature, from which `inspect` takes that.
+fn documentation(stock: &Bound<'_, PyAny>, name: &CStr) -> PyResult<CString> {
+    let signature: Option<String> = stock.getattr("__text_signature__")?.extract()?;
+    let text: Option<String> = stock.getattr("__doc__")?.extract()?;
+    let signature = signature.map(|parameters| format!("{}{parameters}\n--\n\n", name.to_string_lossy()));
+    let whole = signature.unwrap_or_default() + &text.unwrap_or_default();
+    CString::new(whole).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+unsafe extern "C" fn trampoline<M: Method>(
+    this: *mut ffi::PyObject,
+    args: *mut ffi::PyObject,
+    kwargs: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    Python::attach(|py| {
+        let call = || {
+            // SAFETY: Python calls with an object and a tuple, which live longer than the call.
+            let (this, args) = unsafe { (Bound::from_borrowed_ptr(py, this), Bound::from_borrowed_ptr(py, args)) };
+            // SAFETY: so does the dictionary, which may be null.
+            let kwargs = unsafe { Bound::from_borrowed_ptr_or_opt(py, kwargs) };
+            let kwargs = kwargs.map(Bound::cast_into::<PyDict>).transpose()?;
+            let stock = M::stock().get(py).ok_or_else(|| PyRuntimeError::new_err("the method is not installed"))?;
+            M::call(&this, &args.cast_into()?, kwargs.as_ref(), stock.bind(py))
+        };
+        let called = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(raised(panic.as_ref())));
+        match called {
+            Ok(returned) => returned.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                null_mut()
+            }
+        }
+    })
+}
+
+/// A panic as the exception that pyo3 makes of one.
+fn raised(panic: &(dyn Any + Send)) -> PyErr {
+    let message = panic.downcast_ref::<String>().cloned();
+    let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    PanicException::new_err(message.unwrap_or_else(|| "panic from Rust code".to_owned()))
+}

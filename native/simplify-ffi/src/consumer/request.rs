@@ -1,0 +1,160 @@
+//! What a consumer asks, and the expression it makes of the answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::simplify::SimplifyContext;
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
+use datafusion_proto::protobuf;
+
+use crate::consumer::coercion::push_coerced_call;
+use crate::table::expand::expand;
+use crate::table::flatten::{Crossing, Flattener, Opened};
+use crate::table::message::{is_carried, is_default, node_from_wire};
+use crate::table::opaque::{is_opaque, reads, volatility};
+use crate::table::{Node, Table, join, placeholders, split};
+use crate::wire::error::malformed;
+use crate::wire::field::{field_from_wire, field_to_wire, schema_to_wire};
+use crate::wire::{ABI_VERSION, Call, Function, Kind, Request, Simplified, Time, Volatility};
+
+/// A request that has been asked, with what its answer refers to.
+pub(crate) struct Question<'a> {
+    pub request: Request,
+    table: Table,
+    functions: Vec<Arc<ScalarUDF>>,
+    extra_functions: &'a [Arc<ScalarUDF>],
+}
+
+impl<'a> Question<'a> {
+    pub(crate) fn new(args: Vec<Expr>, info: &SimplifyContext, extra_functions: &'a [Arc<ScalarUDF>]) -> Result<Self> {
+        let mut table = Table::default();
+        let mut functions = Functions::default();
+        let schema = info.schema();
+        let mut flattener = Flattener::new(&mut table, |expr| open(expr, schema, &mut functions));
+        let arguments = args.into_iter().map(|arg| flattener.add(arg)).collect::<Result<_>>()?;
+        let entries = flattener.finish();
+        let functions = functions.list;
+        let request = Request {
+            abi_version: ABI_VERSION,
+            datafusion_major: datafusion_ffi::version(),
+            schema: schema_to_wire(schema)?,
+            query_execution_start_time: info
+                .query_execution_start_time()
+                .map(|time| Time { seconds: time.timestamp(), nanoseconds: time.timestamp_subsec_nanos() }),
+            functions: functions.iter().map(|udf| function_to_wire(udf)).collect(),
+            entries,
+            arguments,
+            extra_functions: extra_functions.iter().map(|udf| function_to_wire(udf)).collect(),
+        };
+        Ok(Self { request, table, functions, extra_functions })
+    }
+
+    /// The arguments as they were.
+    pub(crate) fn arguments(&self) -> Result<Vec<Expr>> {
+        let (args, _) = expand(self.table.nodes(), &self.request.arguments)?;
+        Ok(args)
+    }
+
+    /// The expression of an answer.
+    pub(crate) fn answered(mut self, simplified: Simplified) -> Result<Expr> {
+        // Where the entries that the answer counts are in the table, which has casts besides.
+        let mut places: Vec<u32> = (0..self.table.next_entry()?).collect();
+        for entry in simplified.entries {
+            let place = match entry.kind.ok_or_else(|| malformed("an entry without kind"))? {
+                Kind::Call(call) => self.push_call(call, &places)?,
+                kind => {
+                    let Node { shape, children } = node_from_wire(kind)?;
+                    self.table.push(Node { shape, children: placed(&children, &places)? }, false)?
+                }
+            };
+            places.push(place);
+        }
+        let root = places.get(simplified.root as usize).ok_or_else(|| malformed("a root is not in the table"))?;
+        let (mut exprs, _) = expand(self.table.nodes(), &[*root])?;
+        exprs.pop().ok_or_else(|| malformed("an answer without expression"))
+    }
+
+    fn push_call(&mut self, call: Call, places: &[u32]) -> Result<u32> {
+        let children = placed(&call.arguments, places)?;
+        let number = call.function as usize;
+        if let Some(function) = self.functions.get(number) {
+            let call = ScalarFunction::new_udf(Arc::clone(function), placeholders(children.len()));
+            return self.table.push(Node { shape: Expr::ScalarFunction(call), children }, false);
+        }
+        let function = number
+            .checked_sub(self.functions.len())
+            .and_then(|number| self.extra_functions.get(number))
+            .ok_or_else(|| malformed("a call of a function that is not in the request"))?;
+        let field = call.return_field.ok_or_else(|| malformed("a call of an extra function without type"))?;
+        push_coerced_call(&mut self.table, function, &children, field_from_wire(&field)?.data_type())
+    }
+}
+
+/// Where entries that the answer counts are in the table.
+fn placed(entries: &[u32], places: &[u32]) -> Result<Vec<u32>> {
+    let place = |entry: &u32| places.get(*entry as usize).copied();
+    let precede = || malformed("an entry refers to one that does not precede it");
+    entries.iter().map(|entry| place(entry).ok_or_else(precede)).collect()
+}
+
+/// The functions of the consumer that the arguments call, each once.
+#[derive(Default)]
+struct Functions {
+    list: Vec<Arc<ScalarUDF>>,
+    numbers: HashMap<Arc<ScalarUDF>, u32>,
+}
+
+impl Functions {
+    fn number(&mut self, udf: &Arc<ScalarUDF>) -> Result<u32> {
+        if let Some(number) = self.numbers.get(udf) {
+            return Ok(*number);
+        }
+        let number = u32::try_from(self.list.len()).map_err(malformed)?;
+        self.list.push(Arc::clone(udf));
+        self.numbers.insert(Arc::clone(udf), number);
+        Ok(number)
+    }
+}
+
+fn function_to_wire(udf: &ScalarUDF) -> Function {
+    Function {
+        name: udf.name().to_owned(),
+        volatility: Volatility::from(udf.signature().volatility).into(),
+        aliases: udf.aliases().to_vec(),
+    }
+}
+
+/// Parts an expression of the consumer from its children and decides how it crosses.
+fn open(expr: Expr, schema: &DFSchema, functions: &mut Functions) -> Result<Opened> {
+    if is_opaque(&expr) {
+        return open_opaque(expr, schema);
+    }
+    if let Expr::ScalarFunction(call) = &expr
+        && !is_default(&call.func)?
+    {
+        let crossing = Crossing::Call { function: functions.number(&call.func)?, return_field: field(&expr, schema)? };
+        let (shape, children) = split(expr)?;
+        return Ok(Opened { shape, children, crossing });
+    }
+    let (shape, children) = split(expr)?;
+    if matches!(shape, Expr::Column(_) | Expr::OuterReferenceColumn(_, _)) || is_carried(&shape) {
+        return Ok(Opened { shape, children, crossing: Crossing::Node });
+    }
+    open_opaque(join(shape, children)?, schema)
+}
+
+fn open_opaque(expr: Expr, schema: &DFSchema) -> Result<Opened> {
+    let crossing =
+        Crossing::Opaque { printed: expr.to_string(), field: field(&expr, schema)?, volatility: volatility(&expr)? };
+    Ok(Opened { children: reads(&expr, schema)?, shape: expr, crossing })
+}
+
+/// What an expression gives, if that can be told.
+fn field(expr: &Expr, schema: &DFSchema) -> Result<Option<protobuf::Field>> {
+    match expr.to_field(schema) {
+        Ok((_, field)) => Ok(Some(field_to_wire(&field)?)),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,117 @@
+//! From the table back to expression trees.
+
+use datafusion_common::{Result, resources_err};
+use datafusion_expr::Expr;
+
+use crate::table::{Node, join};
+use crate::wire::error::malformed;
+
+/// The most nodes the trees may have together, as sharing in a table may hide any number of them.
+const MAX_NODES: u64 = 1 << 22;
+
+/// What cloning, comparing or dropping one level of an expression takes of the stack, generously.
+const STACK_PER_LEVEL: usize = 2048;
+
+/// What is needed of the stack besides.
+const STACK_BASE: usize = 256 * 1024;
+
+/// Runs `work` with stack enough for expressions of `depth` levels.
+///
+/// DataFusion's tree traversals grow the stack by themselves, the derived `Clone`, `PartialEq` and `Drop` of expressions do
+/// not.
+pub(crate) fn with_stack_for<T>(depth: usize, work: impl FnOnce() -> T) -> T {
+    let needed = STACK_BASE + depth.saturating_mul(STACK_PER_LEVEL);
+    stacker::maybe_grow(needed, 2 * needed, work)
+}
+
+/// The expressions at `roots`, and the depth of the deepest.
+///
+/// No expression is cloned for its last use: a deep tree whose entries are used once is built by moves alone.
+pub(crate) fn expand(nodes: &[Node], roots: &[u32]) -> Result<(Vec<Expr>, usize)> {
+    let sizes = sizes(nodes)?;
+    let uses = uses(nodes, &sizes, roots)?;
+    let depth = sizes.iter().map(|size| size.depth).max().unwrap_or(0);
+    let exprs = with_stack_for(depth, || build(nodes, uses, roots))?;
+    Ok((exprs, depth))
+}
+
+/// The size of a node's tree.
+struct Size {
+    nodes: u64,
+    depth: usize,
+}
+
+fn sizes(nodes: &[Node]) -> Result<Vec<Size>> {
+    let mut sizes: Vec<Size> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let mut size = Size { nodes: 1, depth: 0 };
+        for &child in &node.children {
+            let Some(child) = sizes.get(child as usize) else {
+                return Err(malformed("an entry refers to one that does not precede it"));
+            };
+            size.nodes = size.nodes.saturating_add(child.nodes);
+            size.depth = size.depth.max(child.depth);
+        }
+        sizes.push(Size { depth: size.depth + 1, ..size });
+    }
+    Ok(sizes)
+}
+
+/// How often each node is used in what `roots` reach.
+fn uses(nodes: &[Node], sizes: &[Size], roots: &[u32]) -> Result<Vec<usize>> {
+    let mut uses = vec![0; nodes.len()];
+    let mut total: u64 = 0;
+    for &root in roots {
+        let Some(size) = sizes.get(root as usize) else {
+            return Err(malformed("a root is not in the table"));
+        };
+        uses[root as usize] += 1;
+        total = total.saturating_add(size.nodes);
+    }
+    if total > MAX_NODES {
+        return resources_err!(
+            "simplify: written out, the expression has {total} nodes; at most {MAX_NODES} are allowed"
+        );
+    }
+    for (entry, node) in nodes.iter().enumerate().rev() {
+        if uses[entry] > 0 {
+            for &child in &node.children {
+                uses[child as usize] += 1;
+            }
+        }
+    }
+    Ok(uses)
+}
+
+fn build(nodes: &[Node], uses: Vec<usize>, roots: &[u32]) -> Result<Vec<Expr>> {
+    let mut trees = Trees { built: vec![None; nodes.len()], uses };
+    for (entry, node) in nodes.iter().enumerate() {
+        if trees.uses[entry] == 0 {
+            continue;
+        }
+        let expr = if node.children.is_empty() {
+            node.shape.clone()
+        } else {
+            let children = node.children.iter().map(|&child| trees.take(child)).collect::<Result<Vec<_>>>()?;
+            join(node.shape.clone(), children)?
+        };
+        trees.built[entry] = Some(expr);
+    }
+    roots.iter().map(|&root| trees.take(root)).collect()
+}
+
+struct Trees {
+    built: Vec<Option<Expr>>,
+    /// How often each is still to be used.
+    uses: Vec<usize>,
+}
+
+impl Trees {
+    /// The expression of an entry: itself for the last use, a clone before.
+    fn take(&mut self, entry: u32) -> Result<Expr> {
+        let entry = entry as usize;
+        self.uses[entry] -= 1;
+        let expr = if self.uses[entry] == 0 { self.built[entry].take() } else { self.built[entry].clone() };
+        expr.ok_or_else(|| malformed("an entry is used before it is built"))
+    }
+}

@@ -1,0 +1,121 @@
+//! From expression trees to the table.
+
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::{Expr, Volatility};
+use datafusion_proto::protobuf::Field;
+
+use crate::table::message::node_to_wire;
+use crate::table::{Node, Table};
+use crate::wire::error::malformed;
+use crate::wire::{self, Call, Entry, Kind, Opaque};
+
+/// An expression parted from its children.
+pub(crate) struct Opened {
+    pub shape: Expr,
+    pub children: Vec<Expr>,
+    pub crossing: Crossing,
+}
+
+/// How a node crosses.
+pub(crate) enum Crossing {
+    /// As the `datafusion-proto` node of its shape.
+    Node,
+    /// As a call of one of the request's functions.
+    Call { function: u32, return_field: Option<Field> },
+    /// As an opaque expression; its children are the columns it reads.
+    Opaque { printed: String, field: Option<Field>, volatility: Volatility },
+    /// Not at all: it is this entry, which the other side has.
+    Known(u32),
+}
+
+/// Appends expressions to a table, in post-order and without recursion.
+pub(crate) struct Flattener<'a, F> {
+    table: &'a mut Table,
+    entries: Vec<Entry>,
+    open: F,
+}
+
+struct Frame {
+    shape: Expr,
+    crossing: Crossing,
+    /// Children still to be visited, the next one last.
+    pending: Vec<Expr>,
+    /// The entries of those visited.
+    visited: Vec<u32>,
+}
+
+impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
+    /// `open` parts an expression from its children and decides how it crosses.
+    pub(crate) fn new(table: &'a mut Table, open: F) -> Self {
+        Self { table, entries: vec![], open }
+    }
+
+    /// The entries that were appended.
+    pub(crate) fn finish(self) -> Vec<Entry> {
+        self.entries
+    }
+
+    /// The entry of `expr`.
+    pub(crate) fn add(&mut self, expr: Expr) -> Result<u32> {
+        let mut stack = vec![self.frame(expr)?];
+        while let Some(mut frame) = stack.pop() {
+            if let Some(child) = frame.pending.pop() {
+                stack.push(frame);
+                stack.push(self.frame(child)?);
+                continue;
+            }
+            let entry = self.close(frame)?;
+            match stack.last_mut() {
+                Some(parent) => parent.visited.push(entry),
+                None => return Ok(entry),
+            }
+        }
+        Err(malformed("an expression without end"))
+    }
+
+    fn frame(&mut self, expr: Expr) -> Result<Frame> {
+        let Opened { shape, children, crossing } = (self.open)(expr)?;
+        Ok(Frame { shape, crossing, pending: children.into_iter().rev().collect(), visited: vec![] })
+    }
+
+    fn close(&mut self, frame: Frame) -> Result<u32> {
+        let Frame { shape, crossing, visited, .. } = frame;
+        // Two volatile calls are two entries even if they look the same.
+        let (node, volatile) = match &crossing {
+            Crossing::Opaque { volatility, .. } => {
+                (Node { shape, children: vec![] }, *volatility == Volatility::Volatile)
+            }
+            _ => {
+                let volatile = shape.is_volatile_node();
+                (Node { shape, children: visited.clone() }, volatile)
+            }
+        };
+        if let Crossing::Known(entry) = crossing {
+            return self.known(&node, entry);
+        }
+        if !volatile && let Some(entry) = self.table.find(&node) {
+            return Ok(entry);
+        }
+        let kind = match crossing {
+            Crossing::Call { function, return_field } => {
+                Kind::Call(Call { function, arguments: visited, return_field })
+            }
+            Crossing::Opaque { printed, field, volatility } => Kind::Opaque(Opaque {
+                printed,
+                field,
+                reads: visited,
+                volatility: wire::Volatility::from(volatility).into(),
+            }),
+            Crossing::Node | Crossing::Known(_) => node_to_wire(&node)?,
+        };
+        self.entries.push(Entry { kind: Some(kind) });
+        self.table.push(node, !volatile)
+    }
+
+    fn known(&self, node: &Node, entry: u32) -> Result<u32> {
+        if self.table.get(entry)? == node {
+            return Ok(entry);
+        }
+        plan_err!("simplify: the arguments of the opaque expression {} cannot be changed", node.shape)
+    }
+}

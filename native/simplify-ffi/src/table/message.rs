@@ -1,0 +1,142 @@
+//! Nodes as messages.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{Field, FieldRef};
+use datafusion_common::{Column, Result, plan_datafusion_err, plan_err};
+use datafusion_execution::TaskContext;
+use datafusion_expr::expr::{Alias, Cast, Placeholder, TryCast};
+use datafusion_expr::registry::FunctionRegistry;
+use datafusion_expr::{Expr, ScalarUDF};
+use datafusion_proto::logical_plan::DefaultLogicalExtensionCodec;
+use datafusion_proto::logical_plan::from_proto::parse_expr;
+use datafusion_proto::logical_plan::to_proto::serialize_expr;
+use datafusion_proto::protobuf::LogicalExprNode;
+use datafusion_proto::protobuf::logical_expr_node::ExprType;
+
+use crate::table::opaque::is_opaque;
+use crate::table::{Node, join, placeholder, split};
+use crate::wire::error::malformed;
+use crate::wire::field::{column_from_wire, column_to_wire, field_from_wire, field_to_wire};
+use crate::wire::{Kind, OuterReference};
+
+const CODEC: DefaultLogicalExtensionCodec = DefaultLogicalExtensionCodec {};
+
+/// DataFusion's own scalar functions under their names and aliases. Both sides have them, so they cross by name.
+static DEFAULT_FUNCTIONS: LazyLock<Result<TaskContext>> = LazyLock::new(|| {
+    let mut registry = TaskContext::default();
+    for udf in datafusion_functions::all_default_functions() {
+        registry.register_udf(udf)?;
+    }
+    for udf in datafusion_functions_nested::all_default_nested_functions() {
+        registry.register_udf(udf)?;
+    }
+    Ok(registry)
+});
+
+fn registry() -> Result<&'static TaskContext> {
+    DEFAULT_FUNCTIONS
+        .as_ref()
+        .map_err(|error| plan_datafusion_err!("DataFusion's own functions do not register: {error}"))
+}
+
+/// Whether `udf` is the function DataFusion itself has under this name.
+pub(crate) fn is_default(udf: &ScalarUDF) -> Result<bool> {
+    let default = registry()?.scalar_functions().get(udf.name());
+    Ok(default.is_some_and(|default| default.as_ref() == udf))
+}
+
+/// Whether `datafusion-proto` carries a shape, its metadata aside: some it refuses, some it changes.
+pub(crate) fn is_carried(shape: &Expr) -> bool {
+    serialized(&without_metadata(shape.clone())).is_ok()
+}
+
+/// The message of a node that neither is a call of one side's function nor opaque.
+pub(crate) fn node_to_wire(node: &Node) -> Result<Kind> {
+    Ok(match &node.shape {
+        Expr::Column(column) => Kind::Column(column_to_wire(column)),
+        Expr::OuterReferenceColumn(field, column) => {
+            Kind::OuterReference(OuterReference { column: column_to_wire(column), field: field_to_wire(field)? })
+        }
+        shape => {
+            let references = node.children.iter().map(placeholder);
+            Kind::Node(serialized(&join(without_metadata(shape.clone()), references)?)?)
+        }
+    })
+}
+
+/// The node of such a message.
+pub(crate) fn node_from_wire(kind: Kind) -> Result<Node> {
+    let leaf = |shape| Ok(Node { shape, children: vec![] });
+    match kind {
+        Kind::Node(node) => {
+            let (shape, references) = split(parsed(&node)?)?;
+            Ok(Node { shape, children: references.iter().map(referenced).collect::<Result<_>>()? })
+        }
+        Kind::Column(column) => leaf(Expr::Column(column_from_wire(column)?)),
+        Kind::OuterReference(OuterReference { column, field }) => {
+            leaf(Expr::OuterReferenceColumn(field_from_wire(&field)?, column_from_wire(column)?))
+        }
+        Kind::Call(_) => Err(malformed("a call where it means nothing")),
+        Kind::Opaque(_) => Err(malformed("an opaque entry in an answer")),
+    }
+}
+
+/// The entry that a child in a message refers to.
+fn referenced(child: &Expr) -> Result<u32> {
+    match child {
+        Expr::Column(Column { relation: None, name, .. }) => name.parse().map_err(malformed),
+        _ => Err(malformed("a node has a child that is no reference")),
+    }
+}
+
+/// A shallow expression as `datafusion-proto` has it, if what is read from that is the same expression.
+fn serialized(expr: &Expr) -> Result<LogicalExprNode> {
+    let node = serialize_expr(expr, &CODEC)?;
+    if &parsed(&node)? != expr {
+        return plan_err!("datafusion-proto changes the expression {expr}");
+    }
+    Ok(node)
+}
+
+fn parsed(node: &LogicalExprNode) -> Result<Expr> {
+    match &node.expr_type {
+        // Parsed it would be a chain of nodes, or a plan.
+        Some(ExprType::BinaryExpr(binary)) if binary.operands.len() != 2 => {
+            return Err(malformed("a binary node without two operands"));
+        }
+        Some(ExprType::ScalarSubqueryExpr(_)) => return Err(malformed("a node with a plan")),
+        Some(ExprType::ScalarUdfExpr(call)) if !registry()?.scalar_functions().contains_key(&call.fun_name) => {
+            return plan_err!(
+                "simplify: the function '{}' is not one of DataFusion's own, which alone cross by name",
+                call.fun_name
+            );
+        }
+        _ => {}
+    }
+    let expr = parse_expr(node, registry()?, &CODEC).map_err(malformed)?;
+    if is_opaque(&expr) || matches!(expr, Expr::Column(_)) {
+        return Err(malformed("a node of a kind that does not cross as a node"));
+    }
+    Ok(expr)
+}
+
+/// The shape without what `datafusion-proto` drops and has no part in its meaning: metadata, and names of fields.
+pub(crate) fn without_metadata(shape: Expr) -> Expr {
+    match shape {
+        Expr::Literal(value, _) => Expr::Literal(value, None),
+        Expr::Alias(alias) => Expr::Alias(Alias { metadata: None, ..alias }),
+        Expr::Cast(Cast { expr, field }) => Expr::Cast(Cast::new_from_field(expr, bare(&field))),
+        Expr::TryCast(TryCast { expr, field }) => Expr::TryCast(TryCast::new_from_field(expr, bare(&field))),
+        Expr::Placeholder(Placeholder { id, field }) => {
+            let field = field.map(|field| bare(&field));
+            Expr::Placeholder(Placeholder::new_with_field(id, field))
+        }
+        other => other,
+    }
+}
+
+/// A field of the same type and nullability.
+fn bare(field: &Field) -> FieldRef {
+    Arc::new(Field::new("", field.data_type().clone(), field.is_nullable()))
+}
