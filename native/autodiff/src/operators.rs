@@ -149,7 +149,8 @@ impl ScalarUDFImpl for DifferentialOperator {
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         self.transform.check_arity(args.len())?;
-        let seeds = self.transform.seeds(&args[1..]).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
+        let seeds =
+            self.transform.seeds(&args[1..]).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
         let total = self.transform == Transform::Tangent;
         let call = Differentiation { operator: self.name(), expression: &args[0], seeds, total };
         differentiate(&call, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified)

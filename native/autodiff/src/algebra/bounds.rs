@@ -65,7 +65,9 @@ impl Algebra<'_> {
                 Operator::Plus | Operator::Minus => (all_finite, Any),
                 Operator::Multiply if square => (all_finite, least.max(NotNegative)),
                 Operator::Multiply => (all_finite, least),
-                Operator::Divide => (all_finite && inputs.last().is_some_and(|divisor| divisor.sign == Positive), least),
+                Operator::Divide => {
+                    (all_finite && inputs.last().is_some_and(|divisor| divisor.sign == Positive), least)
+                }
                 _ => (false, Any),
             },
             _ => {

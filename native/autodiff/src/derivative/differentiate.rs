@@ -20,11 +20,8 @@ use crate::vocabulary::types::{decoded, result_type};
 /// A plan error if an argument cannot be differentiated by, a function on the way has no rule, a volatile call would
 /// be evaluated again, or a value was computed from the variable by a node of the plan below.
 pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -> Result<Expr> {
-    let columns = call
-        .directions
-        .iter()
-        .map(|seed| variable::check(call, seed.column, schema))
-        .collect::<Result<Vec<_>>>()?;
+    let columns =
+        call.seeds.iter().map(|seed| variable::check(call, seed.column, schema)).collect::<Result<Vec<_>>>()?;
     let expression_type = check_numeric(call, call.expression, schema)?;
     let column_types = columns.iter().map(|column| column.get_type(schema)).collect::<Result<Vec<_>>>()?;
     let result_type = result_type(&expression_type, &column_types);

@@ -51,7 +51,12 @@ fn kind(variable: &Expr) -> &'static str {
 /// expression, `avg(t.x * t.y)`; in ORDER BY, what the SELECT list computes is an unqualified column named by its alias.
 /// The derivative of such a value is not that of a constant, so it must not be taken for one. The analyzer rule knows better,
 /// so this is for sessions without it.
-pub fn check_none_computed_from(call: &Differentiation, algebra: &Algebra, primal: &[NodeId], variables: &[&Expr]) -> Result<()> {
+pub fn check_none_computed_from(
+    call: &Differentiation,
+    algebra: &Algebra,
+    primal: &[NodeId],
+    variables: &[&Expr],
+) -> Result<()> {
     for id in primal.iter().filter(|id| is_float(algebra.data_type(**id))) {
         let Some(computed) = column_of(&algebra.node(*id).shape).filter(|column| column.relation.is_none()) else {
             continue;

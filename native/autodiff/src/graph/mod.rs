@@ -6,4 +6,4 @@ mod import;
 mod intern;
 
 pub use construct::branches;
-pub use intern::{Graph, Node, NodeId, operand};
+pub use intern::{Graph, NodeId, operand};

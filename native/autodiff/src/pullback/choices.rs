@@ -18,7 +18,8 @@ impl Pullback<'_, '_> {
     pub(super) fn case(&mut self, id: NodeId, case: &Case, children: &[NodeId]) -> Result<Contribution, Stopped> {
         let first = usize::from(case.expr.is_some());
         let values = branches(case);
-        let derivatives = values.iter().map(|value| self.derivative(children[*value])).collect::<Result<Vec<_>, _>>()?;
+        let derivatives =
+            values.iter().map(|value| self.derivative(children[*value])).collect::<Result<Vec<_>, _>>()?;
         if derivatives.iter().all(|derivative| self.algebra.is_zero(*derivative)) {
             return Ok(Contribution::Partials(vec![]));
         }
@@ -226,7 +227,9 @@ fn operands(algebra: &Algebra, condition: NodeId, output: NodeId, compared: &mut
     let node = algebra.node(condition);
     let Expr::BinaryExpr(binary) = &node.shape else { return };
     match binary.op {
-        Operator::And | Operator::Or => node.children.iter().for_each(|child| operands(algebra, *child, output, compared)),
+        Operator::And | Operator::Or => {
+            node.children.iter().for_each(|child| operands(algebra, *child, output, compared))
+        }
         Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
             for operand in &node.children {
                 let operand = unconverted(algebra, *operand);

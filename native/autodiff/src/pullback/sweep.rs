@@ -138,7 +138,9 @@ impl<'p, 'a> Pullback<'p, 'a> {
             Expr::Cast(_) | Expr::TryCast(_) => {
                 let converted = children[0];
                 return match self.algebra.data_type(converted) {
-                    float if is_float(float) => Ok(Contribution::Partials(vec![(converted, self.algebra.number(1.0)?)])),
+                    float if is_float(float) => {
+                        Ok(Contribution::Partials(vec![(converted, self.algebra.number(1.0)?)]))
+                    }
                     decimal if decimal.is_decimal() => Err(Refusal::Decimal(converted).into()),
                     _ => Err(Refusal::NoRule(converted).into()),
                 };
@@ -158,7 +160,8 @@ impl<'p, 'a> Pullback<'p, 'a> {
     /// difference of two numbers that are close to each other where `u` is small.
     fn difference_of_squares(&mut self, id: NodeId) -> Result<Option<Contribution>, Stopped> {
         let Some((difference, sum)) = self.algebra.as_binary(id, Operator::Multiply) else { return Ok(None) };
-        let factors = (self.algebra.as_binary(difference, Operator::Minus), self.algebra.as_binary(sum, Operator::Plus));
+        let factors =
+            (self.algebra.as_binary(difference, Operator::Minus), self.algebra.as_binary(sum, Operator::Plus));
         let (Some((a, b)), Some((c, d))) = factors else { return Ok(None) };
         let (u, slope) = match (self.active.contains(&a), self.active.contains(&b)) {
             (false, true) => (b, -2.0),
@@ -172,7 +175,13 @@ impl<'p, 'a> Pullback<'p, 'a> {
         Ok(Some(Contribution::Partials(vec![(u, self.algebra.multiply(slope, u)?)])))
     }
 
-    fn by_rule(&mut self, id: NodeId, rule: &Rule, inputs: &[NodeId], cotangent: NodeId) -> Result<Contribution, Stopped> {
+    fn by_rule(
+        &mut self,
+        id: NodeId,
+        rule: &Rule,
+        inputs: &[NodeId],
+        cotangent: NodeId,
+    ) -> Result<Contribution, Stopped> {
         let function = match &self.algebra.node(id).shape {
             Expr::ScalarFunction(call) => Some(Arc::clone(&call.func)),
             _ => None,
@@ -184,9 +193,9 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 for (input, formula) in inputs.iter().zip(formulas) {
                     if self.active.contains(input) {
                         check_number(rule, self.algebra, *input)?;
-                        let partial = formula.evaluate(self.algebra, &mut bindings).map_err(|reason| {
-                            Refusal::Formula { function: rule.name.clone(), reason }
-                        })?;
+                        let partial = formula
+                            .evaluate(self.algebra, &mut bindings)
+                            .map_err(|reason| Refusal::Formula { function: rule.name.clone(), reason })?;
                         partials.push((*input, partial));
                     }
                 }
@@ -205,12 +214,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
 }
 
 /// The refusal of a rule of the user's that could not be used, because its function gives no floats.
-fn check_used(
-    rules: &Rules,
-    algebra: &Algebra,
-    primal: &[NodeId],
-    active: &HashSet<NodeId>,
-) -> Result<(), Refusal> {
+fn check_used(rules: &Rules, algebra: &Algebra, primal: &[NodeId], active: &HashSet<NodeId>) -> Result<(), Refusal> {
     let unused = primal.iter().find(|id| {
         let node = algebra.node(**id);
         matches!(&node.shape, Expr::ScalarFunction(call) if rules.is_of_user(&call.func, node.children.len()))

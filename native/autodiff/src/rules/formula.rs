@@ -3,7 +3,9 @@
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::{DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
-use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
+use sqlparser::ast::{
+    BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value as SqlValue,
+};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -165,12 +167,12 @@ pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Res
         Sql::Nested(inner) => evaluate(inner, algebra, scope),
         Sql::Identifier(name) => scope.name(&normalized(name)),
         Sql::Value(value) => match &value.value {
-            Value::Number(digits, false) => match digits.parse::<f64>() {
+            SqlValue::Number(digits, false) => match digits.parse::<f64>() {
                 Ok(number) if number.is_finite() => algebra.number(number),
                 _ => Err(unsupported(sql)),
             },
-            Value::Boolean(value) => algebra.truth(*value),
-            Value::Null => algebra.null(),
+            SqlValue::Boolean(value) => algebra.truth(*value),
+            SqlValue::Null => algebra.null(),
             _ => Err(unsupported(sql)),
         },
         Sql::UnaryOp { op, expr } => match op {
@@ -212,7 +214,8 @@ pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Res
         Sql::Between { expr, negated, low, high } => {
             let value = number(expr, algebra, scope)?;
             let (low, high) = (number(low, algebra, scope)?, number(high, algebra, scope)?);
-            let (above, below) = (algebra.binary(value, Operator::GtEq, low)?, algebra.binary(value, Operator::LtEq, high)?);
+            let (above, below) =
+                (algebra.binary(value, Operator::GtEq, low)?, algebra.binary(value, Operator::LtEq, high)?);
             let between = algebra.and(above, below)?;
             if *negated { algebra.not(between) } else { Ok(between) }
         }
@@ -272,7 +275,9 @@ pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Res
 
 /// A comparison, decided in the order that DataFusion has floats in if both sides are numbers.
 fn compare(algebra: &mut Algebra, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
-    let (Some(left), Some(right)) = (algebra.as_number(a), algebra.as_number(b)) else { return algebra.binary(a, op, b) };
+    let (Some(left), Some(right)) = (algebra.as_number(a), algebra.as_number(b)) else {
+        return algebra.binary(a, op, b);
+    };
     let order = left.total_cmp(&right);
     let holds = match op {
         Operator::Eq => order.is_eq(),

@@ -145,11 +145,7 @@ pub const fn choice(signature: &'static str, case: &'static str, partials: &'sta
 }
 
 /// A function of any number of inputs that returns one of them.
-pub const fn variadic_choice(
-    name: &'static str,
-    shown: Description,
-    case: fn(&[String]) -> String,
-) -> Line {
+pub const fn variadic_choice(name: &'static str, shown: Description, case: fn(&[String]) -> String) -> Line {
     line(shown, Derivative::Choice(Choice::Variadic(name, case)), Nulls::Own)
 }
 

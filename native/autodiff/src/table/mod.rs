@@ -15,9 +15,9 @@ mod record_batch;
 mod refused;
 mod rounding;
 
+pub use line::{Algebraic, Choice, Derivative, Line, Nulls, Range, Sign};
 #[cfg(test)]
 pub use lookup::all;
-pub use line::{Algebraic, Choice, Derivative, Line, Nulls, Range, Sign};
 pub use lookup::{
     Known, known, of_function, of_negation, of_operator, refusal_of, refusal_of_higher_order, replacement_of,
 };
