@@ -69,7 +69,8 @@ impl Pullback<'_, '_> {
             }
         }
         let below = self.algebra.reachable(output);
-        compared.retain(|id| self.active.contains(id) && *id != output && below.contains(id));
+        let is_time = |id: &NodeId| self.algebra.data_type(*id).is_temporal();
+        compared.retain(|id| self.active.contains(id) && *id != output && below.contains(id) && !is_time(id));
         let values: Vec<_> = branches(shape).into_iter().map(|value| children[value]).collect();
         // Nor may it be NULL where the choice is not.
         let sources = self.nulls.of(self.algebra, output);
