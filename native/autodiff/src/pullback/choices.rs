@@ -10,7 +10,7 @@ use super::refusal::Stopped;
 use super::sweep::{Contribution, Pullback};
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, branches};
-use crate::table::Derivative;
+use crate::table::Treatment;
 
 impl Pullback<'_, '_> {
     /// CASE is differentiated branch by branch under the same conditions, tangents included, so that what a branch not
@@ -124,7 +124,7 @@ impl Pullback<'_, '_> {
             Expr::Case(_) => true,
             Expr::ScalarFunction(call) => {
                 let known = self.algebra.node(id).line();
-                known.is_some_and(|line| matches!(line.derivative, Derivative::Choice(_)))
+                known.is_some_and(|line| matches!(line.treatment, Treatment::Choice(_)))
                     && !self.rules.is_of_user(&call.func, call.args.len())
             }
             _ => false,

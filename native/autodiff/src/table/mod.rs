@@ -15,7 +15,7 @@ mod record_batch;
 mod refused;
 mod rounding;
 
-pub use line::{Algebraic, Choice, Derivative, Line, Nulls, Range, Sign};
+pub use line::{Algebraic, Choice, Line, Nulls, Range, Sign, Treatment};
 #[cfg(test)]
 pub use lookup::all;
 pub use lookup::{
