@@ -9,7 +9,7 @@ use super::differentiation::Differentiation;
 use crate::algebra::Algebra;
 use crate::graph::NodeId;
 use crate::pullback::Refusal;
-use crate::table::{DECIMAL, TIME, refusal_of, refusal_of_higher_order};
+use crate::table::{DECIMAL, TEXT, TIME, refusal_of, refusal_of_higher_order};
 use crate::vocabulary::messages::{abbreviated, cut, message_of};
 
 /// What to do where one node of a plan does not tell how a value was computed.
@@ -70,8 +70,12 @@ fn no_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
         (Expr::Cast(_) | Expr::TryCast(_), _) => format!("a conversion to {}", algebra.data_type(id)),
         (other, _) => other.variant_name().to_owned(),
     };
-    let time = algebra.data_type(id).is_temporal().then_some(TIME);
-    if let Some(reason) = reason.or(time) {
+    let by_type = match algebra.data_type(id) {
+        time if time.is_temporal() => Some(TIME),
+        text if text.is_string() => Some(TEXT),
+        _ => None,
+    };
+    if let Some(reason) = reason.or(by_type) {
         return format!("{what} is not differentiated: {reason}");
     }
     // An aggregate, as another library shows it and as it is, in a session without the rule for relations.

@@ -10,7 +10,8 @@ use super::refusal::Stopped;
 use super::sweep::{Contribution, Pullback};
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, branches};
-use crate::table::Derivative;
+use crate::table::Treatment;
+use crate::vocabulary::types::is_float;
 
 impl Pullback<'_, '_> {
     /// CASE is differentiated branch by branch under the same conditions, tangents included, so that what a branch not
@@ -69,7 +70,9 @@ impl Pullback<'_, '_> {
             }
         }
         let below = self.algebra.reachable(output);
-        compared.retain(|id| self.active.contains(id) && *id != output && below.contains(id));
+        // Texts and times are compared as well, but no number is made of them again.
+        let is_number = |id: &NodeId| is_float(self.algebra.data_type(*id));
+        compared.retain(|id| self.active.contains(id) && *id != output && below.contains(id) && is_number(id));
         let values: Vec<_> = branches(shape).into_iter().map(|value| children[value]).collect();
         // Nor may it be NULL where the choice is not.
         let sources = self.nulls.of(self.algebra, output);
@@ -123,7 +126,7 @@ impl Pullback<'_, '_> {
             Expr::Case(_) => true,
             Expr::ScalarFunction(call) => {
                 let known = self.algebra.node(id).line();
-                known.is_some_and(|line| matches!(line.derivative, Derivative::Choice(_)))
+                known.is_some_and(|line| matches!(line.treatment, Treatment::Choice(_)))
                     && !self.rules.is_of_user(&call.func, call.args.len())
             }
             _ => false,

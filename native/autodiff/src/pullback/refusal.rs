@@ -18,7 +18,7 @@ pub enum Refusal {
         /// The function.
         function: String,
     },
-    /// A function that the user gave a rule, though it gives nothing that can vary.
+    /// A function that the user gave a rule, though it gives no floats.
     UnusedRule(NodeId),
     /// A formula of a rule that cannot be evaluated over the inputs of this call.
     Formula {

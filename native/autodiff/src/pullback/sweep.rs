@@ -224,11 +224,11 @@ fn check_used(rules: &Rules, algebra: &Algebra, primal: &[NodeId], active: &Hash
     unused.map_or(Ok(()), |id| Err(Refusal::UnusedRule(*id)))
 }
 
-/// The refusal of an argument that varies but is no number: a partial derivative by a list, a time or a string says nothing.
+/// The refusal of an argument that varies but is no number: a partial derivative by a list says nothing.
 fn check_number(rule: &Rule, algebra: &Algebra, input: NodeId) -> Result<(), Refusal> {
     let data_type = algebra.data_type(input);
-    if is_float(data_type) || data_type.is_decimal() {
-        return Ok(());
+    if !is_float(data_type) && !data_type.is_decimal() {
+        return Err(Refusal::NoNumber { input, function: rule.name.clone() });
     }
-    Err(Refusal::NoNumber { input, function: rule.name.clone() })
+    Ok(())
 }

@@ -8,8 +8,11 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use super::rule::Rule;
 use crate::table::{self, Known};
 
-/// The rules that have been asked for, by name and number of inputs.
-static RULES: LazyLock<Mutex<HashMap<(&str, usize), Arc<Rule>>>> = LazyLock::new(Mutex::default);
+/// Rules by name and number of inputs.
+type Table = HashMap<(&'static str, usize), Arc<Rule>>;
+
+/// Those that have been asked for.
+static RULES: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
 
 /// The rule of DataFusion's own function with this number of arguments.
 pub fn of_function(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {

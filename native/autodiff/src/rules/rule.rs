@@ -1,5 +1,6 @@
 //! A rule, and what its formulas are over.
 
+use arrow::datatypes::DataType;
 use datafusion_common::{Result, internal_datafusion_err, plan_datafusion_err, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, ScalarUDF};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use super::formula::{Call, Formula, OUTPUT, Scope, check_not_volatile, evaluate};
 use crate::algebra::Algebra;
 use crate::graph::{Graph, NodeId};
-use crate::table::{self, Choice, Known, Nulls};
+use crate::table::{Choice, Known, Nulls, Treatment};
 use crate::vocabulary::functions::function_of_datafusion;
 use crate::vocabulary::messages::cut;
 use crate::vocabulary::syntax::name_of;
@@ -43,8 +44,8 @@ impl Rule {
             Some(inputs) => inputs.clone(),
             None => (1..=arity).map(|number| format!("x{number}")).collect(),
         };
-        let derivative = match &known.line.derivative {
-            table::Derivative::Partials => {
+        let derivative = match &known.line.treatment {
+            Treatment::Partials => {
                 let partials = known.line.shown.partials;
                 if partials.len() != inputs.len() {
                     return Err(internal_datafusion_err!(
@@ -56,8 +57,8 @@ impl Rule {
                 }
                 Derivative::Partials(partials.iter().map(|sql| Formula::parse(sql)).collect::<Result<_>>()?)
             }
-            table::Derivative::Choice(Choice::Case(case)) => Derivative::Choice(Box::new(Formula::parse(case)?)),
-            table::Derivative::Choice(Choice::Variadic(_, case)) => {
+            Treatment::Choice(Choice::Case(case)) => Derivative::Choice(Box::new(Formula::parse(case)?)),
+            Treatment::Choice(Choice::Variadic(_, case)) => {
                 Derivative::Choice(Box::new(Formula::parse(&case(&inputs))?))
             }
         };
@@ -133,13 +134,7 @@ impl Bindings<'_> {
     }
 }
 
-fn check_taken(
-    algebra: &Algebra,
-    call: &Sql,
-    argument: &Sql,
-    value: NodeId,
-    taken: &arrow::datatypes::DataType,
-) -> Result<()> {
+fn check_taken(algebra: &Algebra, call: &Sql, argument: &Sql, value: NodeId, taken: &DataType) -> Result<()> {
     let given = algebra.data_type(value);
     if given == taken || decoded(given).is_numeric() && decoded(taken).is_numeric() {
         return Ok(());

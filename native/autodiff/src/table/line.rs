@@ -23,7 +23,7 @@ pub struct Line {
     /// The expression with its partial derivatives, as it is shown.
     pub shown: Description,
     /// How the derivative is computed.
-    pub derivative: Derivative,
+    pub treatment: Treatment,
     /// Where the function is NULL.
     pub nulls: Nulls,
     /// The least sign of all inputs, themselves finite, for which the function is finite, overflow aside.
@@ -42,7 +42,7 @@ pub struct Line {
 
 /// How the derivative of a function is computed.
 #[derive(Debug)]
-pub enum Derivative {
+pub enum Treatment {
     /// The partial derivatives are put in.
     Partials,
     /// The `CASE` that the function stands for is differentiated in its place.
@@ -120,10 +120,10 @@ pub struct Kink {
 
 const EVERYWHERE: &str = "TRUE";
 
-const fn line(shown: Description, derivative: Derivative, nulls: Nulls) -> Line {
+const fn line(shown: Description, treatment: Treatment, nulls: Nulls) -> Line {
     Line {
         shown,
-        derivative,
+        treatment,
         nulls,
         finite: None,
         smooth: None,
@@ -136,17 +136,17 @@ const fn line(shown: Description, derivative: Derivative, nulls: Nulls) -> Line 
 
 /// A function that is NULL exactly where one of its inputs is.
 pub const fn rule(signature: &'static str, partials: &'static [&'static str]) -> Line {
-    line(described(signature, partials), Derivative::Partials, Nulls::AnyInput)
+    line(described(signature, partials), Treatment::Partials, Nulls::AnyInput)
 }
 
 /// A function that returns one of its inputs, or NULL.
 pub const fn choice(signature: &'static str, case: &'static str, partials: &'static [&'static str]) -> Line {
-    line(described(signature, partials), Derivative::Choice(Choice::Case(case)), Nulls::Own)
+    line(described(signature, partials), Treatment::Choice(Choice::Case(case)), Nulls::Own)
 }
 
 /// A function of any number of inputs that returns one of them.
 pub const fn variadic_choice(name: &'static str, shown: Description, case: fn(&[String]) -> String) -> Line {
-    line(shown, Derivative::Choice(Choice::Variadic(name, case)), Nulls::Own)
+    line(shown, Treatment::Choice(Choice::Variadic(name, case)), Nulls::Own)
 }
 
 /// An expression whose derivative follows from how it is built. It is shown, and never looked up: the planner has replaced it

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::families::{FAMILIES, lines};
-use super::line::{Choice, Derivative, Line};
+use super::line::{Choice, Line, Treatment};
 use crate::vocabulary::functions::{function_of_datafusion, is_higher_order_of_datafusion, is_of_datafusion};
 use crate::vocabulary::syntax::{Signature, call_of, parse};
 
@@ -22,7 +22,7 @@ pub struct Known {
 impl Known {
     /// None for a signature that cannot be read, of which a test finds that there is none.
     fn read(line: &'static Line) -> Option<Self> {
-        if let Derivative::Choice(Choice::Variadic(name, _)) = &line.derivative {
+        if let Treatment::Choice(Choice::Variadic(name, _)) = &line.treatment {
             return Some(Self { name: (*name).to_owned(), inputs: None, line });
         }
         let Signature { name, inputs } = Signature::parse(line.shown.signature).ok()?;

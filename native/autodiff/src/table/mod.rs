@@ -15,11 +15,11 @@ mod record_batch;
 mod refused;
 mod rounding;
 
-pub use line::{Algebraic, Choice, Derivative, Line, Nulls, Range, Sign};
+pub use line::{Algebraic, Choice, Line, Nulls, Range, Sign, Treatment};
 #[cfg(test)]
 pub use lookup::all;
 pub use lookup::{
     Known, known, of_function, of_negation, of_operator, refusal_of, refusal_of_higher_order, replacement_of,
 };
 pub use record_batch::rule_table;
-pub use refused::{DECIMAL, TIME};
+pub use refused::{DECIMAL, TEXT, TIME};

@@ -13,8 +13,8 @@ pub const TIME: &str = "a time is no number. Do the arithmetic with the number o
 /// conversion is neither 0 nor 1 beyond doubt.
 pub const DECIMAL: &str = "decimals are not differentiated. Convert the decimals among its inputs, CAST(... AS DOUBLE)";
 
-/// A string has all digits of the float that it is made of, so that a number made of it again varies.
-const TEXT: &str = "a string is no number. Use the number that it was made of";
+/// Strings have all digits of a float.
+pub const TEXT: &str = "a string is no number. Use the number that it was made of";
 
 pub const CONVERSIONS: &[Refusal] =
     &[refusal("CAST(x AS DECIMAL(20, 10))", DECIMAL), refusal("CAST(CAST(x AS VARCHAR) AS DOUBLE)", TEXT)];
