@@ -7,7 +7,7 @@ from functools import cache
 
 from datafusion import Expr, col
 
-from xql_ffi._operators import DifferentialOperator, grad_capsule
+from xql_ffi._operators import DifferentialOperator, check_expression, grad_capsule
 
 Grad = Callable[[Expr, Expr], Expr]
 Columns = str | Expr | Sequence[str | Expr]
@@ -60,7 +60,7 @@ def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr
     """
     columns = named_columns(wrt)
     operator = grad or _plain_grad()
-    check_expression(expr)
+    check_expression(expr, "gradient")
     return [operator(expr, column).alias(f"d_{name}") for name, column in columns.items()]
 
 
@@ -92,7 +92,7 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
     columns = list(named_columns(wrt).items())
     _check_distinct([f"{row}_{name}" for row, _ in columns for name, _ in columns])
     operator = grad or _plain_grad()
-    check_expression(expr)
+    check_expression(expr, "hessian")
     first = [operator(expr, column) for _, column in columns]
     upper = [[operator(derivative, column) for _, column in columns[i:]] for i, derivative in enumerate(first)]
     return [
@@ -104,13 +104,6 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
 @cache
 def _plain_grad() -> DifferentialOperator:
     return grad_capsule()
-
-
-def check_expression(expr: object) -> None:
-    """Raises a `TypeError` if this is no expression."""
-    if not isinstance(expr, Expr):
-        msg = f"an expression is differentiated, and {expr!r} is none: write col({expr!r}) or lit({expr!r})"
-        raise TypeError(msg)
 
 
 def named_columns(wrt: Columns) -> dict[str, Expr]:

@@ -65,9 +65,7 @@ class DifferentialOperator(_Exporter, ScalarUDF):
             TypeError: an argument is no expression.
         """
         for arg in args:
-            if not isinstance(arg, Expr):
-                msg = f"{self.name} takes expressions, and {arg!r} is none: write col({arg!r}) or lit({arg!r})"
-                raise TypeError(msg)
+            check_expression(arg, self.name)
         return super().__call__(*args)
 
     def __xql_ffi_tangent__(self) -> Any:
@@ -79,6 +77,13 @@ class DifferentialOperator(_Exporter, ScalarUDF):
 def _tangent(rules: tuple[Rule, ...]) -> Any:
     """One function for all operators with these rules, so that they share what a query carries."""
     return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter("tangent", rules))
+
+
+def check_expression(arg: object, taker: str) -> None:
+    """Raises a `TypeError` if this is no expression."""
+    if not isinstance(arg, Expr):
+        msg = f"{taker} takes expressions, and {arg!r} is none: write col({arg!r}) or lit({arg!r})"
+        raise TypeError(msg)
 
 
 def _checked(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:

@@ -71,24 +71,25 @@ class Sample:
     def _takes_single(self, expression: Expr) -> bool:
         """Whether a function of the user's own takes Float32, which DataFusion makes of no Float64 by itself."""
         catalog = SessionContext(SessionConfig().with_information_schema())
-        functions = {part.rex_call_operator() for part in parts(expression) if part.variant_name() == "ScalarFunction"}
-        functions -= set(catalog.udfs())
-        if functions - set(self.ctx.udfs()):
-            return True  # one that is not registered may
-        for name in functions:
+        called = {part.rex_call_operator() for part in parts(expression) if part.variant_name() == "ScalarFunction"}
+        called -= set(catalog.udfs())
+        known = called & set(self.ctx.udfs())
+        for name in known:
             catalog.register_udf(self.ctx.udf(name))
         parameters = catalog.table("information_schema.parameters").filter(col("parameter_mode") == lit("IN"))
         takers = parameters.filter(col("data_type") == lit("Float32")).to_pydict()["specific_name"]
-        return not functions.isdisjoint(takers)
+        return known != called or not known.isdisjoint(takers)
 
 
 def parts(expression: Expr) -> Iterator[Expr]:
     """An expression and all that it is made of, subqueries aside."""
-    yield expression
-    if expression.variant_name() not in ("Column", "Literal"):  # they are their own operands
-        with suppress(RuntimeError):  # subqueries and placeholders have none
-            for operand in expression.rex_call_operands():
-                yield from parts(operand)
+    ahead = [expression]
+    while ahead:
+        part = ahead.pop()
+        yield part
+        if part.variant_name() not in ("Column", "Literal"):  # they are their own operands
+            with suppress(RuntimeError):  # subqueries and placeholders have none
+                ahead += part.rex_call_operands()
 
 
 def _differences(values: Sequence[float], scale: float, precision: float) -> Differences:

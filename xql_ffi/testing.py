@@ -19,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext
 
-from xql_ffi._gradients import Columns, Grad, check_expression, named_columns
+from xql_ffi._gradients import Columns, Grad, named_columns
+from xql_ffi._operators import check_expression
 from xql_ffi._richardson import SAFETY
 from xql_ffi._sampling import Differences, Sample, parts
 
@@ -124,7 +125,7 @@ def verify_grad(
         msg = "the table has no rows, so there is nothing to compare"
         raise ValueError(msg)
     expression = sample.frame(sample.rows).parse_sql_expr(expr) if isinstance(expr, str) else expr
-    check_expression(expression)
+    check_expression(expression, "verify_grad")
     reports = {}
     for name, by in columns.items():
         column = by.to_variant().name()

@@ -383,6 +383,14 @@ def test_a_long_expression_is_cut_in_messages(session: SessionContext) -> None:
     assert len(str(caught.value)) < 600
 
 
+def test_a_deep_expression(session: SessionContext) -> None:
+    expr = col("x")
+    for _ in range(1200):
+        expr = expr + lit(1.0)
+    with pytest.raises(AssertionError, match=r"\.\.\., x\) is wrong in"):
+        verify_grad(session, session.table("t").limit(1), expr, "x", grad=lambda expr, column: lit(2.0))
+
+
 @pytest.mark.parametrize("expr", ["x * x", "t.x * x", col("x") * col("x"), col("t.x") * col("x")], ids=str)
 @pytest.mark.parametrize("table", ["t", "T", "public.t", "datafusion.public.t", '"t"'])
 def test_names_of_tables(session: SessionContext, table: str, expr: Any) -> None:

@@ -7,6 +7,7 @@ from support.cases import query
 from support.compare import assert_same_rows, rows_of
 from support.errors import Refused, assert_refused, refusals
 
+PAIRED = "t AS a JOIN t AS b ON a.id = b.id"
 CASES = [
     Refused(
         "the_other_reference_of_a_table",
@@ -199,18 +200,18 @@ REFUSED = [
     ),
     Refused(
         "the_other_reference_in_one_branch_of_a_union",
-        "SELECT grad(f, x) FROM (SELECT x, x * x AS f FROM t UNION ALL SELECT a.x, b.x FROM t AS a JOIN t AS b ON a.id = b.id)",
+        f"SELECT grad(f, x) FROM (SELECT x, x * x AS f FROM t UNION ALL SELECT a.x, b.x FROM {PAIRED})",
         ["in branch 2 of a UNION ALL", "f does not vary with x"],
     ),
     Refused(
         "the_other_reference_in_one_branch_of_a_union_further_down",
-        "SELECT grad(s, x) FROM (SELECT x, SUM(f) AS s FROM (SELECT x, x AS f FROM t UNION ALL (SELECT x, y AS f FROM t UNION "
-        "ALL SELECT a.x, b.x FROM t AS a JOIN t AS b ON a.id = b.id)) AS u GROUP BY x)",
+        "SELECT grad(s, x) FROM (SELECT x, SUM(f) AS s FROM (SELECT x, x AS f FROM t UNION ALL "
+        f"(SELECT x, y AS f FROM t UNION ALL SELECT a.x, b.x FROM {PAIRED})) AS u GROUP BY x)",
         ["in branch 3 of a UNION ALL", "s does not vary with u.x"],
     ),
     Refused(
         "the_other_reference_in_one_branch_of_a_distinct_union",
-        "SELECT grad(f, x) FROM (SELECT x, x * x AS f FROM t UNION SELECT a.x, b.x FROM t AS a JOIN t AS b ON a.id = b.id)",
+        f"SELECT grad(f, x) FROM (SELECT x, x * x AS f FROM t UNION SELECT a.x, b.x FROM {PAIRED})",
         ["f does not vary with x"],
     ),
 ]
@@ -223,19 +224,27 @@ def test_what_cannot_be_followed(ctx: SessionContext, case: Refused) -> None:
 
 def test_a_branch_of_a_union_that_depends_on_both_references(ctx: SessionContext) -> None:
     """It has the derivative by the one that is named, as without the other branch."""
-    branches = "SELECT id, x, x * x AS f FROM t UNION ALL SELECT a.id, a.x, b.x * b.x FROM t AS a JOIN t AS b ON a.id = b.id"
+    branches = (
+        "SELECT id, x, x * x AS f FROM t UNION ALL SELECT a.id, a.x, b.x * b.x FROM t AS a JOIN t AS b ON a.id = b.id"
+    )
     found = query(ctx, f"SELECT grad(f * x, x) - x * x AS d FROM ({branches}) AS u ORDER BY id, d")
-    expected = query(ctx, "SELECT d FROM (SELECT id, 0.0 AS d FROM t UNION ALL SELECT id, 2 * x * x FROM t) AS u ORDER BY id, d")
+    expected = query(
+        ctx, "SELECT d FROM (SELECT id, 0.0 AS d FROM t UNION ALL SELECT id, 2 * x * x FROM t) AS u ORDER BY id, d"
+    )
     assert_same_rows(rows_of(found), rows_of(expected), abs_=1e-12)
 
 
 @pytest.mark.parametrize("name", ["g", '"∂y/∂x"'])
 def test_a_column_that_equals_a_tangent_is_a_variable(ctx: SessionContext, name: str) -> None:
     """The derivative of y by x does not vary with it."""
-    columns = f"WITH a AS (SELECT x, x * x * x AS z FROM t), b AS (SELECT x, x * z AS y, grad(x * z, x) AS {name} FROM a)"
+    columns = (
+        f"WITH a AS (SELECT x, x * x * x AS z FROM t), b AS (SELECT x, x * z AS y, grad(x * z, x) AS {name} FROM a)"
+    )
     by_itself = query(ctx, f"{columns} SELECT grad(grad(y, x), {name}) AS d, grad({name} * y, {name}) - y AS e FROM b")
     assert set(rows_of(by_itself)) == {(0.0, 0.0)}
-    by_x = query(ctx, f"{columns} SELECT grad({name}, x) - 12 * x * x AS d, grad(grad(y, x), x) - 12 * x * x AS e FROM b")
+    by_x = query(
+        ctx, f"{columns} SELECT grad({name}, x) - 12 * x * x AS d, grad(grad(y, x), x) - 12 * x * x AS e FROM b"
+    )
     assert_same_rows(rows_of(by_x), [(0.0, 0.0)] * by_x.num_rows, abs_=1e-12)
 
 

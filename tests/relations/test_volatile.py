@@ -1,4 +1,4 @@
-"""What is volatile in an aggregate or a window function is drawn once: its derivative is over the same rows, in the same order."""
+"""What is volatile in an aggregate or window function is drawn once: its derivative is over the same rows."""
 
 import pytest
 from datafusion import SessionContext
@@ -56,12 +56,19 @@ def test_drawn_once(ctx: SessionContext, statement: str) -> None:
 
 def test_names_of_columns_stay(ctx: SessionContext) -> None:
     aggregate = "sum(r.w * r.x) FILTER (WHERE random() < Float64(0.5))"
-    found = query(ctx, f'SELECT *, grad("{aggregate}", w) AS d FROM (SELECT w, {AGGREGATES[0]} FROM {ROWS} GROUP BY w) AS q')
+    found = query(
+        ctx, f'SELECT *, grad("{aggregate}", w) AS d FROM (SELECT w, {AGGREGATES[0]} FROM {ROWS} GROUP BY w) AS q'
+    )
     assert found.column_names == ["w", aggregate, "d"]
 
 
 CASES = [
     Refused("factor", "SELECT grad(x * random(), x) FROM t", ["volatile", "draw another value"]),
+    Refused(
+        "factor_read_twice",
+        "SELECT jvp(greatest(x, y) * x, x, random(), y, 1.0) FROM t",
+        ["volatile", "draw another value"],
+    ),
     Refused("subquery", "SELECT grad(x * (SELECT random()), x) FROM t", ["volatile", "draw another value"]),
     Refused(
         "subquery_below",
@@ -84,3 +91,8 @@ CASES = [
 @refusals(CASES)
 def test_refused(ctx: SessionContext, case: Refused) -> None:
     assert_refused(ctx, case)
+
+
+def test_a_factor_that_is_read_once(ctx: SessionContext) -> None:
+    found = query(ctx, "SELECT vjp(CASE WHEN x > 1 THEN x * x ELSE 3 * x END, x, random()) AS d FROM t")
+    assert all(d is not None for (d,) in rows_of(found))

@@ -98,6 +98,16 @@ CIRCLES = {
         },
         ["src/a.rs", "src/c/b.rs"],
     ),
+    "through another name of that": (
+        {
+            "src/lib.rs": "mod a; mod c; pub use c::b as e;",
+            "src/a.rs": "use crate::e as g; fn h() { g::d::f() }",
+            "src/c/mod.rs": "pub mod b;",
+            "src/c/b/mod.rs": "pub mod d;",
+            "src/c/b/d.rs": "use crate::a::h;",
+        },
+        ["src/a.rs", "src/c/b/d.rs"],
+    ),
     "in tests within the file": (
         {
             "src/lib.rs": "mod a; mod b;",

@@ -211,7 +211,9 @@ def names_that_the_python_half_lacks(_: Path) -> object:
             if theirs is None and mine is not None:
                 lacking.append(inner)
             elif isinstance(mine, list):
-                lacking.extend(f"{inner}: {item}" for item in mine if str(item).removeprefix("Raw") not in theirs)
+                lacking.extend(
+                    f"{inner}: {item}" for item in mine if str(item).removeprefix("Raw") not in (theirs or [])
+                )
             elif hasattr(mine, "__dict__") and id(mine) not in seen:
                 seen[id(mine)] = mine
                 walk(inner, mine, theirs)

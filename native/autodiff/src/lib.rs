@@ -49,24 +49,23 @@
 //!
 //! A call sees one node of a plan; the crate `xql-relations` has the analyzer rule that sees them all.
 //!
-//! How a call is differentiated: [`operators`](crate) holds the functions themselves, `variable` says what one may differentiate by, `dag` holds the expression with every
-//! distinct sub-expression once, `pullback` carries cotangents from the output to the variables with the partial derivatives
-//! of `rules`, whose `applicability` to the call is checked, and `nulls` makes the result NULL exactly where the expression
-//! is.
+//! The modules are layers, each of which imports from those before it only: `vocabulary` has types, columns and messages;
+//! `table` what is known of DataFusion's functions, a line each; `graph` the expression with every distinct sub-expression
+//! once; `algebra` its sums and products; [`rules`] partial derivatives as formulas over it; `pullback` carries cotangents from
+//! the output to the variables; `derivative` checks what is asked and words what is refused; `operators` are the functions
+//! themselves.
 
-mod applicability;
-mod call;
-mod dag;
+mod algebra;
 mod derivative;
-mod nulls;
+mod graph;
 mod operators;
 mod pullback;
 pub mod rules;
-mod variable;
+mod table;
 pub mod vocabulary;
 
 pub use operators::{
     Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
 };
-pub use rules::table::rule_table;
 pub use rules::{Rule, Rules};
+pub use table::rule_table;

@@ -8,11 +8,10 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 
-use crate::call::{Call, Direction};
-use crate::derivative::differentiate;
+use crate::derivative::{Differentiation, Seed, differentiate};
 use crate::rules::Rules;
 use crate::vocabulary::messages::{abbreviated, cut};
-use crate::vocabulary::operator::Operator;
+use crate::vocabulary::transform::Transform;
 use crate::vocabulary::types::result_type;
 
 /// `grad(f, x)`: the derivative of the expression `f` by the column `x`.
@@ -38,23 +37,23 @@ pub fn vjp() -> ScalarUDF {
 
 /// [`grad`] with rules of the user's own.
 pub fn grad_with(rules: Rules) -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Grad, rules))
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Grad, rules))
 }
 
 /// [`jvp`] with rules of the user's own.
 pub fn jvp_with(rules: Rules) -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Jvp, rules))
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Jvp, rules))
 }
 
 /// [`vjp`] with rules of the user's own.
 pub fn vjp_with(rules: Rules) -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Vjp, rules))
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Vjp, rules))
 }
 
 /// `jvp` as the analyzer rule emits it: its columns are all that vary, and it is NULL exactly where `f` is, as a tangent
 /// that is carried is NULL only where its column is.
 pub fn tangent_with(rules: Rules) -> ScalarUDF {
-    ScalarUDF::new_from_impl(DifferentialOperator::new(Operator::Tangent, rules))
+    ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Tangent, rules))
 }
 
 /// All functions of this crate, to be registered with a session.
@@ -78,27 +77,27 @@ pub struct Differential {
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
     let tangent = || Arc::new(tangent_with(operator.rules.clone()));
-    (operator.operator != Operator::Tangent).then(|| Differential { tangent: tangent() })
+    (operator.transform != Transform::Tangent).then(|| Differential { tangent: tangent() })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DifferentialOperator {
-    operator: Operator,
+    transform: Transform,
     rules: Rules,
     signature: Signature,
 }
 
 impl DifferentialOperator {
-    fn new(operator: Operator, rules: Rules) -> Self {
+    fn new(transform: Transform, rules: Rules) -> Self {
         // Arguments are never coerced: an expression is differentiated as the planner typed it.
-        Self { operator, rules, signature: Signature::user_defined(Volatility::Immutable) }
+        Self { transform, rules, signature: Signature::user_defined(Volatility::Immutable) }
     }
 
     /// The error of a call with a literal for a column, told here for sessions that do not call `simplify`. In these, an
     /// optimizer may also have put a literal in the place of a column.
     fn check_no_constant(&self, args: &ReturnFieldArgs) -> Result<()> {
         let scalars = args.scalar_arguments.get(1..).unwrap_or_default();
-        let Some(constant) = self.operator.pairs(scalars).into_iter().find_map(|(column, _)| *column) else {
+        let Some(constant) = self.transform.seeds(scalars).into_iter().find_map(|(column, _)| *column) else {
             return Ok(());
         };
         let literal = |value: &ScalarValue| abbreviated(&Expr::Literal(value.clone(), None));
@@ -119,7 +118,7 @@ impl DifferentialOperator {
 
 impl ScalarUDFImpl for DifferentialOperator {
     fn name(&self) -> &str {
-        self.operator.name()
+        self.transform.name()
     }
 
     fn signature(&self) -> &Signature {
@@ -136,24 +135,24 @@ impl ScalarUDFImpl for DifferentialOperator {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let fields = args.arg_fields;
-        self.operator.check_arity(fields.len())?;
-        let pairs = self.operator.pairs(&fields[1..]);
-        let data_type = result_type(fields[0].data_type(), pairs.iter().map(|(column, _)| column.data_type()));
-        let seeded = self.operator != Operator::Tangent;
-        if seeded {
+        self.transform.check_arity(fields.len())?;
+        let seeds = self.transform.seeds(&fields[1..]);
+        let data_type = result_type(fields[0].data_type(), seeds.iter().map(|(column, _)| column.data_type()));
+        let total = self.transform == Transform::Tangent;
+        if !total {
             self.check_no_constant(&args)?;
         }
         let nullable = fields[0].is_nullable()
-            || seeded && pairs.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
+            || !total && seeds.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        self.operator.check_arity(args.len())?;
-        let directions: Vec<Direction> =
-            self.operator.pairs(&args[1..]).into_iter().map(|(column, factor)| Direction { column, factor }).collect();
-        let total = self.operator == Operator::Tangent;
-        let call = Call { operator: self.name(), expression: &args[0], directions, total };
+        self.transform.check_arity(args.len())?;
+        let seeds =
+            self.transform.seeds(&args[1..]).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
+        let total = self.transform == Transform::Tangent;
+        let call = Differentiation { operator: self.name(), expression: &args[0], seeds, total };
         differentiate(&call, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified)
     }
 

@@ -157,6 +157,32 @@ async fn a_function_named_like_a_built_in_is_another() -> Result<()> {
     Ok(())
 }
 
+/// What the table refuses is DataFusion's own function: one of the session's that is called so may have a rule.
+#[tokio::test]
+async fn a_function_named_like_a_refused_one_is_another() -> Result<()> {
+    for name in ["to_date", "array_distance", "date_part"] {
+        let none = session(vec![], vec![sum(name, 1).into()]).await?;
+        assert_refused(
+            derivative(&none, &format!("grad({name}(x), x)")).await,
+            &[&format!("no derivative is known for the function {name}"), &format!("rule(\"{name}(x)\", ")],
+        );
+        let with_rule = session(vec![Rule::new(&format!("{name}(x)"), &["2 * x"])?], vec![sum(name, 1).into()]).await?;
+        assert_eq!(value(&with_rule, &format!("grad({name}(x), x)")).await?, 4.0);
+    }
+    Ok(())
+}
+
+/// The derivatives of a function with a rule of the user's may be infinite where those of the table are not, so a branch that
+/// is not taken keeps out of the product.
+#[tokio::test]
+async fn a_choice_of_a_function_with_another_rule_keeps_its_branches_apart() -> Result<()> {
+    let steep = Rule::new("sin(x)", &["1 / (x - x)"])?;
+    let chosen = "greatest(y * sin(greatest(x - 2, 0)) - 1, 0)";
+    let ctx = session(vec![steep], vec![]).await?;
+    assert_eq!(value(&ctx, &format!("grad({chosen}, x)")).await?, 0.0);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_rule_holds_for_an_alias() -> Result<()> {
     let rules = || -> Result<_> { Ok(vec![Rule::new("g(x)", &["4 * g(x + 1)"])?.strict()]) };

@@ -112,6 +112,29 @@ async fn what_would_be_a_silent_zero_is_refused() {
     assert_refused(derivative(&format!("grad(grad({0}, x), x)", product.join(" * "))).await, &["terms", "lower order"]);
 }
 
+/// A time has the digits of the float it was made of, and gives them back.
+#[tokio::test]
+async fn numbers_made_of_times_made_of_floats_are_refused() {
+    for time in [
+        "to_timestamp(x)",
+        "to_timestamp(x) + INTERVAL '1 day'",
+        "date_bin(INTERVAL '1 second', to_timestamp(x))",
+        "to_timestamp(x) - to_timestamp(0)",
+        "CASE WHEN x > 1 THEN to_timestamp(x) ELSE to_timestamp(0) END",
+        "CAST(x AS TIMESTAMP)",
+    ] {
+        assert_refused(derivative(&format!("grad(date_part('epoch', {time}), x)")).await, &["a time is no number"]);
+    }
+    assert_refused(derivative("grad(CAST(CAST(x AS TIMESTAMP) AS DOUBLE), x)").await, &["a time is no number"]);
+}
+
+#[tokio::test]
+async fn conditions_on_times_made_of_floats_are_fine() -> Result<()> {
+    let call = "grad(CASE WHEN to_timestamp(x) + INTERVAL '1 day' > to_timestamp(0) THEN x * x ELSE 0 END, x)";
+    assert!(derivative(call).await?.contains("THEN 2 * x"));
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_volatile_term_that_is_not_read_again_is_fine() -> Result<()> {
     assert_eq!(derivative("grad(2 * x + random(), x)").await?, "2");
@@ -169,6 +192,14 @@ async fn newtons_method_converges_in_a_recursive_query() -> Result<()> {
     let batches = session().await?.sql(newton).await?.collect().await?;
     let root = batches[0].column(0).as_any().downcast_ref::<Float64Array>().map(|values| values.value(0));
     assert!((root.unwrap_or(f64::NAN) - 2.0_f64.sqrt()).abs() < 1e-15);
+    Ok(())
+}
+
+#[tokio::test]
+async fn long_conditions_are_differentiated_without_exhausting_the_stack() -> Result<()> {
+    let condition: Vec<_> = (0..1000).map(|number| format!("n <> {number}")).collect();
+    let call = format!("grad(CASE WHEN {} THEN n * x ELSE x END, n)", condition.join(" AND "));
+    assert!(derivative(&call).await?.contains("THEN x"));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use datafusion_optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use xql_autodiff::recognize;
 
 use crate::calls::plan::Differentiation;
-use crate::vocabulary::operators::{Recognize, has_call_anywhere};
+use crate::vocabulary::operators::{Recognize, has_call_anywhere, left_to_simplify};
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
 use crate::workarounds::pruning::keep_recursive_columns;
 
@@ -18,8 +18,8 @@ use crate::workarounds::pruning::keep_recursive_columns;
 /// coercion, where `SessionContext::add_analyzer_rule` puts it.
 ///
 /// DataFusion optimizes a statement that is prepared (`PREPARE`) without analyzing it, so that expressions would be simplified
-/// before the rule has seen them. Therefore it is a rule of the optimizer as well, to be put before all others. Whether a plan
-/// has been analyzed is told by its calls: those that are left say all by themselves, and are left again.
+/// before the rule has seen them. Therefore it is a rule of the optimizer as well, to be put before all others. In a plan that has
+/// been analyzed it finds no calls: those that the rule leaves to `simplify` it does not recognize again.
 #[derive(Debug)]
 pub struct DifferentiateRelations {
     recognize: Recognize,
@@ -45,7 +45,8 @@ impl DifferentiateRelations {
         nullable_by_either_term(plan, Static::Settled)?
             .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.rewrite(plan))?
             .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
-            .transform_data(keep_recursive_columns)
+            .transform_data(keep_recursive_columns)?
+            .transform_data(|plan| left_to_simplify(plan, self.recognize))
     }
 }
 

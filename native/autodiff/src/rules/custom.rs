@@ -6,24 +6,14 @@ use datafusion_expr::{Expr, ScalarUDF, SimpleScalarUDF, Volatility};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::formula::{Bindings, Formula, OUTPUT};
-use super::syntax::{Signature, parse};
-use super::{Derivative, Rule};
-use crate::dag::{Dag, NodeId};
+use super::formula::{Formula, OUTPUT};
+use super::rule::{Bindings, Derivative, Rule};
+use crate::algebra::Algebra;
+use crate::graph::NodeId;
+use crate::table::replacement_of;
 use crate::vocabulary::messages::{cut, message_of};
-use crate::vocabulary::operator::is_operator;
-
-/// DataFusion's functions of which nothing is left by the time a derivative is taken, with what they have become.
-const REPLACED: [(&str, &str); 8] = [
-    ("coalesce", "CASE"),
-    ("nvl", "CASE"),
-    ("ifnull", "CASE"),
-    ("nvl2", "CASE"),
-    ("arrow_cast", "CAST"),
-    ("arrow_try_cast", "TRY_CAST"),
-    ("cast_to_type", "CAST"),
-    ("try_cast_to_type", "TRY_CAST"),
-];
+use crate::vocabulary::syntax::{Signature, parse};
+use crate::vocabulary::transform::is_transform;
 
 impl Rule {
     /// A rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter,
@@ -68,12 +58,12 @@ impl Rule {
         let call = parse(signature)
             .map_err(|error| plan_datafusion_err!("{}; write it as a call, such as f(x, y)", message_of(error)))?;
         let Signature { name, inputs } = Signature::of_call(&call)?;
-        if let Some((_, replacement)) = REPLACED.iter().find(|(replaced, _)| *replaced == name) {
+        if let Some(replacement) = replacement_of(&name) {
             return plan_err!(
                 "DataFusion makes {name} a {replacement} before it is differentiated, so no rule would be used"
             );
         }
-        if is_operator(&name) {
+        if is_transform(&name) {
             return plan_err!(
                 "{name} is a differential operator, which takes no rule: give one to the functions that it differentiates"
             );
@@ -123,8 +113,8 @@ impl Rule {
         let columns: Vec<_> =
             fields.iter().map(|field| Expr::Column(Column::new_unqualified(field.name().clone()))).collect();
         let schema = DFSchema::try_from(Schema::new(fields))?;
-        let mut dag = Dag::new(&schema);
-        let mut inputs = columns.iter().map(|column| dag.import(column)).collect::<Result<Vec<_>>>()?;
+        let mut algebra = Algebra::new(&schema);
+        let mut inputs = columns.iter().map(|column| algebra.import(column)).collect::<Result<Vec<_>>>()?;
         let Some(output) = inputs.pop() else { return internal_err!("the rule has no output") };
         let function = Arc::new(ScalarUDF::from(SimpleScalarUDF::new(
             self.name.clone(),
@@ -133,12 +123,12 @@ impl Rule {
             Volatility::Immutable,
             Arc::new(|_| internal_err!("a rule is never evaluated")),
         )));
-        let bindings = Bindings { rule: self, function: Some(&function), inputs: &inputs, output };
+        let mut bindings = Bindings { rule: self, function: Some(&function), inputs: &inputs, output };
         for ((formula, sql), input) in formulas.iter().zip(partials).zip(&self.inputs) {
-            let partial = formula.evaluate(&mut dag, &bindings);
+            let partial = formula.evaluate(&mut algebra, &mut bindings);
             let partial =
                 partial.map_err(|error| plan_datafusion_err!("by {input}, {:?}: {}", cut(sql), message_of(error)))?;
-            if is_null(&dag, partial) {
+            if is_null(&algebra, partial) {
                 return plan_err!(
                     "by {input}, {:?}: it is NULL everywhere, which is no derivative; give 0 where the function does not \
                      vary with {input}, and no rule if it cannot be differentiated",
@@ -151,10 +141,10 @@ impl Rule {
 }
 
 /// Whether a number is NULL for all inputs, because it is computed with NULL.
-fn is_null(dag: &Dag, root: NodeId) -> bool {
+fn is_null(algebra: &Algebra, root: NodeId) -> bool {
     let mut null = HashSet::new();
-    for id in dag.reachable(root) {
-        let node = dag.node(id);
+    for id in algebra.reachable(root) {
+        let node = algebra.node(id);
         let is_null = match &node.shape {
             Expr::Literal(value, _) => value.is_null(),
             Expr::Cast(_) | Expr::Negative(_) | Expr::BinaryExpr(_) => {

@@ -1,26 +1,28 @@
-//! Formulas over the inputs and the output of a function, and their evaluation to nodes of a graph.
+//! Formulas in SQL, and their evaluation to nodes of a graph.
 
-use arrow::datatypes::DataType;
-use datafusion_common::{Result, ScalarValue, plan_datafusion_err, plan_err};
-use datafusion_expr::expr::ScalarFunction;
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_common::{DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
-use sqlparser::ast::{BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value};
+use sqlparser::ast::{
+    BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value as SqlValue,
+};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::syntax::{call_of, name_of, parse, unsupported};
-use super::Rule;
-use crate::dag::{Dag, NodeId};
-use crate::vocabulary::functions::{function_of_datafusion, is_of_datafusion};
+use crate::algebra::Algebra;
+use crate::graph::NodeId;
+use crate::table::{self, Algebraic};
+use crate::vocabulary::functions::function_of_datafusion;
 use crate::vocabulary::messages::{cut, message_of};
-use crate::vocabulary::operator::is_operator;
+use crate::vocabulary::syntax::{call_of, name_of, normalized, parse, unsupported};
+use crate::vocabulary::transform::is_transform;
 use crate::vocabulary::types::decoded;
 
 /// The name that a function's own output has in its partial derivatives.
 pub const OUTPUT: &str = "Ω";
 
-/// A partial derivative as written in a rule.
+/// A derivative as written in a rule: SQL over what the rule names.
 ///
 /// It is cloned, compared and printed as the text it was written as: what is parsed would be by recursion, and a long sum is
 /// deep.
@@ -50,175 +52,232 @@ impl fmt::Debug for Formula {
     }
 }
 
-/// What the formulas of a rule are over.
-pub struct Bindings<'a> {
-    pub rule: &'a Rule,
-    /// The function as the query calls it; none for an operator.
-    pub function: Option<&'a Arc<ScalarUDF>>,
-    pub inputs: &'a [NodeId],
-    pub output: NodeId,
+/// What the names and calls of a formula mean.
+pub trait Scope {
+    /// The node that a name stands for.
+    fn name(&mut self, name: &str) -> Result<NodeId>;
+
+    /// The node of a call that means something here; none for that of a function like any other.
+    fn call(&mut self, algebra: &mut Algebra, call: &Call) -> Result<Option<NodeId>>;
+
+    /// The function that a call means here, if it is not DataFusion's own of that name.
+    fn function(&self, name: &str) -> Option<&Arc<ScalarUDF>>;
+
+    /// What a formula may call, for messages.
+    fn callable(&self) -> String;
 }
 
-impl Bindings<'_> {
-    fn get(&self, name: &str) -> Result<NodeId> {
-        if name == OUTPUT {
-            return Ok(self.output);
-        }
-        let position = self.rule.inputs.iter().position(|input| input == name);
-        position.and_then(|position| self.inputs.get(position)).copied().ok_or_else(|| {
-            plan_datafusion_err!(
-                "there is no {name} here, only the parameters ({}) and {OUTPUT}, the function's own output",
-                cut(self.rule.inputs.join(", "))
-            )
-        })
-    }
+/// A call in a formula.
+pub struct Call<'a> {
+    pub sql: &'a Sql,
+    pub name: &'a str,
+    pub arguments: &'a [&'a Sql],
+}
+
+/// What a call in a formula over given values stands for.
+#[derive(Debug)]
+pub enum Value {
+    /// 0 in every row, which takes with it what it is multiplied with.
+    Zero,
+    /// What this expression, which is not looked into, computes, with its field.
+    Given(Expr, FieldRef),
 }
 
 impl Formula {
+    /// The formula that a text is.
+    ///
+    /// # Errors
+    /// A plan error if it is no expression in SQL.
     pub fn parse(text: &str) -> Result<Self> {
         Ok(Self { text: text.into(), sql: Arc::new(parse(text)?) })
     }
 
-    /// The node of this formula over the given inputs.
-    pub fn evaluate(&self, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
-        number(&self.sql, dag, bindings)
+    /// The node of this formula, in the working type.
+    pub(crate) fn evaluate(&self, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
+        number(&self.sql, algebra, scope)
+    }
+
+    /// The expression of this formula, none if it is 0, in which `value_of` gives the calls that are not of DataFusion's own
+    /// scalar functions by their names and the names that they are over. Numbers are DOUBLE.
+    ///
+    /// # Errors
+    /// Those of `value_of`, and a plan error if the formula is not one over these calls.
+    pub fn over_given(&self, value_of: impl FnMut(&str, &[String]) -> Result<Option<Value>>) -> Result<Option<Expr>> {
+        let schema = DFSchema::empty();
+        let mut algebra = Algebra::new(&schema);
+        let value = evaluate(&self.sql, &mut algebra, &mut Given(value_of))?;
+        let is_number = decoded(algebra.data_type(value)).is_numeric();
+        let root = if is_number { algebra.cast_to_working_type(value)? } else { value };
+        if algebra.is_zero(root) { Ok(None) } else { algebra.export(root).map(Some) }
+    }
+}
+
+/// Calls whose values are given.
+struct Given<F>(F);
+
+impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
+    fn name(&mut self, name: &str) -> Result<NodeId> {
+        plan_err!("{name} stands beside a call, where only numbers may")
+    }
+
+    fn call(&mut self, algebra: &mut Algebra, call: &Call) -> Result<Option<NodeId>> {
+        let Some(names) = call.arguments.iter().map(|argument| name_of(argument)).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        Ok(match (self.0)(call.name, &names)? {
+            None => None,
+            Some(Value::Zero) => Some(algebra.number(0.0)?),
+            Some(Value::Given(expr, field)) => Some(algebra.leaf(expr, field)),
+        })
+    }
+
+    fn function(&self, _name: &str) -> Option<&Arc<ScalarUDF>> {
+        None
+    }
+
+    fn callable(&self) -> String {
+        "those of DataFusion".to_owned()
     }
 }
 
 /// The node of a formula that is a number, in the working type.
-fn number(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
-    let id = evaluate(sql, dag, bindings)?;
-    let data_type = decoded(dag.data_type(id));
+fn number(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
+    let id = evaluate(sql, algebra, scope)?;
+    let data_type = decoded(algebra.data_type(id));
     if data_type.is_numeric() || data_type.is_null() {
-        dag.cast_to_working_type(id)
+        algebra.cast_to_working_type(id)
     } else {
         plan_err!("{} is {data_type}, where a number is needed", cut(sql))
     }
 }
 
 /// The node of a formula that is true or false.
-fn condition(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
-    let id = evaluate(sql, dag, bindings)?;
-    match dag.data_type(id) {
+fn condition(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
+    let id = evaluate(sql, algebra, scope)?;
+    match algebra.data_type(id) {
         DataType::Boolean => Ok(id),
         other => plan_err!("{} is {other}, where a condition is needed", cut(sql)),
     }
 }
 
+/// The node of a formula, of any type.
 #[recursive::recursive]
-fn evaluate(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
+pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
     match sql {
-        Sql::Nested(inner) => evaluate(inner, dag, bindings),
-        Sql::Identifier(_) => bindings.get(&name_of(sql).unwrap_or_default()),
+        Sql::Nested(inner) => evaluate(inner, algebra, scope),
+        Sql::Identifier(name) => scope.name(&normalized(name)),
         Sql::Value(value) => match &value.value {
-            Value::Number(digits, false) => match digits.parse::<f64>() {
-                Ok(number) if number.is_finite() => dag.number(number),
+            SqlValue::Number(digits, false) => match digits.parse::<f64>() {
+                Ok(number) if number.is_finite() => algebra.number(number),
                 _ => Err(unsupported(sql)),
             },
-            Value::Boolean(value) => dag.truth(*value),
-            Value::Null => dag.null(),
+            SqlValue::Boolean(value) => algebra.truth(*value),
+            SqlValue::Null => algebra.null(),
             _ => Err(unsupported(sql)),
         },
         Sql::UnaryOp { op, expr } => match op {
-            UnaryOperator::Plus => number(expr, dag, bindings),
+            UnaryOperator::Plus => number(expr, algebra, scope),
             UnaryOperator::Minus => {
-                let operand = number(expr, dag, bindings)?;
-                match dag.as_number(operand) {
-                    Some(value) => dag.number(-value),
-                    None => dag.negate(operand),
+                let operand = number(expr, algebra, scope)?;
+                match algebra.as_number(operand) {
+                    Some(value) => algebra.number(-value),
+                    None => algebra.negate(operand),
                 }
             }
             UnaryOperator::Not => {
-                let operand = condition(expr, dag, bindings)?;
-                dag.not(operand)
+                let operand = condition(expr, algebra, scope)?;
+                algebra.not(operand)
             }
             _ => Err(unsupported(sql)),
         },
         Sql::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
-            let (a, b) = (condition(left, dag, bindings)?, condition(right, dag, bindings)?);
-            if *op == BinaryOperator::And { dag.and(a, b) } else { dag.or(a, b) }
+            let (a, b) = (condition(left, algebra, scope)?, condition(right, algebra, scope)?);
+            if *op == BinaryOperator::And { algebra.and(a, b) } else { algebra.or(a, b) }
         }
         Sql::BinaryOp { left, op, right } => {
-            let (a, b) = (number(left, dag, bindings)?, number(right, dag, bindings)?);
+            let (a, b) = (number(left, algebra, scope)?, number(right, algebra, scope)?);
             match op {
-                BinaryOperator::Plus => dag.add(a, b),
-                BinaryOperator::Minus => dag.subtract(a, b),
-                BinaryOperator::Multiply => dag.multiply(a, b),
-                BinaryOperator::Divide => dag.divide(a, b),
-                BinaryOperator::Modulo => dag.binary(a, Operator::Modulo, b),
-                BinaryOperator::Eq => compare(dag, a, Operator::Eq, b),
-                BinaryOperator::NotEq => compare(dag, a, Operator::NotEq, b),
-                BinaryOperator::Lt => compare(dag, a, Operator::Lt, b),
-                BinaryOperator::LtEq => compare(dag, a, Operator::LtEq, b),
-                BinaryOperator::Gt => compare(dag, a, Operator::Gt, b),
-                BinaryOperator::GtEq => compare(dag, a, Operator::GtEq, b),
+                BinaryOperator::Plus => algebra.add(a, b),
+                BinaryOperator::Minus => algebra.subtract(a, b),
+                BinaryOperator::Multiply => algebra.multiply(a, b),
+                BinaryOperator::Divide => algebra.divide(a, b),
+                BinaryOperator::Modulo => algebra.binary(a, Operator::Modulo, b),
+                BinaryOperator::Eq => compare(algebra, a, Operator::Eq, b),
+                BinaryOperator::NotEq => compare(algebra, a, Operator::NotEq, b),
+                BinaryOperator::Lt => compare(algebra, a, Operator::Lt, b),
+                BinaryOperator::LtEq => compare(algebra, a, Operator::LtEq, b),
+                BinaryOperator::Gt => compare(algebra, a, Operator::Gt, b),
+                BinaryOperator::GtEq => compare(algebra, a, Operator::GtEq, b),
                 _ => Err(unsupported(sql)),
             }
         }
         Sql::Between { expr, negated, low, high } => {
-            let value = number(expr, dag, bindings)?;
-            let (low, high) = (number(low, dag, bindings)?, number(high, dag, bindings)?);
-            let (above, below) = (dag.binary(value, Operator::GtEq, low)?, dag.binary(value, Operator::LtEq, high)?);
-            let between = dag.and(above, below)?;
-            if *negated { dag.not(between) } else { Ok(between) }
+            let value = number(expr, algebra, scope)?;
+            let (low, high) = (number(low, algebra, scope)?, number(high, algebra, scope)?);
+            let (above, below) =
+                (algebra.binary(value, Operator::GtEq, low)?, algebra.binary(value, Operator::LtEq, high)?);
+            let between = algebra.and(above, below)?;
+            if *negated { algebra.not(between) } else { Ok(between) }
         }
         Sql::IsNull(expr) => {
-            let operand = evaluate(expr, dag, bindings)?;
-            dag.is_null(operand)
+            let operand = evaluate(expr, algebra, scope)?;
+            algebra.is_null(operand)
         }
         Sql::IsNotNull(expr) => {
-            let operand = evaluate(expr, dag, bindings)?;
-            dag.is_not_null(operand)
+            let operand = evaluate(expr, algebra, scope)?;
+            algebra.is_not_null(operand)
         }
         Sql::Cast { expr, data_type, .. } => {
             let float = float_type(data_type).ok_or_else(|| unsupported(sql))?;
-            let operand = number(expr, dag, bindings)?;
-            dag.cast(operand, &float)
+            let operand = number(expr, algebra, scope)?;
+            algebra.cast(operand, &float)
         }
         Sql::Case { operand, conditions, else_result, .. } => {
-            let operand = operand.as_ref().map(|operand| number(operand, dag, bindings)).transpose()?;
+            let operand = operand.as_ref().map(|operand| number(operand, algebra, scope)).transpose()?;
             let mut branches = vec![];
             for when in conditions {
                 if operand.is_none()
                     && let Some(input) = constant_input(&when.condition)
                 {
-                    let input = number(input, dag, bindings)?;
+                    let input = number(input, algebra, scope)?;
                     // Evaluated in any case, so that a mistake in it is found when the rule is made.
-                    let value = number(&when.result, dag, bindings)?;
-                    if dag.as_number(input).is_some() {
+                    let value = number(&when.result, algebra, scope)?;
+                    if algebra.as_number(input).is_some() {
                         return Ok(value);
                     }
                     continue;
                 }
                 let condition = match operand {
-                    None => condition(&when.condition, dag, bindings)?,
+                    None => condition(&when.condition, algebra, scope)?,
                     Some(operand) => {
-                        let value = number(&when.condition, dag, bindings)?;
-                        compare(dag, operand, Operator::Eq, value)?
+                        let value = number(&when.condition, algebra, scope)?;
+                        compare(algebra, operand, Operator::Eq, value)?
                     }
                 };
-                match &dag.node(condition).shape {
+                match &algebra.node(condition).shape {
                     Expr::Literal(ScalarValue::Boolean(Some(true)), _) if branches.is_empty() => {
-                        return number(&when.result, dag, bindings);
+                        return number(&when.result, algebra, scope);
                     }
                     Expr::Literal(ScalarValue::Boolean(Some(false)), _) => {}
-                    _ => branches.push((condition, number(&when.result, dag, bindings)?)),
+                    _ => branches.push((condition, number(&when.result, algebra, scope)?)),
                 }
             }
-            let otherwise = else_result.as_ref().map(|otherwise| number(otherwise, dag, bindings)).transpose()?;
+            let otherwise = else_result.as_ref().map(|otherwise| number(otherwise, algebra, scope)).transpose()?;
             match otherwise {
                 Some(otherwise) if branches.is_empty() => Ok(otherwise),
-                None if branches.is_empty() => dag.null(),
-                otherwise => dag.case(&branches, otherwise),
+                None if branches.is_empty() => algebra.null(),
+                otherwise => algebra.case(&branches, otherwise),
             }
         }
-        call => evaluate_call(call, dag, bindings),
+        call => evaluate_call(call, algebra, scope),
     }
 }
 
 /// A comparison, decided in the order that DataFusion has floats in if both sides are numbers.
-fn compare(dag: &mut Dag, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
-    let (Some(left), Some(right)) = (dag.as_number(a), dag.as_number(b)) else { return dag.binary(a, op, b) };
+fn compare(algebra: &mut Algebra, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
+    let (Some(left), Some(right)) = (algebra.as_number(a), algebra.as_number(b)) else {
+        return algebra.binary(a, op, b);
+    };
     let order = left.total_cmp(&right);
     let holds = match op {
         Operator::Eq => order.is_eq(),
@@ -227,84 +286,53 @@ fn compare(dag: &mut Dag, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> 
         Operator::LtEq => order.is_le(),
         Operator::Gt => order.is_gt(),
         Operator::GtEq => order.is_ge(),
-        _ => return dag.binary(a, op, b),
+        _ => return algebra.binary(a, op, b),
     };
-    dag.intern(Expr::Literal(ScalarValue::Boolean(Some(holds)), None), vec![])
+    algebra.intern(Expr::Literal(ScalarValue::Boolean(Some(holds)), None), vec![])
 }
 
-/// A call of the function that the rule is for, of one that came with the rule, or of one of DataFusion's own.
-fn evaluate_call(sql: &Sql, dag: &mut Dag, bindings: &Bindings) -> Result<NodeId> {
+/// A call that means something in the scope, of a function that the scope has, or of one of DataFusion's own.
+fn evaluate_call(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
     let (name, arguments) = call_of(sql)?;
-    let rule = bindings.rule;
-    if name == rule.name && arguments.len() == rule.inputs.len() {
-        if arguments.iter().zip(&rule.inputs).all(|(argument, input)| name_of(argument).as_ref() == Some(input)) {
-            return Ok(bindings.output);
-        }
-        if let Some(function) = bindings.function.filter(|function| !is_of_datafusion(function)) {
-            return evaluate_own_call(sql, function, &arguments, dag, bindings);
-        }
+    if let Some(value) = scope.call(algebra, &Call { sql, name: &name, arguments: &arguments })? {
+        return Ok(value);
     }
     let arguments =
-        arguments.into_iter().map(|argument| number(argument, dag, bindings)).collect::<Result<Vec<_>>>()?;
-    if is_operator(&name) {
+        arguments.into_iter().map(|argument| number(argument, algebra, scope)).collect::<Result<Vec<_>>>()?;
+    if is_transform(&name) {
         return plan_err!(
             "{}: what {name} differentiates is only known in a query, not over the parameters; write the derivative out",
             cut(sql)
         );
     }
-    let given = rule.functions.iter().find(|function| function.name() == name);
-    if let (None, Some(value)) = (given, arguments.last().and_then(|last| dag.as_number(*last))) {
-        // Of constants at once, for they merge with the constants around them.
-        match (name.as_str(), arguments.as_slice()) {
-            ("power" | "pow", [base, _]) => return dag.power(*base, value),
-            ("ln", [_]) => return dag.number(value.ln()),
-            ("abs", [_]) => return dag.number(value.abs()),
-            _ => {}
-        }
-    }
-    let function = given.or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
+    let function = scope.function(&name).or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
         plan_datafusion_err!(
             "{}: DataFusion has no scalar function {name} of its own. If it is yours, hand it over with the rule \
-             (functions=[{name}]); without, a formula calls those of DataFusion and {} with {} argument(s)",
+             (functions=[{name}]); without, a formula calls {}",
             cut(sql),
-            rule.name,
-            rule.inputs.len()
+            scope.callable()
         )
     })?;
-    check_not_volatile(sql, function)?;
-    dag.call(function, &arguments).map_err(|error| plan_datafusion_err!("{}: {}", cut(sql), message_of(error)))
-}
-
-/// A call of the function that the rule is for with other arguments: the instance of the query, which takes arguments of
-/// the types that it takes there.
-fn evaluate_own_call(
-    sql: &Sql,
-    function: &Arc<ScalarUDF>,
-    arguments: &[&Sql],
-    dag: &mut Dag,
-    bindings: &Bindings,
-) -> Result<NodeId> {
-    check_not_volatile(sql, function)?;
-    let mut operands = vec![];
-    for (argument, input) in arguments.iter().zip(bindings.inputs) {
-        let taken = dag.data_type(*input).clone();
-        let value = evaluate(argument, dag, bindings)?;
-        let is_number = |data_type: &DataType| decoded(data_type).is_numeric();
-        if dag.data_type(value) != &taken && !(is_number(dag.data_type(value)) && is_number(&taken)) {
-            return plan_err!(
-                "{}: {} is {}, and the function takes {taken} there",
-                cut(sql),
-                cut(argument),
-                dag.data_type(value)
-            );
-        }
-        operands.push(dag.cast(value, &taken)?);
+    if let Some(value) = at_numbers(function, algebra, &arguments)? {
+        return Ok(value);
     }
-    let call = ScalarFunction::new_udf(Arc::clone(function), Dag::operands(operands.len()));
-    dag.intern(Expr::ScalarFunction(call), operands)
+    check_not_volatile(sql, function)?;
+    algebra.call(function, &arguments).map_err(|error| plan_datafusion_err!("{}: {}", cut(sql), message_of(error)))
 }
 
-fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
+/// A call that the algebra takes apart or evaluates at once, so that it merges with the numbers around it.
+fn at_numbers(function: &ScalarUDF, algebra: &mut Algebra, arguments: &[NodeId]) -> Result<Option<NodeId>> {
+    let Some(number) = arguments.last().and_then(|last| algebra.as_number(*last)) else { return Ok(None) };
+    let Some(line) = table::of_function(function, arguments.len()).map(|known| known.line) else { return Ok(None) };
+    match (arguments, line.at_number) {
+        ([base, _], _) if line.algebraic == Some(Algebraic::Power) => algebra.power(*base, number).map(Some),
+        ([_], Some(value)) => algebra.number(value(number)).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The error for a function that gives another value each time.
+pub fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
     if function.signature().volatility == Volatility::Volatile {
         return plan_err!(
             "{}: {} is volatile, so each evaluation would be another derivative",

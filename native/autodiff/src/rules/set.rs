@@ -5,7 +5,9 @@ use datafusion_expr::ScalarUDF;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Rule;
+use super::of_table;
+use super::rule::Rule;
+use crate::table::{self, Nulls};
 use crate::vocabulary::messages::cut;
 
 /// The rules of the table, with rules of the user's own taking precedence.
@@ -14,7 +16,7 @@ use crate::vocabulary::messages::cut;
 /// that name or alias a query calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
-    own: BTreeMap<(String, usize), Arc<Rule>>,
+    of_user: BTreeMap<(String, usize), Arc<Rule>>,
 }
 
 impl Rules {
@@ -22,10 +24,10 @@ impl Rules {
     ///
     /// # Errors
     /// A plan error if two of them are for one function with the same number of arguments.
-    pub fn new(own: impl IntoIterator<Item = Rule>) -> Result<Self> {
+    pub fn new(of_user: impl IntoIterator<Item = Rule>) -> Result<Self> {
         let mut rules = Self::default();
-        for rule in own {
-            if let Some(other) = rules.own.insert((rule.name.clone(), rule.inputs.len()), Arc::new(rule)) {
+        for rule in of_user {
+            if let Some(other) = rules.of_user.insert((rule.name.clone(), rule.inputs.len()), Arc::new(rule)) {
                 return plan_err!("there are two rules for {}({}); keep one", other.name, cut(other.inputs.join(", ")));
             }
         }
@@ -34,25 +36,26 @@ impl Rules {
 
     /// The rule of a function for this number of arguments.
     pub(crate) fn of_function(&self, function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
-        match self.own(function, arity) {
+        match self.of_user(function, arity) {
             Some(rule) => Ok(Some(Arc::clone(rule))),
-            None => super::of_function(function, arity),
+            None => of_table::of_function(function, arity),
         }
     }
 
     /// Whether a function is NULL exactly where one of its arguments is. Another derivative does not change that.
-    pub(crate) fn is_strict(&self, function: &ScalarUDF, arity: usize) -> Result<bool> {
-        Ok(self.own(function, arity).is_some_and(|rule| rule.strict)
-            || super::of_function(function, arity)?.is_some_and(|rule| rule.strict))
+    pub(crate) fn is_strict(&self, function: &ScalarUDF, arity: usize) -> bool {
+        self.of_user(function, arity).is_some_and(|rule| rule.strict)
+            || table::of_function(function, arity).is_some_and(|known| known.line.nulls == Nulls::AnyInput)
     }
 
     /// Whether the rule of a function is one of the user's.
-    pub(crate) fn has_own(&self, function: &ScalarUDF, arity: usize) -> bool {
-        self.own(function, arity).is_some()
+    pub(crate) fn is_of_user(&self, function: &ScalarUDF, arity: usize) -> bool {
+        self.of_user(function, arity).is_some()
     }
 
-    fn own(&self, function: &ScalarUDF, arity: usize) -> Option<&Arc<Rule>> {
+    /// The user's rule for a function: one for its name, or else for an alias.
+    fn of_user(&self, function: &ScalarUDF, arity: usize) -> Option<&Arc<Rule>> {
         let mut names = std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str));
-        names.find_map(|name| self.own.get(&(name.to_owned(), arity)))
+        names.find_map(|name| self.of_user.get(&(name.to_owned(), arity)))
     }
 }

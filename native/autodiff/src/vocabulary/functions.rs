@@ -1,13 +1,23 @@
 //! DataFusion's own scalar functions.
 
 use datafusion_common::{Result, internal_datafusion_err};
-use datafusion_expr::ScalarUDF;
+use datafusion_expr::{HigherOrderUDF, ScalarUDF};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// DataFusion's own scalar functions by name and alias.
-static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
-    let functions = datafusion_functions::all_default_functions();
+type Functions = HashMap<String, Arc<ScalarUDF>>;
+
+/// Those that formulas may call, by name and alias.
+static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| by_name(datafusion_functions::all_default_functions()));
+
+/// Those of lists, maps and other nested types, by name and alias.
+static NESTED: LazyLock<Functions> =
+    LazyLock::new(|| by_name(datafusion_functions_nested::all_default_nested_functions()));
+
+static HIGHER_ORDER: LazyLock<Vec<Arc<HigherOrderUDF>>> =
+    LazyLock::new(datafusion_functions_nested::all_default_higher_order_functions);
+
+fn by_name(functions: Vec<Arc<ScalarUDF>>) -> Functions {
     let named = functions.into_iter().flat_map(|function| {
         let names: Vec<String> = std::iter::once(function.name())
             .chain(function.aliases().iter().map(String::as_str))
@@ -16,19 +26,27 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         names.into_iter().map(move |name| (name, Arc::clone(&function)))
     });
     named.collect()
-});
+}
 
 /// DataFusion's own function of this name, which the calculus itself uses.
+///
+/// # Errors
+/// If DataFusion has none.
 pub fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
     function_of_datafusion(name).ok_or_else(|| internal_datafusion_err!("DataFusion lacks the function {name}"))
 }
 
-/// DataFusion's own function of this name or alias, for use in a formula.
+/// DataFusion's own function of numbers, texts or times of this name or alias, for use in a formula.
 pub fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
     FUNCTIONS.get(name)
 }
 
 /// Whether a function is DataFusion's own, not another one of its name.
 pub fn is_of_datafusion(function: &ScalarUDF) -> bool {
-    function_of_datafusion(function.name()).is_some_and(|own| own.as_ref() == function)
+    [&*FUNCTIONS, &*NESTED].iter().any(|own| own.get(function.name()).is_some_and(|own| own.as_ref() == function))
+}
+
+/// Whether a function that takes lambdas is DataFusion's own, not another one of its name.
+pub fn is_higher_order_of_datafusion(function: &HigherOrderUDF) -> bool {
+    HIGHER_ORDER.iter().any(|own| own.as_ref() == function)
 }

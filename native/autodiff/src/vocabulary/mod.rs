@@ -1,7 +1,9 @@
-//! What everything above speaks of: types, columns, DataFusion's own functions, the operators and messages.
+//! What everything above speaks of: types, columns, DataFusion's own functions, the differential operators, the SQL that
+//! rules are written in, and messages.
 
 pub mod columns;
 pub mod functions;
 pub mod messages;
-pub mod operator;
+pub mod syntax;
+pub mod transform;
 pub mod types;

@@ -31,24 +31,28 @@ class Finder:
             return None
         from xql_ffi_engine import compatibility, loader
 
-        return None if compatibility.obstacle(path) else loader.spec()
+        return None if compatibility.obstacle(path) else loader.spec(MODULE)
 
 
 def install() -> None:
     """Put the finder before all others, once."""
-    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+    if not _is_installed():
         sys.meta_path.insert(0, Finder())
+
+
+def _is_installed() -> bool:
+    return any(isinstance(finder, Finder) for finder in sys.meta_path)
 
 
 def is_active() -> bool:
     """Say whether datafusion is imported and runs on the engine."""
     from xql_ffi_engine import state
 
-    return state.is_active()
+    return state.is_active(MODULE)
 
 
 def status() -> str:
     """Say whether datafusion runs on the engine, and if not, why."""
     from xql_ffi_engine import state
 
-    return state.status()
+    return state.status(MODULE, installed=_is_installed())

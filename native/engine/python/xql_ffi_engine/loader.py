@@ -4,8 +4,6 @@ import importlib.util
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import ModuleType
 
-from xql_ffi_engine import MODULE
-
 COMPANION = "xql_ffi_engine._engine"
 
 
@@ -27,9 +25,9 @@ def shared_object() -> str | None:
     return None if spec is None else spec.origin
 
 
-def spec() -> ModuleSpec | None:
-    """Give the spec that loads the engine."""
+def spec(module: str) -> ModuleSpec | None:
+    """Give the spec that loads the engine as this module."""
     path = shared_object()
     if path is None:
         return None
-    return importlib.util.spec_from_file_location(MODULE, path, loader=Loader(MODULE, path))
+    return importlib.util.spec_from_file_location(module, path, loader=Loader(module, path))

@@ -3,17 +3,17 @@
 import importlib.util
 import sys
 
-from xql_ffi_engine import MODULE, Finder, compatibility, loader
+from xql_ffi_engine import compatibility, loader
 
 
-def is_active() -> bool:
-    """Say whether datafusion is imported and runs on the engine."""
-    return isinstance(getattr(sys.modules.get(MODULE), "__loader__", None), loader.Loader)
+def is_active(module: str) -> bool:
+    """Say whether this module is imported and is the engine."""
+    return isinstance(getattr(sys.modules.get(module), "__loader__", None), loader.Loader)
 
 
-def status() -> str:
-    """Say whether datafusion runs on the engine, and if not, why."""
-    if is_active():
+def status(module: str, *, installed: bool) -> str:
+    """Say whether this module is the engine, and if not, why; ``installed`` says whether the finder is."""
+    if is_active(module):
         return f"active: datafusion {compatibility.DATAFUSION_VERSION} runs on {loader.shared_object()}"
     package = importlib.util.find_spec("datafusion")
     if package is None:
@@ -23,9 +23,9 @@ def status() -> str:
         obstacle = "its shared object is missing"
     if obstacle is not None:
         return f"inactive: {obstacle}"
-    if MODULE in sys.modules:
+    if module in sys.modules:
         return "inactive: datafusion was imported before the engine could take effect; start Python again"
-    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+    if not installed:
         return (
             "inactive: xql_ffi_engine.pth was not processed; call xql_ffi_engine.install() before importing datafusion"
         )

@@ -17,6 +17,19 @@ use crate::vocabulary::names::columns;
 
 impl Carrier<'_> {
     /// An aggregate has its formula; a key that varies without being the variable has the tangent the group agrees on.
+    ///
+    /// ```text
+    /// Aggregate: groupBy=[[w]], aggr=[[avg(w * x) AS m]]
+    ///   TableScan: t
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Projection: w, m, ∂avg AS ∂m/∂w
+    ///   Aggregate: groupBy=[[w]], aggr=[[avg(w * x) AS m, avg(jvp(w * x, w, 1)) AS ∂avg]]
+    ///     TableScan: t
+    /// ```
     pub fn aggregate(&mut self, aggregate: Aggregate, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let aggregate = self.drawn_before_grouping(aggregate)?;
         let Aggregate { input, group_expr, aggr_expr, schema, .. } = &aggregate;

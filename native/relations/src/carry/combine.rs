@@ -18,6 +18,20 @@ use crate::vocabulary::origin::is_unnested;
 
 impl Carrier<'_> {
     /// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
+    ///
+    /// ```text
+    /// Left Join:  Filter: m.id = n.i
+    ///   Projection: d.id, p.w, p.w * d.x AS q
+    ///   TableScan: n
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Left Join:  Filter: m.id = n.i
+    ///   Projection: d.id, p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+    ///   TableScan: n
+    /// ```
     pub fn join(&mut self, join: Join, variables: [Variable; 2], wanted: &BTreeSet<usize>) -> Result<Carried> {
         let width = join.left.schema().fields().len();
         // Those that only test the left side have no columns of it.
@@ -40,6 +54,22 @@ impl Carrier<'_> {
     }
 
     /// A column of a union has a tangent column if it varies in one of the inputs.
+    ///
+    /// ```text
+    /// Union
+    ///   Projection: p.w, p.w * d.x AS q
+    ///   Projection: p.w, 3 AS q
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Union
+    ///   Projection: w, q, ∂q/∂w AS ∂q/∂w #2
+    ///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+    ///   Projection: w, q, 0 AS ∂q/∂w #2
+    ///     Projection: p.w, 3 AS q
+    /// ```
     pub fn union(&mut self, union: &Union, variables: Vec<Variable>, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let mut inputs = vec![];
         for (input, variable) in union.inputs.iter().zip(variables) {
@@ -90,6 +120,19 @@ impl Carrier<'_> {
     }
 
     /// Equal rows are one row, whose tangents are those they agree on. Where they differ there is no derivative: NaN.
+    ///
+    /// ```text
+    /// Distinct:
+    ///   Projection: p.w, p.w * d.x AS q
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Projection: w, q, CASE WHEN ∂q low + 0 != ∂q high + 0 THEN NaN ELSE ∂q low END AS ∂q/∂w #2
+    ///   Aggregate: groupBy=[[w, q]], aggr=[[min(∂q/∂w) AS ∂q low, max(∂q/∂w) AS ∂q high]]
+    ///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+    /// ```
     pub fn distinct(
         &mut self,
         input: Arc<LogicalPlan>,
@@ -122,6 +165,16 @@ impl Carrier<'_> {
     }
 
     /// DISTINCT ON keeps a row, and so its tangents.
+    ///
+    /// ```text
+    /// DistinctOn: on_expr=[[d.g]], select_expr=[[p.w, p.w * d.x AS q]]
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// DistinctOn: on_expr=[[d.g]], select_expr=[[p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w]]
+    /// ```
     pub fn distinct_on(&mut self, on: DistinctOn, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let DistinctOn { on_expr, mut select_expr, sort_expr, input, .. } = on;
         // The order is evaluated for each column that is selected.
@@ -142,6 +195,18 @@ impl Carrier<'_> {
     }
 
     /// Columns beside an unnested one keep their tangents. Elements of lists and structs have none.
+    ///
+    /// ```text
+    /// Unnest: lists[v] structs[]
+    ///   Projection: l.w, l.w * 2 AS q, l.v
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Unnest: lists[v] structs[]
+    ///   Projection: l.w, l.w * 2 AS q, l.v, jvp(l.w * 2, l.w, 1) AS ∂q/∂w
+    /// ```
     pub fn unnest(&mut self, unnest: &Unnest, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let source = |index: usize| unnest.dependency_indices.get(index).copied();
         let below = wanted.iter().filter_map(|index| source(*index)).collect();

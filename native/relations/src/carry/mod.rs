@@ -84,6 +84,16 @@ impl Carrier<'_> {
         }
     }
 
+    ///
+    /// ```text
+    /// Projection: p.w, p.w * d.x AS q
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+    /// ```
     fn projection(&mut self, projection: Projection, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let Projection { mut expr, input, .. } = projection;
         let primal: Vec<_> = wanted.iter().map(|index| (*index, expr[*index].clone())).collect();

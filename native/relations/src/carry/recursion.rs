@@ -14,6 +14,26 @@ use crate::vocabulary::work_table::{is_work_table, rescan, source_column, work_t
 impl Carrier<'_> {
     /// A variable that every iteration passes on unchanged is followed through all of them: the columns that vary with it
     /// carry their tangents in columns of the recursive query.
+    ///
+    /// ```text
+    /// RecursiveQuery: is_distinct=false
+    ///   Projection: 0 AS s, p.w, 1 AS q
+    ///     TableScan: p
+    ///   Projection: o.s + 1, o.w, o.q + o.w * o.q
+    ///     TableScan: o
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// RecursiveQuery: is_distinct=false
+    ///   Projection: s, w, q, 0 AS ∂q/∂w
+    ///     Projection: 0 AS s, p.w, 1 AS q
+    ///       TableScan: p
+    ///   Projection: s, w, q, ∂q AS ∂q/∂w
+    ///     Projection: o.s + 1 AS s, o.w, o.q + o.w * o.q AS q, jvp(o.q + o.w * o.q, o.w, 1, o.q, o.∂q/∂w) AS ∂q
+    ///       TableScan: o projection=[s, w, q, ∂q/∂w]
+    /// ```
     pub fn recursive_query(
         &mut self,
         query: RecursiveQuery,

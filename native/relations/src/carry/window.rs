@@ -14,6 +14,20 @@ use crate::vocabulary::names::columns;
 
 impl Carrier<'_> {
     /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
+    ///
+    /// ```text
+    /// WindowAggr: windowExpr=[[sum(w * x) ORDER BY [id] AS s]]
+    ///   TableScan: t
+    /// ```
+    ///
+    /// becomes
+    ///
+    /// ```text
+    /// Projection: w, x, id, ∂argument of sum, s, ∂sum, ∂sum AS ∂s/∂w
+    ///   WindowAggr: windowExpr=[[sum(w * x) ORDER BY [id] AS s, sum(∂argument of sum) ORDER BY [id] AS ∂sum]]
+    ///     Projection: w, x, id, jvp(w * x, w, 1) AS ∂argument of sum
+    ///       TableScan: t
+    /// ```
     pub fn window(&mut self, window: Window, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let shown = window.schema;
         let mut draws = Draws::new(self.names);

@@ -4,109 +4,134 @@
 //! of: with its `FILTER`, in its window. Rows in which an input is NULL take no part, and there the tangent is NULL as well.
 //! Sums of products of deviations are written with `regr_sxy`, which, unlike `covar_samp`, works in sliding frames too.
 
-use datafusion_common::{Result, ScalarValue, internal_datafusion_err, internal_err};
-use datafusion_expr::{AggregateUDF, BinaryExpr, Expr, Operator, WindowFunctionDefinition, lit, when};
-use datafusion_functions::core::expr_fn::nullif;
+use arrow::datatypes::FieldRef;
+use datafusion_common::{Result, ScalarValue, internal_datafusion_err};
+use datafusion_expr::{AggregateUDF, Expr, WindowFunctionDefinition, lit};
 use datafusion_functions_aggregate::all_default_aggregate_functions;
 use datafusion_functions_window::all_default_window_functions;
-use sqlparser::ast::{BinaryOperator, Expr as Sql, UnaryOperator, Value};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use xql_autodiff::rules::{Formula, Signature, Value};
 
-use super::Rows;
-use xql_autodiff::rules::syntax::{Signature, call_of, name_of, parse};
+/// A line of the table: the derivative of a function by its tangents.
+struct Line {
+    signature: &'static str,
+    tangent: &'static str,
+    /// Whether equal values count for one, so that DISTINCT changes nothing.
+    ignores_repetition: bool,
+}
 
-/// The derivative of a function by its tangents, as a line of the table.
-const FORMULAS: &[(&str, &str)] = &[
-    ("sum(x)", "sum(dx)"),
-    ("avg(x)", "avg(dx)"),
+const fn line(signature: &'static str, tangent: &'static str) -> Line {
+    Line { signature, tangent, ignores_repetition: false }
+}
+
+impl Line {
+    const fn ignoring_repetition(self) -> Self {
+        Self { ignores_repetition: true, ..self }
+    }
+}
+
+const LINES: &[Line] = &[
+    line("sum(x)", "sum(dx)"),
+    line("avg(x)", "avg(dx)"),
     // The tangent of the row that is chosen; of rows with equal values the one whose tangent is the least or the greatest, so
     // that it is the derivative for a growing variable.
-    ("min(x)", "arg_min(x, dx)"),
-    ("max(x)", "arg_max(x, dx)"),
-    ("var_pop(x)", "2 * regr_sxy(x, dx) / regr_count(x, dx)"),
-    ("var(x)", "2 * regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0)"),
+    line("min(x)", "arg_min(x, dx)").ignoring_repetition(),
+    line("max(x)", "arg_max(x, dx)").ignoring_repetition(),
+    line("var_pop(x)", "2 * regr_sxy(x, dx) / regr_count(x, dx)"),
+    line("var(x)", "2 * regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0)"),
     // Of equal values the middle of the subdifferential, as for abs.
-    ("stddev_pop(x)", "zero_over_zero(regr_sxy(x, dx) / regr_count(x, dx), stddev_pop(x))"),
-    ("stddev(x)", "zero_over_zero(regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0), stddev(x))"),
-    ("covar_pop(y, x)", "(regr_sxy(dy, x) + regr_sxy(y, dx)) / regr_count(y, x)"),
-    ("covar_samp(y, x)", "(regr_sxy(dy, x) + regr_sxy(y, dx)) / nullif(regr_count(y, x) - 1, 0)"),
-    (
+    line(
+        "stddev_pop(x)",
+        "CASE WHEN stddev_pop(x) = 0 THEN 0 ELSE regr_sxy(x, dx) / regr_count(x, dx) / stddev_pop(x) END",
+    ),
+    line(
+        "stddev(x)",
+        "CASE WHEN stddev(x) = 0 THEN 0 ELSE regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0) / stddev(x) END",
+    ),
+    line("covar_pop(y, x)", "(regr_sxy(dy, x) + regr_sxy(y, dx)) / regr_count(y, x)"),
+    line("covar_samp(y, x)", "(regr_sxy(dy, x) + regr_sxy(y, dx)) / nullif(regr_count(y, x) - 1, 0)"),
+    line(
         "corr(y, x)",
         "(regr_sxy(dy, x) + regr_sxy(y, dx)) / sqrt(regr_sxx(y, x) * regr_syy(y, x))
          - corr(y, x) * (regr_sxy(x, dx) / regr_sxx(y, x) + regr_sxy(y, dy) / regr_syy(y, x))",
     ),
-    (
+    line(
         "regr_slope(y, x)",
         "(regr_sxy(dy, x) + regr_sxy(y, dx) - 2 * regr_slope(y, x) * regr_sxy(x, dx)) / regr_sxx(y, x)",
     ),
-    (
+    line(
         "regr_intercept(y, x)",
         "avg(dy) - regr_slope(y, x) * avg(dx) - regr_avgx(y, x)
          * (regr_sxy(dy, x) + regr_sxy(y, dx) - 2 * regr_slope(y, x) * regr_sxy(x, dx)) / regr_sxx(y, x)",
     ),
-    (
+    line(
         "regr_r2(y, x)",
         "2 * regr_sxy(y, x) * (regr_sxy(dy, x) + regr_sxy(y, dx)) / (regr_sxx(y, x) * regr_syy(y, x))
          - 2 * regr_r2(y, x) * (regr_sxy(x, dx) / regr_sxx(y, x) + regr_sxy(y, dy) / regr_syy(y, x))",
     ),
-    ("regr_avgx(y, x)", "avg(dx)"),
-    ("regr_avgy(y, x)", "avg(dy)"),
-    ("regr_sxx(y, x)", "2 * regr_sxy(x, dx)"),
-    ("regr_syy(y, x)", "2 * regr_sxy(y, dy)"),
-    ("regr_sxy(y, x)", "regr_sxy(dy, x) + regr_sxy(y, dx)"),
-    ("first_value(x)", "first_value(dx)"),
-    ("last_value(x)", "last_value(dx)"),
-    ("nth_value(x, n)", "nth_value(dx, n)"),
-    ("lag(x)", "lag(dx)"),
-    ("lag(x, n)", "lag(dx, n)"),
-    ("lag(x, n, default)", "lag(dx, n, ddefault)"),
-    ("lead(x)", "lead(dx)"),
-    ("lead(x, n)", "lead(dx, n)"),
-    ("lead(x, n, default)", "lead(dx, n, ddefault)"),
+    line("regr_avgx(y, x)", "avg(dx)"),
+    line("regr_avgy(y, x)", "avg(dy)"),
+    line("regr_sxx(y, x)", "2 * regr_sxy(x, dx)"),
+    line("regr_syy(y, x)", "2 * regr_sxy(y, dy)"),
+    line("regr_sxy(y, x)", "regr_sxy(dy, x) + regr_sxy(y, dx)"),
+    line("first_value(x)", "first_value(dx)"),
+    line("last_value(x)", "last_value(dx)"),
+    line("nth_value(x, n)", "nth_value(dx, n)"),
+    line("lag(x)", "lag(dx)"),
+    line("lag(x, n)", "lag(dx, n)"),
+    line("lag(x, n, default)", "lag(dx, n, ddefault)"),
+    line("lead(x)", "lead(dx)"),
+    line("lead(x, n)", "lead(dx, n)"),
+    line("lead(x, n, default)", "lead(dx, n, ddefault)"),
     // Ranks jump.
-    ("percent_rank()", "0"),
-    ("cume_dist()", "0"),
+    line("percent_rank()", "0"),
+    line("cume_dist()", "0"),
 ];
 
-/// A line of the table, parsed.
+/// The derivative of an aggregate or window function.
 #[derive(Debug)]
-pub struct Formula {
+pub struct TangentFormula {
     inputs: Vec<String>,
-    tangent: Sql,
+    formula: Formula,
+    /// Whether equal values count for one, so that DISTINCT changes nothing.
+    pub ignores_repetition: bool,
     /// Whether it is over pairs, so that a row takes part only if none of its inputs is NULL.
     pub pairs: bool,
 }
 
-static TABLE: LazyLock<Result<HashMap<(String, usize), Formula>>> = LazyLock::new(|| {
-    let lines = FORMULAS.iter().map(|(signature, tangent)| {
-        let Signature { name, inputs } = Signature::parse(signature)?;
-        let pairs = inputs == ["y", "x"];
-        Ok(((name, inputs.len()), Formula { inputs, tangent: parse(tangent)?, pairs }))
+static TABLE: LazyLock<Result<HashMap<(String, usize), TangentFormula>>> = LazyLock::new(|| {
+    let read = LINES.iter().map(|line| {
+        let Signature { name, inputs } = Signature::parse(line.signature)?;
+        let (key, pairs) = ((name, inputs.len()), inputs == ["y", "x"]);
+        let formula = Formula::parse(line.tangent)?;
+        Ok((key, TangentFormula { inputs, formula, ignores_repetition: line.ignores_repetition, pairs }))
     });
-    lines.collect()
+    read.collect()
 });
 
 /// The formula of a function of this name and number of inputs.
-fn formula(name: &str, arity: usize) -> Result<Option<&'static Formula>> {
+fn formula(name: &str, arity: usize) -> Result<Option<&'static TangentFormula>> {
     let table = TABLE.as_ref().map_err(|error| internal_datafusion_err!("the formulas cannot be read: {error}"))?;
     Ok(table.get(&(name.to_owned(), arity)))
 }
 
 /// The formula of an aggregate or window function, if it is DataFusion's own and has one.
-pub fn of(function: &WindowFunctionDefinition, arity: usize) -> Result<Option<&'static Formula>> {
-    let own = match function {
-        WindowFunctionDefinition::AggregateUDF(udf) => aggregate(udf.name()).is_ok_and(|own| own == *udf),
+pub fn of(function: &WindowFunctionDefinition, arity: usize) -> Result<Option<&'static TangentFormula>> {
+    let of_datafusion = match function {
+        WindowFunctionDefinition::AggregateUDF(udf) => aggregate(udf.name()).is_ok_and(|known| known == *udf),
         WindowFunctionDefinition::WindowUDF(udf) => all_default_window_functions().contains(udf),
     };
-    if own { formula(function.name(), arity) } else { Ok(None) }
+    if of_datafusion { formula(function.name(), arity) } else { Ok(None) }
 }
 
 /// DataFusion's own aggregate of this name.
 pub fn aggregate(name: &str) -> Result<Arc<AggregateUDF>> {
-    static OWN: LazyLock<Vec<Arc<AggregateUDF>>> = LazyLock::new(all_default_aggregate_functions);
-    let own = OWN.iter().find(|own| own.name() == name);
-    own.cloned().ok_or_else(|| internal_datafusion_err!("a formula uses the aggregate {name}, which DataFusion lacks"))
+    static AGGREGATES: LazyLock<Vec<Arc<AggregateUDF>>> = LazyLock::new(all_default_aggregate_functions);
+    let known = AGGREGATES.iter().find(|known| known.name() == name);
+    known
+        .cloned()
+        .ok_or_else(|| internal_datafusion_err!("a formula uses the aggregate {name}, which DataFusion lacks"))
 }
 
 /// The input of a function and its tangent, `None` where it does not vary.
@@ -116,106 +141,113 @@ pub struct Input {
     pub tangent: Option<Expr>,
 }
 
-impl Formula {
-    /// The derivative, `None` if it is zero.
-    pub fn evaluate(&self, inputs: &[Input], over: &mut Rows) -> Result<Option<Expr>> {
-        self.expression(&self.tangent, inputs, over)
+/// What stands for a name in a call of a formula.
+enum Argument<'i> {
+    Value(&'i Expr),
+    Tangent(&'i Expr),
+    /// The tangent of an input that does not vary, and the input.
+    Zero(&'i Expr),
+}
+
+impl TangentFormula {
+    /// The derivative over what `value_of` gives for calls of aggregates and window functions, `None` if it is
+    /// zero.
+    pub fn evaluate(
+        &self,
+        inputs: &[Input],
+        mut value_of: impl FnMut(&str, Vec<Expr>) -> Result<(Expr, FieldRef)>,
+    ) -> Result<Option<Expr>> {
+        self.formula.over_given(|function, names| {
+            if names.is_empty() || names.iter().any(|name| self.argument(name, inputs).is_none()) {
+                return Ok(None);
+            }
+            let arguments = names.iter().filter_map(|name| self.argument(name, inputs));
+            let mut values = vec![];
+            for (position, argument) in arguments.enumerate() {
+                values.push(match argument {
+                    Argument::Value(value) | Argument::Tangent(value) => value.clone(),
+                    // The default of lag and lead.
+                    Argument::Zero(Expr::Literal(value, _)) if position == 2 && value.is_null() => {
+                        Expr::Literal(ScalarValue::Float64(None), None)
+                    }
+                    Argument::Zero(_) if position == 2 => lit(0.0),
+                    // A call is linear in tangents.
+                    Argument::Zero(_) => return Ok(Some(Value::Zero)),
+                });
+            }
+            let (value, field) = value_of(function, values)?;
+            Ok(Some(Value::Given(value, field)))
+        })
     }
 
-    /// The input of this name and whether its tangent is meant.
-    fn input<'i>(&self, name: &str, inputs: &'i [Input]) -> Result<(&'i Input, bool)> {
-        let by_name = |name: &str| {
-            let position = self.inputs.iter().position(|input| input == name)?;
-            inputs.get(position)
-        };
-        by_name(name)
-            .map(|input| (input, false))
-            .or_else(|| by_name(name.strip_prefix('d')?).map(|input| (input, true)))
-            .ok_or_else(|| internal_datafusion_err!("a formula names no input {name}"))
-    }
-
-    fn expression(&self, sql: &Sql, inputs: &[Input], over: &mut Rows) -> Result<Option<Expr>> {
-        match sql {
-            Sql::Nested(inner) => self.expression(inner, inputs, over),
-            Sql::Value(value) => match &value.value {
-                Value::Number(digits, _) => {
-                    let number: f64 = digits.parse().map_err(|_| internal_datafusion_err!("{digits} is no number"))?;
-                    Ok((number != 0.0).then(|| lit(number)))
-                }
-                _ => internal_err!("a formula cannot be written with {sql}"),
-            },
-            Sql::UnaryOp { op: UnaryOperator::Minus, expr } => {
-                Ok(self.expression(expr, inputs, over)?.map(|operand| Expr::Negative(Box::new(operand))))
-            }
-            Sql::BinaryOp { left, op, right } => {
-                let (a, b) = (self.expression(left, inputs, over)?, self.expression(right, inputs, over)?);
-                let binary = |a, op, b| Expr::BinaryExpr(BinaryExpr::new(Box::new(a), op, Box::new(b)));
-                Ok(match (op, a, b) {
-                    (BinaryOperator::Plus, Some(a), Some(b)) => Some(binary(a, Operator::Plus, b)),
-                    (BinaryOperator::Plus, a, b) => a.or(b),
-                    (BinaryOperator::Minus, Some(a), Some(b)) => Some(binary(a, Operator::Minus, b)),
-                    (BinaryOperator::Minus, None, b) => b.map(|b| Expr::Negative(Box::new(b))),
-                    (BinaryOperator::Minus, a, None) => a,
-                    (BinaryOperator::Multiply, Some(a), Some(b)) => Some(binary(a, Operator::Multiply, b)),
-                    (BinaryOperator::Divide, Some(a), Some(b)) => Some(binary(a, Operator::Divide, b)),
-                    (BinaryOperator::Multiply | BinaryOperator::Divide, ..) => None,
-                    _ => return internal_err!("a formula cannot be written with {op}"),
-                })
-            }
-            call => {
-                let (name, arguments) = call_of(call)?;
-                if let ("nullif", [value, _]) = (name.as_str(), arguments.as_slice()) {
-                    return Ok(self.expression(value, inputs, over)?.map(|value| nullif(value, lit(0.0))));
-                }
-                // a / b, and 0 where b is 0.
-                if let ("zero_over_zero", [a, b]) = (name.as_str(), arguments.as_slice()) {
-                    let (a, b) = (self.expression(a, inputs, over)?, self.expression(b, inputs, over)?);
-                    let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
-                    let quotient =
-                        Expr::BinaryExpr(BinaryExpr::new(Box::new(a), Operator::Divide, Box::new(b.clone())));
-                    return when(b.eq(lit(0.0)), lit(0.0)).otherwise(quotient).map(Some);
-                }
-                if let ("sqrt", [value]) = (name.as_str(), arguments.as_slice()) {
-                    let value = self.expression(value, inputs, over)?;
-                    return Ok(value.map(datafusion_functions::math::expr_fn::sqrt));
-                }
-                self.call(&name, &arguments, inputs, over)
-            }
+    /// What a name stands for: an input, or with `d` before it the tangent of one.
+    fn argument<'i>(&self, name: &str, inputs: &'i [Input]) -> Option<Argument<'i>> {
+        let by_name = |name: &str| inputs.get(self.inputs.iter().position(|input| input == name)?);
+        if let Some(input) = by_name(name) {
+            return Some(Argument::Value(&input.value));
         }
-    }
-
-    /// A call over inputs. It is linear in tangents, so it is zero if its first one is.
-    fn call(&self, name: &str, arguments: &[&Sql], inputs: &[Input], over: &mut Rows) -> Result<Option<Expr>> {
-        let mut values = vec![];
-        for (position, argument) in arguments.iter().enumerate() {
-            let (input, is_tangent) = self.input(&name_of(argument).unwrap_or_default(), inputs)?;
-            values.push(match (&input.tangent, is_tangent) {
-                (_, false) => input.value.clone(),
-                (Some(tangent), true) => tangent.clone(),
-                // The default of lag and lead.
-                (None, true) if position == 2 => match &input.value {
-                    Expr::Literal(value, _) if value.is_null() => Expr::Literal(ScalarValue::Float64(None), None),
-                    _ => lit(0.0),
-                },
-                (None, true) => return Ok(None),
-            });
-        }
-        over.call(name, values).map(Some)
+        let Input { value, tangent } = by_name(name.strip_prefix('d')?)?;
+        Some(tangent.as_ref().map_or(Argument::Zero(value), Argument::Tangent))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_common::Column;
+    use datafusion_expr::col;
 
     #[test]
     fn every_line_parses_and_is_of_a_function_of_datafusion() -> Result<()> {
         let windows = all_default_window_functions();
-        for (signature, tangent) in FORMULAS {
-            let name = Signature::parse(signature)?.name;
-            parse(tangent)?;
-            assert!(aggregate(&name).is_ok() || windows.iter().any(|own| own.name() == name), "{signature}");
+        for line in LINES {
+            let Signature { name, inputs } = Signature::parse(line.signature)?;
+            assert!(formula(&name, inputs.len())?.is_some(), "{}", line.signature);
+            let known = aggregate(&name).is_ok() || windows.iter().any(|window| window.name() == name);
+            assert!(known, "{}", line.signature);
         }
+        Ok(())
+    }
+
+    /// The tangent of a function whose inputs are columns of their names, over columns that are called as what they are.
+    fn tangent(name: &str, varying: &[&str]) -> Result<Option<String>> {
+        let arity = if name.starts_with("covar") { 2 } else { 1 };
+        let formula = formula(name, arity)?.ok_or_else(|| internal_datafusion_err!("{name} has no formula"))?;
+        let inputs: Vec<_> = formula
+            .inputs
+            .iter()
+            .map(|input| Input {
+                value: col(input),
+                tangent: varying.contains(&input.as_str()).then(|| col(format!("d{input}"))),
+            })
+            .collect();
+        let tangent = formula.evaluate(&inputs, |function, arguments| {
+            let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+            let data_type = if function == "regr_count" { DataType::UInt64 } else { DataType::Float64 };
+            let name = format!("{function} {}", arguments.join(" "));
+            Ok((Expr::Column(Column::new_unqualified(name)), Arc::new(Field::new(function, data_type, true))))
+        })?;
+        Ok(tangent.map(|tangent| tangent.human_display().to_string()))
+    }
+
+    /// The tangents of what does not vary vanish, and what they are multiplied with.
+    #[test]
+    fn zero_tangents_vanish() -> Result<()> {
+        assert_eq!(tangent("sum", &[])?, None);
+        assert_eq!(tangent("sum", &["x"])?.as_deref(), Some("sum dx"));
+        let by_x = tangent("covar_samp", &["x"])?.unwrap_or_default();
+        assert!(by_x.contains("regr_sxy y dx") && !by_x.contains("dy"), "{by_x}");
+        let by_both = tangent("covar_samp", &["x", "y"])?.unwrap_or_default();
+        assert!(by_both.contains("regr_sxy y dx") && by_both.contains("regr_sxy dy x"), "{by_both}");
+        Ok(())
+    }
+
+    /// nullif is DataFusion's function with both of its arguments.
+    #[test]
+    fn scalar_functions_are_called_with_all_their_arguments() -> Result<()> {
+        let variance = tangent("var", &["x"])?.unwrap_or_default();
+        assert!(variance.contains("nullif(CAST(regr_count x dx AS Float64) - Float64(1), Float64(0))"), "{variance}");
         Ok(())
     }
 }

@@ -2,10 +2,10 @@
 
 mod formulas;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition, cast};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition};
 use std::sync::Arc;
 
 use crate::tangents::linearize::{linearize, written_out};
@@ -40,15 +40,15 @@ impl Over<'_> {
             return Ok(Linearized::Known(Tangent::Zero));
         }
         let definition = call.definition();
-        let order_free = matches!(definition.name(), "min" | "max");
-        if call.distinct() && !order_free {
+        let formula = formulas::of(&definition, inputs.len())?;
+        if call.distinct() && !formula.is_some_and(|formula| formula.ignores_repetition) {
             return plan_err!(
                 "{}: no derivative by {} is known for an aggregate of DISTINCT values",
                 abbreviated(function),
                 self.variable
             );
         }
-        let Some(formula) = formulas::of(&definition, inputs.len())? else {
+        let Some(formula) = formula else {
             return plan_err!(
                 "{} varies with {}, and no derivative is known for the function {}",
                 abbreviated(function),
@@ -64,7 +64,7 @@ impl Over<'_> {
         }
         let complete = complete.into_iter().reduce(Expr::and);
         let mut rows = Rows { call, complete, schema: self.carried, computed: self.computed, names: self.names };
-        let tangent = formula.evaluate(&inputs, &mut rows)?;
+        let tangent = formula.evaluate(&inputs, |function, arguments| rows.call(function, arguments))?;
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
     }
 
@@ -170,21 +170,22 @@ pub struct Rows<'r> {
 }
 
 impl Rows<'_> {
-    /// The value of a function over these rows.
-    pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+    /// The value of a function over these rows, with its field.
+    pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<(Expr, FieldRef)> {
         match (name, args.as_slice()) {
             ("arg_min", [value, tangent]) => self.chosen("min", value, tangent),
             ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
             _ => {
                 let call = self.call.with(name, args, self.complete.clone())?;
-                let value = Expr::Column(self.names.column(call, self.computed, |names| names.part(name)));
-                Ok(if name == "regr_count" { cast(value, DataType::Float64) } else { value })
+                let field = call.to_field(self.schema)?.1;
+                Ok((Expr::Column(self.names.column(call, self.computed, |names| names.part(name))), field))
             }
         }
     }
 
     /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
-    fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<Expr> {
+    fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<(Expr, FieldRef)> {
+        let field = tangent.to_field(self.schema)?.1;
         let present = Some(value.clone().is_not_null());
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
         let comparable = |expr: &Expr| one_zero(expr.clone(), &expr.get_type(self.schema)?);
@@ -194,10 +195,12 @@ impl Rows<'_> {
             if let Expr::AggregateFunction(call) = &mut first {
                 call.params.order_by = vec![both.sort(extremum == "min", false)];
             }
-            return Ok(Expr::Column(self.names.column(first, self.computed, |names| names.part("first_value"))));
+            let first = self.names.column(first, self.computed, |names| names.part("first_value"));
+            return Ok((Expr::Column(first), field));
         }
         // A window has an order of its own.
         let call = self.call.with(extremum, vec![both], present)?;
-        Ok(tangent_in(Expr::Column(self.names.column(call, self.computed, |names| names.part(extremum)))))
+        let chosen = self.names.column(call, self.computed, |names| names.part(extremum));
+        Ok((tangent_in(Expr::Column(chosen)), field))
     }
 }

@@ -8,7 +8,7 @@ use datafusion::functions::expr_fn as f;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::simplify::ExprSimplifyResult;
 use datafusion::logical_expr::{
-    Expr, LogicalPlanBuilder, Operator, ScalarUDF, ScalarUDFImpl, col, lit, scalar_subquery,
+    Expr, GroupingSet, LogicalPlanBuilder, Operator, ScalarUDF, ScalarUDFImpl, col, lit, scalar_subquery,
 };
 use datafusion_proto::logical_plan::DefaultLogicalExtensionCodec;
 use datafusion_proto::logical_plan::to_proto::serialize_expr;
@@ -201,6 +201,10 @@ fn crafted_answers_are_refused() {
     assert!(refusal(vec![node(&col("t.x"))], 1).contains("malformed"));
     let sum = *reference(0) + *reference(0) + *reference(0);
     assert!(refusal(vec![node(&sum)], 1).contains("two operands"));
+    let rollup = Expr::GroupingSet(GroupingSet::Rollup(vec![*reference(0)]));
+    assert!(refusal(vec![node(&rollup)], 1).contains("kind that does not cross"));
+    let plan = LogicalPlanBuilder::values(vec![vec![lit(1.0)]]).unwrap().build().unwrap();
+    assert!(refusal(vec![node(&scalar_subquery(Arc::new(plan)))], 1).contains("a node with a plan"));
     let unknown = unchanged().call(vec![*reference(0)]);
     assert!(refusal(vec![node(&unknown)], 1).contains("'probe'"));
     let call = Kind::Call(Call { function: 0, arguments: vec![], return_field: None });

@@ -1,0 +1,147 @@
+//! Nodes of a graph as monomials.
+
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::{Expr, Operator};
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use super::monomial::Monomial;
+use crate::graph::{Graph, NodeId};
+use crate::table::Algebraic;
+
+/// A graph whose nodes are numbers that are added and multiplied.
+#[derive(Debug)]
+pub struct Algebra<'a> {
+    graph: Graph<'a>,
+    monomials: HashMap<(NodeId, Depth), Arc<Monomial>>,
+    primal_products: Option<Products>,
+}
+
+impl<'a> Algebra<'a> {
+    /// A graph without nodes, for expressions over the columns of a schema.
+    pub fn new(schema: &'a DFSchema) -> Self {
+        Self { graph: Graph::new(schema), monomials: HashMap::new(), primal_products: None }
+    }
+}
+
+impl<'a> Deref for Algebra<'a> {
+    type Target = Graph<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.graph
+    }
+}
+
+impl DerefMut for Algebra<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.graph
+    }
+}
+
+/// Nodes that are products, with their factors.
+pub type Products = Arc<[(NodeId, Arc<Monomial>)]>;
+
+/// How far nodes are taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Depth {
+    /// The primal's own products stay whole, since the query may compute them anyway.
+    Derivative,
+    /// Down to what is no product.
+    Full,
+}
+
+/// More factors than this are not looked through.
+const MOST_FACTORS: usize = 64;
+/// Neither are larger exponents.
+const LARGEST_EXPONENT: f64 = 1e6;
+
+impl Algebra<'_> {
+    /// A node as a monomial; what is no product is a monomial of itself.
+    #[recursive::recursive]
+    pub fn monomial(&mut self, id: NodeId, depth: Depth) -> Result<Arc<Monomial>> {
+        if let Some(known) = self.monomials.get(&(id, depth)) {
+            return Ok(Arc::clone(known));
+        }
+        let read = self.read(id, depth)?;
+        let read = self.with_roots_merged(read, depth)?;
+        let fits = read.factors.len() <= MOST_FACTORS
+            && read.coefficient.is_normal()
+            && read.factors.values().all(|exponent| exponent.abs() <= LARGEST_EXPONENT);
+        let monomial = Arc::new(if fits || self.as_number(id).is_some() { read } else { Monomial::of(id, 1.0) });
+        self.monomials.insert((id, depth), Arc::clone(&monomial));
+        Ok(monomial)
+    }
+
+    /// The monomial with `w` for the square of `sqrt(w)`, and `sqrt(w)` for `w / sqrt(w)`.
+    fn with_roots_merged(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
+        for (root, exponent) in monomial.factors.clone() {
+            let node = self.node(root);
+            let is_root = node.line().is_some_and(|line| line.algebraic == Some(Algebraic::SquareRoot));
+            if !is_root || node.field.data_type() != self.working_type() {
+                continue;
+            }
+            let square = self.monomial(node.children[0], depth)?;
+            for pairs in [(exponent / 2.0).trunc(), exponent.signum()] {
+                let merged = monomial.times(&square, pairs).times(&Monomial::of(root, 1.0), -2.0 * pairs);
+                if merged.degree() < monomial.degree() {
+                    monomial = merged;
+                }
+            }
+        }
+        Ok(monomial)
+    }
+
+    fn read(&mut self, id: NodeId, depth: Depth) -> Result<Monomial> {
+        if let Some(value) = self.as_number(id) {
+            return Ok(Monomial::number(value));
+        }
+        let node = self.node(id);
+        let children = node.children.clone();
+        if node.field.data_type() != self.working_type() {
+            return Ok(Monomial::of(id, 1.0));
+        }
+        if matches!(node.shape, Expr::Negative(_)) {
+            return Ok(self.monomial(children[0], depth)?.times(&Monomial::number(-1.0), 1.0));
+        }
+        if depth == Depth::Derivative && self.is_primal(id) {
+            return Ok(Monomial::of(id, 1.0));
+        }
+        match &node.shape {
+            Expr::BinaryExpr(binary) if matches!(binary.op, Operator::Multiply | Operator::Divide) => {
+                let sign = if binary.op == Operator::Multiply { 1.0 } else { -1.0 };
+                let (a, b) = (self.monomial(children[0], depth)?, self.monomial(children[1], depth)?);
+                Ok(a.times(&b, sign))
+            }
+            _ if node.line().is_some_and(|line| line.algebraic == Some(Algebraic::Power)) => {
+                match self.as_number(children[1]) {
+                    // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
+                    Some(exponent) if exponent.fract() == 0.0 => {
+                        let base = self.monomial(children[0], depth)?;
+                        Ok(Monomial::number(1.0).times(&base, exponent))
+                    }
+                    Some(exponent) => Ok(Monomial::of(children[0], exponent)),
+                    None => Ok(Monomial::of(id, 1.0)),
+                }
+            }
+            _ => Ok(Monomial::of(id, 1.0)),
+        }
+    }
+
+    /// The products and powers of the primal, the first if there are many.
+    pub fn primal_products(&mut self) -> Result<Products> {
+        if let Some(known) = &self.primal_products {
+            return Ok(Arc::clone(known));
+        }
+        let mut products = vec![];
+        for node in self.primal() {
+            let monomial = self.monomial(node, Depth::Full)?;
+            if monomial.single() != Some(node) && !monomial.factors.is_empty() && products.len() < MOST_FACTORS {
+                products.push((node, monomial));
+            }
+        }
+        let products: Products = products.into();
+        self.primal_products = Some(Arc::clone(&products));
+        Ok(products)
+    }
+}

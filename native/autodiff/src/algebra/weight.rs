@@ -1,0 +1,53 @@
+//! What an expression costs, to choose among its forms.
+
+use datafusion_expr::{Expr, Operator};
+use std::collections::HashSet;
+
+use super::monomials::Algebra;
+use crate::graph::NodeId;
+
+/// Larger expressions are left as they stand.
+pub const MOST_WEIGHED: usize = 200;
+
+impl Algebra<'_> {
+    /// The first of the cheapest; the first of all if that one is too large to be weighed.
+    pub fn cheapest(&self, candidates: &[NodeId]) -> NodeId {
+        let mut best = candidates[0];
+        let Some(mut least) = self.cost(best) else { return best };
+        for candidate in &candidates[1..] {
+            if let Some(cost) = self.cost(*candidate).filter(|cost| *cost < least) {
+                (best, least) = (*candidate, cost);
+            }
+        }
+        best
+    }
+
+    /// The number of operations in a sum of products, and how many of them the primal does not have; none if there are
+    /// too many to weigh.
+    pub fn cost(&self, root: NodeId) -> Option<(usize, usize)> {
+        let mut seen = HashSet::from([root]);
+        let mut open = vec![root];
+        let mut cost = (0, 0);
+        while let Some(id) = open.pop() {
+            let node = self.node(id);
+            let (operations, arithmetic) = match &node.shape {
+                Expr::Literal(..) | Expr::Column(_) => continue,
+                Expr::Negative(_) => (1, true),
+                Expr::BinaryExpr(binary) => {
+                    let arithmetic = [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide];
+                    (1, arithmetic.contains(&binary.op))
+                }
+                _ => node.line().map_or((1, false), |line| (line.cost, line.algebraic.is_some())),
+            };
+            cost.0 += operations;
+            cost.1 += if self.is_primal(id) { 0 } else { operations };
+            if arithmetic {
+                open.extend(node.children.iter().filter(|child| seen.insert(**child)));
+            }
+            if seen.len() > MOST_WEIGHED {
+                return None;
+            }
+        }
+        Some(cost)
+    }
+}

@@ -1,0 +1,138 @@
+//! What is refused, in words: the expression, the column, the reason and the way out.
+
+use datafusion_common::utils::quote_identifier;
+use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
+use datafusion_expr::Expr;
+use datafusion_expr::expr::ScalarFunction;
+
+use super::differentiation::Differentiation;
+use crate::algebra::Algebra;
+use crate::graph::NodeId;
+use crate::pullback::Refusal;
+use crate::table::{DECIMAL, TEXT, TIME, refusal_of, refusal_of_higher_order};
+use crate::vocabulary::messages::{abbreviated, cut, message_of};
+
+/// What to do where one node of a plan does not tell how a value was computed.
+pub const SEE_ALL_NODES: &str = "Add the analyzer rule that sees all nodes to the session (in Python, register the operator with \
+                                 it), or move the derivative inside (avg(grad(f, x)) instead of grad(avg(f), x))";
+
+/// The error that says why a call is refused.
+///
+/// # Errors
+/// If the expression that is to be shown cannot be.
+pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Result<DataFusionError> {
+    let shown = |id: NodeId| -> Result<String> { Ok(abbreviated(&algebra.export(id)?)) };
+    Ok(match refusal {
+        Refusal::Decimal(id) => plan_datafusion_err!(
+            "{call}: {} varies with a float but is {}, and {DECIMAL}",
+            shown(id)?,
+            algebra.data_type(id)
+        ),
+        Refusal::NoRule(id) => {
+            let columns: Vec<_> = call.seeds.iter().map(|seed| abbreviated(seed.column)).collect();
+            let (columns, why) = (cut(columns.join(", ")), no_rule(&algebra.export(id)?, algebra, id));
+            plan_datafusion_err!("{call}: {} varies with {columns}, and {why}", shown(id)?)
+        }
+        Refusal::NoNumber { input, function } => plan_datafusion_err!(
+            "{call}: {} varies and is {}, and the rule for {function} is over numbers",
+            shown(input)?,
+            algebra.data_type(input)
+        ),
+        Refusal::UnusedRule(id) => {
+            let node = algebra.node(id);
+            let function = match &node.shape {
+                Expr::ScalarFunction(function) => function.name(),
+                other => other.variant_name(),
+            };
+            plan_datafusion_err!(
+                "{call}: the rule for {function} cannot be used, because the function gives {} here. Let it give DOUBLE, or \
+                 leave the rule out",
+                node.field.data_type()
+            )
+        }
+        Refusal::Formula { function, reason } => {
+            plan_datafusion_err!("{call}: the rule for {function}: {}", message_of(reason))
+        }
+    })
+}
+
+/// Why an expression that varies has no derivative, and what to do.
+fn no_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
+    let (function, reason) = match expr {
+        Expr::ScalarFunction(call) => (Some(call.func.name()), refusal_of(&call.func)),
+        Expr::HigherOrderFunction(call) => (Some(call.func.name()), refusal_of_higher_order(&call.func)),
+        _ => (None, None),
+    };
+    let what = match (expr, function) {
+        (_, Some(name)) => format!("the function {}", cut(name)),
+        (Expr::BinaryExpr(binary), _) => format!("the operator {}", binary.op),
+        (Expr::ScalarSubquery(_), _) => "a subquery that reads the variable".to_owned(),
+        (Expr::Cast(_) | Expr::TryCast(_), _) => format!("a conversion to {}", algebra.data_type(id)),
+        (other, _) => other.variant_name().to_owned(),
+    };
+    let by_type = match algebra.data_type(id) {
+        time if time.is_temporal() => Some(TIME),
+        text if text.is_string() => Some(TEXT),
+        _ => None,
+    };
+    if let Some(reason) = reason.or(by_type) {
+        return format!("{what} is not differentiated: {reason}");
+    }
+    // An aggregate, as another library shows it and as it is, in a session without the rule for relations.
+    if matches!(expr, Expr::AggregateFunction(_)) || function.is_some_and(|name| name.contains('(')) {
+        return format!("one node of a plan does not tell how. {SEE_ALL_NODES}");
+    }
+    let missing = match expr {
+        Expr::ScalarFunction(call) => missing_rule(call),
+        _ => None,
+    };
+    let give_it = missing.map_or("W".to_owned(), |rule| format!("Give it a rule, {rule}. Or w"));
+    format!("no derivative is known for {what}. {give_it}rite it with functions that have one")
+}
+
+/// The rule to write for a function that has none, if it is one that can be named.
+fn missing_rule(function: &ScalarFunction) -> Option<String> {
+    let name = function.name();
+    // What another library does not show, such as a subquery, is named as it is printed.
+    if name.contains(['(', ')']) {
+        return None;
+    }
+    let inputs: Vec<_> = match function.args.len() {
+        1 => vec!["x".to_owned()],
+        count => (1..=count).map(|number| format!("x{number}")).collect(),
+    };
+    let partials: String = inputs.iter().map(|input| format!(", \"<derivative by {input}>\"")).collect();
+    let quoted = quote_identifier(name).replace('"', "\\\"");
+    Some(format!("rule(\"{quoted}({})\"{partials})", inputs.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing_rule;
+    use datafusion_expr::expr::ScalarFunction;
+    use datafusion_expr::{ScalarUDF, SimpleScalarUDF, Volatility, lit};
+    use std::sync::Arc;
+
+    fn suggested(name: &str, arity: usize) -> Option<String> {
+        let function = SimpleScalarUDF::new(
+            name,
+            vec![],
+            arrow::datatypes::DataType::Float64,
+            Volatility::Immutable,
+            Arc::new(|_| datafusion_common::internal_err!("never evaluated")),
+        );
+        missing_rule(&ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![lit(1.0); arity]))
+    }
+
+    #[test]
+    fn a_missing_rule_is_shown_as_it_is_written() {
+        for (name, arity, expected) in [
+            ("f", 1, Some("rule(\"f(x)\", \"<derivative by x>\")")),
+            ("f", 2, Some("rule(\"f(x1, x2)\", \"<derivative by x1>\", \"<derivative by x2>\")")),
+            ("MyFn", 1, Some("rule(\"\\\"MyFn\\\"(x)\", \"<derivative by x>\")")),
+            ("(<subquery>)", 1, None),
+        ] {
+            assert_eq!(suggested(name, arity).as_deref(), expected);
+        }
+    }
+}

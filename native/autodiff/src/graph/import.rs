@@ -1,0 +1,71 @@
+//! Expressions into the graph.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
+use datafusion_expr::Expr;
+
+use super::intern::{Graph, NodeId};
+use crate::vocabulary::columns::is_opaque;
+
+impl Graph<'_> {
+    /// The node of a whole expression, an alias being the expression it names.
+    pub fn import(&mut self, expr: &Expr) -> Result<NodeId> {
+        let mut importer = Importer { graph: self, done: vec![] };
+        expr.visit(&mut importer)?;
+        let Importer { mut done, .. } = importer;
+        done.pop().ok_or_else(|| datafusion_common::internal_datafusion_err!("the expression {expr} was not visited"))
+    }
+
+    /// The node of a column. Two spellings of one column of the schema are one node.
+    fn import_leaf(&mut self, expr: &Expr) -> Result<NodeId> {
+        let index = match expr {
+            Expr::Column(column) => self.schema.maybe_index_of_column(column),
+            _ => None,
+        };
+        if let Some(id) = index.and_then(|index| self.columns.get(&index)) {
+            return Ok(*id);
+        }
+        let id = self.intern(expr.clone(), vec![])?;
+        if let Some(index) = index {
+            self.columns.insert(index, id);
+        }
+        Ok(id)
+    }
+}
+
+/// Visits children first; `done` holds the nodes whose parent is still to come.
+struct Importer<'d, 'a> {
+    graph: &'d mut Graph<'a>,
+    done: Vec<NodeId>,
+}
+
+impl TreeNodeVisitor<'_> for Importer<'_, '_> {
+    type Node = Expr;
+
+    fn f_down(&mut self, expr: &Expr) -> Result<TreeNodeRecursion> {
+        Ok(if is_opaque(expr) { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue })
+    }
+
+    fn f_up(&mut self, expr: &Expr) -> Result<TreeNodeRecursion> {
+        if matches!(expr, Expr::Alias(_)) {
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        let id = if is_opaque(expr) {
+            self.graph.intern(expr.clone(), vec![])?
+        } else {
+            let mut count = 0;
+            expr.apply_children(|_| {
+                count += 1;
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            if count == 0 {
+                self.graph.import_leaf(expr)?
+            } else {
+                let children = self.done.split_off(self.done.len() - count);
+                self.graph.intern_with_children(expr.clone(), children)?
+            }
+        };
+        self.done.push(id);
+        Ok(TreeNodeRecursion::Continue)
+    }
+}

@@ -1,0 +1,208 @@
+//! Nodes, each made once.
+//!
+//! A node is a *shape*, a DataFusion expression whose children are replaced by numbered placeholder columns, together
+//! with the nodes of its children. Any kind of expression fits, typing is DataFusion's own, and two nodes are the same
+//! exactly if their shapes and children are. Children come before parents.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, DFSchema, ExprSchema, Result, internal_datafusion_err};
+use datafusion_expr::{Expr, ExprSchemable};
+use std::collections::HashMap;
+
+use crate::table::{self, Known, Line};
+use crate::vocabulary::columns::{columns_read, is_opaque, is_volatile};
+
+/// A node of a [`Graph`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(super) usize);
+
+/// A sub-expression.
+#[derive(Debug)]
+pub struct Node {
+    /// The expression with placeholders for its children.
+    pub shape: Expr,
+    pub children: Vec<NodeId>,
+    /// Its type, and whether it may be NULL.
+    pub field: FieldRef,
+    /// What the table knows of its function or operator.
+    pub known: Option<&'static Known>,
+}
+
+impl Node {
+    /// The line of the table for its function or operator.
+    pub fn line(&self) -> Option<&'static Line> {
+        self.known.map(|known| known.line)
+    }
+}
+
+/// The nodes of an expression and of its derivative.
+#[derive(Debug)]
+pub struct Graph<'a> {
+    pub(super) schema: &'a DFSchema,
+    /// The float type that derivatives are computed in.
+    working_type: DataType,
+    nodes: Vec<Node>,
+    interned: HashMap<(Expr, Vec<NodeId>), NodeId>,
+    pub(super) columns: HashMap<usize, NodeId>,
+    /// How many of the nodes, from the first, are of the query itself.
+    primal: usize,
+}
+
+impl<'a> Graph<'a> {
+    /// A graph without nodes, for expressions over the columns of a schema.
+    pub fn new(schema: &'a DFSchema) -> Self {
+        Self {
+            schema,
+            working_type: DataType::Float64,
+            nodes: vec![],
+            interned: HashMap::new(),
+            columns: HashMap::new(),
+            primal: 0,
+        }
+    }
+
+    /// The float type that derivatives are computed in.
+    pub fn working_type(&self) -> &DataType {
+        &self.working_type
+    }
+
+    /// From now on, derivatives are computed in this type. The nodes that there are by now are the primal.
+    pub fn start_derivative(&mut self, working_type: DataType) {
+        self.working_type = working_type;
+        self.primal = self.nodes.len();
+    }
+
+    /// The nodes of the query itself.
+    pub fn primal(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.primal).map(NodeId)
+    }
+
+    /// Whether the query itself contains this node.
+    pub fn is_primal(&self, id: NodeId) -> bool {
+        id.0 < self.primal
+    }
+
+    /// The node itself.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// The type of a node.
+    pub fn data_type(&self, id: NodeId) -> &DataType {
+        self.node(id).field.data_type()
+    }
+
+    /// All nodes that `root` is made of, children first, `root` last.
+    pub fn reachable(&self, root: NodeId) -> Vec<NodeId> {
+        let mut reached = vec![false; root.0 + 1];
+        reached[root.0] = true;
+        for id in (0..=root.0).rev() {
+            if reached[id] {
+                for child in &self.nodes[id].children {
+                    reached[child.0] = true;
+                }
+            }
+        }
+        (0..=root.0).filter(|id| reached[*id]).map(NodeId).collect()
+    }
+
+    /// Whether a node kept whole, such as a subquery, reads one of the columns.
+    pub fn reads_inside(&self, id: NodeId, columns: &[NodeId]) -> bool {
+        let shape = &self.node(id).shape;
+        is_opaque(shape) && {
+            let read = columns_read(shape);
+            columns.iter().any(|column| match &self.node(*column).shape {
+                Expr::Column(column) | Expr::OuterReferenceColumn(_, column) => read.contains(column),
+                _ => false,
+            })
+        }
+    }
+
+    /// The node of this shape over these children, made if there is none yet.
+    ///
+    /// A volatile call is a node of its own each time: two draws of `random()` are two values.
+    pub fn intern(&mut self, shape: Expr, children: Vec<NodeId>) -> Result<NodeId> {
+        let key = (shape, children);
+        if let Some(id) = self.interned.get(&key) {
+            return Ok(*id);
+        }
+        let field = self.field_of(&key.0, &key.1)?;
+        Ok(self.push(key, field))
+    }
+
+    /// The node of an expression that is kept as it is, whatever it reads.
+    pub fn leaf(&mut self, expr: Expr, field: FieldRef) -> NodeId {
+        let key = (expr, vec![]);
+        match self.interned.get(&key) {
+            Some(id) => *id,
+            None => self.push(key, field),
+        }
+    }
+
+    fn push(&mut self, key: (Expr, Vec<NodeId>), field: FieldRef) -> NodeId {
+        let id = NodeId(self.nodes.len());
+        let (shape, children) = &key;
+        let known = table::known(shape, children.len());
+        self.nodes.push(Node { shape: shape.clone(), children: children.clone(), field, known });
+        if !is_volatile(shape) {
+            self.interned.insert(key, id);
+        }
+        id
+    }
+
+    /// The node of this shape over these children, if there is one.
+    pub fn existing(&self, shape: Expr, children: Vec<NodeId>) -> Option<NodeId> {
+        self.interned.get(&(shape, children)).copied()
+    }
+
+    fn field_of(&self, shape: &Expr, children: &[NodeId]) -> Result<FieldRef> {
+        if children.is_empty() {
+            return Ok(shape.to_field(self.schema)?.1);
+        }
+        let operands = Operands(children.iter().map(|id| self.node(*id).field.clone()).collect());
+        if !matches!(shape, Expr::ScalarFunction(_)) {
+            return Ok(shape.to_field(&operands)?.1);
+        }
+        // Some functions take their type from a constant argument: get_field(s, 'name').
+        let mut ids = children.iter();
+        let with_literals = shape.clone().map_children(|placeholder| {
+            let literal = ids.next().map(|id| &self.node(*id).shape).filter(|shape| matches!(shape, Expr::Literal(..)));
+            Ok(Transformed::yes(literal.cloned().unwrap_or(placeholder)))
+        })?;
+        Ok(with_literals.data.to_field(&operands)?.1)
+    }
+
+    /// The placeholders for `count` children in a shape.
+    pub fn operands(count: usize) -> Vec<Expr> {
+        (0..count).map(operand).collect()
+    }
+
+    /// The node of an expression whose children are already nodes.
+    pub fn intern_with_children(&mut self, expr: Expr, children: Vec<NodeId>) -> Result<NodeId> {
+        let mut next = 0;
+        let shape = expr.map_children(|_| {
+            next += 1;
+            Ok(Transformed::yes(operand(next - 1)))
+        })?;
+        self.intern(shape.data, children)
+    }
+}
+
+/// The placeholder for child number `index` in a shape.
+pub fn operand(index: usize) -> Expr {
+    Expr::Column(Column::new_unqualified(index.to_string()))
+}
+
+/// The fields of a node's children, as the schema its shape is typed against.
+#[derive(Debug)]
+struct Operands(Vec<FieldRef>);
+
+impl ExprSchema for Operands {
+    fn field_from_column(&self, column: &Column) -> Result<&FieldRef> {
+        let index: Option<usize> = column.name.parse().ok();
+        index
+            .and_then(|index| self.0.get(index))
+            .ok_or_else(|| internal_datafusion_err!("{column} is no operand of its expression"))
+    }
+}

@@ -1,0 +1,9 @@
+//! An expression as a directed acyclic graph: every distinct sub-expression is one node.
+
+mod construct;
+mod export;
+mod import;
+mod intern;
+
+pub use construct::branches;
+pub use intern::{Graph, NodeId, operand};

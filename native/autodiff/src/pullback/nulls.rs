@@ -1,0 +1,214 @@
+//! Where an expression is NULL, and how its derivative is made NULL exactly there.
+//!
+//! Arithmetic and most functions are strict: NULL exactly where an operand is. So an expression is NULL exactly where
+//! one of its *sources* is: a nullable column, or a sub-expression that can be NULL for reasons of its own, such as
+//! CASE. A derivative that lacks a source of its primal (`y` lacks `x` in the derivative of `x * y`) is guarded by it;
+//! one that reads all of them costs nothing.
+
+use datafusion_common::Result;
+use datafusion_expr::{Expr, Operator};
+use std::collections::{BTreeSet, HashMap};
+
+use crate::algebra::Algebra;
+use crate::graph::NodeId;
+use crate::rules::Rules;
+use crate::table::Nulls;
+use crate::vocabulary::types::is_float;
+
+/// The nodes any of which being NULL makes an expression NULL.
+pub type Sources = BTreeSet<NodeId>;
+
+/// The sources of all nodes asked for so far.
+#[derive(Debug)]
+pub struct NullSets<'r> {
+    rules: &'r Rules,
+    known: HashMap<NodeId, Sources>,
+}
+
+impl<'r> NullSets<'r> {
+    /// Nothing asked for yet; `rules` say which functions are strict.
+    pub fn new(rules: &'r Rules) -> Self {
+        Self { rules, known: HashMap::new() }
+    }
+
+    /// The sources of a node.
+    pub fn of(&mut self, algebra: &Algebra, root: NodeId) -> Sources {
+        if !self.known.contains_key(&root) {
+            for id in algebra.reachable(root) {
+                if !self.known.contains_key(&id) {
+                    let sources = self.inherited(algebra, id);
+                    self.known.insert(id, sources);
+                }
+            }
+        }
+        self.known.get(&root).cloned().unwrap_or_default()
+    }
+
+    /// Records that a node is NULL exactly where `like` is.
+    pub fn equate(&mut self, algebra: &Algebra, id: NodeId, like: NodeId) {
+        let sources = self.of(algebra, like);
+        self.known.insert(id, sources);
+    }
+
+    fn inherited(&self, algebra: &Algebra, id: NodeId) -> Sources {
+        let node = algebra.node(id);
+        if let Some(sources) = self.of_case(algebra, id) {
+            sources
+        } else if is_strict(self.rules, algebra, id) {
+            node.children.iter().filter_map(|child| self.known.get(child)).flatten().copied().collect()
+        } else if node.field.is_nullable() && !self.takes_what_is_there(algebra, id) {
+            Sources::from([id])
+        } else {
+            Sources::new()
+        }
+    }
+
+    /// Whether a node is one of its children that is not NULL, of which there is always one.
+    fn takes_what_is_there(&self, algebra: &Algebra, id: NodeId) -> bool {
+        let node = algebra.node(id);
+        node.line().is_some_and(|line| line.nulls == Nulls::AllInputs)
+            && node.children.iter().any(|child| self.known.get(child).is_some_and(Sources::is_empty))
+    }
+
+    /// The sources of a CASE whose branches all have the same ones, and of a guard.
+    fn of_case(&self, algebra: &Algebra, id: NodeId) -> Option<Sources> {
+        let node = algebra.node(id);
+        let Expr::Case(case) = &node.shape else { return None };
+        if let (None, [condition, value], None) = (&case.expr, node.children.as_slice(), &case.else_expr) {
+            let mut sources = self.asked_for(algebra, *condition)?;
+            sources.extend(self.known.get(value)?);
+            return Some(sources);
+        }
+        let (otherwise, rest) = node.children.split_last()?;
+        case.else_expr.as_ref()?;
+        let sources = self.known.get(otherwise)?;
+        let mut values = rest.iter().skip(usize::from(case.expr.is_some())).skip(1).step_by(2);
+        values.all(|value| self.known.get(value) == Some(sources)).then(|| sources.clone())
+    }
+
+    /// The sources of `a` and `b` in the condition `a IS NOT NULL AND b IS NOT NULL`.
+    #[recursive::recursive]
+    fn asked_for(&self, algebra: &Algebra, condition: NodeId) -> Option<Sources> {
+        let node = algebra.node(condition);
+        match &node.shape {
+            Expr::IsNotNull(_) => self.known.get(&node.children[0]).cloned(),
+            Expr::BinaryExpr(binary) if binary.op == Operator::And => {
+                let mut sources = self.asked_for(algebra, node.children[0])?;
+                sources.extend(self.asked_for(algebra, node.children[1])?);
+                Some(sources)
+            }
+            _ => None,
+        }
+    }
+
+    /// `derivative`, NULL wherever one of the `required` sources is.
+    ///
+    /// Instead of several sources of the `primal` it asks for that itself, once for the derivatives by all of its variables.
+    pub fn guard(
+        &mut self,
+        algebra: &mut Algebra,
+        derivative: NodeId,
+        required: &Sources,
+        primal: Option<NodeId>,
+    ) -> Result<NodeId> {
+        if required.iter().any(|source| is_null(algebra, *source)) {
+            return algebra.null();
+        }
+        let present = self.of(algebra, derivative);
+        let mut missing: Vec<_> = required.difference(&present).copied().collect();
+        if let Some(primal) = primal {
+            let of_primal = self.of(algebra, primal);
+            let others: Vec<_> = missing.iter().copied().filter(|source| !of_primal.contains(source)).collect();
+            if missing.len() > others.len() + 1 {
+                missing = [vec![primal], others].concat();
+            }
+        }
+        let mut condition = None;
+        for source in missing {
+            let holds = algebra.is_not_null(source)?;
+            condition = Some(match condition {
+                None => holds,
+                Some(others) => algebra.and(others, holds)?,
+            });
+        }
+        match condition {
+            None => Ok(derivative),
+            Some(condition) => place(algebra, condition, derivative),
+        }
+    }
+
+    /// The sources that are not NULL where a condition holds.
+    #[recursive::recursive]
+    pub fn ruled_out_by(&mut self, algebra: &Algebra, condition: NodeId) -> Sources {
+        let node = algebra.node(condition);
+        let holds_only_for_values = match &node.shape {
+            Expr::IsNotNull(_) => true,
+            Expr::BinaryExpr(binary) => matches!(
+                binary.op,
+                Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+            ),
+            _ => false,
+        };
+        let conjunction = matches!(&node.shape, Expr::BinaryExpr(binary) if binary.op == Operator::And);
+        let mut sources = Sources::new();
+        for child in &node.children {
+            if conjunction {
+                sources.extend(self.ruled_out_by(algebra, *child));
+            } else if holds_only_for_values {
+                sources.extend(self.of(algebra, *child));
+            }
+        }
+        sources
+    }
+
+    /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
+    ///
+    /// Should a rule of the user's be NULL where its function is not, the derivative is no number.
+    pub fn assert_never(&mut self, algebra: &mut Algebra, derivative: NodeId) -> Result<NodeId> {
+        let nan = algebra.number(f64::NAN)?;
+        let holds = algebra.is_not_null(derivative)?;
+        algebra.case(&[(holds, derivative)], Some(nan))
+    }
+}
+
+/// `derivative`, NULL where the condition does not hold.
+///
+/// DataFusion computes nothing once for several columns that stands only inside of CASE. So the CASE is put around a single
+/// operand, or around 1, and leaves the parts that other derivatives share outside.
+fn place(algebra: &mut Algebra, condition: NodeId, derivative: NodeId) -> Result<NodeId> {
+    let node = algebra.node(derivative);
+    let is_leaf = |id: &NodeId| algebra.node(*id).children.is_empty();
+    match (&node.shape, node.children.as_slice()) {
+        (Expr::BinaryExpr(binary), &[a, b]) => {
+            let op = binary.op;
+            if is_leaf(&b) {
+                let guarded = algebra.case(&[(condition, b)], None)?;
+                algebra.binary(a, op, guarded)
+            } else if is_leaf(&a) {
+                let guarded = algebra.case(&[(condition, a)], None)?;
+                algebra.binary(guarded, op, b)
+            } else {
+                let one = algebra.number(1.0)?;
+                let guarded = algebra.case(&[(condition, one)], None)?;
+                algebra.binary(guarded, Operator::Multiply, derivative)
+            }
+        }
+        _ => algebra.case(&[(condition, derivative)], None),
+    }
+}
+
+fn is_null(algebra: &Algebra, id: NodeId) -> bool {
+    matches!(&algebra.node(id).shape, Expr::Literal(scalar, _) if scalar.is_null())
+}
+
+/// Whether a node is NULL exactly where one of its children is.
+fn is_strict(rules: &Rules, algebra: &Algebra, id: NodeId) -> bool {
+    let node = algebra.node(id);
+    match &node.shape {
+        Expr::Cast(_) => true,
+        // A conversion between floats never fails.
+        Expr::TryCast(_) => is_float(node.field.data_type()) && is_float(algebra.data_type(node.children[0])),
+        Expr::ScalarFunction(call) => rules.is_strict(&call.func, call.args.len()),
+        _ => node.line().is_some_and(|line| line.nulls == Nulls::AnyInput),
+    }
+}

@@ -1,0 +1,164 @@
+//! The SQL that rules are written in, parsed.
+
+use datafusion_common::utils::quote_identifier;
+use datafusion_common::{DataFusionError, Result, plan_datafusion_err, plan_err};
+use sqlparser::ast::{
+    CeilFloorKind, DateTimeField, Expr as Sql, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
+
+use crate::vocabulary::messages::cut;
+
+/// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
+/// long sum.
+const LONGEST: usize = 10_000;
+
+/// An expression and nothing after it.
+///
+/// # Errors
+/// A plan error if the text is anything else.
+pub fn parse(sql: &str) -> Result<Sql> {
+    if sql.len() > LONGEST {
+        return plan_err!("a formula of {} characters is too long; at most {LONGEST} are allowed", sql.len());
+    }
+    let parsed = Parser::new(&GenericDialect {}).try_with_sql(sql).and_then(|mut parser| {
+        let parsed = parser.parse_expr()?;
+        parser.expect_token(&Token::EOF)?;
+        Ok(parsed)
+    });
+    parsed.map_err(|error| plan_datafusion_err!("{:?} cannot be parsed as an expression: {}", cut(sql), cut(error)))
+}
+
+/// The left-hand side of a rule: a function or operator and the names of its inputs.
+#[derive(Debug, Clone)]
+pub struct Signature {
+    /// The name of the function, or the operator as it is written.
+    pub name: String,
+    /// The names of the inputs, in order.
+    pub inputs: Vec<String>,
+}
+
+impl Signature {
+    /// The signature of a line of a table, which may be one of an operator.
+    ///
+    /// # Errors
+    /// A plan error if it is none.
+    pub fn parse(sql: &str) -> Result<Self> {
+        match parse(sql)? {
+            Sql::BinaryOp { left, op, right } => Self::new(op.to_string(), &[&left, &right]),
+            Sql::UnaryOp { op, expr } => Self::new(op.to_string(), &[&expr]),
+            call => {
+                let (name, inputs) = call_of(&call)?;
+                Self::new(name, &inputs.into_iter().map(unconverted).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// The signature of a function.
+    ///
+    /// # Errors
+    /// A plan error if it is none.
+    pub fn of_call(sql: &Sql) -> Result<Self> {
+        if let Sql::Function(call) = sql
+            && call.name.0.len() > 1
+        {
+            let parts =
+                call.name.0.iter().map(|part| part.as_ident().map_or(part.to_string(), |part| part.value.clone()));
+            let name = parts.collect::<Vec<_>>().join(".");
+            return plan_err!(
+                "functions of DataFusion are in no schema, and {} names one; if the function itself is called {}, quote \
+                 the whole, {}(...)",
+                cut(&call.name),
+                cut(&name),
+                cut(quote_identifier(&name))
+            );
+        }
+        let (name, inputs) = call_of(sql).map_err(|_| {
+            plan_datafusion_err!("{} is no call of a function with its parameters, such as f(x, y)", cut(sql))
+        })?;
+        Self::new(name, &inputs)
+    }
+
+    fn new(name: String, inputs: &[&Sql]) -> Result<Self> {
+        let inputs = inputs.iter().map(|input| {
+            name_of(input).ok_or_else(|| {
+                plan_datafusion_err!("{} is no name; parameters are plain names, such as f(x, y)", cut(input))
+            })
+        });
+        Ok(Self { name, inputs: inputs.collect::<Result<_>>()? })
+    }
+}
+
+/// The name that an expression is, in lower case unless it is quoted, as in all SQL of DataFusion.
+pub fn name_of(sql: &Sql) -> Option<String> {
+    match sql {
+        Sql::Identifier(name) => Some(normalized(name)),
+        _ => None,
+    }
+}
+
+/// The expression without a conversion around it: `n` in `CAST(n AS BIGINT)`, an input that is a whole number.
+pub fn unconverted(sql: &Sql) -> &Sql {
+    match sql {
+        Sql::Cast { expr, .. } => expr,
+        other => other,
+    }
+}
+
+/// The function that a call names, and its arguments. floor, ceil and struct are syntax of their own to the parser.
+///
+/// # Errors
+/// A plan error if it is no call.
+pub fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
+    const PLAIN: CeilFloorKind = CeilFloorKind::DateTimeField(DateTimeField::NoDateTime);
+    match sql {
+        Sql::Function(call) => {
+            let arguments = arguments(call).ok_or_else(|| unsupported(sql))?;
+            let name = match call.name.0.as_slice() {
+                [part] => part.as_ident().map(normalized),
+                _ => None,
+            };
+            Ok((name.unwrap_or_else(|| call.name.to_string()), arguments))
+        }
+        Sql::Floor { expr, field: PLAIN } => Ok(("floor".to_owned(), vec![expr])),
+        Sql::Ceil { expr, field: PLAIN } => Ok(("ceil".to_owned(), vec![expr])),
+        Sql::Struct { values, fields } if fields.is_empty() => Ok(("struct".to_owned(), values.iter().collect())),
+        other => Err(unsupported(other)),
+    }
+}
+
+/// The arguments of a call that has nothing but arguments: no FILTER, OVER, DISTINCT, names or stars.
+fn arguments(call: &Function) -> Option<Vec<&Sql>> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let plain = call.parameters == FunctionArguments::None
+        && call.filter.is_none()
+        && call.null_treatment.is_none()
+        && call.over.is_none()
+        && call.within_group.is_empty()
+        && list.duplicate_treatment.is_none()
+        && list.clauses.is_empty();
+    let arguments = list.args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if plain => Some(expr),
+        _ => None,
+    });
+    if plain { arguments.collect() } else { None }
+}
+
+/// A name in lower case unless it is quoted.
+pub fn normalized(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_ascii_lowercase(),
+    }
+}
+
+/// The error for SQL that has no place in a formula.
+pub fn unsupported(sql: &Sql) -> DataFusionError {
+    plan_datafusion_err!(
+        "a formula cannot be written with {}; it has numbers, parameters, + - * / %, comparisons, AND, OR, NOT, \
+         BETWEEN, IS NULL, CASE, casts to REAL or DOUBLE, and calls of scalar functions (power(x, y) for a power)",
+        cut(sql)
+    )
+}

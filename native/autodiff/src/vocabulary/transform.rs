@@ -1,0 +1,66 @@
+//! The differential operators as transformations of an expression: their names and arguments.
+
+use datafusion_common::{Result, plan_err};
+
+/// What a differential operator makes of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transform {
+    /// The derivative by a column.
+    Grad,
+    /// The directional derivative along tangents of columns.
+    Jvp,
+    /// The cotangent of the expression pulled back to a column.
+    Vjp,
+    /// [`Jvp`](Self::Jvp) along the tangents of all columns that vary, as the analyzer rule emits it.
+    Tangent,
+}
+
+impl Transform {
+    /// The name of the operator in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grad => "grad",
+            Self::Jvp | Self::Tangent => "jvp",
+            Self::Vjp => "vjp",
+        }
+    }
+
+    /// How the operator is called.
+    pub fn usage(self) -> &'static str {
+        match self {
+            Self::Grad => "grad(expression, column)",
+            Self::Jvp | Self::Tangent => "jvp(expression, column, tangent[, column, tangent, ...])",
+            Self::Vjp => "vjp(expression, column, cotangent)",
+        }
+    }
+
+    /// The error of a call with `count` arguments, if that is not a number of arguments this operator takes.
+    ///
+    /// # Errors
+    /// A plan error that shows how the operator is called.
+    pub fn check_arity(self, count: usize) -> Result<()> {
+        let fits = match self {
+            Self::Grad => count == 2,
+            Self::Jvp | Self::Tangent => count >= 3 && count % 2 == 1,
+            Self::Vjp => count == 3,
+        };
+        if fits {
+            Ok(())
+        } else {
+            plan_err!("{} was given {count} argument(s); it is called as {}", self.name(), self.usage())
+        }
+    }
+
+    /// Splits the arguments after the first into columns and what each is seeded with: its tangent, or the cotangent.
+    pub fn seeds<T>(self, arguments: &[T]) -> Vec<(&T, Option<&T>)> {
+        match self {
+            Self::Grad => arguments.iter().map(|column| (column, None)).collect(),
+            Self::Jvp | Self::Vjp | Self::Tangent => arguments.chunks(2).map(|pair| (&pair[0], pair.get(1))).collect(),
+        }
+    }
+}
+
+/// Whether a function of this name is a differential operator.
+pub fn is_transform(name: &str) -> bool {
+    [Transform::Grad, Transform::Jvp, Transform::Vjp].iter().any(|transform| transform.name() == name)
+}
