@@ -22,6 +22,14 @@ use super::variable::{RowVariable, numbered};
 use crate::vocabulary::names::{Names, columns};
 use crate::shared::{SharedRelation, scan};
 
+/// How many rows a group has.
+#[derive(Debug, Clone, Copy)]
+pub enum Members {
+    /// One, or it is an error when the query runs.
+    One,
+    Any,
+}
+
 /// Makes regions of plans, and stages of what they read.
 pub struct Linearizer<'a> {
     pub names: &'a mut Names,
@@ -313,7 +321,7 @@ impl Linearizer<'_> {
             };
             calls.push((self.over_columns(call, &mut below, schema)?, expr.clone()));
         }
-        let stage = self.groups(below, keys, calls)?;
+        let stage = self.groups(below, keys, calls, Members::Any)?;
         let width = aggregate.schema.fields().len();
         self.stages.know(node, stage, width);
         self.stages.reader(stage, width, self.names)
@@ -354,7 +362,7 @@ impl Linearizer<'_> {
                 _ => None,
             }
         });
-        let stage = self.groups(below, vec![], calls.collect())?;
+        let stage = self.groups(below, vec![], calls.collect(), Members::One)?;
         let mut region = self.stages.reader(stage, 2, self.names)?;
         let [value, count] = [0, 1].map(|index: usize| Expr::Column(region.columns[index].clone()));
         let data_type = value.get_type(region.plan.schema())?;
@@ -372,6 +380,7 @@ impl Linearizer<'_> {
         below: Region,
         keys: Vec<Column>,
         calls: Vec<(AggregateFunction, Expr)>,
+        members: Members,
     ) -> Result<StageId> {
         let mut aggregates = vec![];
         let mut varying = vec![];
@@ -379,7 +388,7 @@ impl Linearizer<'_> {
         for (number, key) in keys.iter().enumerate() {
             if below.varying.contains(&key.name) {
                 varying.push(number);
-                partials.push(Partials::of_key(key)?);
+                partials.push(Partials::of_key(key));
             }
         }
         for (number, (call, original)) in calls.iter().enumerate() {
@@ -390,12 +399,15 @@ impl Linearizer<'_> {
             }
             if varies && can_vary(&function.get_type(below.plan.schema())?) {
                 varying.push(keys.len() + number);
-                partials.push(Partials::of(call, original, &below)?);
+                partials.push(match (members, call.params.args.first()) {
+                    (Members::One, Some(value)) => Partials::of_only(value),
+                    _ => Partials::of(call, original, &below)?,
+                });
             }
             aggregates.push(function.alias(self.names.part(call.func.name())));
         }
         for partials in &mut partials {
-            partials.add_statistics(&mut aggregates, keys.len(), self.names);
+            partials.add_statistics(&mut aggregates, keys.len(), self.names)?;
         }
         let group = keys.iter().cloned().map(Expr::Column).collect();
         let groups = Aggregate::try_new(Arc::new(below.plan.clone()), group, aggregates)?;

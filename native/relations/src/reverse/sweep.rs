@@ -12,7 +12,6 @@ use datafusion_functions_aggregate::sum::sum;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::partials::{Group, Partials};
 use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, renamed};
 use crate::vocabulary::names::{Names, columns};
@@ -210,8 +209,8 @@ impl Sweep<'_> {
                 for (((partials, value), cotangent), ties) in
                     aggregates.iter().zip(&stage.varying).zip(cotangents).zip(ties)
                 {
-                    let group = Group { value: by_group[*value].clone(), columns: &by_group, ties };
-                    for (input, product) in products(partials, &group, &cotangent)? {
+                    let partials = partials.over_group(&by_group[*value], &by_group, ties)?;
+                    for (input, product) in products(partials, &cotangent) {
                         if below.varying.contains(&input.name) {
                             let nullable = product.nullable(rows.schema())?;
                             found.add(&input.name, or_zero(product, nullable));
@@ -253,16 +252,14 @@ impl Sweep<'_> {
 }
 
 /// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row.
-fn products(partials: &Partials, group: &Group, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
-    let mut products = vec![];
-    for (input, partial) in partials.by_input(group)? {
-        if let Expr::Column(input) = input {
-            let is_one = partial == lit(1.0);
-            let product = || binary_expr(cotangent.clone(), Operator::Multiply, partial);
-            products.push((input, if is_one { cotangent.clone() } else { product() }));
-        }
-    }
-    Ok(products)
+fn products(partials: Vec<(Expr, Expr)>, cotangent: &Expr) -> Vec<(Column, Expr)> {
+    let products = partials.into_iter().filter_map(|(input, partial)| {
+        let Expr::Column(input) = input else { return None };
+        let is_one = partial == lit(1.0);
+        let product = || binary_expr(cotangent.clone(), Operator::Multiply, partial);
+        Some((input, if is_one { cotangent.clone() } else { product() }))
+    });
+    products.collect()
 }
 
 fn or_zero(expr: Expr, nullable: bool) -> Expr {

@@ -26,7 +26,7 @@ use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use super::linearize::Linearizer;
+use super::linearize::{Linearizer, Members};
 use super::region::Region;
 use super::stage::StageId;
 use xql_autodiff::vocabulary::types::can_vary;
@@ -302,7 +302,7 @@ impl Linearizer<'_> {
         call.params.distinct = params.distinct;
         let Some(row) = of.columns.last().cloned() else { return plan_err!("a stage has no numbers") };
         let pairs = of.joined(over, on, in_frame, JoinType::Inner, NullEquality::NullEqualsNull)?;
-        let groups = self.groups(pairs, vec![row], vec![(call, varying.original.clone())])?;
+        let groups = self.groups(pairs, vec![row], vec![(call, varying.original.clone())], Members::Any)?;
         let groups = self.stages.reader(groups, 2, self.names)?;
         let value = groups.columns[1].clone();
         let Some(own) = outer.columns.get(total).cloned() else { return plan_err!("a stage has no numbers") };

@@ -1,6 +1,6 @@
 //! The tangent of an aggregate or window function, from others over the same rows.
 
-mod formulas;
+pub mod formulas;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
@@ -13,7 +13,6 @@ use crate::tangents::pairs::{pair, tangent_in};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
-pub use formulas::aggregate;
 use formulas::Input;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
