@@ -40,7 +40,7 @@ def environment() -> dict[str, str]:
     env |= {"VIRTUAL_ENV": str(TOOLS.parent), "PATH": f"{TOOLS}:{env.get('PATH', '')}"}
     env |= {"UV_CONSTRAINT": str(ROOT / "constraints.txt")}
     cache = {"RUSTC_WRAPPER": "sccache", "SCCACHE_IGNORE_SERVER_IO_ERROR": "1"} if (TOOLS / "sccache").exists() else {}
-    return {"CARGO_TARGET_DIR": str(NATIVE / "target"), **cache, **env}
+    return {**cache, **env}
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **extra: str) -> None:
@@ -75,7 +75,7 @@ def set_up(job: str) -> None:
 
 def build() -> None:
     """Builds both distributions with the quick profile and installs them; cargo compiles what has changed."""
-    say(f"native build in {environment()['CARGO_TARGET_DIR']}: the first takes up to half an hour, the next seconds")
+    say("native build: the first takes up to half an hour, the next seconds")
     # Editable: the Python files stay those of the checkout, the library and its cffi module are put beside them.
     run("maturin", "develop", "--uv", "--locked")
     # A wheel, for its .pth file; uncompressed, for it is installed at once.

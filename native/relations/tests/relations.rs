@@ -349,6 +349,20 @@ async fn what_cannot_be_followed_is_refused_by_name() {
         assert_refused(&format!("SELECT grad({aggregate}, w) AS d {of} GROUP BY w"), &parts).await;
     }
     assert_refused("SELECT grad(a.w * 2, b.w) AS d FROM params AS a, params AS b", &["a.w", "b.w", "reference"]).await;
+    for volatile in ["x * (SELECT random())", "CASE WHEN x > (SELECT random()) THEN x ELSE x * x END"] {
+        assert_refused(&format!("SELECT grad({volatile}, x) AS d FROM d"), &["volatile", "draw another value"]).await;
+    }
+    assert_refused("SELECT jvp(greatest(x, y) * x, x, random(), y, 1.0) AS d FROM d", &["random()", "volatile"]).await;
+    assert_refused(
+        "SELECT grad(p, w) AS d FROM (SELECT w, CAST(CAST(w AS VARCHAR) AS DOUBLE) AS p FROM params)",
+        &["Utf8"],
+    )
+    .await;
+    assert_refused(
+        "SELECT grad(f, w) AS d FROM (SELECT w, w AS f FROM params UNION ALL SELECT a.w, b.w FROM params AS a, params AS b)",
+        &["in branch 2 of a UNION ALL", "reference"],
+    )
+    .await;
     assert_refused(
         "WITH p AS (SELECT 0.7 AS w), m AS (SELECT w * x AS pred FROM d, p) SELECT grad(pred, p.w) AS d FROM m, p",
         &["p.w", "m.pred", "reference"],

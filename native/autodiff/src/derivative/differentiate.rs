@@ -3,11 +3,12 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
+use std::collections::HashMap;
 
 use super::differentiation::Differentiation;
 use super::{errors, variable};
 use crate::algebra::Algebra;
-use crate::graph::NodeId;
+use crate::graph::{NodeId, branches};
 use crate::pullback::{NullSets, Pullback, Stopped};
 use crate::rules::Rules;
 use crate::vocabulary::columns::is_volatile;
@@ -63,13 +64,13 @@ pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -
     // What is volatile must not be evaluated again.
     let repeatable = primal.iter().all(|id| !is_volatile(&algebra.node(*id).shape)).then_some(root);
     let exact = nulls.guard(&mut algebra, derivative, &required, repeatable)?;
-    check_not_volatile(call, &algebra, &primal, exact)?;
     let declared = if algebra.node(exact).field.is_nullable() && !is_nullable(call, schema)? {
         nulls.assert_never(&mut algebra, exact)?
     } else {
         exact
     };
     let typed = algebra.cast(declared, &result_type)?;
+    check_drawn_once(call, &algebra, &primal, typed)?;
     algebra.export(typed)
 }
 
@@ -93,17 +94,39 @@ fn check_numeric(call: &Differentiation, expr: &Expr, schema: &DFSchema) -> Resu
     plan_err!("{call}: {} is {data_type}, and only numbers are differentiated", abbreviated(expr))
 }
 
-fn check_not_volatile(call: &Differentiation, algebra: &Algebra, primal: &[NodeId], derivative: NodeId) -> Result<()> {
-    let read_again = algebra.reachable(derivative);
-    match primal.iter().find(|id| is_volatile(&algebra.node(**id).shape) && read_again.contains(id)) {
-        None => Ok(()),
-        Some(id) => {
-            let volatile = algebra.export(*id)?;
-            plan_err!(
+/// The error for a volatile value that would be another one each time: one of the expression that the derivative reads, or a
+/// factor of the call that it reads twice.
+fn check_drawn_once(call: &Differentiation, algebra: &Algebra, primal: &[NodeId], derivative: NodeId) -> Result<()> {
+    for id in algebra.reachable(derivative).into_iter().filter(|id| is_volatile(&algebra.node(*id).shape)) {
+        if primal.contains(&id) || draws(algebra, id, derivative) > 1 {
+            return plan_err!(
                 "{call}: {} is volatile, and the derivative would evaluate it again and so draw another value. Compute it \
                  first, in a subquery or CTE, and use its column",
-                abbreviated(&volatile)
-            )
+                abbreviated(&algebra.export(id)?)
+            );
         }
     }
+    Ok(())
+}
+
+/// How often a node is evaluated for a row. Of the branches of a CASE one is.
+fn draws(algebra: &Algebra, drawn: NodeId, root: NodeId) -> usize {
+    let mut counts: HashMap<NodeId, usize> = HashMap::new();
+    for id in algebra.reachable(root) {
+        let node = algebra.node(id);
+        let of = |child: &NodeId| counts.get(child).copied().unwrap_or(0);
+        let count = match &node.shape {
+            _ if id == drawn => 1,
+            Expr::Case(case) => {
+                let values = branches(case);
+                let (chosen, always): (Vec<_>, Vec<_>) =
+                    node.children.iter().enumerate().partition(|(position, _)| values.contains(position));
+                let most = chosen.into_iter().map(|(_, value)| of(value)).max().unwrap_or(0);
+                always.into_iter().fold(most, |sum, (_, condition)| sum.saturating_add(of(condition)))
+            }
+            _ => node.children.iter().fold(0_usize, |sum, child| sum.saturating_add(of(child))),
+        };
+        counts.insert(id, count);
+    }
+    counts.get(&root).copied().unwrap_or(0)
 }
