@@ -436,7 +436,7 @@ fn with_outer_columns(mut expr: Expr, renamed: &dyn Fn(&Column) -> Option<Column
 }
 
 /// Whether a plan that is computed twice is cheap to, and has the same rows both times.
-fn is_read_again_as_it_is(plan: &LogicalPlan) -> Result<bool> {
+pub fn is_read_again_as_it_is(plan: &LogicalPlan) -> Result<bool> {
     let mut cheap = true;
     plan.apply_with_subqueries(|node| {
         cheap &= matches!(

@@ -37,6 +37,14 @@ pub enum Rows {
 }
 
 impl Stage {
+    /// The region that it is computed from, if it varies.
+    pub fn below(&self) -> Option<&Region> {
+        match &self.rows {
+            Rows::Variable | Rows::Constant => None,
+            Rows::Same { below, .. } | Rows::Groups { below, .. } => Some(below),
+        }
+    }
+
     /// A scan of all its columns.
     pub fn scan(&self) -> Result<LogicalPlan> {
         scan(self.table.clone(), &self.source)
