@@ -89,7 +89,11 @@ impl Stages {
         names: &mut Names,
     ) -> StageId {
         let table = names.part(name);
-        let source = SharedRelation::new(table.clone(), plan).into_source();
+        let relation = match single {
+            true => SharedRelation::new(table.clone(), plan),
+            false => SharedRelation::numbered(table.clone(), plan, &names.part("row")),
+        };
+        let source = relation.into_source();
         self.scanned(table, source, single, varying, rows)
     }
 
