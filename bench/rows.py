@@ -49,7 +49,8 @@ def load(ctx: Any, case: Case) -> None:
 
 def collected(ctx: Any, statement: str) -> pa.Table:
     """The rows of a statement."""
-    return ctx.sql(statement).to_arrow_table()
+    # A union gives batches that differ in what they declare as nullable.
+    return pa.concat_tables([pa.Table.from_batches([batch]) for batch in ctx.sql(statement).collect()], promote_options="default")
 
 
 def trained(ctx: Any, case: Case, loss: str) -> pa.Table:

@@ -15,6 +15,7 @@ use datafusion_physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::OnceCell;
@@ -29,6 +30,9 @@ pub struct Shared {
     partitions: usize,
     plan: Mutex<Arc<dyn ExecutionPlan>>,
     rows: Mutex<Rows>,
+    /// Statistics of the rows, of all and of partitions. Optimizer rules ask for those of each reader again and again, and to
+    /// compute them asks all relations below.
+    statistics: Mutex<HashMap<Option<usize>, Arc<Statistics>>>,
 }
 
 /// The rows of one execution, or of one iteration of a recursive query.
@@ -53,11 +57,24 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub fn new(name: String, schema: SchemaRef, numbered: bool, plan: Arc<dyn ExecutionPlan>) -> Self {
         let partitions = plan.output_partitioning().partition_count();
-        Self { name, schema, numbered, partitions, plan: Mutex::new(plan), rows: Mutex::default() }
+        Self { name, schema, numbered, partitions, plan: Mutex::new(plan), rows: Mutex::default(), statistics: Mutex::default() }
     }
 
     pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&locked(&self.plan))
+    }
+
+    fn statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        if let Some(known) = locked(&self.statistics).get(&partition) {
+            return Ok(Arc::clone(known));
+        }
+        let mut statistics = self.plan().partition_statistics(partition)?.as_ref().clone();
+        if self.numbered {
+            statistics.column_statistics.push(ColumnStatistics::new_unknown());
+        }
+        let statistics = Arc::new(statistics);
+        locked(&self.statistics).insert(partition, Arc::clone(&statistics));
+        Ok(statistics)
     }
 
     fn set_plan(&self, plan: Arc<dyn ExecutionPlan>) {
@@ -231,11 +248,8 @@ impl ExecutionPlan for SharedExec {
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let mut statistics = self.shared.plan().partition_statistics(partition)?.as_ref().clone();
-        if self.shared.numbered {
-            statistics.column_statistics.push(ColumnStatistics::new_unknown());
-        }
-        Ok(Arc::new(statistics.project(self.projection.as_ref())))
+        let statistics = self.shared.statistics(partition)?;
+        Ok(Arc::new(statistics.as_ref().clone().project(self.projection.as_ref())))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
