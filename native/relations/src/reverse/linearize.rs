@@ -18,7 +18,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 use super::partials::Partials;
 use super::region::{Leaf, Region};
 use super::stage::{Rows, StageId, Stages, renamed};
-use super::variable::{RowVariable, numbered};
+use super::variable::{RowVariable, named};
 use crate::vocabulary::names::{Names, columns};
 use crate::shared::{SharedRelation, scan};
 
@@ -47,16 +47,17 @@ impl Linearizer<'_> {
     /// The region of a plan.
     #[recursive::recursive]
     pub fn region(&mut self, plan: &LogicalPlan) -> Result<Region> {
+        // What an inner gradient reads is computed anew with what a sweep through it reads.
+        if let Some(shared) = SharedRelation::scanned_by(plan).filter(|_| !self.variable.is_scan(plan))
+            && self.variable.is_read_by(plan)?
+        {
+            return self.shared(plan, &shared);
+        }
         if let Some((stage, width)) = self.stages.of(plan) {
             return self.stages.reader(stage, width, self.names);
         }
         if !self.variable.is_read_by(plan)? {
             return self.constant(plan);
-        }
-        // What an inner gradient reads is computed anew with what a sweep through it reads.
-        if let Some(shared) = SharedRelation::scanned_by(plan).filter(|_| !self.variable.is_scan(plan)) {
-            let region = self.region(shared.plan())?;
-            return self.settled(plan, region);
         }
         match plan {
             scan if self.variable.is_scan(scan) => {
@@ -134,6 +135,25 @@ impl Linearizer<'_> {
         Ok(Region { single, ..region })
     }
 
+    /// The region of a shared relation. The numbers of its rows are those of the stage that it becomes.
+    fn shared(&mut self, node: &LogicalPlan, relation: &SharedRelation) -> Result<Region> {
+        let (stage, width) = match self.stages.of(node) {
+            Some(known) => known,
+            None => {
+                let region = self.region(relation.plan())?;
+                let width = region.columns.len();
+                let stage = self.same(region)?;
+                self.stages.know(node, stage, width);
+                (stage, width)
+            }
+        };
+        let mut region = self.stages.reader(stage, usize::MAX, self.names)?;
+        let row = region.columns.pop().filter(|_| relation.is_numbered());
+        region.columns.truncate(width);
+        region.columns.extend(row);
+        Ok(region)
+    }
+
     /// The rows of a region computed once, because they might be others the second time.
     pub fn settled(&mut self, node: &LogicalPlan, region: Region) -> Result<Region> {
         let width = region.columns.len();
@@ -147,9 +167,9 @@ impl Linearizer<'_> {
         let mut all = region.columns.clone();
         all.extend(region.plan.schema().columns().into_iter().filter(|column| !region.columns.contains(column)));
         let exprs: Vec<_> = all.iter().cloned().map(Expr::Column).collect();
-        let plan = numbered(std::mem::take(&mut region.plan), &exprs, self.names)?;
-        let source = SharedRelation::new(self.names.part("rows"), plan).into_source();
+        let plan = named(std::mem::take(&mut region.plan), &exprs, self.names)?;
         let table = self.names.part("rows");
+        let source = SharedRelation::numbered(table.clone(), plan, &self.names.part("row")).into_source();
         let scan = scan(table.clone(), &source)?;
         let own = columns(scan.schema()).into_iter().zip(&all).map(|(column, name)| column.alias(name.name.clone()));
         let mut own: Vec<_> = own.collect();
@@ -414,7 +434,7 @@ impl Linearizer<'_> {
         let single = keys.is_empty();
         let exprs = columns(&groups.schema);
         let groups = LogicalPlan::Aggregate(groups);
-        let groups = if single { groups } else { numbered(groups, &exprs, self.names)? };
+        let groups = if single { groups } else { named(groups, &exprs, self.names)? };
         let rows = Rows::Groups { below, keys, aggregates: partials };
         Ok(self.stages.add("groups", groups, single, varying, rows, self.names))
     }
@@ -448,7 +468,7 @@ fn with_outer_columns(mut expr: Expr, renamed: &dyn Fn(&Column) -> Option<Column
 }
 
 /// Whether a plan that is computed twice is cheap to, and has the same rows both times.
-fn is_read_again_as_it_is(plan: &LogicalPlan) -> Result<bool> {
+pub fn is_read_again_as_it_is(plan: &LogicalPlan) -> Result<bool> {
     let mut cheap = true;
     plan.apply_with_subqueries(|node| {
         cheap &= matches!(

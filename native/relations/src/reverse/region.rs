@@ -101,6 +101,23 @@ impl Region {
         self.leaves.append(&mut other.leaves);
     }
 
+    /// The rows of a region, each beside the one row of another that fulfils a condition, or beside none.
+    pub fn beside(
+        self,
+        other: Self,
+        on: Vec<(Expr, Expr)>,
+        filter: Option<Expr>,
+        join_type: JoinType,
+        nulls: NullEquality,
+    ) -> Result<Self> {
+        let repeated: Vec<_> = self.leaves.iter().map(|leaf| leaf.repeated).collect();
+        let mut both = self.joined(other, on, filter, join_type, nulls)?;
+        for (leaf, repeated) in both.leaves.iter_mut().zip(repeated) {
+            leaf.repeated = repeated;
+        }
+        Ok(both)
+    }
+
     /// The pairs of rows of two regions that fulfil a condition. The columns are those of both.
     pub fn joined(
         mut self,

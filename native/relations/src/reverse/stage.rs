@@ -37,6 +37,14 @@ pub enum Rows {
 }
 
 impl Stage {
+    /// The region that it is computed from, if it varies.
+    pub fn below(&self) -> Option<&Region> {
+        match &self.rows {
+            Rows::Variable | Rows::Constant => None,
+            Rows::Same { below, .. } | Rows::Groups { below, .. } => Some(below),
+        }
+    }
+
     /// A scan of all its columns.
     pub fn scan(&self) -> Result<LogicalPlan> {
         scan(self.table.clone(), &self.source)
@@ -81,7 +89,11 @@ impl Stages {
         names: &mut Names,
     ) -> StageId {
         let table = names.part(name);
-        let source = SharedRelation::new(table.clone(), plan).into_source();
+        let relation = match single {
+            true => SharedRelation::new(table.clone(), plan),
+            false => SharedRelation::numbered(table.clone(), plan, &names.part("row")),
+        };
+        let source = relation.into_source();
         self.scanned(table, source, single, varying, rows)
     }
 

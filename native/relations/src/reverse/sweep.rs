@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, renamed};
+use crate::shared::{SharedRelation, scan};
 use crate::vocabulary::names::{Names, columns};
 
 /// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
@@ -161,9 +162,23 @@ impl Sweep<'_> {
         Ok(Some(ByRow { plan, row, cotangents, repeated: false }))
     }
 
+    /// Cotangents that are computed once, however often they are read.
+    fn shared(&mut self, rows: ByRow) -> Result<ByRow> {
+        let table = self.names.part("cotangents");
+        let source = SharedRelation::new(table.clone(), rows.plan).into_source();
+        let read = renamed(scan(table, &source)?, self.names)?;
+        let mut named = read.columns.into_iter();
+        let row = rows.row.and_then(|_| named.next());
+        Ok(ByRow { plan: read.plan, row, cotangents: named.collect(), repeated: rows.repeated })
+    }
+
     /// Carries the cotangents of the rows of a stage to what it is computed from.
-    fn stage(&mut self, id: usize, total: ByRow) -> Result<()> {
+    fn stage(&mut self, id: usize, mut total: ByRow) -> Result<()> {
         let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
+        // Each leaf reads them in a query of its own.
+        if stage.below().is_some_and(|below| below.leaves.len() > 1) {
+            total = self.shared(total)?;
+        }
         let cotangents: Vec<_> = total.cotangents.iter().cloned().map(Expr::Column).collect();
         let none = NullEquality::NullEqualsNothing;
         match &stage.rows {
@@ -193,7 +208,7 @@ impl Sweep<'_> {
                 let by_group: Vec<_> = own.columns.iter().cloned().map(Expr::Column).collect();
                 let on = total.row.into_iter().map(Expr::Column).zip(by_group.last().cloned());
                 let on = on.map(|(row, number)| (number, row)).collect();
-                let mut groups = joined(own.plan, total.plan, on, None, JoinType::Inner, none)?;
+                let mut groups = own.plan;
                 let mut ties = vec![];
                 for (partials, value) in aggregates.iter().zip(&stage.varying) {
                     let chosen = partials.chosen(&by_group[*value]);
@@ -202,6 +217,7 @@ impl Sweep<'_> {
                         None => None,
                     });
                 }
+                let groups = joined(groups, total.plan, on, None, JoinType::Inner, none)?;
                 let on = keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
                 let nulls = NullEquality::NullEqualsNull;
                 let rows = joined(below.plan.clone(), groups, on, None, JoinType::Inner, nulls)?;

@@ -2,11 +2,8 @@
 
 use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, Result, ScalarValue, plan_err};
-use datafusion_expr::{
-    Expr, ExprFunctionExt, LogicalPlan, Projection, TableSource, Window, WindowFrame, WindowFrameBound, WindowFrameUnits,
-};
-use datafusion_functions_window::row_number::row_number;
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Expr, LogicalPlan, Projection, TableSource};
 use std::sync::Arc;
 
 use crate::vocabulary::names::{Names, columns};
@@ -29,9 +26,9 @@ impl RowVariable {
     /// The variables that columns of a node are. `computed` is what the node computes, without calls of the operators.
     pub fn of(origin: LogicalPlan, computed: LogicalPlan, variables: Vec<usize>, names: &mut Names) -> Result<Self> {
         let exprs = columns(computed.schema());
-        let numbered = numbered(computed, &exprs, names)?;
+        let computed = named(computed, &exprs, names)?;
         let table = names.part("rows");
-        let source = SharedRelation::new(table.clone(), numbered).into_source();
+        let source = SharedRelation::numbered(table.clone(), computed, &names.part("row")).into_source();
         Ok(Self { origin, columns: variables, table, source })
     }
 
@@ -142,28 +139,14 @@ impl RowVariable {
     }
 }
 
-/// These expressions under names of their own, and after them the number of the row.
-pub fn numbered(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<LogicalPlan> {
-    let name = names.part("row");
-    // A frame, which `row_number` does not read, that no other number of the statement has: DataFusion 54 moves equal functions
-    // of windows one on another to a projection, which it cannot execute.
-    let frame = WindowFrame::new_bounds(
-        WindowFrameUnits::Rows,
-        WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
-        WindowFrameBound::Following(ScalarValue::UInt64(Some(names.count()))),
-    );
-    let row = row_number().window_frame(frame).build()?.alias(name);
-    let window = LogicalPlan::Window(Window::try_new(vec![row], Arc::new(plan))?);
-    let last = columns(window.schema()).pop();
-    let mut named: Vec<_> = exprs
-        .iter()
-        .map(|expr| {
-            let name = names.part(&expr.qualified_name().1);
-            expr.clone().unalias().alias(name)
-        })
-        .collect();
-    named.extend(last);
-    Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(window))?))
+/// These expressions under names of their own.
+pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<LogicalPlan> {
+    let named = exprs.iter().map(|expr| {
+        let name = names.part(&expr.qualified_name().1);
+        expr.clone().unalias().alias(name)
+    });
+    let named = named.collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?))
 }
 
 /// The node in which column number `index` of a plan originates, and its position there. A column of several tables has none.

@@ -26,7 +26,7 @@ use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use super::linearize::{Linearizer, Members};
+use super::linearize::{Linearizer, Members, is_read_again_as_it_is};
 use super::region::Region;
 use super::stage::StageId;
 use xql_autodiff::vocabulary::types::can_vary;
@@ -38,7 +38,7 @@ struct Varying {
     partition: Vec<usize>,
     arguments: Vec<usize>,
     filter: Option<usize>,
-    /// The number of a row within its partition.
+    /// The number of a row within its partition, if the frame is not the partition.
     number: usize,
     /// The numbers of the first and the last row of its frame; none if the frame is the partition.
     bounds: Option<[usize; 2]>,
@@ -54,17 +54,7 @@ impl Linearizer<'_> {
     pub fn window(&mut self, node: &LogicalPlan, window: &Window) -> Result<Region> {
         let schema = window.input.schema();
         let width = schema.fields().len();
-        let mut region = self.region(&window.input)?;
-        let mut functions = vec![];
-        for expr in &window.window_expr {
-            let Expr::WindowFunction(function) = expr.clone().unalias_nested().data else {
-                return plan_err!("{} is no window function", abbreviated(expr));
-            };
-            if expr.is_volatile() {
-                return plan_err!("{} reads a volatile function. Compute it before, in a CTE", abbreviated(expr));
-            }
-            functions.push((self.window_over_columns(*function, &mut region, schema)?, expr));
-        }
+        let (mut region, functions) = self.functions(window)?;
         let mut varies = vec![];
         for (function, _) in &functions {
             let mut argument_varies = false;
@@ -73,6 +63,21 @@ impl Linearizer<'_> {
             }
             let data_type = Expr::from(function.clone()).get_type(region.plan.schema())?;
             varies.push(argument_varies && can_vary(&data_type));
+        }
+        // Rows that are cheap to read again need not be stored beside their numbers.
+        let by_partition = functions.iter().zip(&varies).all(|((function, _), varies)| *varies && is_over_partition(function));
+        if by_partition && is_read_again_as_it_is(&region.plan)? {
+            let mut columns = region.columns.clone();
+            for (number, (function, original)) in functions.iter().enumerate() {
+                let (over, mut again) = self.functions(window)?;
+                let (call, _) = again.swap_remove(number);
+                let by = call.params.partition_by.clone();
+                let call = aggregate(&call, call.params.args.clone(), call.params.filter.clone());
+                let on = function.params.partition_by.iter().cloned().zip(by).collect();
+                columns.push(self.over_partition(&mut region, over, on, call, original)?);
+            }
+            region.columns = columns;
+            return Ok(region);
         }
         let outputs = self.numbered(&mut region, functions, &varies)?;
         if !varies.contains(&true) {
@@ -90,6 +95,22 @@ impl Linearizer<'_> {
         }
         outer.columns = columns;
         Ok(outer)
+    }
+
+    /// The region of the input of windows, with all that they read, and the windows over it, each with that of the node.
+    fn functions<'w>(&mut self, window: &'w Window) -> Result<(Region, Vec<(WindowFunction, &'w Expr)>)> {
+        let mut region = self.region(&window.input)?;
+        let mut functions = vec![];
+        for expr in &window.window_expr {
+            let Expr::WindowFunction(function) = expr.clone().unalias_nested().data else {
+                return plan_err!("{} is no window function", abbreviated(expr));
+            };
+            if expr.is_volatile() {
+                return plan_err!("{} reads a volatile function. Compute it before, in a CTE", abbreviated(expr));
+            }
+            functions.push((self.window_over_columns(*function, &mut region, window.input.schema())?, expr));
+        }
+        Ok((region, functions))
     }
 
     /// A window function that reads columns of a region only, and constants.
@@ -122,6 +143,10 @@ impl Linearizer<'_> {
         let mut first = vec![];
         let mut outputs = vec![];
         for ((function, original), varies) in functions.into_iter().zip(varies) {
+            if *varies && is_over_partition(&function) {
+                outputs.push((function, original, *varies, None));
+                continue;
+            }
             let added = if *varies {
                 // The number of a row, not by `row_number()`, with which DataFusion 54 confuses that of the stage.
                 let mut number = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![lit(1)]);
@@ -137,21 +162,18 @@ impl Linearizer<'_> {
                 Expr::from(function.clone())
             };
             let column = self.window_column(&mut first, added, "number");
-            outputs.push((function, original, *varies, column));
+            outputs.push((function, original, *varies, Some(column)));
         }
-        let plan = std::mem::take(&mut region.plan);
-        region.plan = LogicalPlan::Window(Window::try_new(first, Arc::new(plan))?);
+        add_windows(region, first)?;
         let mut second = vec![];
         let mut found = vec![];
         for (function, original, varies, column) in outputs {
-            let number = position(region, column.clone());
+            let number = column.clone().map_or(usize::MAX, |column| position(region, column));
             if !varies {
                 found.push(Output::Constant(number));
                 continue;
             }
-            let bounds = if is_whole(&function) {
-                None
-            } else {
+            let bounds = if let Some(column) = column.filter(|_| !is_whole(&function)) {
                 let [low, high] = [min_udaf(), max_udaf()].map(|extremum| {
                     let definition = WindowFunctionDefinition::AggregateUDF(extremum);
                     let mut bound = WindowFunction::new(definition, vec![Expr::Column(column.clone())]);
@@ -167,6 +189,8 @@ impl Linearizer<'_> {
                 let low = self.window_column(&mut second, low, "low");
                 let high = self.window_column(&mut second, high, "high");
                 Some([low, high])
+            } else {
+                None
             };
             let column_at = |region: &mut Region, expr: &Expr| match expr {
                 Expr::Column(column) => position(region, column.clone()),
@@ -187,10 +211,7 @@ impl Linearizer<'_> {
                 function,
             })));
         }
-        if !second.is_empty() {
-            let plan = std::mem::take(&mut region.plan);
-            region.plan = LogicalPlan::Window(Window::try_new(second, Arc::new(plan))?);
-        }
+        add_windows(region, second)?;
         Ok(found)
     }
 
@@ -226,10 +247,7 @@ impl Linearizer<'_> {
             return self.row_at(outer, stage, total, varying, wanted);
         }
         match &varying.function.fun {
-            WindowFunctionDefinition::AggregateUDF(function) => {
-                let call = AggregateFunction::new_udf(Arc::clone(function), vec![], false, None, vec![], None);
-                self.over_frame(outer, stage, total, varying, call)
-            }
+            WindowFunctionDefinition::AggregateUDF(_) => self.over_frame(outer, stage, total, varying),
             other => plan_err!(
                 "{} varies, and no derivative by row is known for the function {}",
                 abbreviated(&varying.original),
@@ -267,7 +285,7 @@ impl Linearizer<'_> {
         });
         let width = outer.columns.len();
         let own = std::mem::replace(outer, Region::constant(LogicalPlan::default(), vec![], false));
-        *outer = own.joined(other, on, filter, JoinType::Left, NullEquality::NullEqualsNull)?;
+        *outer = own.beside(other, on, filter, JoinType::Left, NullEquality::NullEqualsNull)?;
         outer.columns.truncate(width);
         let Some(default) = default else { return Ok(value) };
         let chosen = when(Expr::Column(found).is_null(), default).otherwise(Expr::Column(value))?;
@@ -282,24 +300,24 @@ impl Linearizer<'_> {
         stage: StageId,
         total: usize,
         varying: &Varying,
-        mut call: AggregateFunction,
     ) -> Result<Column> {
-        let [of, over] = [self.stages.reader(stage, total + 1, self.names)?, self.stages.reader(stage, total + 1, self.names)?];
-        let on = same_partition(&of, &over, varying);
-        let in_frame = varying.bounds.map(|[low, high]| {
-            let number = Expr::Column(over.columns[varying.number].clone());
-            let [low, high] = [low, high].map(|bound| Expr::Column(of.columns[bound].clone()));
-            number.between(low, high)
-        });
+        let over = self.stages.reader(stage, total + 1, self.names)?;
         let params = &varying.function.params;
         let column = |index: usize| Expr::Column(over.columns[index].clone());
         let args = params.args.iter().zip(&varying.arguments).map(|(argument, index)| match argument {
             literal @ Expr::Literal(..) => literal.clone(),
             _ => column(*index),
         });
-        call.params.args = args.collect();
-        call.params.filter = varying.filter.map(|filter| Box::new(column(filter)));
-        call.params.distinct = params.distinct;
+        let call = aggregate(&varying.function, args.collect(), varying.filter.map(|filter| Box::new(column(filter))));
+        let Some([low, high]) = varying.bounds else {
+            let on = same_partition(outer, &over, varying);
+            return self.over_partition(outer, over, on, call, &varying.original);
+        };
+        let of = self.stages.reader(stage, total + 1, self.names)?;
+        let on = same_partition(&of, &over, varying);
+        let number = column(varying.number);
+        let [low, high] = [low, high].map(|bound| Expr::Column(of.columns[bound].clone()));
+        let in_frame = Some(number.between(low, high));
         let Some(row) = of.columns.last().cloned() else { return plan_err!("a stage has no numbers") };
         let pairs = of.joined(over, on, in_frame, JoinType::Inner, NullEquality::NullEqualsNull)?;
         let groups = self.groups(pairs, vec![row], vec![(call, varying.original.clone())], Members::Any)?;
@@ -309,10 +327,46 @@ impl Linearizer<'_> {
         let on = vec![(Expr::Column(own), Expr::Column(groups.columns[0].clone()))];
         let width = outer.columns.len();
         let own = std::mem::replace(outer, Region::constant(LogicalPlan::default(), vec![], false));
-        *outer = own.joined(groups, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+        *outer = own.beside(groups, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
         outer.columns.truncate(width);
         Ok(value)
     }
+
+    /// The value of an aggregate over the whole partition of a row. `on` has the partitions of the rows and of those aggregated.
+    fn over_partition(
+        &mut self,
+        outer: &mut Region,
+        over: Region,
+        on: Vec<(Expr, Expr)>,
+        call: AggregateFunction,
+        original: &Expr,
+    ) -> Result<Column> {
+        let (mut of, mut keys) = (vec![], vec![]);
+        for (own, by) in on {
+            // A constant keeps all rows together.
+            if let Expr::Column(by) = by {
+                of.push(own);
+                keys.push(by);
+            }
+        }
+        let stage = self.groups(over, keys, vec![(call, original.clone())])?;
+        let groups = self.stages.reader(stage, of.len() + 1, self.names)?;
+        let Some(value) = groups.columns.last().cloned() else { return plan_err!("a window function has no value") };
+        let on = of.into_iter().zip(groups.columns.iter().cloned().map(Expr::Column)).collect();
+        let width = outer.columns.len();
+        let own = std::mem::replace(outer, Region::constant(LogicalPlan::default(), vec![], false));
+        *outer = own.beside(groups, on, None, JoinType::Inner, NullEquality::NullEqualsNull)?;
+        outer.columns.truncate(width);
+        Ok(value)
+    }
+}
+
+fn add_windows(region: &mut Region, functions: Vec<Expr>) -> Result<()> {
+    if !functions.is_empty() {
+        let plan = std::mem::take(&mut region.plan);
+        region.plan = LogicalPlan::Window(Window::try_new(functions, Arc::new(plan))?);
+    }
+    Ok(())
 }
 
 /// The position of a column among those of a region, which is added if it is not one of them yet.
@@ -327,6 +381,20 @@ fn position(region: &mut Region, column: Column) -> usize {
 fn same_partition(of: &Region, over: &Region, varying: &Varying) -> Vec<(Expr, Expr)> {
     let column = |region: &Region, index: usize| Some(Expr::Column(region.columns.get(index)?.clone()));
     varying.partition.iter().filter_map(|index| Some((column(of, *index)?, column(over, *index)?))).collect()
+}
+
+/// The aggregate that a window function computes over its frame.
+fn aggregate(function: &WindowFunction, args: Vec<Expr>, filter: Option<Box<Expr>>) -> AggregateFunction {
+    let mut call = AggregateFunction::new_udf(count_udaf(), args, function.params.distinct, filter, vec![], None);
+    if let WindowFunctionDefinition::AggregateUDF(function) = &function.fun {
+        call.func = Arc::clone(function);
+    }
+    call
+}
+
+/// Whether it is an aggregate over whole partitions.
+fn is_over_partition(function: &WindowFunction) -> bool {
+    matches!(function.fun, WindowFunctionDefinition::AggregateUDF(_)) && is_whole(function)
 }
 
 /// Whether the frame of every row is its partition.

@@ -1,9 +1,9 @@
 //! Reading a relation that is computed once.
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
+use datafusion_common::{ColumnStatistics, DataFusionError, Result, Statistics, internal_err};
 use datafusion_common_runtime::JoinSet;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
@@ -15,6 +15,7 @@ use datafusion_physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::OnceCell;
@@ -24,9 +25,14 @@ use tokio::sync::OnceCell;
 pub struct Shared {
     name: String,
     schema: SchemaRef,
+    /// Whether the last column numbers the rows that the plan computes.
+    numbered: bool,
     partitions: usize,
     plan: Mutex<Arc<dyn ExecutionPlan>>,
     rows: Mutex<Rows>,
+    /// Statistics of the rows, of all and of partitions. Optimizer rules ask for those of each reader again and again, and to
+    /// compute them asks all relations below.
+    statistics: Mutex<HashMap<Option<usize>, Arc<Statistics>>>,
 }
 
 /// The rows of one execution, or of one iteration of a recursive query.
@@ -49,13 +55,26 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub fn new(name: String, schema: SchemaRef, plan: Arc<dyn ExecutionPlan>) -> Self {
+    pub fn new(name: String, schema: SchemaRef, numbered: bool, plan: Arc<dyn ExecutionPlan>) -> Self {
         let partitions = plan.output_partitioning().partition_count();
-        Self { name, schema, partitions, plan: Mutex::new(plan), rows: Mutex::default() }
+        Self { name, schema, numbered, partitions, plan: Mutex::new(plan), rows: Mutex::default(), statistics: Mutex::default() }
     }
 
     pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&locked(&self.plan))
+    }
+
+    fn statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        if let Some(known) = locked(&self.statistics).get(&partition) {
+            return Ok(Arc::clone(known));
+        }
+        let mut statistics = self.plan().partition_statistics(partition)?.as_ref().clone();
+        if self.numbered {
+            statistics.column_statistics.push(ColumnStatistics::new_unknown());
+        }
+        let statistics = Arc::new(statistics);
+        locked(&self.statistics).insert(partition, Arc::clone(&statistics));
+        Ok(statistics)
     }
 
     fn set_plan(&self, plan: Arc<dyn ExecutionPlan>) {
@@ -110,8 +129,13 @@ impl Shared {
         let mut running = JoinSet::new();
         for partition in 0..self.partitions {
             let stream = plan.execute(partition, Arc::clone(context))?;
-            let reservation = reservation.new_empty();
-            running.spawn(collect(partition, stream, Arc::clone(&self.schema), reservation));
+            let (schema, reservation) = (Arc::clone(&self.schema), reservation.new_empty());
+            // Each partition numbers its own rows: of three, the first has 0, 3, 6 and so on.
+            let numbers = self.numbered.then(|| (partition as u64..).step_by(self.partitions));
+            running.spawn(async move {
+                let (batches, held) = collect(stream, schema, numbers, reservation).await?;
+                Ok::<_, DataFusionError>((partition, batches, held))
+            });
         }
         let mut partitions = vec![vec![]; self.partitions];
         while let Some(collected) = running.join_next().await {
@@ -129,19 +153,26 @@ impl Shared {
 }
 
 async fn collect(
-    partition: usize,
     mut stream: SendableRecordBatchStream,
     schema: SchemaRef,
+    mut numbers: Option<impl Iterator<Item = u64>>,
     reservation: MemoryReservation,
-) -> Result<(usize, Vec<RecordBatch>, MemoryReservation)> {
+) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
     let mut batches = vec![];
     while let Some(batch) = stream.next().await.transpose()? {
         if batch.num_rows() > 0 {
+            let rows = batch.num_rows();
+            let mut columns = batch.columns().to_vec();
+            columns.extend(numbers.as_mut().map(|numbers| -> ArrayRef {
+                Arc::new(numbers.take(rows).collect::<UInt64Array>())
+            }));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
             reservation.try_grow(batch.get_array_memory_size())?;
-            batches.push(batch.with_schema(Arc::clone(&schema))?);
+            batches.push(batch);
         }
     }
-    Ok((partition, batches, reservation))
+    Ok((batches, reservation))
 }
 
 /// A reader of a shared relation.
@@ -217,9 +248,8 @@ impl ExecutionPlan for SharedExec {
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let statistics = self.shared.plan().partition_statistics(partition)?;
-        let projected = statistics.as_ref().clone().project(self.projection.as_ref());
-        Ok(Arc::new(projected))
+        let statistics = self.shared.statistics(partition)?;
+        Ok(Arc::new(statistics.as_ref().clone().project(self.projection.as_ref())))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -1,6 +1,6 @@
 //! A table whose rows are those of a plan.
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, SchemaBuilder, SchemaRef};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
@@ -21,6 +21,7 @@ pub struct SharedRelation {
     name: String,
     plan: LogicalPlan,
     schema: SchemaRef,
+    numbered: bool,
     planned: Mutex<Option<Planned>>,
 }
 
@@ -36,7 +37,20 @@ impl SharedRelation {
     /// The relation that `plan` computes, under a name for `EXPLAIN`.
     pub fn new(name: impl Into<String>, plan: LogicalPlan) -> Self {
         let schema = Arc::clone(plan.schema().inner());
-        Self { name: name.into(), plan, schema, planned: Mutex::new(None) }
+        Self { name: name.into(), plan, schema, numbered: false, planned: Mutex::new(None) }
+    }
+
+    /// The same with one more column that numbers the rows, in no order.
+    pub fn numbered(name: impl Into<String>, plan: LogicalPlan, row: &str) -> Self {
+        let relation = Self::new(name, plan);
+        let mut schema = SchemaBuilder::from(relation.schema.as_ref());
+        schema.push(Field::new(row, DataType::UInt64, false));
+        Self { schema: Arc::new(schema.finish()), numbered: true, ..relation }
+    }
+
+    /// Whether the last column is not of the plan but numbers its rows.
+    pub fn is_numbered(&self) -> bool {
+        self.numbered
     }
 
     /// The shared relation that a node scans.
@@ -89,10 +103,10 @@ impl TableProvider for SharedRelation {
             Some(shared) => shared,
             None => {
                 let plan = state.create_physical_plan(&self.plan).await?;
-                if plan.schema().fields().len() != self.schema.fields().len() {
+                if plan.schema().fields().len() + usize::from(self.numbered) != self.schema.fields().len() {
                     return internal_err!("the plan of {} has other columns than the relation", self.name);
                 }
-                let shared = Arc::new(Shared::new(self.name.clone(), Arc::clone(&self.schema), plan));
+                let shared = Arc::new(Shared::new(self.name.clone(), Arc::clone(&self.schema), self.numbered, plan));
                 *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
                 shared
             }

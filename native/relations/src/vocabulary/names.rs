@@ -67,11 +67,6 @@ impl Names {
         Column::new_unqualified(name)
     }
 
-    /// How many names have been given.
-    pub fn count(&self) -> u64 {
-        self.taken.len() as u64
-    }
-
     fn fresh(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         let mut number = 1;
