@@ -3,8 +3,8 @@
     python examples/digits.py [--output DIR] [--steps N]
 
 The 1,797 digits of scikit-learn, opened with xarray and registered as a SQL table by xarray-sql, train a network of two
-hidden layers. Its weights are the rows of one table, and each is moved by ``grad(loss, val)``, the derivative of the loss
-by the value in its own row:
+hidden layers. Its weights are the rows of one table, and each is moved by ``grad(loss, val)``, the derivative of the
+loss by the value in its own row:
 
 1. Training: all steps of gradient descent on mini-batches are one recursive query, beside the same program in JAX.
 2. Reading: the digits that the network has not seen.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -70,7 +71,7 @@ def network(weights: str) -> str:
         FROM deeper d JOIN {weights} w ON w.layer = 3 AND w.inp = d.unit GROUP BY d.image, w.out)"""
 
 
-PIXELS = 'CREATE OR REPLACE TABLE pixels AS SELECT image, y, x, 8 * y + x AS unit, brightness FROM digits'
+PIXELS = "CREATE OR REPLACE TABLE pixels AS SELECT image, y, x, 8 * y + x AS unit, brightness FROM digits"
 
 
 def training(steps: int) -> str:
@@ -128,7 +129,7 @@ def initial_weights() -> pa.Table:
     """Weights drawn at random, of a variance of 1 over the number of inputs, and biases of 0."""
     generator = np.random.default_rng(SEED)
     columns: dict[str, list[npt.NDArray[np.int64] | Array]] = {"layer": [], "inp": [], "out": [], "val": []}
-    for layer, (inputs, outputs) in enumerate(zip(SIZES, SIZES[1:], strict=False), start=1):
+    for layer, (inputs, outputs) in enumerate(pairwise(SIZES), start=1):
         values = generator.standard_normal((inputs, outputs)) / np.sqrt(inputs)
         inp, out = np.indices((inputs + 1, outputs))
         inp[-1] = -1
@@ -140,7 +141,7 @@ def initial_weights() -> pa.Table:
 
 
 def connect(images: xr.Dataset, labels: xr.Dataset) -> XarrayContext:
-    """A SQL session that knows the digits as tables ``digits``, ``pixels`` and ``labels``, and the ``initial`` weights."""
+    """A SQL session that knows the tables ``digits``, ``pixels`` and ``labels``, and the ``initial`` weights."""
     ctx = register(XarrayContext())
     chunks = {"image": images.sizes["image"]}
     ctx.from_dataset("digits", images, chunks=chunks)
@@ -252,21 +253,21 @@ def reading_figure(images: xr.Dataset, read: pa.Table, columns: int = 16, rows: 
 
 
 def saliency_figure(result: xr.Dataset, read: pa.Table) -> Figure:
-    """For the first image of each digit that was read right: the image, and the derivative of its score by each pixel."""
+    """The first images of each digit that were read right, and the derivative of their score by each pixel."""
     first: dict[int, int] = {}
     for row in read.to_pylist():
         if row["digit"] == row["label"]:
             first.setdefault(row["digit"], row["image"])
     chosen = [first[digit] for digit in sorted(first)]
-    bound = float(abs(result["saliency"].sel(image=chosen)).max())
     figure = Figure(figsize=(11, 2.9), layout="constrained")
     above, below = figure.subplots(2, len(chosen), squeeze=False)
     for image, shown, derived in zip(chosen, above, below, strict=True):
         shown.imshow(result["brightness"].sel(image=image), cmap="gray_r", vmin=0, vmax=1)
-        mesh = derived.imshow(result["saliency"].sel(image=image), cmap="RdBu_r", vmin=-bound, vmax=bound)
+        derivative = result["saliency"].sel(image=image)
+        mesh = derived.imshow(derivative / abs(derivative).max(), cmap="RdBu_r", vmin=-1, vmax=1)
         for axes in (shown, derived):
             axes.set(xticks=[], yticks=[])
-    figure.colorbar(mesh, ax=below, label="d score / d brightness", pad=0.01)
+    figure.colorbar(mesh, ax=below, label="of the largest", pad=0.01)
     figure.suptitle("Images, and which pixels speak for (red) and against (blue) the digit that is read", fontsize=11)
     return figure
 
