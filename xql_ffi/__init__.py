@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 from xql_ffi import testing
 from xql_ffi._engine import engine_status
-from xql_ffi._gradients import gradient, hessian, value_and_grad
+from xql_ffi._gradients import Gradients, gradient, gradients, hessian, value_and_grad
 from xql_ffi._operators import (
     DifferentialOperator,
     grad_capsule,
@@ -26,11 +26,13 @@ __version__ = version("xql-ffi")
 
 __all__ = [
     "DifferentialOperator",
+    "Gradients",
     "Rule",
     "__version__",
     "engine_status",
     "grad_capsule",
     "gradient",
+    "gradients",
     "hessian",
     "jvp_capsule",
     "register",

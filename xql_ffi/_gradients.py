@@ -1,11 +1,13 @@
-"""Gradients and Hessians as expressions of the DataFrame API."""
+"""Gradients and Hessians as expressions of the DataFrame API, and gradients by the rows of relations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from uuid import uuid4
 
-from datafusion import Expr, col
+from datafusion import DataFrame, Expr, SessionContext, col, lit
 
 from xql_ffi._operators import DifferentialOperator, check_expression, grad_capsule
 
@@ -99,6 +101,153 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
         [upper[min(i, j)][abs(i - j)].alias(f"d_{row}_{name}") for j, (name, _) in enumerate(columns)]
         for i, (row, _) in enumerate(columns)
     ]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """A value and its derivatives by the rows of relations.
+
+    Attributes:
+        value: the value; None where it is NULL.
+        by: for each relation, by its name as it was given, its columns and the derivative by each row, ``d_val`` for
+            the column ``val``. The rows are in no particular order.
+    """
+
+    value: float | None
+    by: Mapping[str, DataFrame]
+
+
+def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str]) -> Gradients:
+    """A value and its derivatives by the rows of the relations that it reads.
+
+    >>> from datafusion import SessionContext
+    >>> import xql_ffi
+    >>> ctx = xql_ffi.register(SessionContext())
+    >>> w = ctx.from_pydict({"k": [1, 2], "val": [3.0, 4.0]}, name="w")
+    >>> found = gradients(ctx, "SELECT SUM(val * val) FROM w", "w.val")
+    >>> found.value, found.by["w"].sort("k").to_pydict()
+    (25.0, {'k': [1, 2], 'val': [3.0, 4.0], 'd_val': [6.0, 8.0]})
+
+    All of it is one statement, executed once, by this call: the loss is computed once for its value and for the
+    derivatives by one relation, which share their sweep too. Derivatives by several relations have a sweep each, if the
+    planner finds nothing that they share. The rows of the relations and their derivatives are then in memory.
+
+    Args:
+        ctx: the session. Its function ``grad`` differentiates, with the rules that it was registered with.
+        loss: a query of one row and one column, in SQL or as a DataFrame of this session.
+        wrt: the columns to differentiate by, with their relation: ``"w.val"``. Names are read as `gradient` reads them.
+
+    Returns:
+        The value, and a DataFrame for each relation.
+
+    Raises:
+        TypeError: the loss is no SQL and no DataFrame, or a column is no name.
+        ValueError: the loss has more columns than one; there is no such relation or column; no column is given, or one
+            twice, or one without its relation; a relation has a column already that is called as a derivative is; or no
+            ``grad`` is registered.
+    """
+    frame = ctx.sql(loss) if isinstance(loss, str) else loss
+    if not isinstance(frame, DataFrame):
+        msg = f"the loss is a query in SQL or a DataFrame, and {loss!r} is neither"
+        raise TypeError(msg)
+    if len(names := frame.schema().names) != 1:
+        msg = f"the loss is one value, and the query has the columns {', '.join(map(repr, names))}: select one"
+        raise ValueError(msg)
+    relations = _relations(ctx, wrt)
+    _check_registered(ctx)
+    tag = uuid4().hex
+    ctx.register_view(f"loss_{tag}", frame)
+    try:
+        all_rows = ctx.sql(_statement(relations, f"(SELECT {_quoted(names[0])} FROM loss_{tag})", tag)).cache()
+    finally:
+        ctx.deregister_table(f"loss_{tag}")
+    (row,) = all_rows.filter(col(f"part_0_{tag}") == lit(0)).select(col(f"value_{tag}").alias("value")).to_pylist()
+    by = {}
+    for number, relation in enumerate(relations, start=1):
+        names = [*relation.columns, *relation.derivatives()]
+        columns = [col(f"c{n}_{number}_{tag}").alias(name) for n, name in enumerate(names)]
+        by[relation.name] = all_rows.filter(col(f"part_{number}_{tag}") == lit(number)).select(*columns)
+    return Gradients(row["value"], by)
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """A relation, its columns, and those to differentiate by."""
+
+    name: str
+    columns: Sequence[str]
+    variables: Sequence[str]
+
+    def derivatives(self) -> list[str]:
+        """What the derivatives are called."""
+        return [f"d_{variable}" for variable in self.variables]
+
+    def sql(self) -> str:
+        return ".".join(_quoted(part) for part in self.name.split("."))
+
+
+def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]:
+    """The relations of columns, each with all of its columns and those to differentiate by."""
+    variables: dict[str, list[str]] = {}
+    for column in named_columns(wrt).values():
+        relation, name = column.to_variant().relation(), column.to_variant().name()
+        if relation is None:
+            msg = f"the column {name!r} is named without its relation: write '<table>.{name}'"
+            raise ValueError(msg)
+        variables.setdefault(relation, []).append(name)
+    relations = []
+    for relation, names in variables.items():
+        try:
+            columns = ctx.table(relation).schema().names
+        except (KeyError, RuntimeError) as error:
+            msg = f"the session has no table called {relation!r} to differentiate by"
+            raise ValueError(msg) from error
+        for name in names:
+            if name not in columns:
+                msg = f"{relation} has no column {name!r} to differentiate by, only {', '.join(map(repr, columns))}"
+                raise ValueError(msg)
+            if f"d_{name}" in columns:
+                msg = f"{relation} has a column d_{name} already, as the derivative by {name} is called: rename it"
+                raise ValueError(msg)
+        relations.append(_Relation(relation, columns, names))
+    return relations
+
+
+def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
+    """The value, and the rows of the relations with their derivatives, under names that nothing else has.
+
+    No two parts have a row in common, so that the join has the rows of one after those of the other:
+
+        SELECT (loss), r1.inp, r1.val, grad((loss), r1.val), r2.out, r2.val, grad((loss), r2.val), ...
+        FROM (SELECT 0 AS part) r0
+        FULL JOIN (SELECT *, 1 AS part FROM w1) r1 ON r0.part = r1.part
+        FULL JOIN (SELECT *, 2 AS part FROM w2) r2 ON r0.part = r2.part
+
+    One node of the plan asks for all, in which the planner sees what they have in common.
+    """
+    columns = [f"{loss} AS value_{tag}", f"r0.part_0_{tag}"]
+    parts = [f"(SELECT 0 AS part_0_{tag}) r0"]
+    for number, relation in enumerate(relations, start=1):
+        part = f"part_{number}_{tag}"
+        columns.append(f"r{number}.{part}")
+        read = [f"r{number}.{_quoted(name)}" for name in relation.columns]
+        read += [f"grad({loss}, r{number}.{_quoted(name)})" for name in relation.variables]
+        columns += [f"{expression} AS c{n}_{number}_{tag}" for n, expression in enumerate(read)]
+        rows = f"SELECT *, {number} AS {part} FROM {relation.sql()}"
+        parts.append(f"FULL JOIN ({rows}) r{number} ON r0.part_0_{tag} = r{number}.{part}")
+    return f"SELECT {', '.join(columns)} FROM {' '.join(parts)}"
+
+
+def _check_registered(ctx: SessionContext) -> None:
+    try:
+        ctx.udf("grad")
+    except Exception as error:
+        msg = "the session has no function called grad: register it with xql_ffi.register(ctx)"
+        raise ValueError(msg) from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 @cache

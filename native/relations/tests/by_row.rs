@@ -42,9 +42,23 @@ fn close(a: &[Option<f64>], b: &[f64]) {
 #[tokio::test]
 async fn square_of_a_sum() -> Result<()> {
     let ctx = session().await?;
-    close(&run(&ctx, "SELECT inp, out, val, grad((SELECT SUM(val * val) FROM w), val) AS d FROM w ORDER BY inp, out").await?, &[1.0, -0.6, 1.6, 0.2]);
-    close(&run(&ctx, "SELECT grad((SELECT MAX(val) FROM w) * 3 + val, val) AS d FROM w ORDER BY inp, out").await?, &[1.0, 1.0, 4.0, 1.0]);
-    close(&run(&ctx, "SELECT grad(power((SELECT AVG(val) FROM w) - val, 2), val) AS d FROM w ORDER BY val").await?.iter().map(|x| x.map(|x| x * 0.0 )).collect::<Vec<_>>(), &[0.0; 4]);
+    close(
+        &run(&ctx, "SELECT inp, out, val, grad((SELECT SUM(val * val) FROM w), val) AS d FROM w ORDER BY inp, out")
+            .await?,
+        &[1.0, -0.6, 1.6, 0.2],
+    );
+    close(
+        &run(&ctx, "SELECT grad((SELECT MAX(val) FROM w) * 3 + val, val) AS d FROM w ORDER BY inp, out").await?,
+        &[1.0, 1.0, 4.0, 1.0],
+    );
+    close(
+        &run(&ctx, "SELECT grad(power((SELECT AVG(val) FROM w) - val, 2), val) AS d FROM w ORDER BY val")
+            .await?
+            .iter()
+            .map(|x| x.map(|x| x * 0.0))
+            .collect::<Vec<_>>(),
+        &[0.0; 4],
+    );
     Ok(())
 }
 
@@ -55,19 +69,28 @@ const LOSS: &str = "WITH h AS (SELECT x.sample, w.out, tanh(SUM(x.val * w.val)) 
 #[tokio::test]
 async fn network_of_one_layer() -> Result<()> {
     let ctx = session().await?;
-    let gradient = run(&ctx, &format!("{LOSS} SELECT inp, out, grad((SELECT l FROM loss), val) AS d FROM w ORDER BY inp, out")).await?;
+    let gradient =
+        run(&ctx, &format!("{LOSS} SELECT inp, out, grad((SELECT l FROM loss), val) AS d FROM w ORDER BY inp, out"))
+            .await?;
     let mut expected = vec![];
     for (inp, out) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let mut values = vec![];
         for h in [1e-5, -1e-5] {
-            let moved = format!("(SELECT inp, out, CASE WHEN inp = {inp} AND out = {out} THEN val + {h:?} ELSE val END AS val FROM w)");
+            let moved = format!(
+                "(SELECT inp, out, CASE WHEN inp = {inp} AND out = {out} THEN val + {h:?} ELSE val END AS val FROM w)"
+            );
             let loss = LOSS.replace("JOIN w ON", &format!("JOIN {moved} w ON"));
             values.push(run(&ctx, &format!("{loss} SELECT l FROM loss")).await?[0].unwrap());
         }
         expected.push((values[0] - values[1]) / 2e-5);
     }
     close(&gradient, &expected);
-    run(&ctx, &format!("EXPLAIN {LOSS} SELECT inp, out, grad((SELECT l FROM loss), val) AS d FROM w ORDER BY inp, out")).await.ok();
+    run(
+        &ctx,
+        &format!("EXPLAIN {LOSS} SELECT inp, out, grad((SELECT l FROM loss), val) AS d FROM w ORDER BY inp, out"),
+    )
+    .await
+    .ok();
     Ok(())
 }
 
@@ -93,7 +116,8 @@ async fn training_in_one_statement() -> Result<()> {
         let schema = next[0].schema();
         ctx.register_table("p", std::sync::Arc::new(datafusion::datasource::MemTable::try_new(schema, vec![next])?))?;
     }
-    let expected: Vec<_> = run(&ctx, "SELECT val FROM p ORDER BY inp, out").await?.into_iter().map(|x| x.unwrap()).collect();
+    let expected: Vec<_> =
+        run(&ctx, "SELECT val FROM p ORDER BY inp, out").await?.into_iter().map(|x| x.unwrap()).collect();
     close(&trained, &expected);
     Ok(())
 }
@@ -111,5 +135,47 @@ async fn norm_of_a_gradient() -> Result<()> {
     // g = 4 q x with q the sum of squares, so that the sum of g * g is 16 q^3, and its derivative 96 q^2 x.
     let values = [0.5_f64, -0.3, 0.8, 0.1].map(|x| 96.0 * square * square * x);
     close(&run(&ctx, sql).await?, &values);
+    Ok(())
+}
+
+/// Every reference to a relation has the derivative by the cell of its own row.
+#[tokio::test]
+async fn several_references_to_one_relation() -> Result<()> {
+    let ctx = session().await?;
+    let by = |by: &str, from: &str| {
+        let loss = "(SELECT SUM(val * val) FROM w)";
+        format!(
+            "SELECT grad({loss}, a.val) AS da, grad({loss}, b.val) AS db, grad({loss}, {by}) - 2 * {by} AS zero FROM {from}"
+        )
+    };
+    for from in [
+        "w a CROSS JOIN w b",
+        "w a JOIN w b ON a.inp = b.out",
+        "(SELECT val, inp FROM w) a CROSS JOIN (SELECT out, val FROM w) b",
+        "(SELECT val AS first, val FROM w) a CROSS JOIN w b",
+    ] {
+        for variable in ["a.val", "b.val"] {
+            let found = run(&ctx, &by(variable, from)).await?;
+            close(&found, &vec![0.0; found.len()]);
+        }
+    }
+    Ok(())
+}
+
+/// Columns of several relations of which one comes first in its own.
+#[tokio::test]
+async fn several_relations() -> Result<()> {
+    let ctx = session().await?;
+    ctx.sql("CREATE TABLE u AS SELECT * FROM (VALUES (0.5, 1), (2.0, 2)) AS t(val, k)").await?.collect().await?;
+    ctx.sql("CREATE TABLE v AS SELECT * FROM (VALUES (3.0, 1), (-1.0, 2)) AS t(val, k)").await?.collect().await?;
+    let loss = "(SELECT SUM(u.val * v.val) FROM u JOIN v ON u.k = v.k)";
+    let sql = format!(
+        "SELECT u.k, v.k, grad({loss}, u.val) AS du, grad({loss}, v.val) AS dv FROM u CROSS JOIN v ORDER BY u.k, v.k"
+    );
+    close(&run(&ctx, &sql).await?, &[0.5, 2.0, 0.5, 2.0]);
+    let sql = format!(
+        "SELECT u.k, v.k, grad({loss}, v.val) AS dv, grad({loss}, u.val) AS du FROM u CROSS JOIN v ORDER BY u.k, v.k"
+    );
+    close(&run(&ctx, &sql).await?, &[3.0, 3.0, -1.0, -1.0]);
     Ok(())
 }

@@ -108,7 +108,10 @@ impl Formula {
         let value = evaluate(&self.sql, &mut algebra, &mut Given(value_of))?;
         let is_number = decoded(algebra.data_type(value)).is_numeric();
         let root = if is_number { algebra.cast_to_working_type(value)? } else { value };
-        if algebra.is_zero(root) { Ok(None) } else { algebra.export(root).map(Some) }
+        if algebra.is_zero(root) {
+            return Ok(None);
+        }
+        Ok(Some(algebra.export(root)?.unalias_nested().data))
     }
 }
 
@@ -127,7 +130,8 @@ impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
         Ok(match (self.0)(call.name, &names)? {
             None => None,
             Some(Value::Zero) => Some(algebra.number(0.0)?),
-            Some(Value::Given(expr, field)) => Some(algebra.leaf(expr, field)),
+            // Under a name, so that nothing looks into it.
+            Some(Value::Given(expr, field)) => Some(algebra.leaf(expr.alias(call.name), field)),
         })
     }
 

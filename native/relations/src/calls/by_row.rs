@@ -7,9 +7,9 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF, lit, when};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::sync::Arc;
 
-use crate::vocabulary::names::{Names, columns};
-use crate::reverse::{Linearizer, Region, RowVariable, Stages, gradient, has_node, is_same, joined, origin_of};
+use crate::reverse::{Linearizer, Region, RowVariable, Source, Stages, gradient, has_node, is_same, joined, source_of};
 use crate::tangents::tangent::Tangent;
+use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::operators::{Recognize, is_call};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
@@ -19,12 +19,12 @@ pub struct ByRow {
     values: Vec<Value>,
 }
 
-/// Variables of one relation, and the number of their row in the input of the node.
+/// Variables of one relation.
 struct Numbered {
     rows: RowVariable,
-    row: Column,
-    /// The columns of the input that the variables are.
-    columns: Vec<Column>,
+    /// The columns of the input that the variables are, each with the number of its row. References to one relation, as `a` and
+    /// `b` of `FROM w a JOIN w b`, have numbers of their own.
+    columns: Vec<(Column, Column)>,
     /// What lies between them and the subqueries.
     stages: Stages,
 }
@@ -35,16 +35,15 @@ struct Value {
     column: Column,
     /// The number of the variables that it varies with, and what it is to a sweep by them.
     by: Vec<(usize, Region)>,
-    /// The derivatives by the variables of such a number, once joined to the input.
-    derivatives: Vec<(usize, Vec<Column>)>,
+    /// The derivatives by the variables that have such a number of their row, once joined to the input.
+    derivatives: Vec<(Column, Vec<Column>)>,
 }
 
 /// A column by which a call differentiates, in the input of a node, and where it originates.
 struct Found {
     column: Column,
     index: usize,
-    origin: LogicalPlan,
-    position: usize,
+    source: Source,
 }
 
 impl ByRow {
@@ -66,22 +65,34 @@ impl ByRow {
         let found = found(&plan, recognize)?;
         let mut origins: Vec<(LogicalPlan, Vec<Found>)> = vec![];
         for column in found {
-            match origins.iter_mut().find(|(origin, _)| is_same(origin, &column.origin)) {
+            match origins.iter_mut().find(|(origin, _)| is_same(origin, &column.source.origin)) {
                 Some((_, columns)) => columns.push(column),
-                None => origins.push((column.origin.clone(), vec![column])),
+                None => origins.push((column.source.origin.clone(), vec![column])),
             }
         }
         for (origin, columns) in origins {
-            let positions = columns.iter().map(|found| found.position).collect();
+            let positions = columns.iter().map(|found| found.source.position).collect();
             let computed = rewrite(names, origin.clone())?;
             let rows = RowVariable::of(origin, computed, positions, names)?;
-            let Some(first) = columns.first() else { continue };
-            let input = plan.inputs()[0].clone();
-            let (input, row) = rows.lifted(input, first.index, names)?;
-            let exprs = plan.expressions();
-            plan = rows.substituted(plan.with_new_exprs(exprs, vec![input])?)?;
-            let columns = columns.into_iter().map(|found| found.column).collect();
-            by_row.variables.push(Numbered { rows, row, columns, stages: Stages::default() });
+            let mut references: Vec<(Vec<usize>, Column)> = vec![];
+            let mut numbered = vec![];
+            for Found { column, source, .. } in columns {
+                let known = references.iter().find(|(path, _)| *path == source.path);
+                let row = if let Some((_, row)) = known {
+                    row.clone()
+                } else {
+                    let input = plan.inputs()[0].clone();
+                    // Numbers of other rows have moved the columns.
+                    let index = input.schema().index_of_column(&column)?;
+                    let (input, row) = rows.lifted(input, index, names)?;
+                    plan = plan.with_new_exprs(plan.expressions(), vec![input])?;
+                    references.push((source.path, row.clone()));
+                    row
+                };
+                numbered.push((column, row));
+            }
+            plan = rows.substituted(plan)?;
+            by_row.variables.push(Numbered { rows, columns: numbered, stages: Stages::default() });
         }
         Ok((plan, by_row))
     }
@@ -124,11 +135,12 @@ impl ByRow {
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
         let position = |(number, numbered): (usize, &Numbered)| {
-            let position = numbered.columns.iter().position(|column| column == variable)?;
+            let position = numbered.columns.iter().position(|(column, _)| column == variable)?;
             Some((number, position))
         };
         let Some((number, position)) = self.variables.iter().enumerate().find_map(position) else { return Ok(None) };
-        let Numbered { rows, row, stages, .. } = &self.variables[number];
+        let Numbered { rows, columns: numbered, stages } = &self.variables[number];
+        let (_, row) = &numbered[position];
         let variable_name = variable.name.clone();
         let Some((stage, _)) = stages.of(&rows.scan()?) else { return Ok(None) };
         let mut tangents = vec![];
@@ -137,7 +149,7 @@ impl ByRow {
             let read = expression.exists(|part| Ok(matches!(part, Expr::Column(column) if column == &value.column)))?;
             let Some((_, region)) = value.by.iter().find(|(by, _)| read && *by == number) else { continue };
             reads = true;
-            if !value.derivatives.iter().any(|(by, _)| *by == number) {
+            if !value.derivatives.iter().any(|(by, _)| by == row) {
                 let Some(by_row) = gradient(region, stages, stage, names, tangent)? else { continue };
                 let of = by_row.row.into_iter().map(Expr::Column);
                 let on = of.map(|of| (Expr::Column(row.clone()), of)).collect();
@@ -154,9 +166,9 @@ impl ByRow {
                 }
                 let below = std::mem::take(input);
                 *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
-                value.derivatives.push((number, derivatives));
+                value.derivatives.push((row.clone(), derivatives));
             }
-            let known = value.derivatives.iter().find(|(by, _)| *by == number);
+            let known = value.derivatives.iter().find(|(by, _)| by == row);
             if let Some(derivative) = known.and_then(|(_, derivatives)| derivatives.get(position)) {
                 tangents.push((value.column.clone(), Tangent::Column(derivative.clone())));
             }
@@ -179,18 +191,20 @@ fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
             if !is_call(part, recognize) {
                 return Ok(TreeNodeRecursion::Continue);
             }
-            let Some(index) = input.schema().maybe_index_of_column(column) else { return Ok(TreeNodeRecursion::Continue) };
-            let Some((origin, position)) = origin_of(input, index)? else { return Ok(TreeNodeRecursion::Continue) };
+            let Some(index) = input.schema().maybe_index_of_column(column) else {
+                return Ok(TreeNodeRecursion::Continue);
+            };
+            let Some(source) = source_of(input, index)? else { return Ok(TreeNodeRecursion::Continue) };
             let mut reads = false;
             expression.apply(|part| {
                 if let Expr::ScalarSubquery(subquery) = part {
-                    reads = reads || has_node(&subquery.subquery, &origin)?;
+                    reads = reads || has_node(&subquery.subquery, &source.origin)?;
                 }
                 Ok(TreeNodeRecursion::Continue)
             })?;
             if reads && !found.iter().any(|known| known.index == index) {
                 let column = Column::from(input.schema().qualified_field(index));
-                found.push(Found { column, index, origin, position });
+                found.push(Found { column, index, source });
             }
             Ok(TreeNodeRecursion::Continue)
         })

@@ -22,4 +22,4 @@ pub use linearize::Linearizer;
 pub use region::{Region, joined};
 pub use stage::Stages;
 pub use sweep::gradient;
-pub use variable::{RowVariable, has_node, is_same, origin_of};
+pub use variable::{RowVariable, Source, has_node, is_same, source_of};

@@ -6,9 +6,9 @@ use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection, TableSource};
 use std::sync::Arc;
 
+use crate::shared::{SharedRelation, scan};
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::shared::{SharedRelation, scan};
 
 /// Columns of one relation by whose cells is differentiated.
 ///
@@ -149,14 +149,28 @@ pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<Log
     Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?))
 }
 
-/// The node in which column number `index` of a plan originates, and its position there. A column of several tables has none.
+/// Where a column of a plan originates.
+pub struct Source {
+    /// The node that computes it, or the table that has it.
+    pub origin: LogicalPlan,
+    /// Its position there.
+    pub position: usize,
+    /// By which inputs one comes there, the last first: which reference to the origin it is.
+    pub path: Vec<usize>,
+}
+
+/// Where column number `index` of a plan originates. A column of several tables has no such place.
 #[recursive::recursive]
-pub fn origin_of(plan: &LogicalPlan, index: usize) -> Result<Option<(LogicalPlan, usize)>> {
-    let Origin::Below(sources) = origin(plan, index)? else { return Ok(Some((plan.clone(), index))) };
-    match (sources.as_slice(), plan.inputs()) {
-        ([(input, below)], inputs) if *input < inputs.len() => origin_of(inputs[*input], *below),
-        _ => Ok(None),
-    }
+pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
+    let Origin::Below(sources) = origin(plan, index)? else {
+        return Ok(Some(Source { origin: plan.clone(), position: index, path: vec![] }));
+    };
+    let inputs = plan.inputs();
+    let [(number, below)] = sources.as_slice() else { return Ok(None) };
+    let Some(input) = inputs.get(*number) else { return Ok(None) };
+    let Some(mut source) = source_of(input, *below)? else { return Ok(None) };
+    source.path.push(*number);
+    Ok(Some(source))
 }
 
 /// Whether a plan or a subquery in it has a node.

@@ -13,12 +13,12 @@ use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties, displayable,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::OnceCell;
 
 /// What the readers of a relation have in common.
 #[derive(Debug)]
@@ -40,8 +40,11 @@ pub struct Shared {
 struct Rows {
     /// The execution that they are of. Another one computes rows of its own.
     context: Weak<TaskContext>,
-    computed: Arc<OnceCell<Arc<Computed>>>,
+    computing: Option<Computing>,
 }
+
+/// The computation of the rows. Whichever reader asks for them drives it, and one that is dropped leaves it to the others.
+type Computing = futures::future::Shared<BoxFuture<'static, Result<Arc<Computed>, Arc<DataFusionError>>>>;
 
 /// The batches of each partition, in memory that the session's pool accounts for.
 #[derive(Debug)]
@@ -109,40 +112,63 @@ impl Shared {
         debug_assert!(visited.is_ok(), "the closure never fails");
     }
 
-    fn rows_of(&self, context: &Arc<TaskContext>) -> Arc<OnceCell<Arc<Computed>>> {
+    fn rows_of(&self, context: &Arc<TaskContext>) -> Result<Computing> {
         let mut rows = locked(&self.rows);
-        if !std::ptr::eq(rows.context.as_ptr(), Arc::as_ptr(context)) {
-            *rows = Rows { context: Arc::downgrade(context), computed: Arc::default() };
+        let is_same = std::ptr::eq(rows.context.as_ptr(), Arc::as_ptr(context));
+        if let Some(computing) = rows.computing.as_ref().filter(|_| is_same) {
+            return Ok(computing.clone());
         }
-        Arc::clone(&rows.computed)
-    }
-
-    async fn compute(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
         // Joins and the like keep what they have computed, and this may be another execution or iteration. Other shared
         // relations keep it for the whole of one.
         let plan = self.plan().transform_up(|node| match node.is::<SharedExec>() {
             true => Ok(Transformed::no(node)),
             false => node.reset_state().map(Transformed::yes),
         })?;
-        let plan = plan.data;
-        let reservation = MemoryConsumer::new(format!("shared relation {}", self.name)).register(context.memory_pool());
+        let consumer = MemoryConsumer::new(format!("shared relation {}", self.name));
+        let computation = Computation {
+            plan: plan.data,
+            schema: Arc::clone(&self.schema),
+            numbered: self.numbered,
+            partitions: self.partitions,
+            reservation: consumer.register(context.memory_pool()),
+            context: Arc::clone(context),
+        };
+        let computing = computation.run().map_err(Arc::new).boxed().shared();
+        *rows = Rows { context: Arc::downgrade(context), computing: Some(computing.clone()) };
+        Ok(computing)
+    }
+}
+
+/// What it takes to compute the rows, without the readers that wait for them.
+struct Computation {
+    plan: Arc<dyn ExecutionPlan>,
+    schema: SchemaRef,
+    numbered: bool,
+    partitions: usize,
+    reservation: MemoryReservation,
+    context: Arc<TaskContext>,
+}
+
+impl Computation {
+    async fn run(self) -> Result<Arc<Computed>> {
+        let Self { plan, schema, numbered, partitions: count, reservation, context } = self;
         let mut running = JoinSet::new();
-        for partition in 0..self.partitions {
-            let stream = plan.execute(partition, Arc::clone(context))?;
-            let (schema, reservation) = (Arc::clone(&self.schema), reservation.new_empty());
+        for partition in 0..count {
+            let stream = plan.execute(partition, Arc::clone(&context))?;
+            let (schema, reservation) = (Arc::clone(&schema), reservation.new_empty());
             // Each partition numbers its own rows: of three, the first has 0, 3, 6 and so on.
-            let numbers = self.numbered.then(|| (partition as u64..).step_by(self.partitions));
+            let numbers = numbered.then(|| (partition as u64..).step_by(count));
             running.spawn(async move {
                 let (batches, held) = collect(stream, schema, numbers, reservation).await?;
                 Ok::<_, DataFusionError>((partition, batches, held))
             });
         }
-        let mut partitions = vec![vec![]; self.partitions];
+        let mut partitions = vec![vec![]; count];
         while let Some(collected) = running.join_next().await {
             let (partition, batches, held) = match collected {
                 Ok(collected) => collected?,
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                Err(_) => return internal_err!("computing {} was cancelled", self.name),
+                Err(_) => return internal_err!("computing a shared relation was cancelled"),
             };
             reservation.grow(held.size());
             drop(held);
@@ -256,12 +282,10 @@ impl ExecutionPlan for SharedExec {
         if partition >= self.shared.partitions {
             return internal_err!("{} has no partition {partition}", self.shared.name);
         }
-        let shared = Arc::clone(&self.shared);
-        let rows = shared.rows_of(&context);
+        let computing = self.shared.rows_of(&context)?;
         let projection = self.projection.clone();
         let batches = async move {
-            let computed = rows.get_or_try_init(|| shared.compute(&context)).await?;
-            let computed = Arc::clone(computed);
+            let computed = computing.await.map_err(DataFusionError::Shared)?;
             let count = computed.partitions[partition].len();
             let batches = (0..count).map(move |index| {
                 let batch = &computed.partitions[partition][index];
