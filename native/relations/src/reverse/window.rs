@@ -349,7 +349,7 @@ impl Linearizer<'_> {
                 keys.push(by);
             }
         }
-        let stage = self.groups(over, keys, vec![(call, original.clone())])?;
+        let stage = self.groups(over, keys, vec![(call, original.clone())], Members::Any)?;
         let groups = self.stages.reader(stage, of.len() + 1, self.names)?;
         let Some(value) = groups.columns.last().cloned() else { return plan_err!("a window function has no value") };
         let on = of.into_iter().zip(groups.columns.iter().cloned().map(Expr::Column)).collect();
