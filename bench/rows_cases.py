@@ -1,6 +1,7 @@
-"""The cases of `rows.py`: models as SQL over tables of numbers, each with its backward pass as SQL steps, in JAX and in NumPy.
+"""The cases of `rows.py`: models as SQL over tables of numbers, each also as SQL steps, in JAX and in NumPy.
 
-A table has a row for each number, under its indices. A model is a chain of CTEs that ends in `loss`, one row with the column `l`.
+A table has a row for each number, under its indices. A model is a chain of CTEs that ends in `loss`, one row with the
+column `l`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Case:
     parameters: tuple[str, ...]
     """The arrays that it holds, in the order of its keys."""
     by_hand: dict[str, str]
-    """The backward pass: tables, each with the query that computes it. The last is the gradient, `value` has the value."""
+    """The backward pass: tables, each with its query. The last is the gradient, `value` has the value."""
     loss: Callable[[Any, Arrays], Array]
     """The value by NumPy or JAX, whichever module is given, of the arrays."""
     backward: Callable[[Arrays], tuple[Array, list[Array]]]
@@ -59,7 +60,9 @@ class Case:
     def training(self) -> str:
         """All steps of training as one statement."""
         keys = ", ".join(self.keys)
-        model = self.model.replace(f"JOIN {self.variable} ", "JOIN state ").replace(f"FROM {self.variable} ", "FROM state ")
+        model = self.model.replace(f"JOIN {self.variable} ", "JOIN state ").replace(
+            f"FROM {self.variable} ", "FROM state "
+        )
         return f"""WITH RECURSIVE state AS (
             SELECT 0 AS step, {keys}, val FROM {self.variable}
             UNION ALL
@@ -308,8 +311,8 @@ def block(tokens: int = 64, dims: int = 32, heads: int = 4, wide: int = 64) -> C
         "da2": by_source("dh", part["up"]),
         # The deviation of the rows is computed anew.
         "dr": f"""SELECT e.item, e.dim AS out, f.val +
-                (e.d - e.n * AVG(e.d * e.n) OVER (PARTITION BY e.item) - AVG(e.d) OVER (PARTITION BY e.item)) / e.deviation
-                AS val
+                (e.d - e.n * AVG(e.d * e.n) OVER (PARTITION BY e.item) - AVG(e.d) OVER (PARTITION BY e.item))
+                    / e.deviation AS val
             FROM (SELECT n.item, n.dim, n.val AS n, d.val * w.val AS d,
                     sqrt(VAR_POP(r.val) OVER (PARTITION BY n.item) + 1e-5) AS deviation
                 FROM n2 n JOIN da2 d ON n.item = d.item AND n.dim = d.inp JOIN r ON n.item = r.item AND n.dim = r.dim

@@ -23,7 +23,10 @@ async fn session(limit: usize, rows: usize) -> Result<(SessionContext, Arc<dyn M
     xql_relations::register(&ctx);
     for sql in [
         "CREATE TABLE w AS SELECT value AS k, 0.1 * value AS val FROM range(0, 10)".to_owned(),
-        format!("CREATE TABLE d AS SELECT value / 10 AS i, value % 10 AS k, sin(value) AS x FROM range(0, {})", 10 * rows),
+        format!(
+            "CREATE TABLE d AS SELECT value / 10 AS i, value % 10 AS k, sin(value) AS x FROM range(0, {})",
+            10 * rows
+        ),
     ] {
         ctx.sql(&sql).await?.collect().await?;
     }

@@ -1,7 +1,8 @@
 //! Formulas in SQL, and their evaluation to nodes of a graph.
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion_common::{DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
 use sqlparser::ast::{
     BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value as SqlValue,
@@ -105,18 +106,34 @@ impl Formula {
     pub fn over_given(&self, value_of: impl FnMut(&str, &[String]) -> Result<Option<Value>>) -> Result<Option<Expr>> {
         let schema = DFSchema::empty();
         let mut algebra = Algebra::new(&schema);
-        let value = evaluate(&self.sql, &mut algebra, &mut Given(value_of))?;
+        let mut given = Given { value_of, values: vec![] };
+        let value = evaluate(&self.sql, &mut algebra, &mut given)?;
         let is_number = decoded(algebra.data_type(value)).is_numeric();
         let root = if is_number { algebra.cast_to_working_type(value)? } else { value };
         if algebra.is_zero(root) {
             return Ok(None);
         }
-        Ok(Some(algebra.export(root)?.unalias_nested().data))
+        let written = algebra.export(root)?.transform_up(|part| {
+            let number = given.values.iter().enumerate().find(|(number, _)| part == stand_in(*number));
+            Ok(match number {
+                Some((_, value)) => Transformed::yes(value.clone()),
+                None => Transformed::no(part),
+            })
+        })?;
+        Ok(Some(written.data))
     }
 }
 
 /// Calls whose values are given.
-struct Given<F>(F);
+struct Given<F> {
+    value_of: F,
+    values: Vec<Expr>,
+}
+
+/// The column that stands in a graph for a value that is given, whose own operations are none of the graph's.
+fn stand_in(number: usize) -> Expr {
+    Expr::Column(Column::new_unqualified(format!("given value {number}")))
+}
 
 impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
     fn name(&mut self, name: &str) -> Result<NodeId> {
@@ -127,11 +144,17 @@ impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
         let Some(names) = call.arguments.iter().map(|argument| name_of(argument)).collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
-        Ok(match (self.0)(call.name, &names)? {
+        Ok(match (self.value_of)(call.name, &names)? {
             None => None,
             Some(Value::Zero) => Some(algebra.number(0.0)?),
-            // Under a name, so that nothing looks into it.
-            Some(Value::Given(expr, field)) => Some(algebra.leaf(expr.alias(call.name), field)),
+            Some(Value::Given(expr, field)) => {
+                let known = self.values.iter().position(|value| *value == expr);
+                let number = known.unwrap_or_else(|| {
+                    self.values.push(expr);
+                    self.values.len() - 1
+                });
+                Some(algebra.leaf(stand_in(number), field))
+            }
         })
     }
 

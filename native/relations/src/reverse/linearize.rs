@@ -421,7 +421,7 @@ impl Linearizer<'_> {
                 varying.push(keys.len() + number);
                 partials.push(match (members, call.params.args.first()) {
                     (Members::One, Some(value)) => Partials::of_only(value),
-                    _ => Partials::of(call, original, &below)?,
+                    _ => Partials::of(call, original, below.plan.schema())?,
                 });
             }
             aggregates.push(function.alias(self.names.part(call.func.name())));

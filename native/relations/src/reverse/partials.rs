@@ -4,14 +4,13 @@
 //! derivative by one row is the same formula, in which each of these calls is what that row has in it: 1, or `y - avg(y)`.
 
 use arrow::datatypes::{DataType, Field};
-use datafusion_common::{Column, Result, internal_err, plan_err};
+use datafusion_common::{Column, DFSchema, Result, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::{Expr, ExprSchemable, Operator, WindowFunctionDefinition, binary_expr, cast, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use super::region::Region;
 use crate::rows::formulas::{Input, TangentFormula, aggregate, of};
 use crate::vocabulary::names::Names;
 
@@ -37,8 +36,8 @@ enum Rows {
 const TANGENT: &str = "∂";
 
 impl Partials {
-    /// Those of a call over the rows of a region. `original` is the call as the user wrote it.
-    pub fn of(call: &AggregateFunction, original: &Expr, below: &Region) -> Result<Self> {
+    /// Those of a call over rows of these columns. `original` is the call as the user wrote it.
+    pub fn of(call: &AggregateFunction, original: &Expr, columns: &DFSchema) -> Result<Self> {
         let definition = WindowFunctionDefinition::AggregateUDF(Arc::clone(&call.func));
         let is_ordered = matches!(call.func.name(), "first_value" | "last_value" | "nth_value");
         let formula = of(&definition, call.params.args.len())?.filter(|_| !is_ordered);
@@ -52,7 +51,7 @@ impl Partials {
         if call.params.distinct && !formula.ignores_repetition {
             return plan_err!("{}: no derivative is known for an aggregate of DISTINCT values", abbreviated(original));
         }
-        let inputs = call.params.args.iter().map(|argument| double(argument, below)).collect::<Result<_>>()?;
+        let inputs = call.params.args.iter().map(|argument| double(argument, columns)).collect::<Result<_>>()?;
         Ok(Self { rows: Rows::Aggregated { call: call.clone(), formula }, inputs, statistics: vec![] })
     }
 
@@ -203,9 +202,9 @@ impl Partials {
     }
 }
 
-/// An input of an aggregate over a region, which is a DOUBLE if it is a float.
-fn double(input: &Expr, below: &Region) -> Result<Expr> {
-    let data_type = input.get_type(below.plan.schema())?;
+/// An input of an aggregate, which is a DOUBLE if it is a float.
+fn double(input: &Expr, columns: &DFSchema) -> Result<Expr> {
+    let data_type = input.get_type(columns)?;
     Ok(if data_type == DataType::Float64 { input.clone() } else { as_double(input.clone()) })
 }
 

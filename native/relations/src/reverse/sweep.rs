@@ -218,6 +218,19 @@ impl Sweep<'_> {
                     });
                 }
                 let groups = joined(groups, total.plan, on, None, JoinType::Inner, none)?;
+                // DataFusion orders inner joins anew, and would join all rows below to both, one after the other, but for the
+                // projection that gives the names.
+                let known = groups.schema().columns();
+                let groups = renamed(groups, self.names)?;
+                let now = |expr: &Expr| {
+                    let position = known.iter().position(|column| matches!(expr, Expr::Column(own) if own == column));
+                    let renamed = position.and_then(|position| groups.columns.get(position)).cloned();
+                    renamed.map_or_else(|| internal_err!("{expr} is no column of the groups"), |column| Ok(Expr::Column(column)))
+                };
+                let by_group: Vec<_> = by_group.iter().map(now).collect::<Result<_>>()?;
+                let cotangents: Vec<_> = cotangents.iter().map(now).collect::<Result<_>>()?;
+                let ties: Vec<_> = ties.iter().map(|ties| ties.as_ref().map(now).transpose()).collect::<Result<_>>()?;
+                let groups = groups.plan;
                 let on = keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
                 let nulls = NullEquality::NullEqualsNull;
                 let rows = joined(below.plan.clone(), groups, on, None, JoinType::Inner, nulls)?;
