@@ -147,7 +147,8 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
             ``grad`` is registered.
     """
     frame = ctx.sql(loss) if isinstance(loss, str) else loss
-    if not isinstance(frame, DataFrame):
+    # xarray-sql has DataFrames of its own, around those of DataFusion.
+    if not hasattr(frame, "into_view"):
         msg = f"the loss is a query in SQL or a DataFrame, and {loss!r} is neither"
         raise TypeError(msg)
     if len(names := frame.schema().names) != 1:

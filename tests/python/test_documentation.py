@@ -21,7 +21,7 @@ def test_the_page() -> None:
     """Each block in turn, in one namespace. What an expression gives is in the comment after it."""
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         exec(block, names)
     checked = 0
@@ -31,3 +31,8 @@ def test_the_page() -> None:
         checked += 1
     assert checked == 3
     assert eval('report["x"].verified', names) == 2
+    assert eval("found.value", names) == 4.0
+    for table, derivatives in (("w1", [-8.0, -12.0]), ("w2", [-2.0, 4.0])):
+        rows = eval(f'found.by["{table}"].sort("inp").to_pydict()', names)
+        assert list(rows) == ["inp", "val", "d_val"]
+        assert rows["d_val"] == derivatives

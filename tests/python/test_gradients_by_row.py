@@ -6,8 +6,10 @@ import re
 
 import numpy as np
 import pytest
+import xarray as xr
 from datafusion import DataFrame, SessionContext, col
 from datafusion import functions as f
+from xarray_sql import XarrayContext
 
 from xql_ffi import Gradients, gradients, register
 
@@ -72,6 +74,19 @@ def test_two_layers(ctx: SessionContext, as_frame: bool) -> None:
         assert derivatives(frame, keys) == pytest.approx(expected, rel=1e-8, abs=1e-9)
         same = ctx.table(table).sort(*keys).to_pydict()
         assert frame.drop("d_val").sort(*keys).to_pydict() == same
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_cells_of_an_xarray_dataset(as_frame: bool) -> None:
+    ctx = register(XarrayContext())
+    values = np.array([[1.0, -2.0], [0.5, 3.0]])
+    grid = xr.Dataset({"val": (("y", "x"), values)}, {"y": [0, 1], "x": [0, 1]})
+    ctx.from_dataset("field", grid, chunks={"y": 2})
+    loss = "SELECT SUM(power(val, 3)) FROM field"
+    found = gradients(ctx, ctx.sql(loss) if as_frame else loss, "field.val")
+    assert found.value == pytest.approx((values**3).sum(), rel=1e-14)
+    for row in found.by["field"].to_pylist():
+        assert row["d_val"] == pytest.approx(3 * values[row["y"], row["x"]] ** 2, rel=1e-14)
 
 
 def test_loss_of_the_data_frame_api(ctx: SessionContext) -> None:
