@@ -16,11 +16,11 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::partials::Partials;
-use super::region::{Leaf, Region};
-use super::stage::{Rows, StageId, Stages, renamed};
+use super::region::{Leaf, Region, StageId};
+use super::stage::{Rows, Stages, renamed};
 use super::variable::{RowVariable, named};
-use crate::vocabulary::names::{Names, columns};
 use crate::shared::{SharedRelation, scan};
+use crate::vocabulary::names::{Names, columns};
 
 /// How many rows a group has.
 #[derive(Debug, Clone, Copy)]
@@ -246,7 +246,9 @@ impl Linearizer<'_> {
                 let mut region = Region::constant(LogicalPlan::default(), columns, false);
                 let filter = self.inside(&mut region, filter, &both)?;
                 if !region.leaves.is_empty() {
-                    return plan_err!("the condition of a join has a subquery that reads the variable. Put it in WHERE");
+                    return plan_err!(
+                        "the condition of a join has a subquery that reads the variable. Put it in WHERE"
+                    );
                 }
                 Some(filter)
             }
@@ -308,10 +310,12 @@ impl Linearizer<'_> {
             }
             for leaf in reader.leaves {
                 let columns = leaf.columns.iter().map(|column| {
-                    let position = reader.columns.iter().position(|own| &own.name == column);
-                    position.and_then(|position| names.get(position)).cloned().unwrap_or_default()
+                    let position = reader.columns.iter().position(|own| &own.name == column)?;
+                    names.get(position).cloned()
                 });
-                let columns: Vec<_> = columns.collect();
+                let Some(columns) = columns.collect::<Option<Vec<_>>>() else {
+                    return internal_err!("a stage has a column that varies and is not read");
+                };
                 varying.extend(columns.iter().cloned());
                 leaves.push(Leaf { row: Some(Column::new_unqualified(&rows[number])), columns, ..leaf });
             }

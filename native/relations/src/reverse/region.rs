@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 
-use super::stage::StageId;
 use crate::vocabulary::names::{Names, columns};
 use xql_autodiff::vocabulary::types::can_vary;
+
+/// The number of a stage. A stage reads those with lower numbers only.
+pub type StageId = usize;
 
 /// A plan in which every row comes from at most one row of each leaf. Its columns have names that no other column of the
 /// statement has.
@@ -128,7 +130,8 @@ impl Region {
         nulls: NullEquality,
     ) -> Result<Self> {
         let single = self.single && other.single && on.is_empty() && filter.is_none();
-        let plan = joined(std::mem::take(&mut self.plan), std::mem::take(&mut other.plan), on, filter, join_type, nulls)?;
+        let plan =
+            joined(std::mem::take(&mut self.plan), std::mem::take(&mut other.plan), on, filter, join_type, nulls)?;
         self.take_in(&mut other);
         Ok(Self { plan, single, ..self })
     }

@@ -6,12 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::partials::Partials;
-use super::region::{Leaf, Region};
-use crate::vocabulary::names::{Names, columns};
+use super::region::{Leaf, Region, StageId};
 use crate::shared::{SharedRelation, scan};
-
-/// The number of a stage. A stage reads those with lower numbers only.
-pub type StageId = usize;
+use crate::vocabulary::names::{Names, columns};
 
 /// A relation that is computed once.
 pub struct Stage {

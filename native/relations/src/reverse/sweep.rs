@@ -225,7 +225,10 @@ impl Sweep<'_> {
                 let now = |expr: &Expr| {
                     let position = known.iter().position(|column| matches!(expr, Expr::Column(own) if own == column));
                     let renamed = position.and_then(|position| groups.columns.get(position)).cloned();
-                    renamed.map_or_else(|| internal_err!("{expr} is no column of the groups"), |column| Ok(Expr::Column(column)))
+                    renamed.map_or_else(
+                        || internal_err!("{expr} is no column of the groups"),
+                        |column| Ok(Expr::Column(column)),
+                    )
                 };
                 let by_group: Vec<_> = by_group.iter().map(now).collect::<Result<_>>()?;
                 let cotangents: Vec<_> = cotangents.iter().map(now).collect::<Result<_>>()?;

@@ -19,7 +19,8 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, plan_err};
 use datafusion_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
 use datafusion_expr::{
-    Expr, ExprSchemable, LogicalPlan, Window, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast, lit, when,
+    Expr, ExprSchemable, LogicalPlan, Window, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    WindowFunctionDefinition, cast, lit, when,
 };
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
@@ -27,8 +28,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::linearize::{Linearizer, Members, is_read_again_as_it_is};
-use super::region::Region;
-use super::stage::StageId;
+use super::region::{Region, StageId};
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// A window function whose value varies, over columns of a stage.
@@ -65,7 +65,8 @@ impl Linearizer<'_> {
             varies.push(argument_varies && can_vary(&data_type));
         }
         // Rows that are cheap to read again need not be stored beside their numbers.
-        let by_partition = functions.iter().zip(&varies).all(|((function, _), varies)| *varies && is_over_partition(function));
+        let by_partition =
+            functions.iter().zip(&varies).all(|((function, _), varies)| *varies && is_over_partition(function));
         if by_partition && is_read_again_as_it_is(&region.plan)? {
             let mut columns = region.columns.clone();
             for (number, (function, original)) in functions.iter().enumerate() {
@@ -149,7 +150,8 @@ impl Linearizer<'_> {
             }
             let added = if *varies {
                 // The number of a row, not by `row_number()`, with which DataFusion 54 confuses that of the stage.
-                let mut number = WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![lit(1)]);
+                let mut number =
+                    WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![lit(1)]);
                 number.params.window_frame = WindowFrame::new_bounds(
                     WindowFrameUnits::Rows,
                     WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
@@ -294,13 +296,7 @@ impl Linearizer<'_> {
     }
 
     /// The value of an aggregate over the rows of the frame.
-    fn over_frame(
-        &mut self,
-        outer: &mut Region,
-        stage: StageId,
-        total: usize,
-        varying: &Varying,
-    ) -> Result<Column> {
+    fn over_frame(&mut self, outer: &mut Region, stage: StageId, total: usize, varying: &Varying) -> Result<Column> {
         let over = self.stages.reader(stage, total + 1, self.names)?;
         let params = &varying.function.params;
         let column = |index: usize| Expr::Column(over.columns[index].clone());

@@ -60,7 +60,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub fn new(name: String, schema: SchemaRef, numbered: bool, plan: Arc<dyn ExecutionPlan>) -> Self {
         let partitions = plan.output_partitioning().partition_count();
-        Self { name, schema, numbered, partitions, plan: Mutex::new(plan), rows: Mutex::default(), statistics: Mutex::default() }
+        Self {
+            name,
+            schema,
+            numbered,
+            partitions,
+            plan: Mutex::new(plan),
+            rows: Mutex::default(),
+            statistics: Mutex::default(),
+        }
     }
 
     pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
@@ -189,9 +197,9 @@ async fn collect(
         if batch.num_rows() > 0 {
             let rows = batch.num_rows();
             let mut columns = batch.columns().to_vec();
-            columns.extend(numbers.as_mut().map(|numbers| -> ArrayRef {
-                Arc::new(numbers.take(rows).collect::<UInt64Array>())
-            }));
+            columns.extend(
+                numbers.as_mut().map(|numbers| -> ArrayRef { Arc::new(numbers.take(rows).collect::<UInt64Array>()) }),
+            );
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
             reservation.try_grow(batch.get_array_memory_size())?;
