@@ -179,3 +179,26 @@ async fn several_relations() -> Result<()> {
     close(&run(&ctx, &sql).await?, &[3.0, 3.0, -1.0, -1.0]);
     Ok(())
 }
+
+/// Beside the numbered rows of a variable, another column of theirs does not become a constant.
+#[tokio::test]
+async fn other_derivatives_beside_gradients_by_row() -> Result<()> {
+    let ctx = session().await?;
+    let wm = "WITH e AS (SELECT 0.25 AS eps), wm AS (SELECT w.inp, w.out, e.eps, w.val + e.eps * w.val AS val FROM w CROSS JOIN e),
+              loss AS (SELECT SUM(val * val) AS l FROM wm)";
+    for call in [
+        "grad(val * val, eps) + grad((SELECT l FROM loss), val)",
+        "grad(val + g, eps)",
+        "grad(g, eps)",
+        "jvp((SELECT l FROM loss), val, 1.0)",
+    ] {
+        let from = if call.contains('g') && call.contains("g,") || call.contains("+ g,") {
+            "(SELECT *, grad((SELECT l FROM loss), val) AS g FROM wm) AS s"
+        } else {
+            "wm"
+        };
+        let planned = ctx.sql(&format!("{wm} SELECT {call} AS d FROM {from}")).await?.collect().await;
+        assert!(planned.is_err(), "{call} gave {planned:?}");
+    }
+    Ok(())
+}

@@ -47,6 +47,11 @@ struct Found {
 }
 
 impl ByRow {
+    /// Whether a column is a subquery that is joined to the input.
+    pub fn has_value(&self, column: &Column) -> bool {
+        self.values.iter().any(|value| value.column == *column)
+    }
+
     /// Whether the node has no variables by row.
     pub fn is_empty(&self) -> bool {
         self.variables.is_empty()

@@ -87,7 +87,7 @@ impl Site {
             let read: BTreeSet<_> = read.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect();
             for index in read {
                 let column = Column::from(schema.qualified_field(index));
-                if &column != variable && can_vary(schema.field(index).data_type()) {
+                if &column != variable && !self.by_row.has_value(&column) && can_vary(schema.field(index).data_type()) {
                     match self.known(jvp, variable, &column) {
                         Some(tangent) => tangents.push((column, tangent)),
                         None => {

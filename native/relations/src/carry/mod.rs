@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
+use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::origin::{Origin, origin};
 use carrier::Carried;
@@ -39,6 +40,9 @@ impl Carrier<'_> {
 
     fn node(&mut self, plan: LogicalPlan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         if variable == Variable::Outer && plan.all_out_ref_exprs().is_empty() {
+            if SharedRelation::is_scanned_in(&plan)? {
+                return self.no_gradient_by_row();
+            }
             return Ok(Carried::constant(plan));
         }
         if let LogicalPlan::TableScan(scan) = plan {

@@ -6,8 +6,9 @@ use chrono::{DateTime, Utc};
 use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{TableReference, internal_err};
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource, TableType};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -56,6 +57,21 @@ impl SharedRelation {
     /// The shared relation that a node scans.
     pub fn scanned_by(node: &LogicalPlan) -> Option<Arc<Self>> {
         let LogicalPlan::TableScan(scan) = node else { return None };
+        Self::scanned(scan)
+    }
+
+    /// Whether a plan or a subquery in it scans a shared relation.
+    pub fn is_scanned_in(plan: &LogicalPlan) -> Result<bool> {
+        let mut found = false;
+        plan.apply_with_subqueries(|node| {
+            found = found || Self::scanned_by(node).is_some();
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(found)
+    }
+
+    /// The shared relation that a scan reads.
+    pub fn scanned(scan: &TableScan) -> Option<Arc<Self>> {
         let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
         provider.downcast().ok()
     }
