@@ -1,11 +1,13 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, JoinType, NullEquality, Result};
+use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF, lit, when};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::sync::Arc;
+
+use xql_autodiff::vocabulary::messages::abbreviated;
 
 use crate::reverse::{Linearizer, Region, RowVariable, Source, Stages, gradient, has_node, is_same, joined, source_of};
 use crate::tangents::tangent::Tangent;
@@ -110,6 +112,12 @@ impl ByRow {
         let mut by = vec![];
         for (number, variable) in self.variables.iter_mut().enumerate() {
             if variable.rows.is_read_by(&subquery.subquery)? {
+                if !subquery.outer_ref_columns.is_empty() {
+                    return plan_err!(
+                        "the correlated subquery {} reads the relation of the variable. Write it as a join",
+                        abbreviated(&Expr::ScalarSubquery(subquery.clone()))
+                    );
+                }
                 let Numbered { rows, stages, .. } = variable;
                 let mut linearizer = Linearizer { names: &mut *names, variable: rows, stages };
                 by.push((number, linearizer.only_row(&subquery.subquery)?));
