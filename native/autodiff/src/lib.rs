@@ -64,6 +64,7 @@ pub mod rules;
 mod table;
 pub mod vocabulary;
 
+pub use derivative::is_smooth;
 pub use operators::{
     Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
 };

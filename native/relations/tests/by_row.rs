@@ -1,5 +1,7 @@
 //! Gradients by row, against finite differences and gradients written by hand.
 
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+
 use datafusion::arrow::array::{Array, AsArray, Float64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -199,6 +201,25 @@ async fn other_derivatives_beside_gradients_by_row() -> Result<()> {
         };
         let planned = ctx.sql(&format!("{wm} SELECT {call} AS d FROM {from}")).await?.collect().await;
         assert!(planned.is_err(), "{call} gave {planned:?}");
+    }
+    Ok(())
+}
+
+/// What takes no part contributes 0, also where its derivative is infinite.
+#[tokio::test]
+async fn infinite_derivatives_that_are_not_asked_for() -> Result<()> {
+    let ctx = session().await?;
+    ctx.sql("CREATE TABLE z AS SELECT * FROM (VALUES (1, 0.0), (2, 4.0)) AS t(k, val)").await?.collect().await?;
+    for (loss, expected) in [
+        ("SELECT MAX(sqrt(val)) FROM z", [0.0, 0.25]),
+        ("SELECT SUM(ln(val)) FILTER (WHERE val > 0) FROM z", [0.0, 0.25]),
+        ("SELECT SUM(s) FROM (SELECT k, SUM(val) AS s, SUM(ln(val)) AS l FROM z GROUP BY k) AS q", [1.0, 1.0]),
+        (
+            "SELECT SUM(CASE WHEN k = 1 THEN a ELSE b END) FROM (SELECT k, MAX(val) AS a, MAX(ln(val)) AS b FROM z GROUP BY k) AS q",
+            [1.0, 0.25],
+        ),
+    ] {
+        close(&run(&ctx, &format!("SELECT k, grad(({loss}), val) AS d FROM z ORDER BY k")).await?, &expected);
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 mod differentiate;
 mod differentiation;
 mod errors;
+mod smoothness;
 mod variable;
 
 pub use differentiate::differentiate;
 pub use differentiation::{Differentiation, Seed};
+pub use smoothness::is_smooth;

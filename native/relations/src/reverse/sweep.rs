@@ -4,13 +4,15 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
-    Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union,
+    Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit,
+    union, when,
 };
 use datafusion_functions::core::expr_fn::coalesce;
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::sum::sum;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xql_autodiff::is_smooth;
 
 use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, renamed};
@@ -85,10 +87,15 @@ impl Sweep<'_> {
         for step in region.steps.iter().rev() {
             let Some(cotangent) = cotangents.get(&step.output) else { continue };
             let cotangent = self.column(&mut rows, cotangent)?;
+            let smooth = is_smooth(&step.expr, rows.schema())?;
             for input in region.varying_in(&step.expr) {
                 let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), cotangent.clone()];
                 let product = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(self.tangent), arguments));
-                let product = cast(product, DataType::Float64);
+                let mut product = cast(product, DataType::Float64);
+                if !smooth {
+                    // What does not contribute does not so where its derivative is infinite either, as in max(sqrt(x)) at 0.
+                    product = when(cotangent.clone().eq(lit(0.0)), lit(0.0)).otherwise(product)?;
+                }
                 cotangents.add(&input.name, or_zero(product, step.expr.nullable(rows.schema())?));
             }
         }
