@@ -1,4 +1,4 @@
-"""Derivatives in SQL: ``grad``, ``jvp`` and ``vjp`` as functions of a DataFusion session.
+"""Derivatives in SQL: ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` as functions of a DataFusion session.
 
 >>> from datafusion import SessionContext
 >>> import xql_ffi
@@ -17,6 +17,7 @@ from xql_ffi._operators import (
     grad_capsule,
     jvp_capsule,
     register,
+    stop_gradient_capsule,
     vjp_capsule,
 )
 from xql_ffi._rule_table import rule_table
@@ -38,6 +39,7 @@ __all__ = [
     "register",
     "rule",
     "rule_table",
+    "stop_gradient_capsule",
     "testing",
     "value_and_grad",
     "vjp_capsule",

@@ -40,7 +40,28 @@ class _Exporter:
         return [function._udf for function in self._functions]
 
 
-class DifferentialOperator(_Exporter, ScalarUDF):
+class _Function(_Exporter, ScalarUDF):
+    """A function of the native library, for `SessionContext.register_udf` and `datafusion.udf`.
+
+    Calling it gives an expression of the DataFrame API.
+    """
+
+    def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
+        super().__init__(name, rules)
+        self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
+
+    def __call__(self, *args: Expr) -> Expr:
+        """The call of the function with these expressions.
+
+        Raises:
+            TypeError: an argument is no expression.
+        """
+        for arg in args:
+            check_expression(arg, self.name)
+        return super().__call__(*args)
+
+
+class DifferentialOperator(_Function):
     """``grad``, ``jvp`` or ``vjp``, for `SessionContext.register_udf` and `datafusion.udf`.
 
     Calling it gives an expression of the DataFrame API.
@@ -53,20 +74,8 @@ class DifferentialOperator(_Exporter, ScalarUDF):
             TypeError: one of the rules is none.
             ValueError: there is no operator of that name, or two rules contradict each other.
         """
-        rules = _checked(rules, name)
-        super().__init__(name, rules)
-        self._rules = rules
-        self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
-
-    def __call__(self, *args: Expr) -> Expr:
-        """The call of the operator with these expressions.
-
-        Raises:
-            TypeError: an argument is no expression.
-        """
-        for arg in args:
-            check_expression(arg, self.name)
-        return super().__call__(*args)
+        self._rules = _checked(rules, name)
+        super().__init__(name, self._rules)
 
     def __xql_ffi_tangent__(self) -> Any:
         """The function that calls become where the expression is computed by several relations."""
@@ -158,8 +167,13 @@ def vjp_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
     return DifferentialOperator("vjp", rules)
 
 
+def stop_gradient_capsule() -> ScalarUDF:
+    """``stop_gradient(x)``: ``x``, of any type, with derivative 0 wherever a derivative meets it."""
+    return _Function("stop_gradient")
+
+
 def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
-    """Registers ``grad``, ``jvp`` and ``vjp`` with a session.
+    """Registers ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` with a session.
 
     Args:
         ctx: a `datafusion.SessionContext` or a subclass, such as xarray-sql's context.
@@ -173,6 +187,6 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
         ValueError: two rules contradict each other.
     """
     rules = _checked(rules, "register")
-    for operator in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules)):
-        ctx.register_udf(operator)
+    for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
+        ctx.register_udf(function)
     return ctx

@@ -52,8 +52,8 @@
 //! The modules are layers, each of which imports from those before it only: `vocabulary` has types, columns and messages;
 //! `table` what is known of DataFusion's functions, a line each; `graph` the expression with every distinct sub-expression
 //! once; `algebra` its sums and products; [`rules`] partial derivatives as formulas over it; `pullback` carries cotangents from
-//! the output to the variables; `derivative` checks what is asked and words what is refused; `operators` are the functions
-//! themselves.
+//! the output to the variables; `derivative` checks what is asked and words what is refused; `operators` and `stop` are the
+//! functions themselves.
 
 mod algebra;
 mod derivative;
@@ -61,6 +61,7 @@ mod graph;
 mod operators;
 mod pullback;
 pub mod rules;
+mod stop;
 mod table;
 pub mod vocabulary;
 
@@ -69,4 +70,5 @@ pub use operators::{
     Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
 };
 pub use rules::{Rule, Rules};
+pub use stop::stop_gradient;
 pub use table::rule_table;

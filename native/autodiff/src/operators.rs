@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::derivative::{Differentiation, Seed, differentiate};
 use crate::rules::Rules;
+use crate::stop::stop_gradient;
 use crate::vocabulary::messages::{abbreviated, cut};
 use crate::vocabulary::transform::Transform;
 use crate::vocabulary::types::result_type;
@@ -63,7 +64,7 @@ pub fn functions() -> Vec<ScalarUDF> {
 
 /// All functions of this crate with rules of the user's own, to be registered with a session.
 pub fn functions_with(rules: &Rules) -> Vec<ScalarUDF> {
-    vec![grad_with(rules.clone()), jvp_with(rules.clone()), vjp_with(rules.clone())]
+    vec![grad_with(rules.clone()), jvp_with(rules.clone()), vjp_with(rules.clone()), stop_gradient()]
 }
 
 /// An operator as the analyzer rule sees it.

@@ -11,7 +11,7 @@ use xql_simplify_ffi::FFI_ScalarUDFSimplify;
 use crate::boundary::{free, handle, items, text};
 use crate::rule::xql_ffi_rule;
 
-/// `grad`, `jvp` or `vjp` with rules of the user's own.
+/// `grad`, `jvp`, `vjp` or `stop_gradient` with rules of the user's own.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_operator(pub(crate) Arc<Exported>);
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
 
 use crate::rule::DifferentiateRelations;
+use crate::stops::WithoutStops;
 use crate::vocabulary::operators::Recognize;
 use crate::workarounds::nullability::NullableRecursiveColumns;
 use crate::workarounds::pruning::KeepRecursiveColumns;
 
-/// Registers `grad`, `jvp` and `vjp` with a session, and the rules by which they see through relations.
+/// Registers `grad`, `jvp`, `vjp` and `stop_gradient` with a session, and the rules by which they see through relations.
 ///
 /// Statements that other threads plan meanwhile see all of it or nothing.
 pub fn register(session: &SessionContext) {
@@ -72,4 +73,5 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
         session.add_optimizer_rule(Arc::clone(rule));
     }
     session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
+    session.add_optimizer_rule(Arc::new(WithoutStops));
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::of_table;
 use super::rule::Rule;
 use crate::table::{self, Nulls};
+use crate::vocabulary::functions::is_stop;
 use crate::vocabulary::messages::cut;
 
 /// The rules of the table, with rules of the user's own taking precedence.
@@ -38,13 +39,15 @@ impl Rules {
     pub(crate) fn of_function(&self, function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
         match self.of_user(function, arity) {
             Some(rule) => Ok(Some(Arc::clone(rule))),
+            None if is_stop(function, arity) => Rule::new("stop_gradient(x)", &["0"]).map(|rule| Some(Arc::new(rule))),
             None => of_table::of_function(function, arity),
         }
     }
 
     /// Whether a function is NULL exactly where one of its arguments is. Another derivative does not change that.
     pub(crate) fn is_strict(&self, function: &ScalarUDF, arity: usize) -> bool {
-        self.of_user(function, arity).is_some_and(|rule| rule.strict)
+        is_stop(function, arity)
+            || self.of_user(function, arity).is_some_and(|rule| rule.strict)
             || table::of_function(function, arity).is_some_and(|known| known.line.nulls == Nulls::AnyInput)
     }
 

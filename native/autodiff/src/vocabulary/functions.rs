@@ -1,9 +1,25 @@
 //! DataFusion's own scalar functions.
 
 use datafusion_common::{Result, internal_datafusion_err};
-use datafusion_expr::{HigherOrderUDF, ScalarUDF};
+use datafusion_expr::{Expr, HigherOrderUDF, ScalarUDF};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+
+/// The function whose value counts as constant.
+pub const STOP_GRADIENT: &str = "stop_gradient";
+
+/// Whether a function is `stop_gradient`. It comes from other libraries too, and is known by its name as functions of users are.
+pub fn is_stop(function: &ScalarUDF, arity: usize) -> bool {
+    function.name() == STOP_GRADIENT && arity == 1
+}
+
+/// What `stop_gradient` is called with, if an expression is such a call.
+pub fn stopped(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::ScalarFunction(call) if is_stop(&call.func, call.args.len()) => call.args.first(),
+        _ => None,
+    }
+}
 
 type Functions = HashMap<String, Arc<ScalarUDF>>;
 

@@ -5,7 +5,7 @@ use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan, Projection};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::columns_read;
+use xql_autodiff::vocabulary::columns::columns_followed;
 
 use crate::vocabulary::names::{Names, columns};
 use xql_autodiff::vocabulary::types::can_vary;
@@ -53,7 +53,7 @@ impl Region {
     /// The columns that vary of those that an expression reads.
     pub fn varying_in(&self, expr: &Expr) -> Vec<Column> {
         let mut read: Vec<_> =
-            columns_read(expr).into_iter().filter(|column| self.varying.contains(&column.name)).collect();
+            columns_followed(expr).into_iter().filter(|column| self.varying.contains(&column.name)).collect();
         read.sort();
         read
     }

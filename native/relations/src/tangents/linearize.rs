@@ -7,7 +7,8 @@ use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::{columns_read, is_opaque};
+use xql_autodiff::vocabulary::columns::{columns_followed, columns_read, is_opaque};
+use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
@@ -27,7 +28,7 @@ pub fn reads(expr: &Expr, schema: &DFSchema) -> Result<BTreeSet<usize>> {
 /// A float in a condition is one, since the expression does depend on it. A string in a condition, or one of which only the
 /// length is taken, is none: `s` and `t` in `CASE WHEN s = 'a' THEN x ELSE y * length(t) END`.
 pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
-    let mut columns = columns_read(expr);
+    let mut columns = columns_followed(expr);
     // What is not of this schema is of another query.
     columns.retain(|column| schema.data_type(column).is_ok_and(is_float) || !schema.has_column(column));
     let mut open = vec![expr];
@@ -43,7 +44,8 @@ pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
                 open.extend(case.else_expr.as_deref());
             }
             Expr::Column(_) => columns.extend(columns_read(part)),
-            part if is_opaque(part) => columns.extend(columns_read(part)),
+            part if stopped(part).is_some() => {}
+            part if is_opaque(part) => columns.extend(columns_followed(part)),
             part => {
                 part.apply_children(|child| {
                     open.push(child);

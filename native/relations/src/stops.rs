@@ -1,0 +1,43 @@
+//! Taking `stop_gradient` away once no derivative is left to be taken.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_expr::LogicalPlan;
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use xql_autodiff::vocabulary::functions::stopped;
+
+/// The optimizer rule that puts `x` in the place of `stop_gradient(x)`, to be put behind all others: a derivative is taken while
+/// expressions are simplified, and has to find it.
+///
+/// ```text
+/// Projection: stop_gradient(t.x) * 2 AS y      ->      Projection: t.x * 2 AS y
+/// ```
+#[derive(Debug)]
+pub struct WithoutStops;
+
+impl OptimizerRule for WithoutStops {
+    fn name(&self) -> &str {
+        "without_stops"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let without = expr.transform_up(|part| {
+                let inside = stopped(&part).cloned();
+                Ok(inside.map_or_else(|| Transformed::no(part), Transformed::yes))
+            })?;
+            Ok(if without.transformed { without.update_data(|expr| name.restore(expr)) } else { without })
+        })
+    }
+}
