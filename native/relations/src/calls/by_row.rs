@@ -1,51 +1,89 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
+use datafusion_common::{Column, JoinType, NullEquality, Result};
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF, lit, when};
 use datafusion_functions::core::expr_fn::coalesce;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use xql_autodiff::vocabulary::messages::abbreviated;
-
-use crate::reverse::{Linearizer, Region, RowVariable, Source, Stages, gradient, has_node, is_same, joined, source_of};
+use crate::reverse::{
+    Linearizer, Region, RowCotangents, RowVariable, Source, Stages, gradients, has_node, is_same, joined, source_of,
+};
 use crate::tangents::tangent::Tangent;
+use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::operators::{Recognize, is_call};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
 #[derive(Default)]
 pub struct ByRow {
-    variables: Vec<Numbered>,
+    sweeps: Vec<Variables>,
     values: Vec<Value>,
 }
 
-/// Variables of one relation.
-struct Numbered {
-    rows: RowVariable,
-    /// The columns of the input that the variables are, each with the number of its row. References to one relation, as `a` and
-    /// `b` of `FROM w a JOIN w b`, have numbers of their own.
-    columns: Vec<(Column, Column)>,
+/// Variables that one sweep serves: none of their relations is computed from another.
+#[derive(Default)]
+struct Variables {
+    origins: Vec<LogicalPlan>,
+    rows: Vec<RowVariable>,
+    columns: Vec<Numbered>,
     /// What lies between them and the subqueries.
     stages: Stages,
+}
+
+/// A column of the input that is a variable.
+struct Numbered {
+    column: Column,
+    /// The number of its row. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have numbers of their own.
+    row: Column,
+    /// Which of the relations it is of, and its position among the variables of that.
+    relation: usize,
+    position: usize,
 }
 
 /// A subquery, joined to the input as a column.
 struct Value {
     subquery: Arc<LogicalPlan>,
     column: Column,
-    /// The number of the variables that it varies with, and what it is to a sweep by them.
-    by: Vec<(usize, Region)>,
-    /// The derivatives by the variables that have such a number of their row, once joined to the input.
+    /// What it is to the sweeps that serve variables that it varies with.
+    by: Vec<Swept>,
+}
+
+struct Swept {
+    /// The number of the sweep.
+    sweep: usize,
+    region: Region,
+    /// The gradients by relation, once they have been asked for.
+    gradients: Option<BTreeMap<usize, RowCotangents>>,
+    /// The derivatives by the variables whose rows have such numbers, once joined to the input.
     derivatives: Vec<(Column, Vec<Column>)>,
 }
 
 /// A column by which a call differentiates, in the input of a node, and where it originates.
 struct Found {
     column: Column,
-    index: usize,
     source: Source,
+}
+
+impl Variables {
+    /// The gradients of a value by relation. Those that several references to a relation read are computed once.
+    fn gradients(
+        &self,
+        value: &Region,
+        names: &mut Names,
+        tangent: &Arc<ScalarUDF>,
+    ) -> Result<BTreeMap<usize, RowCotangents>> {
+        let mut found = BTreeMap::new();
+        for (relation, gradient) in gradients(value, &self.stages, names, tangent)? {
+            let mut rows = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.row);
+            let first = rows.next();
+            let is_shared = rows.any(|row| Some(row) != first);
+            found.insert(relation, if is_shared { gradient.shared(names)? } else { gradient });
+        }
+        Ok(found)
+    }
 }
 
 impl ByRow {
@@ -56,7 +94,7 @@ impl ByRow {
 
     /// Whether the node has no variables by row.
     pub fn is_empty(&self) -> bool {
-        self.variables.is_empty()
+        self.sweeps.is_empty()
     }
 
     /// Lets a node and its subqueries read the same numbered rows of the relations in which variables of calls originate, if
@@ -69,21 +107,23 @@ impl ByRow {
     ) -> Result<(LogicalPlan, Self)> {
         let mut by_row = Self::default();
         let mut plan = plan;
-        let found = found(&plan, recognize)?;
-        let mut origins: Vec<(LogicalPlan, Vec<Found>)> = vec![];
-        for column in found {
-            match origins.iter_mut().find(|(origin, _)| is_same(origin, &column.source.origin)) {
-                Some((_, columns)) => columns.push(column),
-                None => origins.push((column.source.origin.clone(), vec![column])),
+        let mut relations: Vec<(LogicalPlan, Vec<Found>)> = vec![];
+        for found in found(&plan, recognize)? {
+            match relations.iter_mut().find(|(origin, _)| is_same(origin, &found.source.origin)) {
+                Some((_, columns)) => columns.push(found),
+                None => relations.push((found.source.origin.clone(), vec![found])),
             }
         }
-        for (origin, columns) in origins {
+        while !relations.is_empty() {
+            // What another relation is computed from comes first, so that it is numbered there too.
+            let (origin, columns) = relations.swap_remove(innermost(&relations)?);
             let positions = columns.iter().map(|found| found.source.position).collect();
             let computed = rewrite(names, origin.clone())?;
-            let rows = RowVariable::of(origin, computed, positions, names)?;
+            let rows = RowVariable::of(origin.clone(), computed, positions, names)?;
+            let sweep = by_row.sweep_for(&origin)?;
+            let relation = sweep.rows.len();
             let mut references: Vec<(Vec<usize>, Column)> = vec![];
-            let mut numbered = vec![];
-            for Found { column, source, .. } in columns {
+            for (position, Found { column, source }) in columns.into_iter().enumerate() {
                 let known = references.iter().find(|(path, _)| *path == source.path);
                 let row = if let Some((_, row)) = known {
                     row.clone()
@@ -96,12 +136,36 @@ impl ByRow {
                     references.push((source.path, row.clone()));
                     row
                 };
-                numbered.push((column, row));
+                sweep.columns.push(Numbered { column, row, relation, position });
             }
             plan = rows.substituted(plan)?;
-            by_row.variables.push(Numbered { rows, columns: numbered, stages: Stages::default() });
+            for (other, _) in &mut relations {
+                *other = rows.substituted(std::mem::take(other))?;
+            }
+            sweep.origins.push(origin);
+            sweep.rows.push(rows);
         }
         Ok((plan, by_row))
+    }
+
+    /// The sweep that can serve variables of a relation beside others.
+    fn sweep_for(&mut self, origin: &LogicalPlan) -> Result<&mut Variables> {
+        let mut fits = None;
+        for (number, sweep) in self.sweeps.iter().enumerate() {
+            let mut is_apart = true;
+            for rows in &sweep.rows {
+                is_apart &= !rows.is_read_by(origin)?;
+            }
+            if is_apart {
+                fits = Some(number);
+                break;
+            }
+        }
+        let number = fits.unwrap_or_else(|| {
+            self.sweeps.push(Variables::default());
+            self.sweeps.len() - 1
+        });
+        Ok(&mut self.sweeps[number])
     }
 
     /// The column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
@@ -110,30 +174,17 @@ impl ByRow {
             return Ok(Some(known.column.clone()));
         }
         let mut by = vec![];
-        for (number, variable) in self.variables.iter_mut().enumerate() {
-            if variable.rows.is_read_by(&subquery.subquery)? {
-                if !subquery.outer_ref_columns.is_empty() {
-                    return plan_err!(
-                        "the correlated subquery {} reads the relation of the variable. Write it as a join",
-                        abbreviated(&Expr::ScalarSubquery(subquery.clone()))
-                    );
-                }
-                let Numbered { rows, stages, .. } = variable;
-                let mut linearizer = Linearizer { names: &mut *names, variable: rows, stages };
-                by.push((number, linearizer.only_row(&subquery.subquery)?));
-            }
+        for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
+            let mut linearizer = Linearizer { names: &mut *names, variables: rows, stages };
+            let Some(region) = linearizer.value(subquery)? else { continue };
+            by.push(Swept { sweep, region, gradients: None, derivatives: vec![] });
         }
-        let Some((_, region)) = by.first() else { return Ok(None) };
+        let Some(Swept { region, .. }) = by.first() else { return Ok(None) };
         let Some(column) = region.columns.first().cloned() else { return Ok(None) };
         let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(region.plan.clone()))?;
         let (left, right) = (std::mem::take(input), LogicalPlan::Projection(one));
         *input = joined(left, right, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-        self.values.push(Value {
-            subquery: Arc::clone(&subquery.subquery),
-            column: column.clone(),
-            by,
-            derivatives: vec![],
-        });
+        self.values.push(Value { subquery: Arc::clone(&subquery.subquery), column: column.clone(), by });
         Ok(Some(column))
     }
 
@@ -147,43 +198,43 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
-        let position = |(number, numbered): (usize, &Numbered)| {
-            let position = numbered.columns.iter().position(|(column, _)| column == variable)?;
-            Some((number, position))
-        };
-        let Some((number, position)) = self.variables.iter().enumerate().find_map(position) else { return Ok(None) };
-        let Numbered { rows, columns: numbered, stages } = &self.variables[number];
-        let (_, row) = &numbered[position];
-        let variable_name = variable.name.clone();
-        let Some((stage, _)) = stages.of(&rows.scan()?) else { return Ok(None) };
+        let numbered = self.sweeps.iter().enumerate().find_map(|(sweep, variables)| {
+            Some((sweep, variables, variables.columns.iter().find(|numbered| numbered.column == *variable)?))
+        });
+        let Some((sweep, variables, numbered)) = numbered else { return Ok(None) };
         let mut tangents = vec![];
         let mut reads = false;
-        for value in &mut self.values {
-            let read = expression.exists(|part| Ok(matches!(part, Expr::Column(column) if column == &value.column)))?;
-            let Some((_, region)) = value.by.iter().find(|(by, _)| read && *by == number) else { continue };
+        for Value { column, by, .. } in &mut self.values {
+            let read = expression.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))?;
+            let Some(swept) = by.iter_mut().find(|swept| read && swept.sweep == sweep) else { continue };
             reads = true;
-            if !value.derivatives.iter().any(|(by, _)| by == row) {
-                let Some(by_row) = gradient(region, stages, stage, names, tangent)? else { continue };
-                let of = by_row.row.into_iter().map(Expr::Column);
-                let on = of.map(|of| (Expr::Column(row.clone()), of)).collect();
+            let gradients = match &mut swept.gradients {
+                Some(known) => known,
+                none => none.insert(variables.gradients(&swept.region, names, tangent)?),
+            };
+            let Some(gradient) = gradients.get(&numbered.relation) else { continue };
+            if !swept.derivatives.iter().any(|(row, _)| *row == numbered.row) {
+                let gradient = gradient.renamed(names)?;
+                let on = gradient.row.map(|of| (Expr::Column(numbered.row.clone()), Expr::Column(of)));
                 let left = std::mem::take(input);
-                *input = joined(left, by_row.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+                let on = on.into_iter().collect();
+                *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
                 let mut exprs = columns(input.schema());
                 let mut derivatives = vec![];
-                for cotangent in by_row.cotangents {
+                for cotangent in gradient.cotangents {
                     // A row that the value does not depend on has none. A tangent is NULL where its column is.
-                    let name = names.tangent("value", &variable_name);
+                    let name = names.tangent("value", &variable.name);
                     let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
-                    exprs.push(null_with(&Expr::Column(value.column.clone()), derivative)?.alias(name.clone()));
+                    exprs.push(null_with(&Expr::Column(column.clone()), derivative)?.alias(name.clone()));
                     derivatives.push(Column::new_unqualified(name));
                 }
                 let below = std::mem::take(input);
                 *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
-                value.derivatives.push((row.clone(), derivatives));
+                swept.derivatives.push((numbered.row.clone(), derivatives));
             }
-            let known = value.derivatives.iter().find(|(by, _)| by == row);
-            if let Some(derivative) = known.and_then(|(_, derivatives)| derivatives.get(position)) {
-                tangents.push((value.column.clone(), Tangent::Column(derivative.clone())));
+            let known = swept.derivatives.iter().find(|(row, _)| *row == numbered.row);
+            if let Some(derivative) = known.and_then(|(_, derivatives)| derivatives.get(numbered.position)) {
+                tangents.push((column.clone(), Tangent::Column(derivative.clone())));
             }
         }
         Ok(reads.then_some(tangents))
@@ -198,31 +249,45 @@ fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
     plan.apply_expressions(|expr| {
         expr.apply(|part| {
             let Expr::ScalarFunction(call) = part else { return Ok(TreeNodeRecursion::Continue) };
-            let [expression, Expr::Column(column), ..] = call.args.as_slice() else {
-                return Ok(TreeNodeRecursion::Continue);
-            };
+            let [expression, variables @ ..] = call.args.as_slice() else { return Ok(TreeNodeRecursion::Continue) };
             if !is_call(part, recognize) {
                 return Ok(TreeNodeRecursion::Continue);
             }
-            let Some(index) = input.schema().maybe_index_of_column(column) else {
-                return Ok(TreeNodeRecursion::Continue);
-            };
-            let Some(source) = source_of(input, index)? else { return Ok(TreeNodeRecursion::Continue) };
-            let mut reads = false;
-            expression.apply(|part| {
-                if let Expr::ScalarSubquery(subquery) = part {
-                    reads = reads || has_node(&subquery.subquery, &source.origin)?;
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            if reads && !found.iter().any(|known| known.index == index) {
+            for variable in variables.iter().step_by(2) {
+                let Expr::Column(named) = unaliased(variable) else { continue };
+                let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
                 let column = Column::from(input.schema().qualified_field(index));
-                found.push(Found { column, index, source });
+                let Some(source) = source_of(input, index)? else { continue };
+                if reads(expression, &source.origin)? && !found.iter().any(|known| known.column == column) {
+                    found.push(Found { column, source });
+                }
             }
             Ok(TreeNodeRecursion::Continue)
         })
     })?;
     Ok(found)
+}
+
+/// Whether a scalar subquery in an expression reads a relation.
+pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
+    expression.exists(|part| match part {
+        Expr::ScalarSubquery(subquery) => has_node(&subquery.subquery, relation),
+        _ => Ok(false),
+    })
+}
+
+/// The position of a relation that none of the others is a part of.
+fn innermost(relations: &[(LogicalPlan, Vec<Found>)]) -> Result<usize> {
+    for (number, (origin, _)) in relations.iter().enumerate() {
+        let mut has_other = false;
+        for (other, (part, _)) in relations.iter().enumerate() {
+            has_other |= other != number && has_node(origin, part)?;
+        }
+        if !has_other {
+            return Ok(number);
+        }
+    }
+    Ok(0)
 }
 
 /// A derivative by row, NULL where the row's own value is NULL.

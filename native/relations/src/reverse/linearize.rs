@@ -12,9 +12,11 @@ use datafusion_functions::string::expr_fn::concat;
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
+use super::nodes::Node;
 use super::partials::Partials;
 use super::region::{Leaf, Region, StageId};
 use super::stage::{Rows, Stages, renamed};
@@ -33,13 +35,34 @@ pub enum Members {
 /// Makes regions of plans, and stages of what they read.
 pub struct Linearizer<'a> {
     pub names: &'a mut Names,
-    pub variable: &'a RowVariable,
+    pub variables: &'a [RowVariable],
     pub stages: &'a mut Stages,
 }
 
 impl Linearizer<'_> {
+    /// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+    pub fn value(&mut self, subquery: &Subquery) -> Result<Option<Region>> {
+        let node = self.stages.nodes.enter(&subquery.subquery, self.variables)?;
+        node.reads.then(|| self.subquery(subquery)).transpose()
+    }
+
+    fn subquery(&mut self, subquery: &Subquery) -> Result<Region> {
+        if !subquery.outer_ref_columns.is_empty() {
+            return plan_err!(
+                "the correlated subquery {} reads the relation of the variable. Write it as a join",
+                abbreviated(&Expr::ScalarSubquery(subquery.clone()))
+            );
+        }
+        self.only_row(&subquery.subquery)
+    }
+
+    /// What is known of a node of the value.
+    fn node(&mut self, plan: &LogicalPlan) -> Result<Node> {
+        self.stages.nodes.of(plan, self.variables)
+    }
+
     /// The region of a plan that always has one row.
-    pub fn only_row(&mut self, plan: &LogicalPlan) -> Result<Region> {
+    fn only_row(&mut self, plan: &LogicalPlan) -> Result<Region> {
         let region = self.region(plan)?;
         if region.single { Ok(region) } else { self.first_of_one(region) }
     }
@@ -47,41 +70,41 @@ impl Linearizer<'_> {
     /// The region of a plan.
     #[recursive::recursive]
     pub fn region(&mut self, plan: &LogicalPlan) -> Result<Region> {
+        let node = self.node(plan)?;
+        let variable = self.variables.iter().position(|variable| variable.is_scan(plan));
         // What an inner gradient reads is computed anew with what a sweep through it reads.
-        if let Some(shared) = SharedRelation::scanned_by(plan).filter(|_| !self.variable.is_scan(plan))
-            && self.variable.is_read_by(plan)?
-        {
-            return self.shared(plan, &shared);
+        if let Some(shared) = SharedRelation::scanned_by(plan).filter(|_| node.reads && variable.is_none()) {
+            return self.shared(node, &shared);
         }
-        if let Some((stage, width)) = self.stages.of(plan) {
+        if let Some((stage, width)) = self.stages.of(node) {
             return self.stages.reader(stage, width, self.names);
         }
-        if !self.variable.is_read_by(plan)? {
-            return self.constant(plan);
+        if !node.reads {
+            return self.constant(plan, node);
+        }
+        if let Some(number) = variable {
+            let (table, source) = self.variables[number].table();
+            let columns = self.variables[number].columns.clone();
+            let stage = self.stages.scanned(table, source, false, columns, Rows::Variable(number));
+            let width = plan.schema().fields().len();
+            self.stages.know(node, stage, width);
+            return self.stages.reader(stage, width, self.names);
         }
         match plan {
-            scan if self.variable.is_scan(scan) => {
-                let (table, source) = self.variable.table();
-                let width = scan.schema().fields().len();
-                let variables = self.variable.columns.clone();
-                let stage = self.stages.scanned(table, source, false, variables, Rows::Variable);
-                self.stages.know(plan, stage, width);
-                self.stages.reader(stage, width, self.names)
-            }
             LogicalPlan::SubqueryAlias(alias) => self.region(&alias.input),
             LogicalPlan::Subquery(Subquery { subquery, .. }) => self.region(subquery),
             LogicalPlan::Repartition(repartition) => self.region(&repartition.input),
             LogicalPlan::Projection(Projection { expr, input, .. }) => {
                 let mut region = self.region(input)?;
                 region.columns = self.computed(&mut region, expr, input.schema())?;
-                if expr.iter().any(Expr::is_volatile) { self.settled(plan, region) } else { Ok(region) }
+                if expr.iter().any(is_volatile) { self.settled(node, region) } else { Ok(region) }
             }
             LogicalPlan::Filter(Filter { predicate, input, .. }) => {
                 let mut region = self.region(input)?;
                 let predicate = self.inside(&mut region, predicate, input.schema())?;
                 region.plan = LogicalPlan::Filter(Filter::try_new(predicate.clone(), Arc::new(region.plan))?);
                 region.single = false;
-                if predicate.is_volatile() { self.settled(plan, region) } else { Ok(region) }
+                if is_volatile(&predicate) { self.settled(node, region) } else { Ok(region) }
             }
             LogicalPlan::Sort(Sort { expr, input, fetch }) => {
                 let mut region = self.region(input)?;
@@ -91,22 +114,26 @@ impl Linearizer<'_> {
                 }
                 region.plan = LogicalPlan::Sort(Sort { expr: order, input: Arc::new(region.plan), fetch: *fetch });
                 region.single = region.single && fetch.is_none();
-                if fetch.is_some() { self.settled(plan, region) } else { Ok(region) }
+                if fetch.is_some() || expr.iter().any(|sort| is_volatile(&sort.expr)) {
+                    self.settled(node, region)
+                } else {
+                    Ok(region)
+                }
             }
             LogicalPlan::Limit(Limit { skip, fetch, input }) => {
                 let mut region = self.region(input)?;
                 let input = Arc::new(region.plan);
                 region.plan = LogicalPlan::Limit(Limit { skip: skip.clone(), fetch: fetch.clone(), input });
                 region.single = false;
-                self.settled(plan, region)
+                self.settled(node, region)
             }
-            LogicalPlan::Join(join) => self.join(plan, join),
+            LogicalPlan::Join(join) => self.join(node, join),
             LogicalPlan::Union(union) => self.union(union),
-            LogicalPlan::Window(window) => self.window(plan, window),
-            LogicalPlan::Aggregate(aggregate) => self.aggregate(plan, aggregate),
+            LogicalPlan::Window(window) => self.window(node, window),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(node, aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let keys = columns(input.schema());
-                self.aggregate(plan, &Aggregate::try_new(Arc::clone(input), keys, vec![])?)
+                self.aggregate(node, &Aggregate::try_new(Arc::clone(input), keys, vec![])?)
             }
             LogicalPlan::RecursiveQuery(query) => plan_err!(
                 "{} is a recursive query that reads the variable, and derivatives by row are not followed through its \
@@ -121,7 +148,7 @@ impl Linearizer<'_> {
     }
 
     /// What does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
-    fn constant(&mut self, plan: &LogicalPlan) -> Result<Region> {
+    fn constant(&mut self, plan: &LogicalPlan, node: Node) -> Result<Region> {
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
         if is_read_again_as_it_is(plan)? {
             let region = renamed(plan.clone(), self.names)?;
@@ -130,13 +157,13 @@ impl Linearizer<'_> {
         let width = plan.schema().fields().len();
         let region = renamed(plan.clone(), self.names)?;
         let stage = self.stages.add("constants", region.plan, true, vec![], Rows::Constant, self.names);
-        self.stages.know(plan, stage, width);
+        self.stages.know(node, stage, width);
         let region = self.stages.reader(stage, width, self.names)?;
         Ok(Region { single, ..region })
     }
 
     /// The region of a shared relation. The numbers of its rows are those of the stage that it becomes.
-    fn shared(&mut self, node: &LogicalPlan, relation: &SharedRelation) -> Result<Region> {
+    fn shared(&mut self, node: Node, relation: &SharedRelation) -> Result<Region> {
         let (stage, width) = match self.stages.of(node) {
             Some(known) => known,
             None => {
@@ -155,7 +182,7 @@ impl Linearizer<'_> {
     }
 
     /// The rows of a region computed once, because they might be others the second time.
-    pub fn settled(&mut self, node: &LogicalPlan, region: Region) -> Result<Region> {
+    pub fn settled(&mut self, node: Node, region: Region) -> Result<Region> {
         let width = region.columns.len();
         let stage = self.same(region)?;
         self.stages.know(node, stage, width);
@@ -196,14 +223,8 @@ impl Linearizer<'_> {
                 };
                 Ok(Transformed::yes(Expr::Column(known)))
             }
-            Expr::ScalarSubquery(subquery) if self.variable.is_read_by(&subquery.subquery)? => {
-                if !subquery.outer_ref_columns.is_empty() {
-                    return plan_err!(
-                        "the correlated subquery {} reads the variable. Write it as a join",
-                        abbreviated(&Expr::ScalarSubquery(subquery))
-                    );
-                }
-                let value = self.only_row(&subquery.subquery)?;
+            Expr::ScalarSubquery(subquery) if self.node(&subquery.subquery)?.reads => {
+                let value = self.subquery(&subquery)?;
                 let Some(column) = value.columns.first().cloned() else {
                     return plan_err!("the subquery {} has no column", abbreviated(&Expr::ScalarSubquery(subquery)));
                 };
@@ -232,7 +253,7 @@ impl Linearizer<'_> {
         region.add(inside, self.names)
     }
 
-    fn join(&mut self, node: &LogicalPlan, join: &Join) -> Result<Region> {
+    fn join(&mut self, node: Node, join: &Join) -> Result<Region> {
         let [mut left, mut right] = [self.region(&join.left)?, self.region(&join.right)?];
         let mut on = vec![];
         for (a, b) in &join.on {
@@ -253,7 +274,7 @@ impl Linearizer<'_> {
                 Some(filter)
             }
         };
-        let volatile = filter.iter().chain(on.iter().flat_map(|(a, b)| [a, b])).any(Expr::is_volatile);
+        let volatile = filter.iter().chain(on.iter().flat_map(|(a, b)| [a, b])).any(is_volatile);
         let is_cross = join.filter.is_none() && join.on.is_empty() && join.join_type == JoinType::Inner;
         let single = left.single && right.single && is_cross;
         let plan = LogicalPlan::Join(Join::try_new(
@@ -326,13 +347,13 @@ impl Linearizer<'_> {
         Ok(Region { plan, columns, varying, steps: vec![], leaves, single: false })
     }
 
-    fn aggregate(&mut self, node: &LogicalPlan, aggregate: &Aggregate) -> Result<Region> {
+    fn aggregate(&mut self, node: Node, aggregate: &Aggregate) -> Result<Region> {
         let schema = aggregate.input.schema();
         if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) {
             return plan_err!("derivatives by row are not followed through grouping sets. Write them as a UNION ALL");
         }
         let mut below = self.region(&aggregate.input)?;
-        if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(Expr::is_volatile) {
+        if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
             return plan_err!(
                 "an aggregate reads a volatile function, and would draw again for its derivative. Compute it before, in a CTE"
             );
@@ -485,7 +506,7 @@ pub fn is_read_again_as_it_is(plan: &LogicalPlan) -> Result<bool> {
                 | LogicalPlan::EmptyRelation(_)
         );
         node.apply_expressions(|expr| {
-            cheap &= !expr.is_volatile();
+            cheap &= !is_volatile(expr);
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if cheap { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })

@@ -2,15 +2,16 @@
 //!
 //! A scalar subquery is a function of every cell of the relations that it reads. Its derivative by each row's cell of one column
 //! is swept down from its value: the plan below is cut into *regions*, in which every row comes from one row of each leaf (joins,
-//! filters, projections), and *reductions* between them (aggregates). Cotangents go through a region row by row, and from a
+//! filters, projections), and *stages* between them (groups, windows, limits). Cotangents go through a region row by row, and from a
 //! region to a leaf as sums over the leaf's rows.
 //!
-//! `variable` numbers the rows of the relation in which the column originates. `linearize` makes *regions* of plans, whose rows
+//! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `linearize` makes *regions* of plans, whose rows
 //! still have what a sweep reads (`region`), and *stages* of what lies between regions, computed once (`stage`); `window` makes
 //! joins of window functions. `partials` has the partial derivative of an aggregate by one of its rows, and `sweep` carries
 //! cotangents from the value to the variable.
 
 mod linearize;
+mod nodes;
 mod partials;
 mod region;
 mod stage;
@@ -21,5 +22,5 @@ mod window;
 pub use linearize::Linearizer;
 pub use region::{Region, joined};
 pub use stage::Stages;
-pub use sweep::gradient;
+pub use sweep::{RowCotangents, gradients};
 pub use variable::{RowVariable, Source, has_node, is_same, source_of};

@@ -5,6 +5,7 @@ use datafusion_expr::{LogicalPlan, Projection, TableSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::nodes::{Node, Nodes};
 use super::partials::Partials;
 use super::region::{Leaf, Region, StageId};
 use crate::shared::{SharedRelation, scan};
@@ -23,8 +24,8 @@ pub struct Stage {
 
 /// Where the rows of a stage come from.
 pub enum Rows {
-    /// They are those of the variable.
-    Variable,
+    /// They are those of the variable of this number.
+    Variable(usize),
     /// They do not vary.
     Constant,
     /// They are those of a region, one by one. The columns that vary are these.
@@ -37,7 +38,7 @@ impl Stage {
     /// The region that it is computed from, if it varies.
     pub fn below(&self) -> Option<&Region> {
         match &self.rows {
-            Rows::Variable | Rows::Constant => None,
+            Rows::Variable(_) | Rows::Constant => None,
             Rows::Same { below, .. } | Rows::Groups { below, .. } => Some(below),
         }
     }
@@ -48,12 +49,13 @@ impl Stage {
     }
 }
 
-/// The stages by which a value depends on a variable.
+/// The stages by which values depend on variables.
 #[derive(Default)]
 pub struct Stages {
     stages: Vec<Stage>,
-    /// The stages of nodes, with how many columns the nodes have.
-    known: HashMap<LogicalPlan, (StageId, usize)>,
+    /// The stages of nodes by their numbers, with how many columns the nodes have.
+    known: HashMap<usize, (StageId, usize)>,
+    pub nodes: Nodes,
 }
 
 impl Stages {
@@ -66,13 +68,22 @@ impl Stages {
     }
 
     /// The stage of a node, if it has one.
-    pub fn of(&self, node: &LogicalPlan) -> Option<(StageId, usize)> {
-        self.known.get(node).copied()
+    pub fn of(&self, node: Node) -> Option<(StageId, usize)> {
+        self.known.get(&node.id).copied()
     }
 
     /// Notes which stage a node with so many columns is.
-    pub fn know(&mut self, node: &LogicalPlan, id: StageId, width: usize) {
-        self.known.insert(node.clone(), (id, width));
+    pub fn know(&mut self, node: Node, id: StageId, width: usize) {
+        self.known.insert(node.id, (id, width));
+    }
+
+    /// The stages of the rows of variables, with the numbers of the variables.
+    pub fn of_variables(&self) -> impl Iterator<Item = (StageId, usize)> {
+        let number = |(id, stage): (StageId, &Stage)| match stage.rows {
+            Rows::Variable(variable) => Some((id, variable)),
+            _ => None,
+        };
+        self.stages.iter().enumerate().filter_map(number)
     }
 
     /// A stage of the rows that a plan computes. Its last column numbers them, unless there is one row only.

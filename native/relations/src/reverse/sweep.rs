@@ -10,7 +10,7 @@ use datafusion_expr::{
 use datafusion_functions::core::expr_fn::coalesce;
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::sum::sum;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
 
@@ -20,7 +20,7 @@ use crate::shared::{SharedRelation, scan};
 use crate::vocabulary::names::{Names, columns};
 
 /// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
-pub struct ByRow {
+pub struct RowCotangents {
     pub plan: LogicalPlan,
     pub row: Option<Column>,
     pub cotangents: Vec<Column>,
@@ -28,33 +28,53 @@ pub struct ByRow {
     repeated: bool,
 }
 
-/// The gradient of the first column of a region of one row, by the variables of the first stage; none if it does not vary.
-/// `tangent` is the `jvp` of a single expression.
-pub fn gradient(
+impl RowCotangents {
+    /// The same under names of their own.
+    pub fn renamed(&self, names: &mut Names) -> Result<Self> {
+        let read = renamed(self.plan.clone(), names)?;
+        let mut named = read.columns.into_iter();
+        let row = self.row.as_ref().and_then(|_| named.next());
+        Ok(Self { plan: read.plan, row, cotangents: named.collect(), repeated: self.repeated })
+    }
+
+    /// The same, computed once, however often they are read.
+    pub fn shared(self, names: &mut Names) -> Result<Self> {
+        let table = names.part("cotangents");
+        let source = SharedRelation::new(table.clone(), self.plan).into_source();
+        Self { plan: scan(table, &source)?, ..self }.renamed(names)
+    }
+}
+
+/// The gradients of the first column of a region of one row, by the number of the variable, without those that it does not vary
+/// with. `tangent` is the `jvp` of a single expression.
+pub fn gradients(
     region: &Region,
     stages: &Stages,
-    variable: usize,
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
-) -> Result<Option<ByRow>> {
+) -> Result<BTreeMap<usize, RowCotangents>> {
+    let mut gradients = BTreeMap::new();
     let mut cotangents = Cotangents::default();
     match region.columns.first() {
         Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
-        _ => return Ok(None),
+        _ => return Ok(gradients),
     }
     let contributions = (0..stages.count()).map(|_| vec![]).collect();
     let mut sweep = Sweep { names, stages, tangent, contributions };
     sweep.region(region, region.plan.clone(), cotangents)?;
+    let variables: HashMap<_, _> = stages.of_variables().collect();
     // A stage reads lower ones only, so that by its turn all that reads it has contributed.
     for id in (0..stages.count()).rev() {
         let contributions = std::mem::take(&mut sweep.contributions[id]);
         let Some(total) = sweep.total(contributions)? else { continue };
-        if id == variable {
-            return Ok(Some(total));
+        match variables.get(&id) {
+            Some(variable) => {
+                gradients.insert(*variable, total);
+            }
+            None => sweep.stage(id, total)?,
         }
-        sweep.stage(id, total)?;
     }
-    Ok(None)
+    Ok(gradients)
 }
 
 /// The cotangents of columns, as sums. None of them is NULL: what has no value contributes nothing.
@@ -77,7 +97,7 @@ struct Sweep<'a> {
     stages: &'a Stages,
     tangent: &'a Arc<ScalarUDF>,
     /// What the readers of each stage have contributed so far.
-    contributions: Vec<Vec<ByRow>>,
+    contributions: Vec<Vec<RowCotangents>>,
 }
 
 impl Sweep<'_> {
@@ -138,12 +158,12 @@ impl Sweep<'_> {
             named.push(Column::new_unqualified(name));
         }
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
-        self.contributions[leaf.stage].push(ByRow { plan, row, cotangents: named, repeated: leaf.repeated });
+        self.contributions[leaf.stage].push(RowCotangents { plan, row, cotangents: named, repeated: leaf.repeated });
         Ok(())
     }
 
     /// All contributions to the rows of a stage, each row once.
-    fn total(&mut self, contributions: Vec<ByRow>) -> Result<Option<ByRow>> {
+    fn total(&mut self, contributions: Vec<RowCotangents>) -> Result<Option<RowCotangents>> {
         let several = contributions.len() > 1;
         let mut contributions = contributions.into_iter();
         let Some(first) = contributions.next() else { return Ok(None) };
@@ -166,30 +186,20 @@ impl Sweep<'_> {
             cotangents.push(Column::new_unqualified(name));
         }
         let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
-        Ok(Some(ByRow { plan, row, cotangents, repeated: false }))
-    }
-
-    /// Cotangents that are computed once, however often they are read.
-    fn shared(&mut self, rows: ByRow) -> Result<ByRow> {
-        let table = self.names.part("cotangents");
-        let source = SharedRelation::new(table.clone(), rows.plan).into_source();
-        let read = renamed(scan(table, &source)?, self.names)?;
-        let mut named = read.columns.into_iter();
-        let row = rows.row.and_then(|_| named.next());
-        Ok(ByRow { plan: read.plan, row, cotangents: named.collect(), repeated: rows.repeated })
+        Ok(Some(RowCotangents { plan, row, cotangents, repeated: false }))
     }
 
     /// Carries the cotangents of the rows of a stage to what it is computed from.
-    fn stage(&mut self, id: usize, mut total: ByRow) -> Result<()> {
+    fn stage(&mut self, id: usize, mut total: RowCotangents) -> Result<()> {
         let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
         // Each leaf reads them in a query of its own.
         if stage.below().is_some_and(|below| below.leaves.len() > 1) {
-            total = self.shared(total)?;
+            total = total.shared(self.names)?;
         }
         let cotangents: Vec<_> = total.cotangents.iter().cloned().map(Expr::Column).collect();
         let none = NullEquality::NullEqualsNothing;
         match &stage.rows {
-            Rows::Variable | Rows::Constant => Ok(()),
+            Rows::Variable(_) | Rows::Constant => Ok(()),
             // The rows as they were computed, each with its cotangents.
             Rows::Same { below, columns } => {
                 let (Some(row), Some(number)) = (total.row, below.columns.last()) else {

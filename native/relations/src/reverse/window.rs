@@ -25,9 +25,11 @@ use datafusion_expr::{
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::linearize::{Linearizer, Members, is_read_again_as_it_is};
+use super::nodes::Node;
 use super::region::{Region, StageId};
 use xql_autodiff::vocabulary::types::can_vary;
 
@@ -51,7 +53,7 @@ enum Output {
 }
 
 impl Linearizer<'_> {
-    pub fn window(&mut self, node: &LogicalPlan, window: &Window) -> Result<Region> {
+    pub fn window(&mut self, node: Node, window: &Window) -> Result<Region> {
         let schema = window.input.schema();
         let width = schema.fields().len();
         let (mut region, functions) = self.functions(window)?;
@@ -106,7 +108,7 @@ impl Linearizer<'_> {
             let Expr::WindowFunction(function) = expr.clone().unalias_nested().data else {
                 return plan_err!("{} is no window function", abbreviated(expr));
             };
-            if expr.is_volatile() {
+            if is_volatile(expr) {
                 return plan_err!("{} reads a volatile function. Compute it before, in a CTE", abbreviated(expr));
             }
             functions.push((self.window_over_columns(*function, &mut region, window.input.schema())?, expr));

@@ -1,0 +1,67 @@
+//! The nodes of a plan: which are the same relation, and which read a variable.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_expr::LogicalPlan;
+use datafusion_expr::logical_plan::Subquery;
+use std::collections::HashMap;
+
+use super::variable::RowVariable;
+use crate::shared::SharedRelation;
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Node {
+    /// Equal nodes have one number. DataFusion plans a CTE anew wherever it is read.
+    pub id: usize,
+    /// Whether it, a subquery or a shared relation in it reads the rows of a variable.
+    pub reads: bool,
+}
+
+/// The nodes of the plan that is being looked at, each looked at once.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    /// The numbers of nodes, by what they are over the numbers of their inputs.
+    ids: HashMap<(LogicalPlan, Vec<usize>), usize>,
+    /// The nodes by their addresses, which are theirs as long as the plan is there.
+    seen: HashMap<*const LogicalPlan, Node>,
+}
+
+impl Nodes {
+    /// Forgets the addresses of the plan before, and looks at another one.
+    pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+        self.seen.clear();
+        self.of(plan, variables)
+    }
+
+    /// A node of the plan that has been entered, or of a relation that it reads.
+    #[recursive::recursive]
+    pub fn of(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+        if let Some(node) = self.seen.get(&std::ptr::from_ref(plan)) {
+            return Ok(*node);
+        }
+        let mut reads = variables.iter().any(|variable| variable.is_scan(plan));
+        if let Some(shared) = SharedRelation::scanned_by(plan).filter(|_| !reads) {
+            reads = self.of(shared.plan(), variables)?.reads;
+        }
+        let mut inputs = vec![];
+        let mut visit = |input: &LogicalPlan| {
+            let input = match input {
+                LogicalPlan::Subquery(Subquery { subquery, .. }) => subquery,
+                other => other,
+            };
+            let node = self.of(input, variables)?;
+            reads |= node.reads;
+            inputs.push(node.id);
+            Ok(TreeNodeRecursion::Continue)
+        };
+        plan.apply_children(&mut visit)?;
+        plan.apply_subqueries(&mut visit)?;
+        let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
+        let next = self.ids.len();
+        let id = *self.ids.entry((alone, inputs)).or_insert(next);
+        let node = Node { id, reads };
+        self.seen.insert(plan, node);
+        Ok(node)
+    }
+}
