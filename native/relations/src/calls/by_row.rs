@@ -8,13 +8,12 @@ use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::reverse::{
-    Linearizer, Region, RowCotangents, RowVariable, Source, Stages, gradients, has_node, is_same, joined, source_of,
-};
+use crate::reverse::{Linearizer, Region, RowCotangents, RowVariable, Stages, gradients, joined};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::operators::{Recognize, is_call};
+use crate::vocabulary::source::{Source, has_node, is_same, reads, source_of};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
 #[derive(Default)]
@@ -266,14 +265,6 @@ fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
         })
     })?;
     Ok(found)
-}
-
-/// Whether a scalar subquery in an expression reads a relation.
-pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
-    expression.exists(|part| match part {
-        Expr::ScalarSubquery(subquery) => has_node(&subquery.subquery, relation),
-        _ => Ok(false),
-    })
 }
 
 /// The position of a relation that none of the others is a part of.

@@ -13,6 +13,7 @@ use super::derivative::{DirectionalDerivative, TangentsOf};
 use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
 use super::site::Site;
+use crate::vocabulary::source::{origins_of, reads};
 
 /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut Context) -> Result<Option<Expr>> {
@@ -23,6 +24,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut
     let arguments = derivative.arguments(&tangents)?;
     diagnose(&derivative, &variables, &tangents, jvp, site, context)?;
     diagnose_branches(&derivative, &variables, jvp, site, context)?;
+    diagnose_subqueries(&derivative, &variables, site, context)?;
     if derivative.is_local(&tangents) && !by_row {
         return Ok(None);
     }
@@ -131,6 +133,34 @@ fn diagnose(
     for variable in independent {
         let here = Scope::here(&site.before);
         identity::check(derivative.call, function, variable, &named, &here, &context.iterated, &is_operator)?;
+    }
+    Ok(())
+}
+
+/// The error for a subquery that reads the relation of a variable and has not become a column, as in the condition of a join.
+fn diagnose_subqueries(
+    derivative: &DirectionalDerivative,
+    variables: &[Resolved],
+    site: &Site,
+    context: &Context,
+) -> Result<()> {
+    for variable in variables {
+        let input = match variable.owner {
+            Owner::Input(input) => &site.before[input],
+            Owner::OuterQuery { query, input } => &context.outer[query][input],
+        };
+        let Some(index) = input.schema().maybe_index_of_column(&variable.column) else { continue };
+        for origin in origins_of(input, index)? {
+            if reads(derivative.function, &origin)? {
+                return plan_err!(
+                    "{}: a subquery in it reads the rows that {} comes from, and its derivative by them is not known where the \
+                     call is in the condition of a join or in a correlated subquery, or where its variable comes from a UNION. \
+                     Compute the call in a CTE over one table",
+                    abbreviated(derivative.call),
+                    variable.named
+                );
+            }
+        }
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::carry::{Carrier, Variable};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;
+use crate::vocabulary::source::origins_of;
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// The input that has a column, and the column as it is called there.
@@ -79,6 +80,9 @@ impl Site {
         let read = depends_on(expression, &merged)?;
         // With a column of an outer query nothing varies here but correlated subqueries, which are refused.
         let variable_type = merged.data_type(variable).cloned().unwrap_or(DataType::Float64);
+        let index = owner.and_then(|owner| Some((owner, self.inputs[owner].schema().maybe_index_of_column(variable)?)));
+        let origins =
+            index.map(|(owner, index)| origins_of(&self.inputs[owner], index)).transpose()?.unwrap_or_default();
         let mut tangents = vec![];
         for input in 0..self.inputs.len() {
             let schema = Arc::clone(self.inputs[input].schema());
@@ -109,6 +113,7 @@ impl Site {
                 jvp: Arc::clone(jvp),
                 variable: variable.name.clone(),
                 variable_type: variable_type.clone(),
+                origins: origins.clone(),
                 recursions: vec![],
             };
             let carried = carrier.carry(std::mem::take(&mut self.inputs[input]), seen, &wanted)?;

@@ -5,12 +5,14 @@ use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, TableSource, cast};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{decoded, result_type};
 
 use crate::rows::Over;
 use crate::tangents::linearize::{linearize, reads, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
+use crate::vocabulary::source::reads as is_read;
 
 /// The variable as a node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Carrier<'a> {
     /// The variable's own name and type.
     pub variable: String,
     pub variable_type: DataType,
+    /// The relations that it comes from.
+    pub origins: Vec<LogicalPlan>,
     /// The recursive queries whose recursive term is being carried through, the innermost last.
     pub recursions: Vec<Recursion>,
 }
@@ -98,6 +102,16 @@ impl Carrier<'_> {
                      correlated subqueries and LATERAL. Write it as a join",
                     self.variable
                 );
+            }
+            for origin in &self.origins {
+                if is_read(expr, origin)? {
+                    return plan_err!(
+                        "{}: a subquery in it reads the rows that {} comes from, and derivatives are not followed from a column \
+                         into it. Write what is computed here in the call itself, in place of the column",
+                        abbreviated(expr),
+                        self.variable
+                    );
+                }
             }
             needs.extend(reads(expr, input.schema())?);
         }

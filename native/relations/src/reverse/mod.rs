@@ -23,4 +23,4 @@ pub use linearize::Linearizer;
 pub use region::{Region, joined};
 pub use stage::Stages;
 pub use sweep::{RowCotangents, gradients};
-pub use variable::{RowVariable, Source, has_node, is_same, source_of};
+pub use variable::RowVariable;

@@ -1,6 +1,5 @@
 //! The relation in which a variable originates, with its rows numbered.
 
-use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection, TableSource};
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use crate::shared::{SharedRelation, scan};
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};
+use crate::vocabulary::source::is_same;
 
 /// Columns of one relation by whose cells is differentiated.
 ///
@@ -147,51 +147,4 @@ pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<Log
     });
     let named = named.collect();
     Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?))
-}
-
-/// Where a column of a plan originates.
-pub struct Source {
-    /// The node that computes it, or the table that has it.
-    pub origin: LogicalPlan,
-    /// Its position there.
-    pub position: usize,
-    /// By which inputs one comes there, the last first: which reference to the origin it is.
-    pub path: Vec<usize>,
-}
-
-/// Where column number `index` of a plan originates. A column of several tables has no such place.
-#[recursive::recursive]
-pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
-    let Origin::Below(sources) = origin(plan, index)? else {
-        return Ok(Some(Source { origin: plan.clone(), position: index, path: vec![] }));
-    };
-    let inputs = plan.inputs();
-    let [(number, below)] = sources.as_slice() else { return Ok(None) };
-    let Some(input) = inputs.get(*number) else { return Ok(None) };
-    let Some(mut source) = source_of(input, *below)? else { return Ok(None) };
-    source.path.push(*number);
-    Ok(Some(source))
-}
-
-/// Whether a plan or a subquery in it has a node.
-pub fn has_node(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found = found || is_same(node, wanted);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
-}
-
-/// Whether two nodes are one relation: the same table, whatever its name and alias, or equal computations.
-pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
-    if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
-        let providers = [a, b].map(|scan| source_as_provider(&scan.source));
-        if let [Ok(first), Ok(second)] = providers
-            && Arc::ptr_eq(&first, &second)
-        {
-            return a.filters == b.filters && a.fetch == b.fetch && a.projection == b.projection;
-        }
-    }
-    a == b
 }

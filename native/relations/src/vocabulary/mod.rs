@@ -5,4 +5,5 @@ pub mod markers;
 pub mod names;
 pub mod operators;
 pub mod origin;
+pub mod source;
 pub mod work_table;

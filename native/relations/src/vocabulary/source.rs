@@ -1,0 +1,85 @@
+//! Which relation a column of a plan comes from, and what reads it.
+
+use datafusion_catalog::default_table_source::source_as_provider;
+use datafusion_common::Result;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::{Expr, LogicalPlan};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::functions::stopped;
+
+use super::origin::{Origin, origin};
+
+/// Where a column of a plan originates.
+pub struct Source {
+    /// The node that computes it, or the table that has it.
+    pub origin: LogicalPlan,
+    /// Its position there.
+    pub position: usize,
+    /// By which inputs one comes there, the last first: which reference to the origin it is.
+    pub path: Vec<usize>,
+}
+
+/// Where column number `index` of a plan originates. A column of several tables has no such place.
+#[recursive::recursive]
+pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
+    let Origin::Below(sources) = origin(plan, index)? else {
+        return Ok(Some(Source { origin: plan.clone(), position: index, path: vec![] }));
+    };
+    let inputs = plan.inputs();
+    let [(number, below)] = sources.as_slice() else { return Ok(None) };
+    let Some(input) = inputs.get(*number) else { return Ok(None) };
+    let Some(mut source) = source_of(input, *below)? else { return Ok(None) };
+    source.path.push(*number);
+    Ok(Some(source))
+}
+
+/// All nodes in which column number `index` of a plan originates: several for one of a UNION.
+#[recursive::recursive]
+pub fn origins_of(plan: &LogicalPlan, index: usize) -> Result<Vec<LogicalPlan>> {
+    let Origin::Below(sources) = origin(plan, index)? else { return Ok(vec![plan.clone()]) };
+    let inputs = plan.inputs();
+    let mut origins = vec![];
+    for (number, below) in sources {
+        if let Some(input) = inputs.get(number) {
+            origins.extend(origins_of(input, below)?);
+        }
+    }
+    Ok(origins)
+}
+
+/// Whether a plan or a subquery in it has a node.
+pub fn has_node(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found = found || is_same(node, wanted);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Whether two nodes are one relation: the same table, whatever its name and alias, or equal computations.
+pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
+    if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
+        let providers = [a, b].map(|scan| source_as_provider(&scan.source));
+        if let [Ok(first), Ok(second)] = providers
+            && Arc::ptr_eq(&first, &second)
+        {
+            return a.filters == b.filters && a.fetch == b.fetch && a.projection == b.projection;
+        }
+    }
+    a == b
+}
+
+/// Whether a scalar subquery in an expression reads a relation.
+pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    expression.apply(|part| {
+        match part {
+            Expr::ScalarSubquery(subquery) => found = found || has_node(&subquery.subquery, relation)?,
+            part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
+            _ => {}
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
