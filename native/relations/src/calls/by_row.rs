@@ -8,7 +8,7 @@ use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::reverse::{Linearizer, Region, RowCotangents, RowVariable, Stages, gradients, joined};
+use crate::reverse::{Linearizer, Region, RowCotangents, RowVariable, Stages, at, gradients, joined};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
@@ -116,9 +116,13 @@ impl ByRow {
         while !relations.is_empty() {
             // What another relation is computed from comes first, so that it is numbered there too.
             let (origin, columns) = relations.swap_remove(innermost(&relations)?);
-            let positions = columns.iter().map(|found| found.source.position).collect();
-            let computed = rewrite(names, origin.clone())?;
-            let rows = RowVariable::of(origin.clone(), computed, positions, names)?;
+            let positions: Vec<_> = columns.iter().map(|found| found.source.position).collect();
+            let shown = match columns.first() {
+                Some(found) => at(plan.inputs()[0], &found.source.path)?.clone(),
+                None => origin.clone(),
+            };
+            let computed = rewrite(names, shown.clone())?;
+            let rows = RowVariable::of(origin.clone(), &shown, computed, &positions, names)?;
             let sweep = by_row.sweep_for(&origin)?;
             let relation = sweep.rows.len();
             let mut references: Vec<(Vec<usize>, Column)> = vec![];
@@ -127,10 +131,7 @@ impl ByRow {
                 let row = if let Some((_, row)) = known {
                     row.clone()
                 } else {
-                    let input = plan.inputs()[0].clone();
-                    // Numbers of other rows have moved the columns.
-                    let index = input.schema().index_of_column(&column)?;
-                    let (input, row) = rows.lifted(input, index, names)?;
+                    let (input, row) = rows.lifted(plan.inputs()[0].clone(), &source.path, names)?;
                     plan = plan.with_new_exprs(plan.expressions(), vec![input])?;
                     references.push((source.path, row.clone()));
                     row

@@ -23,4 +23,4 @@ pub use linearize::Linearizer;
 pub use region::{Region, joined};
 pub use stage::Stages;
 pub use sweep::{RowCotangents, gradients};
-pub use variable::RowVariable;
+pub use variable::{RowVariable, at};

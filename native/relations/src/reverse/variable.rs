@@ -1,13 +1,13 @@
 //! The relation in which a variable originates, with its rows numbered.
 
+use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, TableReference, internal_err, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection, TableSource};
 use std::sync::Arc;
 
 use crate::shared::{SharedRelation, scan};
 use crate::vocabulary::names::{Names, columns};
-use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::is_same;
 
 /// Columns of one relation by whose cells is differentiated.
@@ -16,6 +16,8 @@ use crate::vocabulary::source::is_same;
 pub struct RowVariable {
     /// The node that computes the columns, or the table that has them.
     origin: LogicalPlan,
+    /// Its columns as the numbered rows have them.
+    shown: DFSchemaRef,
     /// The positions of the columns in it.
     pub columns: Vec<usize>,
     table: String,
@@ -23,13 +25,23 @@ pub struct RowVariable {
 }
 
 impl RowVariable {
-    /// The variables that columns of a node are. `computed` is what the node computes, without calls of the operators.
-    pub fn of(origin: LogicalPlan, computed: LogicalPlan, variables: Vec<usize>, names: &mut Names) -> Result<Self> {
+    /// The variables that columns of a node are, as it stands in FROM. There it may have more columns than the `origin` that
+    /// subqueries read: numbers of rows of what it is computed from. `computed` is what it computes, without calls of the operators.
+    pub fn of(
+        origin: LogicalPlan,
+        shown: &LogicalPlan,
+        computed: LogicalPlan,
+        variables: &[usize],
+        names: &mut Names,
+    ) -> Result<Self> {
+        let shown = Arc::clone(shown.schema());
+        let variables = variables.iter().map(|index| position(&shown, origin.schema().qualified_field(*index)));
+        let variables = variables.collect::<Result<_>>()?;
         let exprs = columns(computed.schema());
         let computed = named(computed, &exprs, names)?;
         let table = names.part("rows");
         let source = SharedRelation::numbered(table.clone(), computed, &names.part("row")).into_source();
-        Ok(Self { origin, columns: variables, table, source })
+        Ok(Self { origin, shown, columns: variables, table, source })
     }
 
     /// The table of the numbered rows, under its name.
@@ -67,48 +79,43 @@ impl RowVariable {
             if !is_same(&node, &self.origin) {
                 return Ok(Transformed::no(node));
             }
-            Ok(Transformed::new(self.stand_in(None)?, true, TreeNodeRecursion::Jump))
+            Ok(Transformed::new(self.stand_in(node.schema(), None)?, true, TreeNodeRecursion::Jump))
         })?;
         Ok(read.data)
     }
 
-    /// What reads the numbered rows under the names of the origin, with the number of the row under a name of its own.
-    fn stand_in(&self, row: Option<&str>) -> Result<LogicalPlan> {
+    /// What reads the numbered rows in the place of a node with these columns, with the number of the row under a name of its own.
+    fn stand_in(&self, columns_of: &DFSchema, row: Option<&str>) -> Result<LogicalPlan> {
         let scan = self.scan()?;
         let mut read = columns(scan.schema());
         let number = read.pop();
-        let mut exprs: Vec<_> = read
-            .into_iter()
-            .zip(self.origin.schema().iter())
-            .map(|(column, (table, field))| column.alias_qualified(table.cloned(), field.name()))
-            .collect();
+        let mut exprs = vec![];
+        let is_all = columns_of.fields().len() == self.shown.fields().len();
+        for (index, (table, field)) in columns_of.iter().enumerate() {
+            // The same table may go by another name here.
+            let index = if is_all { index } else { position(&self.shown, (table, field))? };
+            exprs.push(read[index].clone().alias_qualified(table.cloned(), field.name()));
+        }
         exprs.extend(row.and_then(|row| Some(number?.alias(row))));
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
     }
 
-    /// The plan with the number of the row that column number `index` is of, as one more column.
+    /// The plan with the number of the row of the origin, to which the inputs of these numbers lead, the last first, as one more
+    /// column.
     ///
     /// ```text
     /// Filter: w.val > 0                     Filter: w.val > 0
     ///   TableScan: w                 ->       Projection: w.k, w.val, ∂row
     ///                                           TableScan: ∂rows
     /// ```
-    pub fn lifted(&self, plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
-        if is_same(&plan, &self.origin) {
+    pub fn lifted(&self, plan: LogicalPlan, path: &[usize], names: &mut Names) -> Result<(LogicalPlan, Column)> {
+        let Some((number, path)) = path.split_last() else {
             let row = names.part("row");
-            return Ok((self.stand_in(Some(&row))?, Column::new_unqualified(row)));
-        }
-        let Origin::Below(sources) = origin(&plan, index)? else {
-            return plan_err!("the variable does not originate in {}", plan.display());
-        };
-        let [(number, below)] = sources.as_slice() else {
-            return plan_err!(
-                "a column of several tables, as UNION has, is no variable by row. Differentiate by the column of one of them"
-            );
+            return Ok((self.stand_in(plan.schema(), Some(&row))?, Column::new_unqualified(row)));
         };
         let mut inputs: Vec<_> = plan.inputs().into_iter().cloned().collect();
         let input = inputs.swap_remove(*number);
-        let (input, row) = self.lifted(input, *below, names)?;
+        let (input, row) = self.lifted(input, path, names)?;
         inputs.push(input);
         let last = inputs.len() - 1;
         inputs.swap(*number, last);
@@ -137,6 +144,22 @@ impl RowVariable {
             }
         })
     }
+}
+
+/// The node of a plan to which the inputs of these numbers lead, the last first.
+pub fn at<'p>(plan: &'p LogicalPlan, path: &[usize]) -> Result<&'p LogicalPlan> {
+    match path.split_last() {
+        None => Ok(plan),
+        Some((number, path)) => match plan.inputs().get(*number) {
+            Some(input) => at(input, path),
+            None => internal_err!("{} has no input {number}", plan.display()),
+        },
+    }
+}
+
+fn position(schema: &DFSchema, (table, field): (Option<&TableReference>, &FieldRef)) -> Result<usize> {
+    let found = schema.index_of_column_by_name(table, field.name());
+    found.map_or_else(|| internal_err!("the rows of a variable have no column {}", field.name()), Ok)
 }
 
 /// These expressions under names of their own.
