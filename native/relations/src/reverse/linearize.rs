@@ -191,6 +191,8 @@ impl Linearizer<'_> {
 
     /// A stage with the rows of a region. Its first columns are those of the node that the region stands for.
     pub fn same(&mut self, mut region: Region) -> Result<StageId> {
+        let repeated = std::mem::take(&mut region.columns);
+        region.columns = region.apart(repeated, self.names)?;
         let mut all = region.columns.clone();
         all.extend(region.plan.schema().columns().into_iter().filter(|column| !region.columns.contains(column)));
         let exprs: Vec<_> = all.iter().cloned().map(Expr::Column).collect();
@@ -359,6 +361,7 @@ impl Linearizer<'_> {
             );
         }
         let keys = self.computed(&mut below, &aggregate.group_expr, schema)?;
+        let keys = below.apart(keys, self.names)?;
         let mut calls = vec![];
         for expr in &aggregate.aggr_expr {
             let Expr::AggregateFunction(call) = expr.clone().unalias_nested().data else {

@@ -89,6 +89,31 @@ impl Region {
         Ok(found)
     }
 
+    /// These columns, each once: those that are repeated, as in `SELECT x, x AS y`, under names of their own.
+    pub fn apart(&mut self, wanted: Vec<Column>, names: &mut Names) -> Result<Vec<Column>> {
+        let mut all = columns(self.plan.schema());
+        let width = all.len();
+        let mut apart: Vec<Column> = vec![];
+        for column in wanted {
+            if !apart.contains(&column) {
+                apart.push(column);
+                continue;
+            }
+            let output = names.part(&column.name);
+            all.push(Expr::Column(column.clone()).alias(output.clone()));
+            if self.varying.contains(&column.name) {
+                self.varying.insert(output.clone());
+                self.steps.push(Step { output: output.clone(), expr: Expr::Column(column) });
+            }
+            apart.push(Column::new_unqualified(output));
+        }
+        if all.len() > width {
+            let plan = std::mem::take(&mut self.plan);
+            self.plan = LogicalPlan::Projection(Projection::try_new(all, Arc::new(plan))?);
+        }
+        Ok(apart)
+    }
+
     /// Takes the columns, steps and leaves of another region over, whose rows stand beside those of this one.
     pub fn take_in(&mut self, other: &mut Self) {
         for leaf in &mut self.leaves {

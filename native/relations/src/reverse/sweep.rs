@@ -259,7 +259,7 @@ impl Sweep<'_> {
                     aggregates.iter().zip(&stage.varying).zip(cotangents).zip(ties)
                 {
                     let partials = partials.over_group(&by_group[*value], &by_group, ties)?;
-                    for (input, product) in products(partials, &cotangent) {
+                    for (input, product) in products(partials, &by_group[*value], &cotangent)? {
                         if below.varying.contains(&input.name) {
                             let nullable = product.nullable(rows.schema())?;
                             found.add(&input.name, or_zero(product, nullable));
@@ -300,15 +300,21 @@ impl Sweep<'_> {
     }
 }
 
-/// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row.
-fn products(partials: Vec<(Expr, Expr)>, cotangent: &Expr) -> Vec<(Column, Expr)> {
-    let products = partials.into_iter().filter_map(|(input, partial)| {
-        let Expr::Column(input) = input else { return None };
-        let is_one = partial == lit(1.0);
-        let product = || binary_expr(cotangent.clone(), Operator::Multiply, partial);
-        Some((input, if is_one { cotangent.clone() } else { product() }))
-    });
-    products.collect()
+/// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the aggregate has
+/// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed.
+fn products(partials: Vec<(Expr, Expr)>, value: &Expr, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
+    let mut products = vec![];
+    for (input, partial) in partials {
+        let Expr::Column(input) = input else { continue };
+        let product = if partial == lit(1.0) {
+            cotangent.clone()
+        } else {
+            let product = binary_expr(cotangent.clone(), Operator::Multiply, partial);
+            when(value.clone().is_not_null(), product).otherwise(lit(0.0))?
+        };
+        products.push((input, product));
+    }
+    Ok(products)
 }
 
 fn or_zero(expr: Expr, nullable: bool) -> Expr {
