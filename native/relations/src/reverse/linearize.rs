@@ -174,11 +174,10 @@ impl Linearizer<'_> {
                 (stage, width)
             }
         };
-        let mut region = self.stages.reader(stage, usize::MAX, self.names)?;
-        let row = region.columns.pop().filter(|_| relation.is_numbered());
-        region.columns.truncate(width);
-        region.columns.extend(row);
-        Ok(region)
+        if relation.is_numbered() {
+            return self.stages.numbered(stage, width, self.names);
+        }
+        self.stages.reader(stage, width, self.names)
     }
 
     /// The rows of a region computed once, because they might be others the second time.

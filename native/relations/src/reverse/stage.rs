@@ -133,6 +133,15 @@ impl Stages {
         }
         Ok(region)
     }
+
+    /// The same with the number of the row as one more column. A stage has columns between, of the region that it is computed from.
+    pub fn numbered(&self, id: StageId, width: usize, names: &mut Names) -> Result<Region> {
+        let mut region = self.reader(id, usize::MAX, names)?;
+        let row = region.columns.pop();
+        region.columns.truncate(width);
+        region.columns.extend(row);
+        Ok(region)
+    }
 }
 
 /// A relation as a region of constants, its columns under names of their own.

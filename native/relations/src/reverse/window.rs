@@ -88,7 +88,7 @@ impl Linearizer<'_> {
         }
         let total = region.columns.len();
         let stage = self.same(region)?;
-        let mut outer = self.stages.reader(stage, total + 1, self.names)?;
+        let mut outer = self.stages.numbered(stage, total, self.names)?;
         let mut columns: Vec<_> = outer.columns[..width].to_vec();
         for output in outputs {
             columns.push(match output {
@@ -270,7 +270,7 @@ impl Linearizer<'_> {
         wanted: Expr,
     ) -> Result<Column> {
         let params = &varying.function.params;
-        let other = self.stages.reader(stage, total + 1, self.names)?;
+        let other = self.stages.numbered(stage, total, self.names)?;
         let mut on = same_partition(outer, &other, varying);
         on.push((wanted.clone(), cast(Expr::Column(other.columns[varying.number].clone()), DataType::Int64)));
         let filter = match (varying.function.fun.name(), varying.bounds) {
@@ -299,7 +299,7 @@ impl Linearizer<'_> {
 
     /// The value of an aggregate over the rows of the frame.
     fn over_frame(&mut self, outer: &mut Region, stage: StageId, total: usize, varying: &Varying) -> Result<Column> {
-        let over = self.stages.reader(stage, total + 1, self.names)?;
+        let over = self.stages.numbered(stage, total, self.names)?;
         let params = &varying.function.params;
         let column = |index: usize| Expr::Column(over.columns[index].clone());
         let args = params.args.iter().zip(&varying.arguments).map(|(argument, index)| match argument {
@@ -311,7 +311,7 @@ impl Linearizer<'_> {
             let on = same_partition(outer, &over, varying);
             return self.over_partition(outer, over, on, call, &varying.original);
         };
-        let of = self.stages.reader(stage, total + 1, self.names)?;
+        let of = self.stages.numbered(stage, total, self.names)?;
         let on = same_partition(&of, &over, varying);
         let number = column(varying.number);
         let [low, high] = [low, high].map(|bound| Expr::Column(of.columns[bound].clone()));
