@@ -198,21 +198,10 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
-        let numbered = self.sweeps.iter().enumerate().find_map(|(sweep, variables)| {
-            Some((sweep, variables, variables.columns.iter().find(|numbered| numbered.column == *variable)?))
-        });
-        let Some((sweep, variables, numbered)) = numbered else { return Ok(None) };
+        let Some(read) = self.read(expression, variable, names, tangent)? else { return Ok(None) };
         let mut tangents = vec![];
-        let mut reads = false;
-        for Value { column, by, .. } in &mut self.values {
-            let read = expression.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))?;
-            let Some(swept) = by.iter_mut().find(|swept| read && swept.sweep == sweep) else { continue };
-            reads = true;
-            let gradients = match &mut swept.gradients {
-                Some(known) => known,
-                none => none.insert(variables.gradients(&swept.region, names, tangent)?),
-            };
-            let Some(gradient) = gradients.get(&numbered.relation) else { continue };
+        for Read { numbered, column, swept, .. } in read {
+            let Some(gradient) = swept.gradient_by(numbered) else { continue };
             if !swept.derivatives.iter().any(|(row, _)| *row == numbered.row) {
                 let gradient = gradient.renamed(names)?;
                 let on = gradient.row.map(|of| (Expr::Column(numbered.row.clone()), Expr::Column(of)));
@@ -237,7 +226,84 @@ impl ByRow {
                 tangents.push((column.clone(), Tangent::Column(derivative.clone())));
             }
         }
-        Ok(reads.then_some(tangents))
+        Ok(Some(tangents))
+    }
+
+    /// The subqueries that an expression reads as columns, each with its derivative along a direction, in which all cells of a
+    /// variable move. None if the expression reads no such subquery.
+    ///
+    /// ```text
+    /// Cross Join:
+    ///   the input
+    ///   Aggregate: sum(the gradient * the direction)
+    ///     Inner Join: the rows of the variable, by their numbers
+    /// ```
+    pub fn tangents_along(
+        &mut self,
+        expression: &Expr,
+        (variable, direction): (&Column, &Expr),
+        input: &mut LogicalPlan,
+        names: &mut Names,
+        tangent: &Arc<ScalarUDF>,
+    ) -> Result<Option<Vec<(Column, Tangent)>>> {
+        let Some(read) = self.read(expression, variable, names, tangent)? else { return Ok(None) };
+        let mut tangents = vec![];
+        for Read { rows, numbered, column, swept } in read {
+            let Some(gradient) = swept.gradient_by(numbered) else { continue };
+            let direction = rows.beside(direction, variable, input)?;
+            let gradient = gradient.renamed(names)?;
+            let along = gradient.along(rows, numbered.position, &direction, names)?;
+            let left = std::mem::take(input);
+            *input = joined(left, along.plan, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+            let mut exprs = columns(input.schema());
+            let name = names.tangent("value", &variable.name);
+            for sum in along.cotangents {
+                exprs.push(null_with(&Expr::Column(column.clone()), Expr::Column(sum))?.alias(name.clone()));
+            }
+            let below = std::mem::take(input);
+            *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
+            tangents.push((column.clone(), Tangent::Column(Column::new_unqualified(name))));
+        }
+        Ok(Some(tangents))
+    }
+
+    /// The subqueries that an expression reads as columns and that read the relation of a variable, swept. None if there are none.
+    fn read(
+        &mut self,
+        expression: &Expr,
+        variable: &Column,
+        names: &mut Names,
+        tangent: &Arc<ScalarUDF>,
+    ) -> Result<Option<Vec<Read<'_>>>> {
+        let numbered = self.sweeps.iter().enumerate().find_map(|(sweep, variables)| {
+            Some((sweep, variables, variables.columns.iter().find(|numbered| numbered.column == *variable)?))
+        });
+        let Some((sweep, variables, numbered)) = numbered else { return Ok(None) };
+        let mut found = vec![];
+        for Value { column, by, .. } in &mut self.values {
+            let is_read = expression.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))?;
+            let Some(swept) = by.iter_mut().find(|swept| is_read && swept.sweep == sweep) else { continue };
+            if swept.gradients.is_none() {
+                swept.gradients = Some(variables.gradients(&swept.region, names, tangent)?);
+            }
+            found.push(Read { rows: &variables.rows[numbered.relation], numbered, column, swept });
+        }
+        Ok((!found.is_empty()).then_some(found))
+    }
+}
+
+/// A subquery that an expression reads as a column.
+struct Read<'v> {
+    rows: &'v RowVariable,
+    numbered: &'v Numbered,
+    column: &'v Column,
+    swept: &'v mut Swept,
+}
+
+impl Swept {
+    /// The gradient by the relation of a variable, if the value varies with it.
+    fn gradient_by(&self, variable: &Numbered) -> Option<&RowCotangents> {
+        self.gradients.as_ref()?.get(&variable.relation)
     }
 }
 

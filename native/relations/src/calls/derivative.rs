@@ -76,8 +76,15 @@ impl<'c> DirectionalDerivative<'c> {
         Ok(calls)
     }
 
-    /// The sum of `seed * jvp(arguments)` over the directions, for inputs of this schema.
-    pub fn emit(&self, arguments: Vec<Vec<Expr>>, jvp: &Arc<ScalarUDF>, schema: &DFSchema) -> Result<Expr> {
+    /// The sum of `seed * jvp(arguments)` over the directions, for inputs of this schema, and of `jvp` along the tangents of columns
+    /// that have the seeds in them.
+    pub fn emit(
+        &self,
+        arguments: Vec<Vec<Expr>>,
+        seeded: TangentsOf,
+        jvp: &Arc<ScalarUDF>,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
         let mut sum: Option<Expr> = None;
         for (direction, arguments) in self.directions.iter().zip(arguments) {
             let partial = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
@@ -92,6 +99,11 @@ impl<'c> DirectionalDerivative<'c> {
                 None => term,
                 Some(sum) => binary_expr(sum, Operator::Plus, term),
             });
+        }
+        for (column, tangent) in seeded {
+            let arguments = vec![self.function.clone(), Expr::Column(column), factor(&tangent)];
+            let term = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
+            sum = sum.map(|sum| binary_expr(sum, Operator::Plus, term));
         }
         let Some(sum) = sum else { return internal_err!("{} has no direction", abbreviated(self.call)) };
         sum.cast_to(&self.call.get_type(schema)?, schema)

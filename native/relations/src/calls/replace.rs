@@ -21,14 +21,15 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut
     let Some(variables) = resolve(&derivative, site, context)? else { return Ok(None) };
     let mut tangents = carry(&derivative, &variables, jvp, site, context)?;
     let by_row = sweep(&derivative, &variables, &mut tangents, jvp, site, context)?;
+    let along = sweep_along(&derivative, &variables, jvp, site, context)?;
     let arguments = derivative.arguments(&tangents)?;
     diagnose(&derivative, &variables, &tangents, jvp, site, context)?;
     diagnose_branches(&derivative, &variables, jvp, site, context)?;
     diagnose_subqueries(&derivative, &variables, site, context)?;
-    if derivative.is_local(&tangents) && !by_row {
+    if derivative.is_local(&tangents) && !by_row && along.is_none() {
         return Ok(None);
     }
-    let emitted = derivative.emit(arguments, jvp, &site.schema())?;
+    let emitted = derivative.emit(arguments, along.unwrap_or_default(), jvp, &site.schema())?;
     match derivative.directions.first() {
         // By a cell that is NULL there is no derivative, whether it is read or not.
         Some(direction) if by_row => null_with(direction.variable, emitted).map(Some),
@@ -83,23 +84,43 @@ fn sweep(
     context: &mut Context,
 ) -> Result<bool> {
     let mut by_row = false;
+    if derivative.is_along_directions() {
+        return Ok(by_row);
+    }
     for (variable, tangents) in variables.iter().zip(tangents) {
         let Owner::Input(number) = variable.owner else { continue };
         let input = &mut site.inputs[number];
         let swept = site.by_row.tangents(derivative.function, &variable.column, input, &mut context.names, jvp)?;
         let Some(swept) = swept else { continue };
-        if derivative.is_along_directions() {
-            return plan_err!(
-                "{}: a subquery in it varies with {} row by row, and jvp of a subquery along a direction is not known. Write \
-                 grad, or carry the direction by a column of one row",
-                abbreviated(derivative.call),
-                variable.named
-            );
-        }
         by_row = true;
         tangents.extend(swept);
     }
     Ok(by_row)
+}
+
+/// The subqueries of the function that read the relation of a variable, with their derivatives along the directions in which its
+/// cells move. None if there are none.
+fn sweep_along(
+    derivative: &DirectionalDerivative,
+    variables: &[Resolved],
+    jvp: &Arc<ScalarUDF>,
+    site: &mut Site,
+    context: &mut Context,
+) -> Result<Option<TangentsOf>> {
+    let mut along: Option<TangentsOf> = None;
+    if !derivative.is_along_directions() {
+        return Ok(along);
+    }
+    for (variable, direction) in variables.iter().zip(&derivative.directions) {
+        let (Owner::Input(number), Some(seed)) = (variable.owner, direction.seed) else { continue };
+        let input = &mut site.inputs[number];
+        let moved = (&variable.column, seed);
+        let swept = site.by_row.tangents_along(derivative.function, moved, input, &mut context.names, jvp)?;
+        if let Some(swept) = swept {
+            along.get_or_insert_default().extend(swept);
+        }
+    }
+    Ok(along)
 }
 
 /// The error for a variable that the function does not depend on, if it depends on another reference to the same column.

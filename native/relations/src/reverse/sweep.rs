@@ -8,7 +8,7 @@ use datafusion_expr::{
     union, when,
 };
 use datafusion_functions::core::expr_fn::coalesce;
-use datafusion_functions_aggregate::count::count_all;
+use datafusion_functions_aggregate::count::{count, count_all};
 use datafusion_functions_aggregate::sum::sum;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use xql_autodiff::is_smooth;
 
 use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, renamed};
+use super::variable::RowVariable;
 use crate::shared::{SharedRelation, scan};
 use crate::vocabulary::names::{Names, columns};
 
@@ -42,6 +43,37 @@ impl RowCotangents {
         let table = names.part("cotangents");
         let source = SharedRelation::new(table.clone(), self.plan).into_source();
         Self { plan: scan(table, &source)?, ..self }.renamed(names)
+    }
+}
+
+impl RowCotangents {
+    /// Their sum along a direction by the variable of this position, one row with one column. It is NULL if the direction of a cell
+    /// is, and a cell that is NULL itself does not move.
+    pub fn along(self, variable: &RowVariable, position: usize, direction: &Expr, names: &mut Names) -> Result<Self> {
+        let mut rows = columns(variable.scan()?.schema());
+        let number = rows.pop();
+        let cell = rows.get(variable.columns[position]).cloned();
+        let (Some(number), Some(cell), Some(cotangent)) = (number, cell, self.cotangents.get(position)) else {
+            return internal_err!("a variable has no rows");
+        };
+        let on = self.row.iter().map(|row| (number.clone(), Expr::Column(row.clone()))).collect();
+        let plan = joined(variable.scan()?, self.plan, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+        let direction = cast(direction.clone(), DataType::Float64);
+        let product = binary_expr(Expr::Column(cotangent.clone()), Operator::Multiply, direction.clone());
+        let moves = cell.is_not_null();
+        let unknown = moves.clone().and(direction.is_null());
+        let [total, missing] = ["sum", "missing"].map(|name| names.part(name));
+        let sums = vec![
+            sum(when(moves, product).end()?).alias(total.clone()),
+            count(when(unknown, lit(1)).end()?).alias(missing.clone()),
+        ];
+        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), vec![], sums)?);
+        let [total, missing] = [total, missing].map(|name| Expr::Column(Column::new_unqualified(name)));
+        let known = when(missing.eq(lit(0_i64)), or_zero(total, true)).end()?;
+        let sum = names.part("sum");
+        let plan = Projection::try_new(vec![known.alias(sum.clone())], Arc::new(plan))?;
+        let cotangents = vec![Column::new_unqualified(sum)];
+        Ok(Self { plan: LogicalPlan::Projection(plan), row: None, cotangents, repeated: false })
     }
 }
 
