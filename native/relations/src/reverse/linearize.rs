@@ -21,7 +21,7 @@ use super::partials::Partials;
 use super::region::{Leaf, Region, StageId};
 use super::stage::{Rows, Stages, renamed};
 use super::variable::{RowVariable, named};
-use crate::shared::{SharedRelation, scan};
+use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 
 /// How many rows a group has.
@@ -83,9 +83,9 @@ impl Linearizer<'_> {
             return self.constant(plan, node);
         }
         if let Some(number) = variable {
-            let (table, source) = self.variables[number].table();
+            let relation = Arc::clone(self.variables[number].relation());
             let columns = self.variables[number].columns.clone();
-            let stage = self.stages.scanned(table, source, false, columns, Rows::Variable(number));
+            let stage = self.stages.scanned(relation, false, columns, Rows::Variable(number));
             let width = plan.schema().fields().len();
             self.stages.know(node, stage, width);
             return self.stages.reader(stage, width, self.names);
@@ -197,9 +197,10 @@ impl Linearizer<'_> {
         let exprs: Vec<_> = all.iter().cloned().map(Expr::Column).collect();
         let plan = named(std::mem::take(&mut region.plan), &exprs, self.names)?;
         let table = self.names.part("rows");
-        let source = SharedRelation::numbered(table.clone(), plan, &self.names.part("row")).into_source();
-        let scan = scan(table.clone(), &source)?;
-        let own = columns(scan.schema()).into_iter().zip(&all).map(|(column, name)| column.alias(name.name.clone()));
+        let relation = Arc::new(SharedRelation::numbered(table, plan, &self.names.part("row")));
+        let scan = relation.scan()?;
+        let own = columns(scan.schema()).into_iter().zip(&all);
+        let own = own.map(|(column, own)| column.alias_qualified(own.relation.clone(), own.name.clone()));
         let mut own: Vec<_> = own.collect();
         let row = Column::new_unqualified(self.names.part("row"));
         own.extend(columns(scan.schema()).pop().map(|number| number.alias(row.name.clone())));
@@ -208,7 +209,7 @@ impl Linearizer<'_> {
             (0..region.columns.len()).filter(|index| region.varying.contains(&region.columns[*index].name)).collect();
         let columns = varying.iter().map(|index| region.columns[*index].clone()).collect();
         region.columns.push(row);
-        Ok(self.stages.scanned(table, source, false, varying, Rows::Same { below: region, columns }))
+        Ok(self.stages.scanned(relation, false, varying, Rows::Same { below: region, columns }))
     }
 
     /// An expression over a node, over the region of that node. Subqueries in it that vary are joined to the region.

@@ -5,6 +5,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Subquery;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
@@ -23,6 +24,10 @@ pub struct Node {
 pub struct Nodes {
     /// The numbers of nodes, by what they are over the numbers of their inputs.
     ids: HashMap<(LogicalPlan, Vec<usize>), usize>,
+    /// The numbers of shared relations.
+    relations: Vec<(Arc<SharedRelation>, usize)>,
+    /// How many numbers have been given.
+    count: usize,
     /// The nodes by their addresses, which are theirs as long as the plan is there.
     seen: HashMap<*const LogicalPlan, Node>,
 }
@@ -40,10 +45,18 @@ impl Nodes {
         if let Some(node) = self.seen.get(&std::ptr::from_ref(plan)) {
             return Ok(*node);
         }
-        let mut reads = variables.iter().any(|variable| variable.is_scan(plan));
-        if let Some(shared) = SharedRelation::scanned_by(plan).filter(|_| !reads) {
-            reads = self.of(shared.plan(), variables)?.reads;
+        if let Some(relation) = SharedRelation::scanned_by(plan) {
+            // Each scan gives the columns names of its own.
+            let reads =
+                variables.iter().any(|variable| variable.is_scan(plan)) || self.of(relation.plan(), variables)?.reads;
+            let known = self.relations.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, id)| *id);
+            let id = known.unwrap_or_else(|| self.next());
+            if known.is_none() {
+                self.relations.push((relation, id));
+            }
+            return Ok(Node { id, reads });
         }
+        let mut reads = false;
         let mut inputs = vec![];
         let mut visit = |input: &LogicalPlan| {
             let input = match input {
@@ -58,10 +71,15 @@ impl Nodes {
         plan.apply_children(&mut visit)?;
         plan.apply_subqueries(&mut visit)?;
         let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
-        let next = self.ids.len();
+        let next = self.next();
         let id = *self.ids.entry((alone, inputs)).or_insert(next);
         let node = Node { id, reads };
         self.seen.insert(plan, node);
         Ok(node)
+    }
+
+    fn next(&mut self) -> usize {
+        self.count += 1;
+        self.count
     }
 }

@@ -1,20 +1,19 @@
 //! Stages: relations between the variable and the value that are computed once and read as often as needed.
 
 use datafusion_common::{Column, Result};
-use datafusion_expr::{LogicalPlan, Projection, TableSource};
+use datafusion_expr::{LogicalPlan, Projection};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::nodes::{Node, Nodes};
 use super::partials::Partials;
 use super::region::{Leaf, Region, StageId};
-use crate::shared::{SharedRelation, scan};
+use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 
 /// A relation that is computed once.
 pub struct Stage {
-    table: String,
-    source: Arc<dyn TableSource>,
+    relation: Arc<SharedRelation>,
     /// Whether it has exactly one row; else its last column numbers the rows.
     pub single: bool,
     /// The positions of its columns that vary.
@@ -44,8 +43,8 @@ impl Stage {
     }
 
     /// A scan of all its columns.
-    pub fn scan(&self) -> Result<LogicalPlan> {
-        scan(self.table.clone(), &self.source)
+    pub fn scan(&self, names: &mut Names) -> Result<Region> {
+        read(&self.relation, names)
     }
 }
 
@@ -98,30 +97,22 @@ impl Stages {
     ) -> StageId {
         let table = names.part(name);
         let relation = match single {
-            true => SharedRelation::new(table.clone(), plan),
-            false => SharedRelation::numbered(table.clone(), plan, &names.part("row")),
+            true => SharedRelation::new(table, plan),
+            false => SharedRelation::numbered(table, plan, &names.part("row")),
         };
-        let source = relation.into_source();
-        self.scanned(table, source, single, varying, rows)
+        self.scanned(Arc::new(relation), single, varying, rows)
     }
 
-    /// A stage of the rows of a table.
-    pub fn scanned(
-        &mut self,
-        table: String,
-        source: Arc<dyn TableSource>,
-        single: bool,
-        varying: Vec<usize>,
-        rows: Rows,
-    ) -> StageId {
-        self.stages.push(Stage { table, source, single, varying, rows });
+    /// A stage of the rows of a shared relation.
+    pub fn scanned(&mut self, relation: Arc<SharedRelation>, single: bool, varying: Vec<usize>, rows: Rows) -> StageId {
+        self.stages.push(Stage { relation, single, varying, rows });
         self.stages.len() - 1
     }
 
     /// A region that reads a stage, of which `width` columns are those of the node that it stands for.
     pub fn reader(&self, id: StageId, width: usize, names: &mut Names) -> Result<Region> {
         let stage = &self.stages[id];
-        let mut region = renamed(stage.scan()?, names)?;
+        let mut region = stage.scan(names)?;
         region.single = stage.single;
         let row = if stage.single { None } else { region.columns.last().cloned() };
         let read = |index: &usize| Some(region.columns.get(*index)?.name.clone());
@@ -142,6 +133,14 @@ impl Stages {
         region.columns.extend(row);
         Ok(region)
     }
+}
+
+/// A shared relation as a region of constants, its columns under names of their own.
+pub fn read(relation: &Arc<SharedRelation>, names: &mut Names) -> Result<Region> {
+    let named: Vec<_> = relation.columns().map(|column| names.part(column)).collect();
+    let plan = relation.scan_as(named)?;
+    let columns = plan.schema().columns();
+    Ok(Region::constant(plan, columns, false))
 }
 
 /// A relation as a region of constants, its columns under names of their own.

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use xql_autodiff::is_smooth;
 
 use super::region::{Leaf, Region, joined};
-use super::stage::{Rows, Stages, renamed};
+use super::stage::{Rows, Stages, read, renamed};
 use super::variable::RowVariable;
-use crate::shared::{SharedRelation, scan};
+use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 
 /// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
@@ -32,17 +32,19 @@ pub struct RowCotangents {
 impl RowCotangents {
     /// The same under names of their own.
     pub fn renamed(&self, names: &mut Names) -> Result<Self> {
-        let read = renamed(self.plan.clone(), names)?;
-        let mut named = read.columns.into_iter();
-        let row = self.row.as_ref().and_then(|_| named.next());
-        Ok(Self { plan: read.plan, row, cotangents: named.collect(), repeated: self.repeated })
+        Ok(Self::over(renamed(self.plan.clone(), names)?, self.row.is_some(), self.repeated))
+    }
+
+    fn over(region: Region, numbered: bool, repeated: bool) -> Self {
+        let mut columns = region.columns.into_iter();
+        let row = if numbered { columns.next() } else { None };
+        Self { plan: region.plan, row, cotangents: columns.collect(), repeated }
     }
 
     /// The same, computed once, however often they are read.
     pub fn shared(self, names: &mut Names) -> Result<Self> {
-        let table = names.part("cotangents");
-        let source = SharedRelation::new(table.clone(), self.plan).into_source();
-        Self { plan: scan(table, &source)?, ..self }.renamed(names)
+        let relation = Arc::new(SharedRelation::new(names.part("cotangents"), self.plan));
+        Ok(Self::over(read(&relation, names)?, self.row.is_some(), self.repeated))
     }
 }
 
@@ -253,7 +255,7 @@ impl Sweep<'_> {
             //     the cotangents of the groups
             // ```
             Rows::Groups { below, keys, aggregates } => {
-                let own = renamed(stage.scan()?, self.names)?;
+                let own = stage.scan(self.names)?;
                 let by_group: Vec<_> = own.columns.iter().cloned().map(Expr::Column).collect();
                 let on = total.row.into_iter().map(Expr::Column).zip(by_group.last().cloned());
                 let on = on.map(|(row, number)| (number, row)).collect();

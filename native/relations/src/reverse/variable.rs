@@ -3,10 +3,10 @@
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, TableReference, internal_err, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, TableSource};
+use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 
-use crate::shared::{SharedRelation, scan};
+use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::source::{Source, is_same, source_of};
 
@@ -20,8 +20,7 @@ pub struct RowVariable {
     shown: DFSchemaRef,
     /// The positions of the columns in it.
     pub columns: Vec<usize>,
-    table: String,
-    source: Arc<dyn TableSource>,
+    relation: Arc<SharedRelation>,
 }
 
 impl RowVariable {
@@ -40,23 +39,23 @@ impl RowVariable {
         let exprs = columns(computed.schema());
         let computed = named(computed, &exprs, names)?;
         let table = names.part("rows");
-        let source = SharedRelation::numbered(table.clone(), computed, &names.part("row")).into_source();
-        Ok(Self { origin, shown, columns: variables, table, source })
+        let relation = Arc::new(SharedRelation::numbered(table, computed, &names.part("row")));
+        Ok(Self { origin, shown, columns: variables, relation })
     }
 
-    /// The table of the numbered rows, under its name.
-    pub fn table(&self) -> (String, Arc<dyn TableSource>) {
-        (self.table.clone(), Arc::clone(&self.source))
+    /// The numbered rows.
+    pub fn relation(&self) -> &Arc<SharedRelation> {
+        &self.relation
     }
 
     /// A scan of the numbered rows: the columns of the origin in their order, and the number of the row.
     pub fn scan(&self) -> Result<LogicalPlan> {
-        scan(self.table.clone(), &self.source)
+        self.relation.scan()
     }
 
     /// Whether a node scans the numbered rows.
     pub fn is_scan(&self, plan: &LogicalPlan) -> bool {
-        matches!(plan, LogicalPlan::TableScan(scan) if Arc::ptr_eq(&scan.source, &self.source))
+        SharedRelation::scanned_by(plan).is_some_and(|relation| Arc::ptr_eq(&relation, &self.relation))
     }
 
     /// An expression over a plan that reads the numbered rows, over a scan of them: it reads what stands beside `variable` there.

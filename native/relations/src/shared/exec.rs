@@ -213,7 +213,7 @@ async fn collect(
 #[derive(Debug, Clone)]
 pub struct SharedExec {
     shared: Arc<Shared>,
-    projection: Option<Vec<usize>>,
+    projection: Vec<usize>,
     /// Whether it shows the plan of the relation.
     ///
     /// The plan is no child of any reader: it is planned and optimised already, and an optimizer that takes it for the input of one
@@ -223,11 +223,15 @@ pub struct SharedExec {
 }
 
 impl SharedExec {
-    pub(super) fn new(shared: Arc<Shared>, projection: Option<Vec<usize>>, shows_plan: bool) -> Result<Self> {
-        let schema = match &projection {
-            Some(columns) => Arc::new(shared.schema.project(columns)?),
-            None => Arc::clone(&shared.schema),
-        };
+    /// A reader under the names of a schema, of these columns if not of all.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        schema: &SchemaRef,
+        projection: Option<Vec<usize>>,
+        shows_plan: bool,
+    ) -> Result<Self> {
+        let projection = projection.unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let schema = Arc::new(schema.project(&projection)?);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(shared.partitions),
@@ -240,7 +244,8 @@ impl SharedExec {
 
 impl DisplayAs for SharedExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let columns: Vec<_> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let names = self.shared.schema.fields();
+        let columns: Vec<_> = self.projection.iter().map(|column| names[*column].name().as_str()).collect();
         let verb = if self.shows_plan { "computes" } else { "reads" };
         write!(f, "SharedExec: {verb} {}, columns=[{}]", self.shared.name, columns.join(", "))?;
         if self.shows_plan {
@@ -283,7 +288,7 @@ impl ExecutionPlan for SharedExec {
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let statistics = self.shared.statistics(partition)?;
-        Ok(Arc::new(statistics.as_ref().clone().project(self.projection.as_ref())))
+        Ok(Arc::new(statistics.as_ref().clone().project(Some(&self.projection))))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -291,16 +296,15 @@ impl ExecutionPlan for SharedExec {
             return internal_err!("{} has no partition {partition}", self.shared.name);
         }
         let computing = self.shared.rows_of(&context)?;
-        let projection = self.projection.clone();
+        let (projection, schema) = (self.projection.clone(), self.schema());
         let batches = async move {
             let computed = computing.await.map_err(DataFusionError::Shared)?;
             let count = computed.partitions[partition].len();
             let batches = (0..count).map(move |index| {
                 let batch = &computed.partitions[partition][index];
-                match &projection {
-                    Some(columns) => Ok(batch.project(columns)?),
-                    None => Ok(batch.clone()),
-                }
+                let columns = projection.iter().map(|column| Arc::clone(batch.column(*column))).collect();
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?)
             });
             Ok::<_, DataFusionError>(futures::stream::iter(batches))
         };

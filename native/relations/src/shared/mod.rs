@@ -9,4 +9,4 @@ mod exec;
 mod relation;
 
 pub use exec::SharedExec;
-pub use relation::{SharedRelation, scan};
+pub use relation::SharedRelation;

@@ -1,6 +1,6 @@
-//! A table whose rows are those of a plan.
+//! Tables whose rows are those of a plan.
 
-use arrow::datatypes::{DataType, Field, SchemaBuilder, SchemaRef};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaBuilder, SchemaRef};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
@@ -8,7 +8,7 @@ use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{TableReference, internal_err};
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -73,7 +73,8 @@ impl SharedRelation {
     /// The shared relation that a scan reads.
     pub fn scanned(scan: &TableScan) -> Option<Arc<Self>> {
         let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
-        provider.downcast().ok()
+        let reader: Arc<Reader> = provider.downcast().ok()?;
+        Some(Arc::clone(&reader.relation))
     }
 
     /// What the relation is computed by.
@@ -81,19 +82,54 @@ impl SharedRelation {
         &self.plan
     }
 
-    /// The table, of which every scan reads the same rows.
-    pub fn into_source(self) -> Arc<dyn TableSource> {
-        provider_as_source(Arc::new(self))
+    /// The names of the columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.schema.fields().iter().map(|field| field.name().as_str())
+    }
+
+    /// A scan of all columns. All scans read the same rows.
+    pub fn scan(self: &Arc<Self>) -> Result<LogicalPlan> {
+        self.scan_as(self.columns())
+    }
+
+    /// A scan of all columns under other names.
+    pub fn scan_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Result<LogicalPlan> {
+        let fields = self.schema.fields().iter().zip(names);
+        let fields: Fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
+        let reader = Reader { relation: Arc::clone(self), schema };
+        LogicalPlanBuilder::scan(TableReference::bare(self.name.as_str()), provider_as_source(Arc::new(reader)), None)?
+            .build()
+    }
+
+    /// The physical plan for the session's statement, and whether nobody has asked for it before.
+    async fn planned(&self, state: &dyn Session) -> Result<(Arc<Shared>, bool)> {
+        let started = state.execution_props().query_execution_start_time;
+        // Scans are planned side by side. The second one waits for the plan of the first.
+        let mut planned = self.planned.lock().await;
+        let known = planned.as_ref().filter(|planned| planned.started == started);
+        if let Some(shared) = known.and_then(|planned| planned.shared.upgrade()) {
+            return Ok((shared, false));
+        }
+        let plan = state.create_physical_plan(&self.plan).await?;
+        if plan.schema().fields().len() + usize::from(self.numbered) != self.schema.fields().len() {
+            return internal_err!("the plan of {} has other columns than the relation", self.name);
+        }
+        let shared = Arc::new(Shared::new(self.name.clone(), Arc::clone(&self.schema), self.numbered, plan));
+        *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
+        Ok((shared, true))
     }
 }
 
-/// A scan of all columns of a shared relation.
-pub fn scan(name: impl Into<TableReference>, source: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
-    LogicalPlanBuilder::scan(name, Arc::clone(source), None)?.build()
+/// A shared relation as a table, whose columns have names for the reader.
+#[derive(Debug)]
+struct Reader {
+    relation: Arc<SharedRelation>,
+    schema: SchemaRef,
 }
 
 #[async_trait]
-impl TableProvider for SharedRelation {
+impl TableProvider for Reader {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -109,24 +145,7 @@ impl TableProvider for SharedRelation {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let started = state.execution_props().query_execution_start_time;
-        // Scans are planned side by side. The second one waits for the plan of the first.
-        let mut planned = self.planned.lock().await;
-        let known = planned.as_ref().filter(|planned| planned.started == started);
-        let known = known.and_then(|planned| planned.shared.upgrade());
-        let is_first = known.is_none();
-        let shared = match known {
-            Some(shared) => shared,
-            None => {
-                let plan = state.create_physical_plan(&self.plan).await?;
-                if plan.schema().fields().len() + usize::from(self.numbered) != self.schema.fields().len() {
-                    return internal_err!("the plan of {} has other columns than the relation", self.name);
-                }
-                let shared = Arc::new(Shared::new(self.name.clone(), Arc::clone(&self.schema), self.numbered, plan));
-                *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
-                shared
-            }
-        };
-        Ok(Arc::new(SharedExec::new(shared, projection.cloned(), is_first)?))
+        let (shared, is_first) = self.relation.planned(state).await?;
+        Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
     }
 }
