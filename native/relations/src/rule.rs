@@ -4,6 +4,7 @@ use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::LogicalPlan;
+use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion_optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use xql_autodiff::recognize;
 
@@ -75,7 +76,12 @@ impl OptimizerRule for DifferentiateRelations {
         true
     }
 
-    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        self.differentiate(plan)
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !has_call_anywhere(&plan, self.recognize)? {
+            return Ok(Transformed::no(plan));
+        }
+        // A plan with calls has not been analyzed: no types have been coerced.
+        let coerced = TypeCoercion::new().analyze(plan, &config.options())?;
+        Ok(Transformed::yes(self.differentiate(coerced)?.data))
     }
 }

@@ -188,11 +188,7 @@ async fn other_derivatives_beside_gradients_by_row() -> Result<()> {
     let ctx = session().await?;
     let wm = "WITH e AS (SELECT 0.25 AS eps), wm AS (SELECT w.inp, w.out, e.eps, w.val + e.eps * w.val AS val FROM w CROSS JOIN e),
               loss AS (SELECT SUM(val * val) AS l FROM wm)";
-    for call in [
-        "grad(val * val, eps) + grad((SELECT l FROM loss), val)",
-        "grad(val + g, eps)",
-        "grad(g, eps)",
-    ] {
+    for call in ["grad(val * val, eps) + grad((SELECT l FROM loss), val)", "grad(val + g, eps)", "grad(g, eps)"] {
         let from = if call.contains('g') && call.contains("g,") || call.contains("+ g,") {
             "(SELECT *, grad((SELECT l FROM loss), val) AS g FROM wm) AS s"
         } else {

@@ -18,7 +18,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use super::nodes::Node;
 use super::partials::Partials;
-use super::region::{Leaf, Region, StageId};
+use super::region::{Leaf, Region, StageId, told_apart};
 use super::stage::{Rows, Stages, renamed};
 use super::variable::{RowVariable, named};
 use crate::shared::SharedRelation;
@@ -279,6 +279,13 @@ impl Linearizer<'_> {
         let volatile = filter.iter().chain(on.iter().flat_map(|(a, b)| [a, b])).any(is_volatile);
         let is_cross = join.filter.is_none() && join.on.is_empty() && join.join_type == JoinType::Inner;
         let single = left.single && right.single && is_cross;
+        let nulls = match join.null_equality {
+            NullEquality::NullEqualsNull if join.join_type == JoinType::Inner => {
+                on = told_apart(on, &left.plan, &right.plan)?;
+                NullEquality::NullEqualsNothing
+            }
+            nulls => nulls,
+        };
         let plan = LogicalPlan::Join(Join::try_new(
             Arc::new(std::mem::take(&mut left.plan)),
             Arc::new(std::mem::take(&mut right.plan)),
@@ -286,7 +293,7 @@ impl Linearizer<'_> {
             filter,
             join.join_type,
             JoinConstraint::On,
-            join.null_equality,
+            nulls,
             join.null_aware,
         )?);
         let region = match join.join_type {

@@ -1,8 +1,9 @@
 //! Regions: plans whose rows have all that a sweep through them reads.
 
-use datafusion_common::{Column, JoinType, NullEquality, Result};
+use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue};
 use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan, Projection};
+use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_followed;
@@ -171,6 +172,26 @@ pub fn joined(
     join_type: JoinType,
     nulls: NullEquality,
 ) -> Result<LogicalPlan> {
-    let (left, right) = (Arc::new(left), Arc::new(right));
+    let on = if nulls == NullEquality::NullEqualsNull { told_apart(on, &left, &right)? } else { on };
+    let (left, right, nulls) = (Arc::new(left), Arc::new(right), NullEquality::NullEqualsNothing);
     Ok(LogicalPlan::Join(Join::try_new(left, right, on, filter, join_type, JoinConstraint::On, nulls, false)?))
+}
+
+/// Keys that are equal where both are NULL too, as keys that are never NULL: `k` as `k IS NULL` and `coalesce(k, 0)`.
+///
+/// A join may say that its NULLs are equal. DataFusion 54 makes one join of inner joins that follow one another, and takes what the
+/// last says for all of them.
+pub fn told_apart(on: Vec<(Expr, Expr)>, left: &LogicalPlan, right: &LogicalPlan) -> Result<Vec<(Expr, Expr)>> {
+    let mut keys = vec![];
+    for (a, b) in on {
+        // One that is never NULL is equal to none that is.
+        if !(a.nullable(left.schema())? && b.nullable(right.schema())?) {
+            keys.push((a, b));
+            continue;
+        }
+        let none = Expr::Literal(ScalarValue::new_default(&a.get_type(left.schema())?)?, None);
+        keys.push((a.clone().is_null(), b.clone().is_null()));
+        keys.push((coalesce(vec![a, none.clone()]), coalesce(vec![b, none])));
+    }
+    Ok(keys)
 }
