@@ -44,7 +44,7 @@ impl DifferentiateRelations {
             return Ok(Transformed::no(plan));
         }
         nullable_by_either_term(plan, Static::Settled)?
-            .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.rewrite(plan))?
+            .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.differentiated(plan))?
             .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
             .transform_data(keep_recursive_columns)?
             .transform_data(|plan| left_to_simplify(plan, self.recognize))

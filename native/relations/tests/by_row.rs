@@ -182,21 +182,65 @@ async fn several_relations() -> Result<()> {
     Ok(())
 }
 
-/// Beside the numbered rows of a variable, another column of theirs does not become a constant.
+/// Derivatives by a column of one row of what gradients by row compute: a Hessian times a direction.
 #[tokio::test]
-async fn other_derivatives_beside_gradients_by_row() -> Result<()> {
+async fn forward_over_reverse() -> Result<()> {
     let ctx = session().await?;
     let wm = "WITH e AS (SELECT 0.25 AS eps), wm AS (SELECT w.inp, w.out, e.eps, w.val + e.eps * w.val AS val FROM w CROSS JOIN e),
-              loss AS (SELECT SUM(val * val) AS l FROM wm)";
-    for call in ["grad(val * val, eps) + grad((SELECT l FROM loss), val)", "grad(val + g, eps)", "grad(g, eps)"] {
-        let from = if call.contains('g') && call.contains("g,") || call.contains("+ g,") {
-            "(SELECT *, grad((SELECT l FROM loss), val) AS g FROM wm) AS s"
-        } else {
-            "wm"
-        };
-        let planned = ctx.sql(&format!("{wm} SELECT {call} AS d FROM {from}")).await?.collect().await;
-        assert!(planned.is_err(), "{call} gave {planned:?}");
+              loss AS (SELECT SUM(val * val) AS l FROM wm),
+              g AS (SELECT *, grad((SELECT l FROM loss), val) AS g FROM wm)";
+    let w = [0.5, -0.3, 0.8, 0.1];
+    let of = |derivative: fn(f64) -> f64| w.map(derivative);
+    for (call, from, expected) in [
+        ("grad(val * val, eps) + grad((SELECT l FROM loss), val)", "wm", of(|w| 2.5 * w * w + 2.5 * w)),
+        ("grad(val + g, eps)", "g", of(|w| 3.0 * w)),
+        ("grad(g, eps)", "g", of(|w| 2.0 * w)),
+        ("jvp(g * g, eps, 3.0)", "g", of(|w| 2.0 * 2.5 * w * 2.0 * w * 3.0)),
+        ("grad(grad((SELECT l FROM loss), val), eps)", "wm", of(|w| 2.0 * w)),
+        ("grad((SELECT l FROM loss), val) + (SELECT l FROM loss) * 0", "wm", of(|w| 2.5 * w)),
+    ] {
+        close(&run(&ctx, &format!("{wm} SELECT {call} AS d FROM {from} ORDER BY inp, out")).await?, &expected);
     }
+    // Of three layers the second is read by itself and by the third, and the rows are numbered once.
+    let deep = format!(
+        "{wm}, s AS (SELECT SUM(val * val) AS s FROM wm), f AS (SELECT SUM(power(val * s, 2)) AS l FROM wm CROSS JOIN s)
+         SELECT grad(d, eps) AS h FROM (SELECT inp, out, eps, grad((SELECT l FROM f), val) AS d FROM wm) AS q ORDER BY inp, out"
+    );
+    // The gradient is 6 s^2 val, with s = 0.99 (1 + eps)^2 and val = w (1 + eps).
+    let h = w.map(|w| 6.0 * 0.99_f64.powi(2) * 5.0 * 1.25_f64.powi(4) * w);
+    close(&run(&ctx, &deep).await?, &h);
+    // Which of several cells moves, nobody knows.
+    ctx.sql("CREATE TABLE several AS SELECT * FROM (VALUES (0.25), (0.5)) AS t(eps)").await?.collect().await?;
+    let several = wm.replace("SELECT 0.25 AS eps", "SELECT eps FROM several");
+    let error =
+        run(&ctx, &format!("{several} SELECT grad(g, eps) AS d FROM g")).await.err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains("2 cells of eps")), "{error:?}");
+    Ok(())
+}
+
+/// `jvp` of a subquery is the sum of its gradient times the direction.
+#[tokio::test]
+async fn along_directions() -> Result<()> {
+    let ctx = session().await?;
+    let sum = |sql: &str| format!("SELECT {sql} AS d FROM w ORDER BY inp, out");
+    // 2 * (0.5 * 1 - 0.3 * 2 + 0.8 * 2 + 0.1 * 3)
+    close(&run(&ctx, &sum("jvp((SELECT SUM(val * val) FROM w), val, inp + out + 1)")).await?, &[3.6; 4]);
+    close(&run(&ctx, &sum("jvp((SELECT SUM(val * val) FROM w), val, 2.0)")).await?, &[4.4; 4]);
+    close(
+        &run(&ctx, &sum("jvp((SELECT SUM(val) FROM w) * val, val, inp + 1)")).await?,
+        &[1.1 + 6.0 * 0.5, 1.1 - 6.0 * 0.3, 2.2 + 6.0 * 0.8, 2.2 + 6.0 * 0.1],
+    );
+    let sql = "SELECT jvp((SELECT SUM(w.val * x.val) FROM w JOIN x ON w.inp = x.inp AND w.out = x.sample), w.val, 1.0, x.val, 1.0) AS d
+               FROM w JOIN x ON w.inp = x.inp AND w.out = x.sample LIMIT 1";
+    // The values of x at (0, 0), (1, 0), (0, 1) and (1, 1), and all those of w.
+    close(&run(&ctx, sql).await?, &[1.0 - 1.0 + 2.0 + 0.5 + 1.1]);
+    let unknown =
+        "jvp((SELECT SUM(val) FROM w WHERE inp = 0), val, CASE WHEN inp = 0 AND out = 1 THEN NULL ELSE 1.0 END)";
+    assert_eq!(run(&ctx, &sum(unknown)).await?, [None; 4]);
+    let error =
+        run(&ctx, "SELECT jvp((SELECT SUM(val) FROM w), w.val, y.val) AS d FROM w JOIN y ON w.out = y.out").await;
+    let error = error.err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains("does not stand beside")), "{error:?}");
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use super::by_row::ByRow;
 use super::context::Context;
 use super::replace::replace;
 use super::site::Site;
+use crate::carry::Grown;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::operators::{Recognize, has_call};
 
@@ -23,10 +24,15 @@ pub struct Differentiation {
 impl Differentiation {
     pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
         let names = Names::of(plan)?;
-        Ok(Self { context: Context { recognize, names, outer: vec![], iterated: vec![] } })
+        Ok(Self { context: Context { recognize, names, grown: Grown::default(), outer: vec![], iterated: vec![] } })
     }
 
     /// The plan without calls of the operators, except for those that say all by themselves.
+    pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let rewritten = self.rewrite(plan)?;
+        rewritten.map_data(|plan| self.context.grown.settled(plan))
+    }
+
     #[recursive::recursive]
     pub fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut by_row = ByRow::default();

@@ -55,18 +55,23 @@ fn carry(
     let mut tangents = vec![];
     for variable in variables {
         tangents.push(match variable.owner {
-            Owner::Input(input) => site.tangents(&mut context.names, function, Some(input), &variable.column, jvp)?,
+            Owner::Input(input) => {
+                site.tangents((&mut context.names, &mut context.grown), function, Some(input), &variable.column, jvp)?
+            }
             Owner::OuterQuery { query, input } => {
                 let mut outer = Site::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
                 let column = &variable.column;
-                if !outer.tangents(&mut context.names, function, Some(input), column, jvp)?.is_empty() {
+                if !outer
+                    .tangents((&mut context.names, &mut context.grown), function, Some(input), column, jvp)?
+                    .is_empty()
+                {
                     return plan_err!(
                         "{}: what it reads of the query around it varies with {column}. Take the derivative there",
                         abbreviated(derivative.call)
                     );
                 }
                 // Columns of this query must not be computed from it either, which the carrier finds out.
-                site.tangents(&mut context.names, function, None, &variable.named, jvp)?
+                site.tangents((&mut context.names, &mut context.grown), function, None, &variable.named, jvp)?
             }
         });
     }

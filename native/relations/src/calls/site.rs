@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::by_row::ByRow;
-use crate::carry::{Carrier, Variable};
+use crate::carry::{Carrier, Cell, Grown, Variable};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;
@@ -70,7 +70,7 @@ impl Site {
     /// The variable is a column of input number `owner`; if there is none, of an outer query.
     pub fn tangents(
         &mut self,
-        names: &mut Names,
+        (names, grown): (&mut Names, &mut Grown),
         expression: &Expr,
         owner: Option<usize>,
         variable: &Column,
@@ -108,22 +108,33 @@ impl Site {
                 Some(index) if owner == Some(input) => Variable::Column(index),
                 _ => Variable::Outer,
             };
+            let cell = match seen {
+                Variable::Column(index) => Cell::of(&self.inputs[input], index)?,
+                _ => None,
+            };
             let mut carrier = Carrier {
                 names: &mut *names,
                 jvp: Arc::clone(jvp),
                 variable: variable.name.clone(),
                 variable_type: variable_type.clone(),
                 origins: origins.clone(),
+                cell: cell.clone(),
+                grown: &mut *grown,
                 recursions: vec![],
             };
             let carried = carrier.carry(std::mem::take(&mut self.inputs[input]), seen, &wanted)?;
-            self.inputs[input] = carried.plan;
+            let mut plan = carried.plan;
             for (index, column) in columns {
-                let tangent = carried.tangents.get(index);
+                let mut tangent = carried.tangents.get(index);
+                if let (Some(cell), Tangent::Column(varies)) = (&cell, &tangent) {
+                    let checked = cell.checked(plan, varies, &variable.name, names)?;
+                    (plan, tangent) = (checked.0, Tangent::Column(checked.1));
+                }
                 tangents.push((column.clone(), tangent.clone()));
                 let (jvp, variable) = (Arc::clone(jvp), variable.clone());
                 self.known.push(Known { jvp, variable, column, tangent });
             }
+            self.inputs[input] = plan;
         }
         tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
         Ok(tangents)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{decoded, result_type};
 
+use super::grown::{Cell, Grown};
 use crate::rows::Over;
 use crate::tangents::linearize::{linearize, reads, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
@@ -21,6 +22,8 @@ pub enum Variable {
     Column(usize),
     /// A column of the query around it.
     Outer,
+    /// The carrier's cell, wherever the relation is read that has it.
+    Everywhere,
 }
 
 /// A node whose columns have tangents.
@@ -48,6 +51,9 @@ pub struct Carrier<'a> {
     pub variable_type: DataType,
     /// The relations that it comes from.
     pub origins: Vec<LogicalPlan>,
+    /// The cell that gradients by row vary with, if the variable is one.
+    pub cell: Option<Cell>,
+    pub grown: &'a mut Grown,
     /// The recursive queries whose recursive term is being carried through, the innermost last.
     pub recursions: Vec<Recursion>,
 }

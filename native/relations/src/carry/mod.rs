@@ -4,6 +4,7 @@ mod aggregate;
 mod carrier;
 mod combine;
 mod draws;
+mod grown;
 mod recursion;
 mod window;
 
@@ -13,11 +14,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
-use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::names::is_added;
 use crate::vocabulary::origin::{Origin, origin};
+use crate::vocabulary::source::is_same;
 use carrier::Carried;
 pub use carrier::{Carrier, Variable};
+pub use grown::{Cell, Grown};
+
+/// Whether a gradient by row has added all of a plan, beside which the variable is not.
+fn is_by_row(plan: &LogicalPlan) -> bool {
+    let fields = plan.schema().fields();
+    !fields.is_empty() && fields.iter().all(|field| is_added(field.name()))
+}
 
 impl Carrier<'_> {
     /// The node with tangents of the wanted columns.
@@ -40,23 +49,35 @@ impl Carrier<'_> {
 
     fn node(&mut self, plan: LogicalPlan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         if variable == Variable::Outer && plan.all_out_ref_exprs().is_empty() {
-            if SharedRelation::is_scanned_in(&plan)? {
-                return self.no_gradient_by_row();
-            }
             return Ok(Carried::constant(plan));
+        }
+        if let (Variable::Everywhere, Some(cell)) = (variable, &self.cell) {
+            if is_same(&plan, &cell.origin) {
+                let mut tangents = Tangents::default();
+                tangents.set(cell.position, Tangent::One);
+                return Ok(Carried { plan, tangents });
+            }
+            if !cell.is_read_by(&plan)? {
+                return Ok(Carried::constant(plan));
+            }
         }
         if let LogicalPlan::TableScan(scan) = plan {
             return self.scan(scan, variable, wanted);
         }
         let below = match variable {
-            Variable::Outer => vec![],
+            Variable::Outer | Variable::Everywhere => vec![],
             Variable::Column(index) => match origin(&plan, index)? {
                 Origin::Below(sources) => sources,
                 // The other columns of the node that computes the variable are not computed from it.
                 Origin::Here => return Ok(Carried::constant(plan)),
             },
         };
+        let inputs = plan.inputs();
+        let by_row: Vec<_> = inputs.iter().map(|input| variable != Variable::Everywhere && is_by_row(input)).collect();
         let seen_by = |input: usize| {
+            if variable == Variable::Everywhere || by_row.get(input) == Some(&true) {
+                return Variable::Everywhere;
+            }
             let source = below.iter().find(|(number, _)| *number == input);
             source.map_or(Variable::Outer, |(_, column)| Variable::Column(*column))
         };
@@ -78,6 +99,11 @@ impl Carrier<'_> {
             LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input, seen_by(0), wanted),
             LogicalPlan::Distinct(Distinct::On(on)) => self.distinct_on(on, seen_by(0), wanted),
             LogicalPlan::Unnest(unnest) => self.unnest(&unnest, seen_by(0), wanted),
+            LogicalPlan::RecursiveQuery(query) if variable == Variable::Everywhere => plan_err!(
+                "{} is a recursive query in a gradient by row, and derivatives by {} are not followed through it",
+                query.name,
+                self.variable
+            ),
             LogicalPlan::RecursiveQuery(query) => self.recursive_query(query, variable, wanted),
             LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan)),
             other => plan_err!(

@@ -148,13 +148,8 @@ impl Carrier<'_> {
     /// A table is where variables originate, so its columns do not vary, except for those of a working table.
     pub fn scan(&mut self, scan: TableScan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let constant = |scan| Ok(Carried::constant(LogicalPlan::TableScan(scan)));
-        if let Some(shared) = SharedRelation::scanned(&scan) {
-            let Variable::Column(column) = variable else { return self.no_gradient_by_row() };
-            let column = Variable::Column(source_column(&scan, column));
-            let wanted = wanted.iter().map(|index| source_column(&scan, *index)).collect();
-            let carried = self.carry(shared.plan().clone(), column, &wanted)?;
-            let varies = carried.tangents.iter().any(|(_, tangent)| *tangent != Tangent::One);
-            return if varies { self.no_gradient_by_row() } else { constant(scan) };
+        if let Some(relation) = SharedRelation::scanned(&scan) {
+            return self.shared(scan, &relation, wanted);
         }
         let found = self.recursions.iter_mut().rev().find(|recursion| is_work_table(&scan, &recursion.name));
         let Some(recursion) = found else { return constant(scan) };
@@ -179,17 +174,6 @@ impl Carrier<'_> {
         }
         let scan = rescan(scan, &recursion.source, added)?;
         Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents })
-    }
-}
-
-impl Carrier<'_> {
-    /// The error for a derivative of what is computed from a gradient by row, or beside one.
-    pub fn no_gradient_by_row<T>(&self) -> Result<T> {
-        plan_err!(
-            "a derivative by {} of what is computed from a gradient by row, or from the rows of its variable, is not known. Take \
-             the gradient by row of the whole, as in grad((SELECT SUM(g * g) FROM (SELECT grad(...) AS g ...)), x)",
-            self.variable
-        )
     }
 }
 

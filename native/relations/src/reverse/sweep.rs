@@ -7,7 +7,6 @@ use datafusion_expr::{
     Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit,
     union, when,
 };
-use datafusion_functions::core::expr_fn::coalesce;
 use datafusion_functions_aggregate::count::{count, count_all};
 use datafusion_functions_aggregate::sum::sum;
 use std::collections::{BTreeMap, HashMap};
@@ -71,7 +70,7 @@ impl RowCotangents {
         ];
         let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), vec![], sums)?);
         let [total, missing] = [total, missing].map(|name| Expr::Column(Column::new_unqualified(name)));
-        let known = when(missing.eq(lit(0_i64)), or_zero(total, true)).end()?;
+        let known = when(missing.eq(lit(0_i64)), or_zero(total, true)?).end()?;
         let sum = names.part("sum");
         let plan = Projection::try_new(vec![known.alias(sum.clone())], Arc::new(plan))?;
         let cotangents = vec![Column::new_unqualified(sum)];
@@ -150,7 +149,7 @@ impl Sweep<'_> {
                     // What does not contribute does not so where its derivative is infinite either, as in max(sqrt(x)) at 0.
                     product = when(cotangent.clone().eq(lit(0.0)), lit(0.0)).otherwise(product)?;
                 }
-                cotangents.add(&input.name, or_zero(product, step.expr.nullable(rows.schema())?));
+                cotangents.add(&input.name, or_zero(product, step.expr.nullable(rows.schema())?)?);
             }
         }
         for leaf in &region.leaves {
@@ -243,7 +242,7 @@ impl Sweep<'_> {
                 let rows = joined(below.plan.clone(), total.plan, on, None, JoinType::Inner, none)?;
                 let mut found = Cotangents::default();
                 for (column, cotangent) in columns.iter().zip(cotangents) {
-                    found.add(&column.name, or_zero(cotangent, true));
+                    found.add(&column.name, or_zero(cotangent, true)?);
                 }
                 self.region(below, rows, found)
             }
@@ -296,7 +295,7 @@ impl Sweep<'_> {
                     for (input, product) in products(partials, &by_group[*value], &cotangent)? {
                         if below.varying.contains(&input.name) {
                             let nullable = product.nullable(rows.schema())?;
-                            found.add(&input.name, or_zero(product, nullable));
+                            found.add(&input.name, or_zero(product, nullable)?);
                         }
                     }
                 }
@@ -351,8 +350,10 @@ fn products(partials: Vec<(Expr, Expr)>, value: &Expr, cotangent: &Expr) -> Resu
     Ok(products)
 }
 
-fn or_zero(expr: Expr, nullable: bool) -> Expr {
-    if nullable { coalesce(vec![expr, lit(0.0)]) } else { expr }
+/// An expression, or 0 where it is NULL. To DataFusion the result may be NULL: what it knows of a `coalesce` when it plans an
+/// aggregate over it is less than what it knew before, and it takes that for an error.
+fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
+    if nullable { when(expr.clone().is_null(), lit(0.0)).otherwise(expr) } else { Ok(expr) }
 }
 
 /// The rows that have a row of the leaf, which those do not that a join has extended by NULL.

@@ -8,7 +8,7 @@ use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{TableReference, internal_err};
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableType};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -47,6 +47,14 @@ impl SharedRelation {
         let mut schema = SchemaBuilder::from(relation.schema.as_ref());
         schema.push(Field::new(row, DataType::UInt64, false));
         Self { schema: Arc::new(schema.finish()), numbered: true, ..relation }
+    }
+
+    /// The same relation computed by another plan.
+    pub fn with_plan(&self, plan: LogicalPlan) -> Self {
+        match self.schema.fields().last().filter(|_| self.numbered) {
+            Some(row) => Self::numbered(self.name.clone(), plan, row.name()),
+            None => Self::new(self.name.clone(), plan),
+        }
     }
 
     /// Whether the last column is not of the plan but numbers its rows.
@@ -94,12 +102,16 @@ impl SharedRelation {
 
     /// A scan of all columns under other names.
     pub fn scan_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Result<LogicalPlan> {
+        let source = self.read_as(names);
+        LogicalPlanBuilder::scan(TableReference::bare(self.name.as_str()), source, None)?.build()
+    }
+
+    /// The table of all columns under other names.
+    pub fn read_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Arc<dyn TableSource> {
         let fields = self.schema.fields().iter().zip(names);
         let fields: Fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
-        let reader = Reader { relation: Arc::clone(self), schema };
-        LogicalPlanBuilder::scan(TableReference::bare(self.name.as_str()), provider_as_source(Arc::new(reader)), None)?
-            .build()
+        provider_as_source(Arc::new(Reader { relation: Arc::clone(self), schema }))
     }
 
     /// The physical plan for the session's statement, and whether nobody has asked for it before.

@@ -1,0 +1,278 @@
+//! Tangents of the columns of shared relations.
+//!
+//! What a gradient by row reads is computed once, by relations that the plan only scans. Where it varies with a variable of one
+//! cell, they get tangents as further columns:
+//!
+//! ```text
+//! TableScan: ∂groups projection=[∂sum]     ->     TableScan: ∂groups projection=[∂sum, ∂sum/∂e]
+//! ```
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion_common::{Column, Result, internal_err};
+use datafusion_expr::{
+    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, cast, lit, when,
+};
+use datafusion_functions::string::expr_fn::concat;
+use datafusion_functions_aggregate::count::count_all;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use super::carrier::{Carried, Carrier, Variable};
+use crate::shared::SharedRelation;
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::source::{Source, is_same, source_of};
+use crate::vocabulary::work_table::source_column;
+
+/// A variable with one cell, which moves wherever it is read.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The relation that has it, and its position there.
+    pub origin: LogicalPlan,
+    pub position: usize,
+}
+
+/// The shared relations that have got tangents.
+#[derive(Debug, Default)]
+pub struct Grown(Vec<Growth>);
+
+#[derive(Debug)]
+struct Growth {
+    of: Arc<SharedRelation>,
+    by: Cell,
+    /// The relation with tangents behind its columns, before the number of the row.
+    relation: Arc<SharedRelation>,
+    tangents: Tangents,
+}
+
+impl Cell {
+    /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it.
+    pub fn of(plan: &LogicalPlan, index: usize) -> Result<Option<Self>> {
+        if !SharedRelation::is_scanned_in(plan)? {
+            return Ok(None);
+        }
+        let Some(mut source) = source_of(plan, index)? else { return Ok(None) };
+        while let (Some(relation), LogicalPlan::TableScan(scan)) =
+            (SharedRelation::scanned_by(&source.origin), &source.origin)
+        {
+            let position = source_column(scan, source.position);
+            if position >= relation.plan().schema().fields().len() {
+                return Ok(None);
+            }
+            let Some(below) = source_of(relation.plan(), position)? else { return Ok(None) };
+            source = below;
+        }
+        let Source { origin, position, .. } = source;
+        let cell = Self { origin, position };
+        Ok(cell.is_shared_in(plan)?.then_some(cell))
+    }
+
+    /// Whether a shared relation in a plan reads it.
+    fn is_shared_in(&self, plan: &LogicalPlan) -> Result<bool> {
+        let mut found = false;
+        plan.apply_with_subqueries(|node| {
+            if let Some(relation) = SharedRelation::scanned_by(node).filter(|_| !found) {
+                found = self.is_read_by(relation.plan())?;
+            }
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(found)
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads it.
+    #[recursive::recursive]
+    pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
+        let mut found = false;
+        plan.apply_with_subqueries(|node| {
+            found = found || is_same(node, &self.origin);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(found || self.is_shared_in(plan)?)
+    }
+
+    /// A plan with a column of it, a tangent by the cell, as one that is an error when the query runs if there is more than one cell:
+    /// what a gradient by row reads would not know which of them moves.
+    pub fn checked(
+        &self,
+        plan: LogicalPlan,
+        tangent: &Column,
+        variable: &str,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Column)> {
+        if self.origin.max_rows().is_some_and(|rows| rows <= 1) {
+            return Ok((plan, tangent.clone()));
+        }
+        let rows = names.part("rows");
+        let counted = vec![count_all().unalias_nested().data.alias(rows.clone())];
+        let counted = Aggregate::try_new(Arc::new(self.origin.clone()), vec![], counted)?;
+        let rows = Expr::Column(Column::new_unqualified(rows));
+        let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
+        let tangent = Expr::Column(tangent.clone());
+        // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
+        let what = format!(" cells of {variable} beside a gradient by row: differentiate by a column of one row");
+        let error = concat(vec![cast(rows.clone(), DataType::Utf8), lit(what)]);
+        let error = cast(error, tangent.get_type(plan.schema())?);
+        let name = names.part(&tangent.qualified_name().1);
+        let mut exprs = columns(plan.schema());
+        exprs.push(when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone()));
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+        Ok((plan, Column::new_unqualified(name)))
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.position == other.position && is_same(&self.origin, &other.origin)
+    }
+}
+
+impl Grown {
+    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&Growth> {
+        self.0.iter().find(|growth| Arc::ptr_eq(&growth.of, relation))
+    }
+
+    /// The relation with all tangents that it has got.
+    fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
+        let mut latest = Arc::clone(relation);
+        while let Some(growth) = self.of(&latest) {
+            latest = Arc::clone(&growth.relation);
+        }
+        latest
+    }
+
+    fn by(&self, relation: &Arc<SharedRelation>, cell: &Cell) -> Option<&Growth> {
+        let mut growth = self.of(relation)?;
+        while !growth.by.is(cell) {
+            growth = self.of(&growth.relation)?;
+        }
+        Some(growth)
+    }
+
+    /// The plan with all scans of relations that have got tangents, so that each is still computed once.
+    pub fn settled(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        if self.0.is_empty() { Ok(plan) } else { self.settle(plan, &mut vec![]) }
+    }
+
+    #[recursive::recursive]
+    fn settle(
+        &self,
+        plan: LogicalPlan,
+        known: &mut Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
+    ) -> Result<LogicalPlan> {
+        let settled = plan.transform_down_with_subqueries(|node| {
+            let Some(relation) = SharedRelation::scanned_by(&node) else { return Ok(Transformed::no(node)) };
+            let LogicalPlan::TableScan(scan) = node else { return internal_err!("a shared relation is not scanned") };
+            let latest = self.latest(&relation);
+            let found =
+                known.iter().find(|(before, _)| Arc::ptr_eq(before, &latest)).map(|(_, after)| Arc::clone(after));
+            let settled = match found {
+                Some(settled) => settled,
+                None => {
+                    let plan = self.settle(latest.plan().clone(), known)?;
+                    let settled = Arc::new(latest.with_plan(plan));
+                    known.push((latest, Arc::clone(&settled)));
+                    settled
+                }
+            };
+            let (scan, _) = reading(scan, &relation, &settled, &BTreeSet::new(), &mut |name| name.to_owned())?;
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        })?;
+        Ok(settled.data)
+    }
+}
+
+impl Carrier<'_> {
+    /// A scan of a shared relation with the tangents of the wanted columns.
+    pub fn shared(
+        &mut self,
+        scan: TableScan,
+        relation: &Arc<SharedRelation>,
+        wanted: &BTreeSet<usize>,
+    ) -> Result<Carried> {
+        let Some(cell) = self.cell.clone() else { return Ok(Carried::constant(LogicalPlan::TableScan(scan))) };
+        if !cell.is_read_by(relation.plan())? {
+            return Ok(Carried::constant(LogicalPlan::TableScan(scan)));
+        }
+        if self.grown.by(relation, &cell).is_none() {
+            self.grow(relation, &cell)?;
+        }
+        let Some(Growth { relation: grown, tangents, .. }) = self.grown.by(relation, &cell) else {
+            return internal_err!("a shared relation has no tangents");
+        };
+        let wanted: Vec<_> = wanted.iter().map(|index| (*index, tangents.get(source_column(&scan, *index)))).collect();
+        let position = |column: &Column| grown.columns().position(|name| name == column.name);
+        let added = wanted.iter().filter_map(|(_, tangent)| match tangent {
+            Tangent::Column(column) => position(column),
+            _ => None,
+        });
+        let added = added.collect();
+        let mut found = Tangents::default();
+        let names = &mut *self.names;
+        let table = scan.table_name.clone();
+        let (scan, named) = reading(scan, relation, grown, &added, &mut |name| names.part(name))?;
+        for (index, tangent) in wanted {
+            let tangent = match tangent {
+                Tangent::Column(column) => {
+                    let named = position(&column).and_then(|position| named.get(position));
+                    let Some(named) = named else { return internal_err!("a tangent is not read") };
+                    Tangent::Column(Column::new(Some(table.clone()), named.clone()))
+                }
+                constant => constant,
+            };
+            found.set(index, tangent);
+        }
+        Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: found })
+    }
+
+    /// Gives all columns of a shared relation tangents by a cell.
+    fn grow(&mut self, relation: &Arc<SharedRelation>, cell: &Cell) -> Result<()> {
+        let latest = self.grown.latest(relation);
+        let plan = latest.plan();
+        let fields = plan.schema().fields().iter().enumerate();
+        let all = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
+        let carried = self.carry(plan.clone(), Variable::Everywhere, &all)?;
+        let mut exprs = columns(plan.schema());
+        let mut tangents = Tangents::default();
+        for (index, tangent) in carried.tangents.iter() {
+            let tangent = match tangent {
+                Tangent::Column(column) => {
+                    let name = self.names.part(&column.name);
+                    exprs.push(Expr::Column(column.clone()).alias(name.clone()));
+                    Tangent::Column(Column::new_unqualified(name))
+                }
+                constant => constant.clone(),
+            };
+            tangents.set(index, tangent);
+        }
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried.plan))?);
+        let grown = Arc::new(latest.with_plan(plan));
+        self.grown.0.push(Growth { of: latest, by: cell.clone(), relation: grown, tangents });
+        Ok(())
+    }
+}
+
+/// The scan of a relation with more columns, of the same columns and those added. `name` names those that the relation had not.
+/// Gives the names of all columns too.
+fn reading(
+    scan: TableScan,
+    before: &SharedRelation,
+    after: &Arc<SharedRelation>,
+    added: &BTreeSet<usize>,
+    name: &mut dyn FnMut(&str) -> String,
+) -> Result<(TableScan, Vec<String>)> {
+    let (was, is) = (before.columns().count(), after.columns().count());
+    // The number of the row stays the last.
+    let moved = |position: usize| if before.is_numbered() && position + 1 == was { is - 1 } else { position };
+    let mut names: Vec<Option<String>> = vec![None; is];
+    for (position, field) in scan.source.schema().fields().iter().enumerate() {
+        names[moved(position)] = Some(field.name().clone());
+    }
+    let names: Vec<_> =
+        names.into_iter().zip(after.columns()).map(|(known, own)| known.unwrap_or_else(|| name(own))).collect();
+    let width = scan.projected_schema.fields().len();
+    let mut projection: Vec<_> = (0..width).map(|index| moved(source_column(&scan, index))).collect();
+    projection.extend(added.iter().filter(|column| !projection.contains(column)).copied().collect::<Vec<_>>());
+    let TableScan { table_name, filters, fetch, .. } = scan;
+    let source = after.read_as(&names);
+    Ok((TableScan::try_new(table_name, source, Some(projection), filters, fetch)?, names))
+}
