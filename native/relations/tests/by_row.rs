@@ -262,3 +262,31 @@ async fn infinite_derivatives_that_are_not_asked_for() -> Result<()> {
     }
     Ok(())
 }
+
+/// Groups by several sets of keys, and aggregates that take the value of one row.
+#[tokio::test]
+async fn grouping_sets_and_ordered_aggregates() -> Result<()> {
+    let ctx = session().await?;
+    let rows = "(VALUES (1, 1, 1.0), (2, 1, 2.0), (3, 2, 3.0), (4, 2, NULL), (5, NULL, 5.0)) AS v(id, k, y)";
+    ctx.sql(&format!("CREATE TABLE d AS SELECT * FROM {rows}")).await?.collect().await?;
+    for (value, expected) in [
+        ("SUM(s * s) FROM (SELECT k, SUM(y) AS s FROM d GROUP BY ROLLUP (k)) AS q", [28.0, 28.0, 28.0, 32.0]),
+        (
+            "SUM(s * s * (1 + g)) FROM (SELECT grouping(k) AS g, SUM(y) AS s FROM d GROUP BY CUBE (k, id)) AS q",
+            [56.0, 62.0, 68.0, 84.0],
+        ),
+        (
+            "SUM(f * f) FROM (SELECT k, first_value(y ORDER BY id DESC) AS f FROM d GROUP BY k) AS q",
+            [0.0, 4.0, 0.0, 10.0],
+        ),
+        (
+            "SUM(f * f) FROM (SELECT k, last_value(y ORDER BY id) IGNORE NULLS AS f FROM d GROUP BY k) AS q",
+            [0.0, 4.0, 6.0, 10.0],
+        ),
+        ("SUM(f * f) FROM (SELECT k, nth_value(y, 2 ORDER BY id) AS f FROM d GROUP BY k) AS q", [0.0, 4.0, 0.0, 0.0]),
+    ] {
+        let sql = format!("SELECT grad((SELECT {value}), y) AS g FROM d WHERE y IS NOT NULL ORDER BY id");
+        close(&run(&ctx, &sql).await?, &expected);
+    }
+    Ok(())
+}

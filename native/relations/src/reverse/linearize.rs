@@ -16,12 +16,14 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
+use super::grouping;
 use super::nodes::Node;
 use super::partials::Partials;
 use super::region::{Leaf, Region, StageId, told_apart};
 use super::stage::{Rows, Stages, renamed};
 use super::variable::{RowVariable, named};
 use crate::shared::SharedRelation;
+use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 
 /// How many rows a group has.
@@ -358,10 +360,17 @@ impl Linearizer<'_> {
 
     fn aggregate(&mut self, node: Node, aggregate: &Aggregate) -> Result<Region> {
         let schema = aggregate.input.schema();
-        if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) {
-            return plan_err!("derivatives by row are not followed through grouping sets. Write them as a UNION ALL");
+        if let Some(union) = grouping::apart(aggregate)? {
+            let union = self.stages.nodes.keep(union);
+            return self.region(&union);
         }
         let mut below = self.region(&aggregate.input)?;
+        if aggregate.aggr_expr.iter().any(is_of_one_row) {
+            // A row that is chosen by its place in an order is known again by its number.
+            let width = below.columns.len();
+            let stage = self.same(below)?;
+            below = self.stages.reader(stage, width, self.names)?;
+        }
         if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
             return plan_err!(
                 "an aggregate reads a volatile function, and would draw again for its derivative. Compute it before, in a CTE"
@@ -456,6 +465,11 @@ impl Linearizer<'_> {
                 varying.push(keys.len() + number);
                 partials.push(match (members, call.params.args.first()) {
                     (Members::One, Some(value)) => Partials::of_only(value),
+                    (_, Some(value)) if is_of_one_row(original) => {
+                        let row = below.leaves.first().and_then(|leaf| leaf.row.clone());
+                        let Some(row) = row else { return internal_err!("the rows of a group have no numbers") };
+                        Partials::of_chosen(call, value, row)?
+                    }
                     _ => Partials::of(call, original, below.plan.schema())?,
                 });
             }
@@ -472,6 +486,16 @@ impl Linearizer<'_> {
         let groups = if single { groups } else { named(groups, &exprs, self.names)? };
         let rows = Rows::Groups { below, keys, aggregates: partials };
         Ok(self.stages.add("groups", groups, single, varying, rows, self.names))
+    }
+}
+
+/// Whether an aggregate is the value of one row of a group, chosen by the order of the rows.
+fn is_of_one_row(aggregate: &Expr) -> bool {
+    match unaliased(aggregate) {
+        Expr::AggregateFunction(call) => {
+            matches!(call.func.name(), "first_value" | "last_value" | "nth_value")
+        }
+        _ => false,
     }
 }
 

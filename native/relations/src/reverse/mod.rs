@@ -7,9 +7,10 @@
 //!
 //! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `linearize` makes *regions* of plans, whose rows
 //! still have what a sweep reads (`region`), and *stages* of what lies between regions, computed once (`stage`); `window` makes
-//! joins of window functions. `partials` has the partial derivative of an aggregate by one of its rows, and `sweep` carries
+//! joins of window functions, and `grouping` unions of grouping sets. `partials` has the partial derivative of an aggregate by one of its rows, and `sweep` carries
 //! cotangents from the value to the variable.
 
+mod grouping;
 mod linearize;
 mod nodes;
 mod partials;

@@ -28,6 +28,8 @@ pub struct Nodes {
     relations: Vec<(Arc<SharedRelation>, usize)>,
     /// How many numbers have been given.
     count: usize,
+    /// Plans that stand for nodes of the plan that is being looked at.
+    kept: Vec<Arc<LogicalPlan>>,
     /// The nodes by their addresses, which are theirs as long as the plan is there.
     seen: HashMap<*const LogicalPlan, Node>,
 }
@@ -36,7 +38,15 @@ impl Nodes {
     /// Forgets the addresses of the plan before, and looks at another one.
     pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
         self.seen.clear();
+        self.kept.clear();
         self.of(plan, variables)
+    }
+
+    /// Keeps a plan that is looked at in the place of a node.
+    pub fn keep(&mut self, plan: LogicalPlan) -> Arc<LogicalPlan> {
+        let plan = Arc::new(plan);
+        self.kept.push(Arc::clone(&plan));
+        plan
     }
 
     /// A node of the plan that has been entered, or of a relation that it reads.

@@ -5,7 +5,7 @@
 
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::{Column, DFSchema, Result, internal_err, plan_err};
-use datafusion_expr::expr::AggregateFunction;
+use datafusion_expr::expr::{AggregateFunction, NullTreatment};
 use datafusion_expr::{Expr, ExprSchemable, Operator, WindowFunctionDefinition, binary_expr, cast, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ enum Rows {
     Key,
     /// There is one row at most.
     Only,
+    /// By the value of the row that is chosen by its place in an order. `chosen` gives its number.
+    Chosen { row: Column, chosen: AggregateFunction },
 }
 
 /// What stands for a row's tangent in a formula.
@@ -39,8 +41,7 @@ impl Partials {
     /// Those of a call over rows of these columns. `original` is the call as the user wrote it.
     pub fn of(call: &AggregateFunction, original: &Expr, columns: &DFSchema) -> Result<Self> {
         let definition = WindowFunctionDefinition::AggregateUDF(Arc::clone(&call.func));
-        let is_ordered = matches!(call.func.name(), "first_value" | "last_value" | "nth_value");
-        let formula = of(&definition, call.params.args.len())?.filter(|_| !is_ordered);
+        let formula = of(&definition, call.params.args.len())?;
         let Some(formula) = formula else {
             return plan_err!(
                 "{} varies, and no derivative by row is known for the function {}",
@@ -63,6 +64,17 @@ impl Partials {
     /// Those of a value that is the one of the group's only row.
     pub fn of_only(value: &Expr) -> Self {
         Self { rows: Rows::Only, inputs: vec![value.clone()], statistics: vec![] }
+    }
+
+    /// Those of `first_value` and the like, over rows with numbers.
+    pub fn of_chosen(call: &AggregateFunction, value: &Expr, row: Column) -> Result<Self> {
+        let mut chosen = call.clone();
+        let number = Expr::Column(row.clone());
+        chosen.params.args[0] = match chosen.params.null_treatment {
+            Some(NullTreatment::IgnoreNulls) => when(value.clone().is_not_null(), number).end()?,
+            _ => number,
+        };
+        Ok(Self { rows: Rows::Chosen { row, chosen }, inputs: vec![value.clone()], statistics: vec![] })
     }
 
     /// Adds the aggregates that the derivatives read to those of the group, which has so many keys.
@@ -115,6 +127,11 @@ impl Partials {
             Rows::Key => {
                 let rows = as_double(statistic(count_all().unalias_nested().data)?);
                 return Ok(self.inputs.iter().map(|key| (key.clone(), quotient(lit(1.0), rows.clone()))).collect());
+            }
+            Rows::Chosen { row, chosen } => {
+                let chosen = statistic(Expr::AggregateFunction(chosen.clone()))?;
+                let share = when(Expr::Column(row.clone()).eq(chosen), lit(1.0)).otherwise(lit(0.0))?;
+                return Ok(self.inputs.iter().map(|value| (value.clone(), share.clone())).collect());
             }
             Rows::Only => return Ok(self.inputs.iter().map(|value| (value.clone(), lit(1.0))).collect()),
         };

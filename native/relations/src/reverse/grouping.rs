@@ -1,0 +1,68 @@
+//! Grouping sets as the union of the groups by each set.
+//!
+//! ```text
+//! Aggregate: groupBy=[[ROLLUP (a)]], aggr=[[sum(x)]]
+//! ->
+//! Union
+//!   Projection: a, 0 AS __grouping_id, sum(x)
+//!     Aggregate: groupBy=[[a]], aggr=[[sum(x)]]
+//!   Projection: NULL AS a, 1 AS __grouping_id, sum(x)
+//!     Aggregate: groupBy=[[]], aggr=[[sum(x)]]
+//! ```
+
+use datafusion_common::{Result, ScalarValue, plan_err};
+use datafusion_expr::utils::grouping_set_to_exprlist;
+use datafusion_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, Projection, Union, cast, lit};
+use std::sync::Arc;
+
+use crate::vocabulary::names::columns;
+
+/// The union that an aggregate over grouping sets is; none for other aggregates.
+pub fn apart(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+    let [Expr::GroupingSet(grouping)] = aggregate.group_expr.as_slice() else { return Ok(None) };
+    let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
+    let sets = sets(grouping);
+    let mut inputs = vec![];
+    for (number, set) in sets.iter().enumerate() {
+        if sets[..number].iter().any(|other| other.len() == set.len() && set.iter().all(|key| other.contains(key))) {
+            return plan_err!(
+                "derivatives by row are not followed through equal grouping sets. Write them as a UNION ALL"
+            );
+        }
+        inputs.push(Arc::new(groups(aggregate, &keys, set)?));
+    }
+    Ok(Some(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+fn sets(grouping: &GroupingSet) -> Vec<Vec<Expr>> {
+    match grouping {
+        GroupingSet::GroupingSets(sets) => sets.clone(),
+        GroupingSet::Rollup(keys) => (0..=keys.len()).rev().map(|count| keys[..count].to_vec()).collect(),
+        GroupingSet::Cube(keys) => keys.iter().fold(vec![vec![]], |sets, key| {
+            let with = sets.iter().map(|set: &Vec<Expr>| set.iter().chain([key]).cloned().collect());
+            with.chain(sets.clone()).collect()
+        }),
+    }
+}
+
+/// The groups by one set, with the columns of the aggregate over all of them.
+fn groups(aggregate: &Aggregate, keys: &[&Expr], set: &[Expr]) -> Result<LogicalPlan> {
+    let groups = Aggregate::try_new(Arc::clone(&aggregate.input), set.to_vec(), aggregate.aggr_expr.clone())?;
+    let of_groups = columns(&groups.schema);
+    let mut id = 0_u64;
+    let mut exprs = vec![];
+    for ((table, field), key) in aggregate.schema.iter().zip(keys) {
+        let position = set.iter().position(|own| own == *key);
+        id = id << 1 | u64::from(position.is_none());
+        let value = match position {
+            Some(position) => of_groups[position].clone(),
+            None => Expr::Literal(ScalarValue::try_from(field.data_type())?, None),
+        };
+        exprs.push(value.alias_qualified(table.cloned(), field.name()));
+    }
+    let mut rest = aggregate.schema.iter().skip(keys.len());
+    exprs.extend(rest.next().map(|(_, field)| cast(lit(id), field.data_type().clone()).alias(field.name())));
+    let values = of_groups.into_iter().skip(set.len());
+    exprs.extend(values.zip(rest).map(|(value, (table, field))| value.alias_qualified(table.cloned(), field.name())));
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(groups)))?))
+}
