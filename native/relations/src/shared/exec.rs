@@ -1,6 +1,6 @@
 //! Reading a relation that is computed once.
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{ColumnStatistics, DataFusionError, Result, Statistics, internal_err};
@@ -202,11 +202,19 @@ async fn collect(
             );
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
-            reservation.try_grow(batch.get_array_memory_size())?;
+            reservation.try_grow(held_by(&batch))?;
             batches.push(batch);
         }
     }
     Ok((batches, reservation))
+}
+
+/// The memory of the rows of a batch. Several batches may be slices of the same buffers, which then count once.
+fn held_by(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter();
+    columns
+        .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))
+        .sum()
 }
 
 /// A reader of a shared relation.

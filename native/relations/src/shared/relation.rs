@@ -1,20 +1,25 @@
 //! Tables whose rows are those of a plan.
 
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaBuilder, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaBuilder, SchemaRef};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
+use datafusion_common::metadata::ScalarAndMetadata;
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{TableReference, internal_err};
+use datafusion_common::{ParamValues, TableReference, internal_err};
+use datafusion_expr::expr::Placeholder;
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 
 use super::exec::{Shared, SharedExec};
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::markers::{marked, nullable};
 
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
@@ -23,6 +28,8 @@ pub struct SharedRelation {
     plan: LogicalPlan,
     schema: SchemaRef,
     numbered: bool,
+    /// The parameters of a prepared statement that the plan reads.
+    parameters: Vec<(String, Option<FieldRef>)>,
     planned: Mutex<Option<Planned>>,
 }
 
@@ -38,7 +45,8 @@ impl SharedRelation {
     /// The relation that `plan` computes, under a name for `EXPLAIN`.
     pub fn new(name: impl Into<String>, plan: LogicalPlan) -> Self {
         let schema = Arc::clone(plan.schema().inner());
-        Self { name: name.into(), plan, schema, numbered: false, planned: Mutex::new(None) }
+        let parameters = parameters_of(&plan);
+        Self { name: name.into(), plan, schema, numbered: false, parameters, planned: Mutex::new(None) }
     }
 
     /// The same with one more column that numbers the rows, in no order.
@@ -103,7 +111,31 @@ impl SharedRelation {
     /// A scan of all columns under other names.
     pub fn scan_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Result<LogicalPlan> {
         let source = self.read_as(names);
-        LogicalPlanBuilder::scan(TableReference::bare(self.name.as_str()), source, None)?.build()
+        let table = TableReference::bare(self.name.as_str());
+        LogicalPlanBuilder::scan_with_filters(table, source, None, self.handed_on()?)?.build()
+    }
+
+    /// What hands the values of parameters on to the plan of the relation: DataFusion puts them in the place of parameters in the
+    /// plan that it sees, and what is in a scan it sees in the filters of the scan only.
+    fn handed_on(&self) -> Result<Vec<Expr>> {
+        let parameters = self.parameters.iter();
+        parameters
+            .map(|(id, field)| nullable(Expr::Placeholder(Placeholder::new_with_field(id.clone(), field.clone()))))
+            .collect()
+    }
+
+    /// The plan with the values that have been handed on.
+    fn with_values(&self, handed_on: &[Expr]) -> Result<LogicalPlan> {
+        let mut values = HashMap::new();
+        for ((id, _), expr) in self.parameters.iter().zip(handed_on) {
+            if let Some(Expr::Literal(value, _)) = marked(unaliased(expr)).map(unaliased) {
+                values.insert(id.trim_start_matches('$').to_owned(), ScalarAndMetadata::from(value.clone()));
+            }
+        }
+        if values.is_empty() {
+            return Ok(self.plan.clone());
+        }
+        self.plan.clone().replace_params_with_values(&ParamValues::Map(values))
     }
 
     /// The table of all columns under other names.
@@ -115,7 +147,7 @@ impl SharedRelation {
     }
 
     /// The physical plan for the session's statement, and whether nobody has asked for it before.
-    async fn planned(&self, state: &dyn Session) -> Result<(Arc<Shared>, bool)> {
+    async fn planned(&self, state: &dyn Session, handed_on: &[Expr]) -> Result<(Arc<Shared>, bool)> {
         let started = state.execution_props().query_execution_start_time;
         // Scans are planned side by side. The second one waits for the plan of the first.
         let mut planned = self.planned.lock().await;
@@ -123,7 +155,7 @@ impl SharedRelation {
         if let Some(shared) = known.and_then(|planned| planned.shared.upgrade()) {
             return Ok((shared, false));
         }
-        let plan = state.create_physical_plan(&self.plan).await?;
+        let plan = state.create_physical_plan(&self.with_values(handed_on)?).await?;
         if plan.schema().fields().len() + usize::from(self.numbered) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
@@ -131,6 +163,12 @@ impl SharedRelation {
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
     }
+}
+
+fn parameters_of(plan: &LogicalPlan) -> Vec<(String, Option<FieldRef>)> {
+    let mut parameters: Vec<_> = plan.get_parameter_fields().unwrap_or_default().into_iter().collect();
+    parameters.sort_by(|(a, _), (b, _)| a.cmp(b));
+    parameters
 }
 
 /// A shared relation as a table, whose columns have names for the reader.
@@ -154,10 +192,10 @@ impl TableProvider for Reader {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (shared, is_first) = self.relation.planned(state).await?;
+        let (shared, is_first) = self.relation.planned(state, filters).await?;
         Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
     }
 }
