@@ -14,6 +14,7 @@ use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
 use super::site::Site;
 use crate::vocabulary::source::{origins_of, reads};
+use crate::carry::Reading;
 
 /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut Context) -> Result<Option<Expr>> {
@@ -52,21 +53,25 @@ fn carry(
     context: &mut Context,
 ) -> Result<Vec<TangentsOf>> {
     let function = derivative.function;
+    let reading =
+        if derivative.is_along_directions() { Reading::Together } else { Reading::OwnCell { by_value: false } };
     let mut tangents = vec![];
     for variable in variables {
         tangents.push(match variable.owner {
-            Owner::Input(input) => site.tangents(&mut context.names, function, Some(input), &variable.column, jvp)?,
+            Owner::Input(input) => {
+                site.tangents(&mut context.names, function, reading, Some(input), &variable.column, jvp)?
+            }
             Owner::OuterQuery { query, input } => {
                 let mut outer = Site::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
                 let column = &variable.column;
-                if !outer.tangents(&mut context.names, function, Some(input), column, jvp)?.is_empty() {
+                if !outer.tangents(&mut context.names, function, reading, Some(input), column, jvp)?.is_empty() {
                     return plan_err!(
                         "{}: what it reads of the query around it varies with {column}. Take the derivative there",
                         abbreviated(derivative.call)
                     );
                 }
                 // Columns of this query must not be computed from it either, which the carrier finds out.
-                site.tangents(&mut context.names, function, None, &variable.named, jvp)?
+                site.tangents(&mut context.names, function, reading, None, &variable.named, jvp)?
             }
         });
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::by_row::ByRow;
-use crate::carry::{Carrier, Variable};
+use crate::carry::{Carrier, Reading, Variable, is_one_cell};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;
@@ -38,6 +38,7 @@ pub struct Site {
 #[derive(Debug)]
 struct Known {
     jvp: Arc<ScalarUDF>,
+    reading: Reading,
     variable: Column,
     column: Column,
     tangent: Tangent,
@@ -57,21 +58,25 @@ impl Site {
         merge_schema(&self.inputs.iter().collect::<Vec<_>>())
     }
 
-    fn known(&self, jvp: &ScalarUDF, variable: &Column, column: &Column) -> Option<Tangent> {
-        let known = self
-            .known
-            .iter()
-            .find(|known| known.jvp.as_ref() == jvp && &known.variable == variable && &known.column == column);
+    fn known(&self, jvp: &ScalarUDF, reading: Reading, variable: &Column, column: &Column) -> Option<Tangent> {
+        let known = self.known.iter().find(|known| {
+            known.jvp.as_ref() == jvp
+                && known.reading == reading
+                && &known.variable == variable
+                && &known.column == column
+        });
         known.map(|known| known.tangent.clone())
     }
 
     /// The columns other than the variable that an expression reads and that vary, with their tangents.
     ///
     /// The variable is a column of input number `owner`; if there is none, of an outer query.
+    #[expect(clippy::too_many_arguments)]
     pub fn tangents(
         &mut self,
         names: &mut Names,
         expression: &Expr,
+        reading: Reading,
         owner: Option<usize>,
         variable: &Column,
         jvp: &Arc<ScalarUDF>,
@@ -92,7 +97,7 @@ impl Site {
             for index in read {
                 let column = Column::from(schema.qualified_field(index));
                 if &column != variable && !self.by_row.has_value(&column) && can_vary(schema.field(index).data_type()) {
-                    match self.known(jvp, variable, &column) {
+                    match self.known(jvp, reading, variable, &column) {
                         Some(tangent) => tangents.push((column, tangent)),
                         None => {
                             wanted.insert(index);
@@ -114,6 +119,11 @@ impl Site {
                 variable: variable.name.clone(),
                 variable_type: variable_type.clone(),
                 origins: origins.clone(),
+                // With one cell in all rows, all rows move.
+                reading: match seen {
+                    Variable::Column(index) if !is_one_cell(&self.inputs[input], index)? => reading,
+                    _ => Reading::Together,
+                },
                 recursions: vec![],
             };
             let carried = carrier.carry(std::mem::take(&mut self.inputs[input]), seen, &wanted)?;
@@ -122,7 +132,7 @@ impl Site {
                 let tangent = carried.tangents.get(index);
                 tangents.push((column.clone(), tangent.clone()));
                 let (jvp, variable) = (Arc::clone(jvp), variable.clone());
-                self.known.push(Known { jvp, variable, column, tangent });
+                self.known.push(Known { jvp, reading, variable, column, tangent });
             }
         }
         tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);

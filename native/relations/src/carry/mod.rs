@@ -2,9 +2,13 @@
 
 mod aggregate;
 mod carrier;
+mod cells;
 mod combine;
 mod draws;
+mod lift;
+mod own_cell;
 mod recursion;
+mod stack;
 mod window;
 
 use datafusion_common::{Column, Result, plan_err};
@@ -17,7 +21,8 @@ use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::origin::{Origin, origin};
 use carrier::Carried;
-pub use carrier::{Carrier, Variable};
+pub use carrier::{Carrier, Reading, Variable};
+pub use cells::is_one_cell;
 
 impl Carrier<'_> {
     /// The node with tangents of the wanted columns.

@@ -1,0 +1,321 @@
+//! The derivative of a window function by the cell of the variable that the row itself has.
+//!
+//! It is the tangent of the function in which only rows with that cell move. A tangent is a sum over rows, so that what it sums is
+//! summed over those rows instead, of which a row that shares its cell with no other is the only one:
+//!
+//! ```text
+//! avg(x) OVER (PARTITION BY k)    avg(dx) OVER (PARTITION BY k)    sum(dx) OVER (PARTITION BY k, cell) / count(x) OVER (PARTITION BY k)
+//!                                                                  dx / count(x) OVER (PARTITION BY k)
+//! ```
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{Column, Result, ScalarValue, internal_err};
+use datafusion_expr::expr::{NullTreatment, Sort, WindowFunction, WindowFunctionParams};
+use datafusion_expr::{
+    Expr, ExprSchemable, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
+    binary_expr, cast, lit, when,
+};
+use datafusion_functions::core::expr_fn::coalesce;
+use datafusion_functions::string::expr_fn::concat;
+use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_functions_window::rank::dense_rank_udwf;
+use std::sync::Arc;
+
+use super::formulas::{Input, TangentFormula, aggregate};
+use super::frames::{by_distance, has_own_row, is_whole};
+use super::{Call, Over, Varying};
+use crate::tangents::tangent::Linearized;
+use crate::vocabulary::expressions::one_zero;
+
+/// Whether a window function chooses one row of the window, and has its value.
+pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
+    matches!(function.name(), "lag" | "lead" | "first_value" | "last_value" | "nth_value")
+}
+
+/// Whether a window function has its derivative by the row's own cell, also where several rows of a window have one cell. The least
+/// and the greatest value of a frame that moves have not: which rows tie for it is another question in each row.
+pub fn is_known_by_repeated_cell(function: &WindowFunction) -> bool {
+    is_whole(&function.params) || !matches!(function.fun.name(), "min" | "max")
+}
+
+/// The rows of a window function, with the tangents that they have while the windows below stay as they are.
+pub struct OwnCell<'a> {
+    pub over: Over<'a>,
+    /// The number of the cell that a row has, where it is asked for.
+    pub cell: Option<Column>,
+    /// Whether several rows may have one cell.
+    pub repeats: bool,
+    /// What is computed of each row, from the functions of `over`.
+    pub terms: &'a mut Vec<Expr>,
+    /// The window functions over that.
+    pub sums: &'a mut Vec<Expr>,
+}
+
+impl OwnCell<'_> {
+    /// The derivative of a function, which has this value; nothing if it is zero.
+    pub fn tangent(&mut self, function: &Expr, value: &Expr) -> Result<Option<Expr>> {
+        let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
+            return Ok(None);
+        };
+        if is_choice(&call.fun) {
+            return self.chosen_row(*call, &inputs, formula).map(Some);
+        }
+        let mut takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();
+        takes_part.extend(self.over.present(&inputs)?);
+        if !self.repeats {
+            takes_part.extend(has_own_row(&call.params, self.over.carried)?);
+        }
+        let complete = if formula.pairs { self.over.present(&inputs)? } else { None };
+        let takes_part = takes_part.into_iter().reduce(Expr::and);
+        Sum { rows: self, call: *call, complete, takes_part, value }.tangent(&inputs, formula)
+    }
+
+    /// The function of the tangents has the tangent of the row that is chosen, which counts if that row has the same cell.
+    fn chosen_row(&mut self, call: WindowFunction, inputs: &[Input], formula: &TangentFormula) -> Result<Expr> {
+        let cell = self.cell()?;
+        let own = match (call.params.null_treatment, inputs.first()) {
+            (Some(NullTreatment::IgnoreNulls), Some(Input { value, .. })) => {
+                when(value.clone().is_not_null(), cell.clone()).end()?
+            }
+            _ => cell.clone(),
+        };
+        let name = call.fun.name().to_owned();
+        let which = call.params.args.get(1).cloned();
+        let mut rows = self.over.rows(Call::Window(Box::new(call)), None);
+        let tangent = formula.evaluate(inputs, |function, arguments| rows.call(function, arguments))?;
+        let (chosen, _) = rows.call(&name, [own].into_iter().chain(which).collect())?;
+        // There is no such row where lag and lead have their default, which is of the row itself.
+        let tangent = tangent.unwrap_or_else(|| lit(0.0));
+        when(chosen.not_eq(cell), lit(0.0)).otherwise(or_zero(tangent))
+    }
+
+    /// The number of a row's cell. A row that an outer join has extended has none, and no tangent either.
+    fn cell(&self) -> Result<Expr> {
+        let Some(cell) = &self.cell else { return internal_err!("the cells of a window are not numbered") };
+        let cell = Expr::Column(cell.clone());
+        Ok(if cell.nullable(self.over.carried)? { coalesce(vec![cell, lit(0_u64)]) } else { cell })
+    }
+}
+
+/// The tangent of a window function of which this is the name and the rows, by the row's own cell where all rows in its frame have
+/// that cell: they all move. More cells in a frame are an error when the query runs.
+pub fn of_one_cell(over: &mut Over, function: &Expr, cell: &Column) -> Result<Linearized> {
+    let tangent = over.tangent(function)?;
+    let Linearized::Derived(tangent) = tangent else { return Ok(tangent) };
+    let cell = Expr::Column(cell.clone());
+    let mut rows = over.rows(Call::of(function)?, None);
+    let (first, _) = rows.call("min", vec![cell.clone()])?;
+    let (last, _) = rows.call("max", vec![cell.clone()])?;
+    // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
+    let text = |expr: &Expr| cast(expr.clone(), DataType::Utf8);
+    let several = first.clone().not_eq(last.clone()).or(first.clone().not_eq(cell));
+    let says = concat(vec![
+        lit("rows "),
+        text(&first),
+        lit(" to "),
+        text(&last),
+        lit(format!(
+            " of {} in one window, whose derivative by the row's own is not known: PARTITION BY what tells them apart, or \
+             write jvp(..., 1), in which all of them move",
+            over.variable
+        )),
+    ]);
+    Ok(Linearized::Derived(when(several, cast(says, DataType::Float64)).otherwise(tangent)?))
+}
+
+/// The sums that the tangent of an aggregate is made of, over the rows with the row's own cell.
+struct Sum<'s, 'a> {
+    rows: &'s mut OwnCell<'a>,
+    call: WindowFunction,
+    /// For an aggregate over pairs, which rows are whole ones.
+    complete: Option<Expr>,
+    /// Which rows take part at all.
+    takes_part: Option<Expr>,
+    value: &'s Expr,
+}
+
+impl Sum<'_, '_> {
+    fn tangent(&mut self, inputs: &[Input], formula: &TangentFormula) -> Result<Option<Expr>> {
+        // In the formula a name stands for each tangent, by which calls that are linear in one are known.
+        let name = |number: usize| Expr::Column(Column::new_unqualified(format!("∂{number}")));
+        let named: Vec<_> = inputs
+            .iter()
+            .enumerate()
+            .map(|(number, input)| Input {
+                value: input.value.clone(),
+                tangent: input.tangent.as_ref().map(|_| name(number)),
+            })
+            .collect();
+        let tangent_of = |argument: &Expr| {
+            let number = (0..inputs.len()).find(|number| *argument == name(*number))?;
+            inputs[number].tangent.clone()
+        };
+        formula.evaluate(&named, |function, arguments| {
+            let known = |expr: Expr| -> Result<(Expr, FieldRef)> {
+                Ok((expr, Arc::new(Field::new(function, DataType::Float64, true))))
+            };
+            let tangents: Vec<_> = arguments.iter().map(tangent_of).collect();
+            match (function, arguments.as_slice(), tangents.as_slice()) {
+                (_, _, tangents) if tangents.iter().all(Option::is_none) => self.over_frame(function, arguments),
+                ("sum", _, [Some(tangent)]) => known(self.sum(tangent.clone())?),
+                ("avg", _, [Some(tangent)]) => {
+                    let (rows, _) = self.over_frame("count", vec![inputs[0].value.clone()])?;
+                    known(quotient(self.sum(tangent.clone())?, rows))
+                }
+                ("regr_count", [input, _], [None, Some(_)]) => self.over_frame("count", vec![input.clone()]),
+                ("regr_sxy", [input, _], [None, Some(tangent)]) | ("regr_sxy", [_, input], [Some(tangent), None]) => {
+                    known(self.deviations(input.clone(), tangent.clone())?)
+                }
+                ("arg_min" | "arg_max", [input, _], [None, Some(tangent)]) => {
+                    known(self.share(input.clone(), tangent.clone())?)
+                }
+                _ => internal_err!("a formula has {function} of a tangent, which is not known by the row's own cell"),
+            }
+        })
+    }
+
+    /// A function over all rows of the frame.
+    fn over_frame(&mut self, function: &str, arguments: Vec<Expr>) -> Result<(Expr, FieldRef)> {
+        let call = Call::Window(Box::new(self.call.clone()));
+        self.rows.over.rows(call, self.complete.clone()).call(function, arguments)
+    }
+
+    /// The sum over the rows with the same cell.
+    fn sum(&mut self, term: Expr) -> Result<Expr> {
+        let term = self.of_those_that_take_part(term, Some(lit(0.0)))?;
+        if !self.rows.repeats {
+            return Ok(term);
+        }
+        let term = self.term(term, "term");
+        let cell = self.rows.cell()?;
+        let frame = self.frame()?;
+        self.over_part("sum", term, vec![cell], frame).map(or_zero)
+    }
+
+    /// The sum of the tangents, each times the deviation of the input from its mean.
+    fn deviations(&mut self, input: Expr, tangent: Expr) -> Result<Expr> {
+        let (mean, _) = self.over_frame("avg", vec![input.clone()])?;
+        if !self.rows.repeats || is_whole(&self.call.params) {
+            return self.sum(product(difference(input, mean), tangent));
+        }
+        // The mean is another one in each row. That of the partition is near enough for no digits to be lost.
+        let mut partition = self.call.clone();
+        partition.params.order_by.clear();
+        partition.params.window_frame = WindowFrame::new(None);
+        let partition = Call::Window(Box::new(partition));
+        let mut over_partition = self.rows.over.rows(partition, self.complete.clone());
+        let (center, _) = over_partition.call("avg", vec![input.clone()])?;
+        let around_center = self.sum(product(difference(input, center.clone()), tangent.clone()))?;
+        Ok(difference(around_center, product(difference(mean, center), self.sum(tangent)?)))
+    }
+
+    /// What the row's own cell has in the least or greatest value, in which rows with that value share evenly. Of several rows with
+    /// one cell it is the least or greatest tangent, so that it is the derivative for a growing variable.
+    fn share(&mut self, input: Expr, tangent: Expr) -> Result<Expr> {
+        let comparable = |expr: Expr| one_zero(expr, &DataType::Float64);
+        let (own, value) = (comparable(input)?, comparable(cast(self.value.clone(), DataType::Float64))?);
+        let is_chosen = own.clone().eq(value);
+        if self.rows.repeats {
+            let chosen = self.of_those_that_take_part(when(is_chosen, tangent).end()?, None)?;
+            let chosen = self.term(chosen, "chosen");
+            let cell = self.rows.cell()?;
+            let frame = self.frame()?;
+            let extremum = self.call.fun.name().to_owned();
+            let of_cell = self.over_part(&extremum, chosen.clone(), vec![cell.clone()], frame.clone())?;
+            let ties_of_cell = self.over_part("count", chosen.clone(), vec![cell], frame.clone())?;
+            let ties = self.over_part("count", chosen, vec![], frame)?;
+            return Ok(or_zero(quotient(product(of_cell, cast(ties_of_cell, DataType::Float64)), ties)));
+        }
+        let takes_part = self.of_those_that_take_part(lit(1_i64), None)?;
+        let takes_part = self.term(takes_part, "row");
+        let own = self.term(own, "value");
+        let frame = self.frame()?;
+        let ties = self.over_part("count", takes_part, vec![own], frame)?;
+        self.of_those_that_take_part(when(is_chosen, quotient(tangent, ties)).otherwise(lit(0.0))?, Some(lit(0.0)))
+    }
+
+    fn of_those_that_take_part(&self, term: Expr, of_others: Option<Expr>) -> Result<Expr> {
+        match (&self.takes_part, of_others) {
+            (None, _) => Ok(term),
+            (Some(takes_part), None) => when(takes_part.clone(), term).end(),
+            (Some(takes_part), Some(of_others)) => when(takes_part.clone(), term).otherwise(of_others),
+        }
+    }
+
+    /// A value of each row as a column.
+    fn term(&mut self, term: Expr, name: &str) -> Expr {
+        Expr::Column(self.rows.over.names.column(term, self.rows.terms, |names| names.part(name)))
+    }
+
+    /// An aggregate over the rows of the frame that agree in more than the partition.
+    fn over_part(
+        &mut self,
+        function: &str,
+        term: Expr,
+        also_by: Vec<Expr>,
+        (order_by, window_frame): (Vec<Sort>, WindowFrame),
+    ) -> Result<Expr> {
+        let definition = WindowFunctionDefinition::AggregateUDF(aggregate(function)?);
+        let partition_by = self.call.params.partition_by.iter().cloned().chain(also_by).collect();
+        let params = WindowFunctionParams {
+            partition_by,
+            order_by,
+            window_frame,
+            ..WindowFunction::new(definition.clone(), vec![term]).params
+        };
+        let call = Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params }));
+        Ok(Expr::Column(self.rows.over.names.column(call, self.rows.sums, |names| names.part(function))))
+    }
+
+    /// An order and a frame that have of each part of a partition what the function's frame has of it.
+    fn frame(&mut self) -> Result<(Vec<Sort>, WindowFrame)> {
+        let WindowFunctionParams { order_by, window_frame, .. } = &self.call.params;
+        if is_whole(&self.call.params) {
+            return Ok((vec![], WindowFrame::new(None)));
+        }
+        let numbering = match window_frame.units {
+            WindowFrameUnits::Range => return Ok((order_by.clone(), window_frame.clone())),
+            // The number of a row, not by row_number(), with which DataFusion 54 confuses that of the cells.
+            WindowFrameUnits::Rows => {
+                WindowFunction::new(WindowFunctionDefinition::AggregateUDF(count_udaf()), vec![lit(1_i64)])
+            }
+            WindowFrameUnits::Groups => {
+                WindowFunction::new(WindowFunctionDefinition::WindowUDF(dense_rank_udwf()), vec![])
+            }
+        };
+        let frame = by_distance(window_frame)?;
+        let params = WindowFunctionParams {
+            partition_by: self.call.params.partition_by.clone(),
+            order_by: order_by.clone(),
+            window_frame: WindowFrame::new_bounds(
+                WindowFrameUnits::Rows,
+                WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+                WindowFrameBound::CurrentRow,
+            ),
+            ..numbering.params
+        };
+        let number = Expr::WindowFunction(Box::new(WindowFunction { fun: numbering.fun, params }));
+        let over = &mut self.rows.over;
+        let number = Expr::Column(over.names.column(number, over.computed, |names| names.part("number")));
+        let number = self.term(cast(number, DataType::Int64), "position");
+        Ok((vec![number.sort(true, false)], frame))
+    }
+}
+
+/// The value, and zero where it is NULL.
+pub fn or_zero(expr: Expr) -> Expr {
+    coalesce(vec![expr, lit(0.0)])
+}
+
+fn product(a: Expr, b: Expr) -> Expr {
+    binary_expr(a, Operator::Multiply, b)
+}
+
+fn difference(a: Expr, b: Expr) -> Expr {
+    binary_expr(a, Operator::Minus, b)
+}
+
+/// A quotient by a number of rows.
+fn quotient(a: Expr, rows: Expr) -> Expr {
+    binary_expr(a, Operator::Divide, cast(rows, DataType::Float64))
+}
