@@ -71,7 +71,6 @@ impl Site {
     /// The columns other than the variable that an expression reads and that vary, with their tangents.
     ///
     /// The variable is a column of input number `owner`; if there is none, of an outer query.
-    #[expect(clippy::too_many_arguments)]
     pub fn tangents(
         &mut self,
         names: &mut Names,

@@ -22,15 +22,16 @@ use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, bi
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
 use super::carrier::{Carried, Carrier, Reading, Variable};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
 use super::stack::Lower;
 use super::window::{over_columns, windows};
-use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_repeated_cell, of_one_cell, or_zero};
+use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_repeated_cell, or_zero};
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::null_with_column;
-use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::columns;
 
@@ -41,6 +42,8 @@ enum Way {
     /// As if all rows moved, which must have one cell.
     OneCell,
 }
+
+type Find<'f> = &'f dyn Fn(&mut OwnCell<'_>, &Expr, &Expr) -> Result<Option<Expr>>;
 
 /// The tangents of the columns of a plan, which has become a plan with more.
 struct Pass {
@@ -137,26 +140,25 @@ impl Carrier<'_> {
         let mut computed = window_expr.clone();
         let (mut terms, mut parts, mut exprs) = (vec![], vec![], vec![]);
         for (index, function, way) in ways {
+            let value = Expr::Column(Column::from(shown.qualified_field(index)));
+            let is_nullable = shown.field(index).is_nullable();
+            let mut over = |carrier: &mut Self, pass: &Pass, find: Find| {
+                let over = carrier.over_pass(pass, &carried, &mut computed);
+                let mut rows = OwnCell { over, cell: cell.clone(), repeats, terms: &mut terms, sums: &mut parts };
+                find(&mut rows, &function, &value)
+            };
             let derivative = match way {
-                Way::OneCell => {
-                    let Some(cell) = &cell else { continue };
-                    let mut over = self.over_pass(&all, &carried, &mut computed);
-                    match of_one_cell(&mut over, &function, cell)? {
-                        Linearized::Derived(expr) => Some(expr),
-                        Linearized::Known(_) => None,
-                    }
-                }
+                Way::OneCell => over(self, &all, &|rows, function, value| {
+                    let has_value = is_nullable.then(|| value.clone().is_not_null());
+                    rows.tangent_of_one_cell(function, has_value)
+                })?,
                 Way::Sum(lower) => {
-                    let value = Expr::Column(Column::from(shown.qualified_field(index)));
-                    let over = self.over_pass(&own, &carried, &mut computed);
-                    let mut own_cell =
-                        OwnCell { over, cell: cell.clone(), repeats, terms: &mut terms, sums: &mut parts };
-                    let mut sum = own_cell.tangent(&function, &value)?;
+                    let mut sum = over(self, &own, &|rows, function, value| rows.tangent(function, value))?;
                     for (_, column) in &lower {
                         let Some((_, pass)) = along.iter().find(|(known, _)| known == column) else { continue };
                         let Tangent::Column(moved) = all.of(column)? else { continue };
-                        let Linearized::Derived(by_lower) =
-                            self.over_pass(pass, &carried, &mut computed).tangent(&function)?
+                        let Some(by_lower) =
+                            over(self, pass, &|rows, function, value| rows.tangent_along(function, value))?
                         else {
                             continue;
                         };
@@ -167,12 +169,11 @@ impl Carrier<'_> {
                             Some(sum) => binary_expr(sum, Operator::Plus, term),
                         });
                     }
-                    sum
+                    sum.map(|sum| null_with_column(sum, shown, index)).transpose()?
                 }
             };
             let Some(derivative) = derivative else { continue };
             let field = shown.field(index);
-            let derivative = null_with_column(derivative, shown, index)?;
             let derivative = self.of_type(derivative, &self.tangent_type(field.data_type()));
             tangents.set(index, Tangent::Column(self.add_computed(derivative, field.name(), &mut exprs)));
         }
@@ -216,7 +217,22 @@ impl Carrier<'_> {
                 self.variable
             );
         }
-        if apart.is_some() || repeats && !is_known_by_repeated_cell(call) {
+        // The pairs by which the tangent of a least or greatest value is found are no floats.
+        let mut of_floats = true;
+        for argument in arguments(function) {
+            let data_type = argument.get_type(plan.schema())?;
+            of_floats &= is_float(&data_type) || !can_vary(&data_type);
+        }
+        if !of_floats && !repeats {
+            return plan_err!(
+                "{}: its derivative by the row's own {} is taken of a derivative in which all rows move, or of one by way of another \
+                 window, and is not known. Write jvp(..., {}, 1) in both",
+                abbreviated(function),
+                self.variable,
+                self.variable
+            );
+        }
+        if apart.is_some() || repeats && !is_known_by_repeated_cell(call) || !of_floats {
             return Ok((plan, Way::OneCell));
         }
         let mut found = vec![];

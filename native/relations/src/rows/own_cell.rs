@@ -35,7 +35,11 @@ pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
 /// Whether a window function has its derivative by the row's own cell, also where several rows of a window have one cell. The least
 /// and the greatest value of a frame that moves have not: which rows tie for it is another question in each row.
 pub fn is_known_by_repeated_cell(function: &WindowFunction) -> bool {
-    is_whole(&function.params) || !matches!(function.fun.name(), "min" | "max")
+    is_whole(&function.params) || !is_extremum(&function.fun)
+}
+
+fn is_extremum(function: &WindowFunctionDefinition) -> bool {
+    matches!(function.name(), "min" | "max")
 }
 
 /// The rows of a window function, with the tangents that they have while the windows below stay as they are.
@@ -70,6 +74,55 @@ impl OwnCell<'_> {
         Sum { rows: self, call: *call, complete, takes_part, value }.tangent(&inputs, formula)
     }
 
+    /// The tangent of a function, which has this value, along one that is the same in all rows of a partition; nothing if it is zero.
+    pub fn tangent_along(&mut self, function: &Expr, value: &Expr) -> Result<Option<Expr>> {
+        let Some(Varying { call: Call::Window(call), inputs, .. }) = self.over.varying(function)? else {
+            return Ok(None);
+        };
+        match inputs.as_slice() {
+            [Input { value: input, tangent: Some(tangent) }] if is_extremum(&call.fun) && is_whole(&call.params) => {
+                let (input, tangent) = (input.clone(), tangent.clone());
+                let takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();
+                let takes_part = takes_part.into_iter().chain(self.over.present(&inputs)?).reduce(Expr::and);
+                Sum { rows: self, call: *call, complete: None, takes_part, value }.mean(input, tangent).map(Some)
+            }
+            _ => match self.over.tangent(function)? {
+                Linearized::Derived(tangent) => Ok(Some(tangent)),
+                Linearized::Known(_) => Ok(None),
+            },
+        }
+    }
+
+    /// The tangent of a function where all rows in its frame have the row's own cell: they all move. More cells in a frame are an
+    /// error when the query runs. `has_value` is the condition on which the function is not NULL.
+    pub fn tangent_of_one_cell(&mut self, function: &Expr, has_value: Option<Expr>) -> Result<Option<Expr>> {
+        let Linearized::Derived(tangent) = self.over.tangent(function)? else { return Ok(None) };
+        let cell = self.cell()?;
+        let variable = self.over.variable;
+        let mut rows = self.over.rows(Call::of(function)?, None);
+        let (first, _) = rows.call("min", vec![cell.clone()])?;
+        let (last, _) = rows.call("max", vec![cell.clone()])?;
+        // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
+        let text = |expr: &Expr| cast(expr.clone(), DataType::Utf8);
+        let says = concat(vec![
+            lit("rows "),
+            text(&first),
+            lit(" to "),
+            text(&last),
+            lit(format!(
+                " of {variable} in one window, whose derivative by the row's own is not known: PARTITION BY what tells them \
+                 apart, or write jvp(..., {variable}, 1), in which all of them move"
+            )),
+        ]);
+        let several = first.clone().not_eq(last).or(first.not_eq(cell));
+        let several = has_value.iter().cloned().chain([several]).reduce(Expr::and).unwrap_or_else(|| lit(false));
+        let checked = when(several, cast(says, DataType::Float64)).otherwise(lit(1.0))?;
+        let checked = Expr::Column(self.over.names.column(checked, self.terms, |names| names.part("checked")));
+        // A derivative of the derivative has the same condition, and so the same error.
+        let condition = has_value.into_iter().chain([checked.eq(lit(1.0))]).reduce(Expr::and);
+        when(condition.unwrap_or_else(|| lit(true)), tangent).end().map(Some)
+    }
+
     /// The function of the tangents has the tangent of the row that is chosen, which counts if that row has the same cell.
     fn chosen_row(&mut self, call: WindowFunction, inputs: &[Input], formula: &TangentFormula) -> Result<Expr> {
         let cell = self.cell()?;
@@ -95,32 +148,6 @@ impl OwnCell<'_> {
         let cell = Expr::Column(cell.clone());
         Ok(if cell.nullable(self.over.carried)? { coalesce(vec![cell, lit(0_u64)]) } else { cell })
     }
-}
-
-/// The tangent of a window function of which this is the name and the rows, by the row's own cell where all rows in its frame have
-/// that cell: they all move. More cells in a frame are an error when the query runs.
-pub fn of_one_cell(over: &mut Over, function: &Expr, cell: &Column) -> Result<Linearized> {
-    let tangent = over.tangent(function)?;
-    let Linearized::Derived(tangent) = tangent else { return Ok(tangent) };
-    let cell = Expr::Column(cell.clone());
-    let mut rows = over.rows(Call::of(function)?, None);
-    let (first, _) = rows.call("min", vec![cell.clone()])?;
-    let (last, _) = rows.call("max", vec![cell.clone()])?;
-    // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
-    let text = |expr: &Expr| cast(expr.clone(), DataType::Utf8);
-    let several = first.clone().not_eq(last.clone()).or(first.clone().not_eq(cell));
-    let says = concat(vec![
-        lit("rows "),
-        text(&first),
-        lit(" to "),
-        text(&last),
-        lit(format!(
-            " of {} in one window, whose derivative by the row's own is not known: PARTITION BY what tells them apart, or \
-             write jvp(..., 1), in which all of them move",
-            over.variable
-        )),
-    ]);
-    Ok(Linearized::Derived(when(several, cast(says, DataType::Float64)).otherwise(tangent)?))
 }
 
 /// The sums that the tangent of an aggregate is made of, over the rows with the row's own cell.
@@ -212,9 +239,7 @@ impl Sum<'_, '_> {
     /// What the row's own cell has in the least or greatest value, in which rows with that value share evenly. Of several rows with
     /// one cell it is the least or greatest tangent, so that it is the derivative for a growing variable.
     fn share(&mut self, input: Expr, tangent: Expr) -> Result<Expr> {
-        let comparable = |expr: Expr| one_zero(expr, &DataType::Float64);
-        let (own, value) = (comparable(input)?, comparable(cast(self.value.clone(), DataType::Float64))?);
-        let is_chosen = own.clone().eq(value);
+        let is_chosen = self.is_chosen(&input)?;
         if self.rows.repeats {
             let chosen = self.of_those_that_take_part(when(is_chosen, tangent).end()?, None)?;
             let chosen = self.term(chosen, "chosen");
@@ -228,10 +253,26 @@ impl Sum<'_, '_> {
         }
         let takes_part = self.of_those_that_take_part(lit(1_i64), None)?;
         let takes_part = self.term(takes_part, "row");
-        let own = self.term(own, "value");
+        let own = self.term(one_zero(input, &DataType::Float64)?, "value");
         let frame = self.frame()?;
         let ties = self.over_part("count", takes_part, vec![own], frame)?;
         self.of_those_that_take_part(when(is_chosen, quotient(tangent, ties)).otherwise(lit(0.0))?, Some(lit(0.0)))
+    }
+
+    /// The mean of the tangents of the rows with the least or greatest value.
+    fn mean(&mut self, input: Expr, tangent: Expr) -> Result<Expr> {
+        let is_chosen = self.is_chosen(&input)?;
+        let chosen = self.of_those_that_take_part(when(is_chosen, tangent).end()?, None)?;
+        let chosen = self.term(chosen, "chosen");
+        let frame = self.frame()?;
+        let sum = self.over_part("sum", chosen.clone(), vec![], frame.clone())?;
+        Ok(quotient(sum, self.over_part("count", chosen, vec![], frame)?))
+    }
+
+    /// Whether a row has the least or greatest value.
+    fn is_chosen(&self, input: &Expr) -> Result<Expr> {
+        let value = cast(self.value.clone(), DataType::Float64);
+        Ok(one_zero(input.clone(), &DataType::Float64)?.eq(one_zero(value, &DataType::Float64)?))
     }
 
     fn of_those_that_take_part(&self, term: Expr, of_others: Option<Expr>) -> Result<Expr> {
