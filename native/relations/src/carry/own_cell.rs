@@ -69,7 +69,8 @@ impl Carrier<'_> {
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
         let own_columns = input.schema().columns();
-        let width = own_columns.len();
+        // What has been drawn stands behind the columns that the node had.
+        let width = shown.fields().len() - window_expr.len();
         let by_value = self.reading == Reading::OwnCell { by_value: true };
         let repeats = by_value || !has_cells_of_its_own(&input, variable)?;
         let cell_of = &own_columns[variable];

@@ -41,11 +41,13 @@ impl Carrier<'_> {
         };
         match self.reading {
             Reading::Together => self.window_of_all_rows(&input, window_expr, &shown, variable, wanted),
-            _ if !self.recursions.is_empty() => self.window_of_iterations(&input, window_expr, variable, wanted),
+            _ if !self.recursions.is_empty() => {
+                self.window_of_iterations(&input, window_expr, &shown, variable, wanted)
+            }
             Reading::OwnCell { .. } => {
                 self.window_by_own_cell(Arc::unwrap_or_clone(input), window_expr, &shown, index, wanted)
             }
-            Reading::WindowsFixed => self.fixed_window(&input, window_expr, variable, wanted),
+            Reading::WindowsFixed => self.fixed_window(&input, window_expr, &shown, variable, wanted),
         }
     }
 
@@ -58,7 +60,8 @@ impl Carrier<'_> {
         variable: Variable,
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
-        let width = input.schema().fields().len();
+        // What has been drawn stands behind the columns that the node had.
+        let width = shown.fields().len() - window_expr.len();
         let mut below: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index < width).collect();
         let functions: Vec<_> =
             wanted.iter().filter_map(|index| Some((*index, window_expr.get(index.checked_sub(width)?)?))).collect();
@@ -103,10 +106,11 @@ impl Carrier<'_> {
         &mut self,
         input: &LogicalPlan,
         window_expr: Vec<Expr>,
+        shown: &DFSchemaRef,
         variable: Variable,
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
-        let width = input.schema().fields().len();
+        let width = shown.fields().len() - window_expr.len();
         let below = wanted.iter().copied().filter(|index| *index < width).collect();
         let carried = self.carry(input.clone(), variable, &below)?;
         let plan = LogicalPlan::Window(Window::try_new(window_expr, Arc::new(carried.plan))?);
@@ -118,10 +122,11 @@ impl Carrier<'_> {
         &mut self,
         input: &LogicalPlan,
         window_expr: Vec<Expr>,
+        shown: &DFSchemaRef,
         variable: Variable,
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
-        let width = input.schema().fields().len();
+        let width = shown.fields().len() - window_expr.len();
         let functions = wanted.iter().filter_map(|index| window_expr.get(index.checked_sub(width)?));
         let read = functions.clone().flat_map(arguments);
         let needs = self.needs(input, variable, read)?;
@@ -139,7 +144,7 @@ impl Carrier<'_> {
                 }
             }
         }
-        self.fixed_window(input, window_expr, variable, wanted)
+        self.fixed_window(input, window_expr, shown, variable, wanted)
     }
 }
 
