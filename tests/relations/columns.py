@@ -26,16 +26,15 @@ Origins = frozenset[Origin]
 class Cell:
     """One cell of a column where it starts, by what its row is known by, and by how much it is moved."""
 
-    row: tuple[tuple[str, int | None], ...]
+    row: tuple[tuple[str, float | None], ...]
     amount: float
 
     def written(self, names: Mapping[str, str]) -> str:
-        """The amount in the row of the cell. `names` are the columns that tell the rows apart, as they are written there."""
-        tests = [
-            f"{names[name]} IS {'' if value is None else 'NOT DISTINCT FROM '}{'NULL' if value is None else value}"
-            for name, value in self.row
-        ]
-        return f"CASE WHEN {' AND '.join(tests) or 'true'} THEN {self.amount!r} ELSE 0.0 END"
+        """The amount in the row of the cell, and 0 in others. `names` are what tells rows apart, as written there."""
+        tests = ["true"]
+        for name, value in self.row:
+            tests.append(f"({names[name]} IS NOT DISTINCT FROM {'NULL' if value is None else repr(value)})")
+        return f"CASE WHEN {' AND '.join(tests)} THEN {self.amount!r} ELSE 0.0 END"
 
 
 # By how much the columns that start at these places are moved, or a cell of them.

@@ -99,10 +99,11 @@ class Values(Query):
     kind: str = "values"
 
     def write(self, writer: Writer) -> str:
-        rows = [
-            f"({', '.join(moved(v, c.origins, writer.shift, dict(n=row[0])) for v, c in zip(row, self.columns, strict=True))})"
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            number = {self.unique[0]: row[0]}
+            written = [moved(v, c.origins, writer.shift, number) for v, c in zip(row, self.columns, strict=True)]
+            rows.append(f"({', '.join(written)})")
         return f"SELECT * FROM (VALUES {', '.join(rows)}) AS v({', '.join(c.name for c in self.columns)})"
 
     def inputs(self) -> Sequence[Query]:

@@ -40,7 +40,7 @@ class Call:
 
     @property
     def own_cell(self) -> bool:
-        """Whether it is by the row's own cell. Through windows that is another derivative than that by all rows together."""
+        """Whether it is by the row's own cell, which through windows differs from that by all rows together."""
         return self.kind == "own cell"
 
 

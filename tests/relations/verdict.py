@@ -24,7 +24,7 @@ Factors = list[list[float | None]]
 # Differences that are less certain are not used.
 _USABLE = 1e-6
 # What tells a row apart.
-Row = tuple[tuple[str, int | None], ...]
+Row = tuple[tuple[str, float | None], ...]
 # A column with more cells is not moved cell by cell.
 _MOST_CELLS = 12
 # Kinds of nodes that make rows one, in which cells of one value are one.
@@ -266,7 +266,7 @@ class Judge:
             return Estimate(nothing, np.full(len(base.values), np.inf))
 
     def _by_cell(self, statement: Statement, base: Sampled, factors: Factors) -> Estimate:
-        """The derivative of each row by the cell of the variable that this row has: the one with which its variable moves."""
+        """The derivative of each row by the cell that its variable is: the one with which it moves."""
         found = differences.nothing(base)
         own = np.array([np.nan if value is None else value for value in factors[-1]], dtype=float)
         for origin in statement.call.variables[0].column.origins:
