@@ -28,7 +28,7 @@ use super::carrier::{Carried, Carrier, Reading, Variable};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
 use super::stack::Lower;
 use super::window::{over_columns, windows};
-use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_repeated_cell, or_zero};
+use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_own_cell, or_zero};
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::null_with_column;
 use crate::tangents::tangent::{Tangent, Tangents};
@@ -219,21 +219,20 @@ impl Carrier<'_> {
             );
         }
         // The pairs by which the tangent of a least or greatest value is found are no floats.
-        let mut of_floats = true;
+        let mut is_known = is_known_by_own_cell(call, repeats)?;
         for argument in arguments(function) {
             let data_type = argument.get_type(plan.schema())?;
-            of_floats &= is_float(&data_type) || !can_vary(&data_type);
+            is_known &= is_float(&data_type) || !can_vary(&data_type);
         }
-        if !of_floats && !repeats {
+        if !is_known && !repeats {
             return plan_err!(
-                "{}: its derivative by the row's own {} is taken of a derivative in which all rows move, or of one by way of another \
-                 window, and is not known. Write jvp(..., {}, 1) in both",
+                "{}: its derivative by the row's own {} is not known. Write jvp(..., {}, 1) for the derivative in which all rows move",
                 abbreviated(function),
                 self.variable,
                 self.variable
             );
         }
-        if apart.is_some() || repeats && !is_known_by_repeated_cell(call) || !of_floats {
+        if apart.is_some() || !is_known {
             return Ok((plan, Way::OneCell));
         }
         let mut found = vec![];

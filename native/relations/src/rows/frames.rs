@@ -1,7 +1,7 @@
 //! The frames of window functions.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{ExprSchema, Result, ScalarValue};
 use datafusion_expr::expr::{Sort, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{
     Expr, ExprSchemable, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
@@ -24,6 +24,23 @@ pub fn is_whole(params: &WindowFunctionParams) -> bool {
     unbounded(&frame.start_bound) && unbounded(&frame.end_bound)
 }
 
+/// The distance from a row to its frame, and in which direction of the order; nothing if the row is in its frame.
+fn gap(params: &WindowFunctionParams) -> Result<Option<(&ScalarValue, Operator)>> {
+    let frame = &params.window_frame;
+    let (distance, away) = match (&frame.start_bound, &frame.end_bound) {
+        (WindowFrameBound::Following(distance), _) => (distance, Operator::Plus),
+        (_, WindowFrameBound::Preceding(distance)) => (distance, Operator::Minus),
+        _ => return Ok(None),
+    };
+    let is_zero = !distance.is_null() && *distance == ScalarValue::new_zero(&distance.data_type())?;
+    Ok((!is_zero).then_some((distance, away)))
+}
+
+/// Whether every row is in its own frame.
+pub fn has_own_row(params: &WindowFunctionParams) -> Result<bool> {
+    Ok(gap(params)?.is_none())
+}
+
 /// Whether a row is in its own frame; nothing if each is.
 ///
 /// ```text
@@ -31,17 +48,10 @@ pub fn is_whole(params: &WindowFunctionParams) -> bool {
 /// ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING                none is
 /// ORDER BY t RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING    those whose t is NULL are, or too large for t + 1 to differ
 /// ```
-pub fn has_own_row(params: &WindowFunctionParams, schema: &impl datafusion_common::ExprSchema) -> Result<Option<Expr>> {
-    let frame = &params.window_frame;
-    let (distance, away) = match (&frame.start_bound, &frame.end_bound) {
-        (WindowFrameBound::Following(distance), _) => (distance, Operator::Plus),
-        (_, WindowFrameBound::Preceding(distance)) => (distance, Operator::Minus),
-        _ => return Ok(None),
-    };
-    if !distance.is_null() && *distance == ScalarValue::new_zero(&distance.data_type())? {
-        return Ok(None);
-    }
-    let (WindowFrameUnits::Range, [Sort { expr: key, asc, .. }]) = (frame.units, params.order_by.as_slice()) else {
+pub fn is_in_own_frame(params: &WindowFunctionParams, schema: &impl ExprSchema) -> Result<Option<Expr>> {
+    let Some((distance, away)) = gap(params)? else { return Ok(None) };
+    let units = params.window_frame.units;
+    let (WindowFrameUnits::Range, [Sort { expr: key, asc, .. }]) = (units, params.order_by.as_slice()) else {
         return Ok(Some(lit(false)));
     };
     let is_null = key.clone().is_null();

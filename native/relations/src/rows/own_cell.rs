@@ -22,7 +22,7 @@ use datafusion_functions_window::rank::dense_rank_udwf;
 use std::sync::Arc;
 
 use super::formulas::{Input, TangentFormula, aggregate};
-use super::frames::{by_distance, has_own_row, is_whole};
+use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::{Call, Over, Varying};
 use crate::tangents::tangent::Linearized;
 use crate::vocabulary::expressions::one_zero;
@@ -32,10 +32,32 @@ pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
     matches!(function.name(), "lag" | "lead" | "first_value" | "last_value" | "nth_value")
 }
 
-/// Whether a window function has its derivative by the row's own cell, also where several rows of a window have one cell. The least
-/// and the greatest value of a frame that moves have not: which rows tie for it is another question in each row.
-pub fn is_known_by_repeated_cell(function: &WindowFunction) -> bool {
-    is_whole(&function.params) || !is_extremum(&function.fun)
+/// Whether the derivative of a window function by the row's own cell is known where several rows of a window may have one cell
+/// (`repeats`), or none have.
+///
+/// The least and the greatest value of a frame that moves are not: which rows tie for it is another question in each row. Neither is
+/// what is over frames without the row: of one cell they may have no row, and after such a frame DataFusion 54 sums rows that have
+/// left it.
+pub fn is_known_by_own_cell(function: &WindowFunction, repeats: bool) -> Result<bool> {
+    let params = &function.params;
+    if is_choice(&function.fun) || is_whole(params) {
+        return Ok(true);
+    }
+    let has_own_row = has_own_row(params)?;
+    Ok(match (is_extremum(&function.fun), repeats) {
+        (true, true) => false,
+        (true, false) => has_own_row || params.window_frame.units != WindowFrameUnits::Range,
+        (false, true) => has_own_row,
+        (false, false) => true,
+    })
+}
+
+/// The function over whole partitions.
+fn over_partition(function: &WindowFunction) -> WindowFunction {
+    let mut whole = function.clone();
+    whole.params.order_by.clear();
+    whole.params.window_frame = WindowFrame::new(None);
+    whole
 }
 
 fn is_extremum(function: &WindowFunctionDefinition) -> bool {
@@ -67,7 +89,7 @@ impl OwnCell<'_> {
         let mut takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();
         takes_part.extend(self.over.present(&inputs)?);
         if !self.repeats {
-            takes_part.extend(has_own_row(&call.params, self.over.carried)?);
+            takes_part.extend(is_in_own_frame(&call.params, self.over.carried)?);
         }
         let complete = if formula.pairs { self.over.present(&inputs)? } else { None };
         let takes_part = takes_part.into_iter().reduce(Expr::and);
@@ -99,7 +121,9 @@ impl OwnCell<'_> {
         let Linearized::Derived(tangent) = self.over.tangent(function)? else { return Ok(None) };
         let cell = self.cell()?;
         let variable = self.over.variable;
-        let mut rows = self.over.rows(Call::of(function)?, None);
+        let Call::Window(call) = Call::of(function)? else { return Ok(None) };
+        let call = if has_own_row(&call.params)? { *call } else { over_partition(&call) };
+        let mut rows = self.over.rows(Call::Window(Box::new(call)), None);
         let (first, _) = rows.call("min", vec![cell.clone()])?;
         let (last, _) = rows.call("max", vec![cell.clone()])?;
         // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
@@ -226,12 +250,9 @@ impl Sum<'_, '_> {
             return self.sum(product(difference(input, mean), tangent));
         }
         // The mean is another one in each row. That of the partition is near enough for no digits to be lost.
-        let mut partition = self.call.clone();
-        partition.params.order_by.clear();
-        partition.params.window_frame = WindowFrame::new(None);
-        let partition = Call::Window(Box::new(partition));
-        let mut over_partition = self.rows.over.rows(partition, self.complete.clone());
-        let (center, _) = over_partition.call("avg", vec![input.clone()])?;
+        let partition = Call::Window(Box::new(over_partition(&self.call)));
+        let mut rows = self.rows.over.rows(partition, self.complete.clone());
+        let (center, _) = rows.call("avg", vec![input.clone()])?;
         let around_center = self.sum(product(difference(input, center.clone()), tangent.clone()))?;
         Ok(difference(around_center, product(difference(mean, center), self.sum(tangent)?)))
     }
