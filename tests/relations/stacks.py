@@ -82,8 +82,8 @@ def rows_of_parameters(on: str) -> Rows:
     """A join repeats each cell: over the rows of a group, or over all rows."""
     parameters = ", ".join(f"({k}, {x!r})" for k, x in enumerate(PARAMETERS, 1))
     source = (
-        f"SELECT d.id * 10 + p.k AS id, g, p.k AS h, t + p.k AS t, y + 0.25 * p.k AS y, x FROM ({_data('id, g, t, y')}) AS d "
-        f"JOIN (SELECT * FROM (VALUES {parameters}) AS q(k, x)) AS p ON {on}"
+        "SELECT d.id * 10 + p.k AS id, g, p.k AS h, t + p.k AS t, y + 0.25 * p.k AS y, x "
+        f"FROM ({_data('id, g, t, y')}) AS d JOIN (SELECT * FROM (VALUES {parameters}) AS q(k, x)) AS p ON {on}"
     )
     rows, cell = [], []
     for i, g, _, t, y, _ in ROWS:
@@ -144,7 +144,7 @@ class Stack:
         position = {"g": 1, "h": 2}
         groups: dict[tuple[int, ...], list[int]] = {}
         for number, row in enumerate(self.rows):
-            groups.setdefault(tuple(row[position[key]] for key in keys), []).append(number)
+            groups.setdefault(tuple(int(row[position[key]]) for key in keys), []).append(number)
         by = f"PARTITION BY {', '.join(keys)} " if keys else ""
         if whole:
             frames = [next(g for g in groups.values() if n in g) for n in range(len(self.rows))]

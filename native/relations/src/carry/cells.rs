@@ -3,10 +3,13 @@
 //! The cells are numbered where the variable originates, and the numbers are lifted to the window that asks for them. Where a
 //! group makes the cells of one value one, they are numbered by their value.
 
-use datafusion_common::{Column, Result};
+use datafusion_common::{Column, Result, ScalarValue};
 use datafusion_expr::expr::{Sort, WindowFunction};
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Distinct, Expr, JoinType, LogicalPlan, Window, WindowFrame, WindowFunctionDefinition};
+use datafusion_expr::{
+    Distinct, Expr, JoinType, LogicalPlan, Window, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    WindowFunctionDefinition,
+};
 use datafusion_functions_window::rank::dense_rank_udwf;
 use datafusion_functions_window::row_number::row_number_udwf;
 use std::sync::Arc;
@@ -47,8 +50,14 @@ fn numbering(node: &LogicalPlan, index: usize) -> Result<Option<Expr>> {
     if matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(Distinct::All(_))) && !is_origin(node, index)? {
         return Ok(Some(by_value(node, index)));
     }
-    let row_number = || WindowFunction::new(WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![]);
-    Ok(is_origin(node, index)?.then(|| Expr::from(row_number())))
+    let mut row_number = WindowFunction::new(WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![]);
+    // One by which DataFusion need not wait for the last row.
+    row_number.params.window_frame = WindowFrame::new_bounds(
+        WindowFrameUnits::Rows,
+        WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+        WindowFrameBound::CurrentRow,
+    );
+    Ok(is_origin(node, index)?.then(|| Expr::from(row_number)))
 }
 
 fn by_value(node: &LogicalPlan, index: usize) -> Expr {
