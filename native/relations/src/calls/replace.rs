@@ -13,8 +13,8 @@ use super::derivative::{DirectionalDerivative, TangentsOf};
 use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
 use super::site::Site;
-use crate::vocabulary::source::{origins_of, reads};
 use crate::carry::Reading;
+use crate::vocabulary::source::{origins_of, reads};
 
 /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut Context) -> Result<Option<Expr>> {
