@@ -20,8 +20,25 @@ class Origin:
 
 
 Origins = frozenset[Origin]
-# By how much the columns that start at these places are moved.
-Shift = Mapping[Origin, float]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a column where it starts, by what its row is known by, and by how much it is moved."""
+
+    row: tuple[tuple[str, float | None], ...]
+    amount: float
+
+    def written(self, names: Mapping[str, str]) -> str:
+        """The amount in the row of the cell, and 0 in others. `names` are what tells rows apart, as written there."""
+        tests = ["true"]
+        for name, value in self.row:
+            tests.append(f"({names[name]} IS NOT DISTINCT FROM {'NULL' if value is None else repr(value)})")
+        return f"CASE WHEN {' AND '.join(tests)} THEN {self.amount!r} ELSE 0.0 END"
+
+
+# By how much the columns that start at these places are moved, or a cell of them.
+Shift = Mapping[Origin, float | Cell]
 
 NOWHERE: Origins = frozenset()
 
@@ -63,7 +80,12 @@ class Scoped:
     column: Column
 
 
-def moved(text: str, origins: Origins, shift: Shift) -> str:
-    """An expression, moved if it is where a shifted column starts."""
-    amounts = [shift[origin] for origin in origins if origin in shift]
-    return f"({text}) + ({sum(amounts)!r})" if amounts else text
+def moved(text: str, origins: Origins, shift: Shift, row: Mapping[str, str]) -> str:
+    """An expression, moved if it is where a shifted column starts. `row` is what tells its row apart."""
+    for origin in origins:
+        amount = shift.get(origin)
+        if isinstance(amount, Cell):
+            text = f"({text}) + ({amount.written(row)})"
+        elif amount is not None:
+            text = f"({text}) + ({amount!r})"
+    return text

@@ -50,7 +50,7 @@ def first(evaluate: Evaluate, base: Sampled, index: int, variables: int) -> Esti
     ups, downs = [at(step) for step in steps], [at(-step) for step in steps]
     usable = _usable(base, [*ups, *downs])
     if usable is None:
-        return _nothing(base)
+        return nothing(base)
     size = np.abs(base.values)
     with np.errstate(all="ignore"):
         slopes = [(up.values - down.values) / (2 * h) for up, down, h in zip(ups, downs, steps, strict=True)]
@@ -73,7 +73,7 @@ def second(evaluate: Evaluate, base: Sampled) -> Estimate:
     corners = [[evaluate([a * h, b * h]) for a in (1, -1) for b in (1, -1)] for h in steps]
     usable = _usable(base, [sample for samples in corners for sample in samples])
     if usable is None:
-        return _nothing(base)
+        return nothing(base)
     with np.errstate(all="ignore"):
         slopes = [
             (pp.values - pm.values - mp.values + mm.values) / (4 * h * h)
@@ -103,5 +103,6 @@ def _usable(base: Sampled, samples: Sequence[Sampled]) -> NDArray[np.bool_] | No
     return np.asarray(~base.null & ~np.logical_or.reduce([sample.null for sample in samples]))
 
 
-def _nothing(base: Sampled) -> Estimate:
+def nothing(base: Sampled) -> Estimate:
+    """What is known without differences."""
     return Estimate(np.full(len(base.values), np.nan), np.full(len(base.values), np.inf))

@@ -7,7 +7,7 @@ reference is a subquery of its own, since only one of two references may be move
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relations.columns import NOWHERE, Column, Dependence, Origin, Origins, Shift, moved
@@ -53,6 +53,17 @@ class Query(ABC):
         for query in self.inputs():
             yield from query.kinds()
 
+    def starting(self, origin: Origin) -> tuple[Query, str] | None:
+        """The query in which a column starts, and its name there."""
+        for name, origins in self.started_here():
+            if origin in origins:
+                return self, name
+        return next(filter(None, (query.starting(origin) for query in self.inputs())), None)
+
+    @abstractmethod
+    def started_here(self) -> Iterator[tuple[str, Origins]]:
+        """The columns that may start here."""
+
 
 @dataclass
 class Scan(Query):
@@ -65,11 +76,16 @@ class Scan(Query):
     kind: str = "scan"
 
     def write(self, writer: Writer) -> str:
-        listed = [f"{moved(c.name, c.origins, writer.shift)} AS {c.name}" for c in self.columns]
+        row = {name: name for name in self.unique}
+        listed = [f"{moved(c.name, c.origins, writer.shift, row)} AS {c.name}" for c in self.columns]
         return f"SELECT {', '.join(listed)} FROM {self.table}"
 
     def inputs(self) -> Sequence[Query]:
         return ()
+
+    def started_here(self) -> Iterator[tuple[str, Origins]]:
+        for column in self.columns:
+            yield column.name, column.origins
 
 
 @dataclass
@@ -83,14 +99,19 @@ class Values(Query):
     kind: str = "values"
 
     def write(self, writer: Writer) -> str:
-        rows = [
-            f"({', '.join(moved(v, c.origins, writer.shift) for v, c in zip(row, self.columns, strict=True))})"
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            number = {self.unique[0]: row[0]}
+            written = [moved(v, c.origins, writer.shift, number) for v, c in zip(row, self.columns, strict=True)]
+            rows.append(f"({', '.join(written)})")
         return f"SELECT * FROM (VALUES {', '.join(rows)}) AS v({', '.join(c.name for c in self.columns)})"
 
     def inputs(self) -> Sequence[Query]:
         return ()
+
+    def started_here(self) -> Iterator[tuple[str, Origins]]:
+        for column in self.columns:
+            yield column.name, column.origins
 
 
 @dataclass
@@ -142,8 +163,8 @@ class Item:
     name: str
     origins: Origins = NOWHERE
 
-    def write(self, writer: Writer) -> str:
-        return f"{moved(self.text, self.origins, writer.shift)} AS {self.name}"
+    def write(self, writer: Writer, row: Mapping[str, str]) -> str:
+        return f"{moved(self.text, self.origins, writer.shift, row)} AS {self.name}"
 
 
 @dataclass
@@ -161,12 +182,17 @@ class Select(Query):
     details: Sequence[str] = field(default_factory=list)
 
     def write(self, writer: Writer) -> str:
-        listed = ", ".join(item.write(writer) for item in self.items)
+        row = {item.name: item.text for item in self.items if item.name in self.unique}
+        listed = ", ".join(item.write(writer, row) for item in self.items)
         source = " ".join(entry.write(writer) for entry in self.source)
         return f"SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {source} {self.tail}".strip()
 
     def inputs(self) -> Sequence[Query]:
         return [entry.named.query for entry in self.source]
+
+    def started_here(self) -> Iterator[tuple[str, Origins]]:
+        for item in self.items:
+            yield item.name, item.origins
 
     def kinds(self) -> Iterator[str]:
         yield from self.details
@@ -188,6 +214,9 @@ class Union(Query):
 
     def inputs(self) -> Sequence[Query]:
         return self.parts
+
+    def started_here(self) -> Iterator[tuple[str, Origins]]:
+        yield from ()
 
 
 @dataclass
@@ -215,16 +244,21 @@ class Recursion(Query):
         for level in range(self.steps):
             levels.append(f"{self.name}_{level + 1} AS ({self._term(f'{self.name}_{level}', writer)})")
         union = " UNION ALL ".join(f"SELECT * FROM {self.name}_{level}" for level in range(self.steps + 1))
-        listed = ", ".join(Item(c.name, c.name, self.started & c.origins).write(writer) for c in self.columns)
+        row = {name: name for name in self.unique}
+        listed = ", ".join(Item(c.name, c.name, self.started & c.origins).write(writer, row) for c in self.columns)
         return f"WITH {', '.join(levels)} SELECT {listed} FROM ({union}) AS q"
 
     def _term(self, before: str, writer: Writer) -> str:
-        listed = ", ".join(item.write(writer) for item in self.items)
+        listed = ", ".join(item.write(writer, {}) for item in self.items)
         joined = " ".join(entry.write(writer) for entry in self.joined)
         return f"SELECT {listed} FROM {before} AS q {joined} WHERE q.{self.columns[0].name} < {self.steps}"
 
     def inputs(self) -> Sequence[Query]:
         return [self.static, *(entry.named.query for entry in self.joined)]
+
+    def started_here(self) -> Iterator[tuple[str, Origins]]:
+        for column in self.columns:
+            yield column.name, column.origins & self.started
 
 
 def scan(table: str) -> Scan:

@@ -38,6 +38,11 @@ class Call:
     def second_order(self) -> bool:
         return self.kind == "second order"
 
+    @property
+    def own_cell(self) -> bool:
+        """Whether it is by the row's own cell, which through windows differs from that by all rows together."""
+        return self.kind == "own cell"
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -61,6 +66,8 @@ class Statement:
         items = [Item(self.value.sql, VALUE)]
         if self.position != "inside":
             items += [Item(v.factor, f"t{number}") for number, v in enumerate(self.call.variables)]
+        if self.call.own_cell:
+            items.append(Item(self.call.variables[0].text, "own"))
         return f"{self._block(items).write(Writer(shift))} {self._order}"
 
     def _block(self, items: Sequence[Item]) -> Select:
@@ -114,13 +121,14 @@ def statement(choices: Choices) -> Statement:
     form = choices.of(["plain", "plain", "aggregate", "average of calls", "window", "group key"])
     variables = _variables(choices, scope)
     block, value = _top(builder, form, scope, variables)
+    windows = form == "window" or "window" in query.kinds()
     if form == "average of calls":
         # Only a factor that is a constant can be drawn out of the average.
-        call = _call(choices, value.sql, variables, second=not builder.derived, constant=True)
+        call = _call(choices, value.sql, variables, second=not builder.derived, windows=windows, average=True)
         call = replace(call, sql=f"avg({call.sql})")
         value = Expression(f"avg({value.sql})", value.dependence)
     else:
-        call = _call(choices, value.sql, variables, second=not builder.derived)
+        call = _call(choices, value.sql, variables, second=not builder.derived, windows=windows)
     position = choices.of([PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, VIEW, CREATE, INSERT, PREPARE])
     return Statement(block, value, call, position, builder.derived)
 
@@ -187,23 +195,41 @@ def _grouped(builder: Builder, kind: str, scope: Scope, keys: Sequence[Scoped], 
     return Select("top", items, scope.source, tail, columns, unique, scope.size, details=details)
 
 
-def _call(choices: Choices, value: str, variables: Sequence[Variable], *, second: bool, constant: bool = False) -> Call:
+def _call(
+    choices: Choices,
+    value: str,
+    variables: Sequence[Variable],
+    *,
+    second: bool,
+    windows: bool,
+    average: bool = False,
+) -> Call:
+    """A derivative of a value. Where there are windows it is by all rows together, or by the row's own cell."""
     x = variables[0]
     kinds = ["grad", "grad", "jvp", "vjp"]
     if len(variables) > 1:
         kinds.append("jvp of two")
     if second:
         kinds += ["second order"]
+    if windows and not average:
+        kinds += ["own cell"] * len(kinds)
     kind = choices.of(kinds)
-    factors = ["0.7", "1.0"] if constant else ["0.7", x.text, f"{variables[-1].text} * 2.0"]
+    factors = ["0.7", "1.0"] if average else ["0.7", x.text, f"{variables[-1].text} * 2.0"]
     if kind in ("jvp", "vjp"):
         factor = choices.of(factors)
-        return Call(kind, f"{kind}({value}, {x.text}, {factor})", [replace(x, factor=factor)])
+        function = "jvp" if windows else kind
+        return Call(kind, f"{function}({value}, {x.text}, {factor})", [replace(x, factor=factor)])
     if kind == "jvp of two":
         both = [replace(variable, factor=choices.of(factors)) for variable in variables[:2]]
         pairs = ", ".join(f"{variable.text}, {variable.factor}" for variable in both)
         return Call(kind, f"jvp({value}, {pairs})", both)
+    if kind == "own cell":
+        return Call(kind, f"grad({value}, {x.text})", [x])
     if kind == "second order":
         y = choices.of([x, variables[-1]])
-        return Call(kind, f"grad(grad({value}, {x.text}), {y.text})", [x, y])
-    return Call(kind, f"grad({value}, {x.text})", [x])
+        return Call(kind, _together(_together(value, x, windows), y, windows), [x, y])
+    return Call(kind, _together(value, x, windows), [x])
+
+
+def _together(value: str, x: Variable, windows: bool) -> str:
+    return f"jvp({value}, {x.text}, 1.0)" if windows else f"grad({value}, {x.text})"

@@ -83,14 +83,23 @@ CASES = {
         "SELECT w FROM t GROUP BY w ORDER BY grad(AVG(w * y), w)",
         [(w,) for w in sorted(_W, key=_slope)],
     ),
-    "window": ("SELECT grad(SUM(x) OVER (), x) AS d FROM t", [(float(len(T)),) for _ in T]),
+    "window": ("SELECT jvp(SUM(x) OVER (), x, 1) AS d FROM t", [(float(len(T)),) for _ in T]),
+    "window_by_own_cell": ("SELECT grad(SUM(x * x) OVER (), x) AS d FROM t ORDER BY id", [(2 * row.x,) for row in T]),
     "running_window": (
-        "SELECT grad(x * SUM(x * y) OVER (ORDER BY id), x) AS d FROM t ORDER BY id",
+        "SELECT jvp(x * SUM(x * y) OVER (ORDER BY id), x, 1) AS d FROM t ORDER BY id",
         [(total + row.x * slope,) for row, total, slope in zip(T, _RUNNING, _RUNNING_Y, strict=True)],
     ),
+    "running_window_by_own_cell": (
+        "SELECT grad(x * SUM(x * y) OVER (ORDER BY id), x) AS d FROM t ORDER BY id",
+        [(total + row.x * row.y,) for row, total in zip(T, _RUNNING, strict=True)],
+    ),
     "lag": (
-        "SELECT grad(x * lag(x) OVER (ORDER BY id), x) AS d FROM t ORDER BY id",
+        "SELECT jvp(x * lag(x) OVER (ORDER BY id), x, 1) AS d FROM t ORDER BY id",
         [(None,), *((row.x + before.x,) for before, row in pairwise(T))],
+    ),
+    "lag_by_own_cell": (
+        "SELECT grad(x * lag(x) OVER (ORDER BY id), x) AS d FROM t ORDER BY id",
+        [(None,), *((before.x,) for before, _ in pairwise(T))],
     ),
     "window_ordered_by_the_variable": (
         "SELECT grad(x * SUM(y) OVER (ORDER BY x), x) AS d FROM t ORDER BY x",

@@ -11,8 +11,9 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext
 
 from relations import differences
-from relations.columns import Origin, Origins
+from relations.columns import Cell, Origin, Origins, Shift
 from relations.differences import Estimate, Sampled
+from relations.queries import Writer
 from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
 from relations.tables import add_plan_tables
 from support.compare import same_value
@@ -22,6 +23,14 @@ TOLERANCE = 1e-8
 Factors = list[list[float | None]]
 # Differences that are less certain are not used.
 _USABLE = 1e-6
+# What tells a row apart.
+Row = tuple[tuple[str, float | None], ...]
+# A column with more cells is not moved cell by cell.
+_MOST_CELLS = 12
+# Kinds of nodes that make rows one, in which cells of one value are one.
+_MERGING = ("aggregate", "distinct", "union", "group key", "average")
+# What refusals of derivatives by the row's own cell say.
+_BEYOND = ("by the row's own", "in one window", "to a window")
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,9 @@ class Judge:
         for origins, step in zip(moved, steps, strict=True):
             for origin in origins:
                 shift[origin] = shift.get(origin, 0.0) + step
+        return self._shifted(statement, shift)
+
+    def _shifted(self, statement: Statement, shift: Shift) -> tuple[Sampled, Factors]:
         ctx = self._called if statement.nested else self._plain
         table = _arranged(ctx.sql(statement.primal(shift)).to_arrow_table(), statement)
         value = table[VALUE]
@@ -132,6 +144,9 @@ class Judge:
             return None
         if statement.other_references():
             self.counts["refused, and rightly: another reference"] += 1
+            return None
+        if statement.call.own_cell and any(says in message for says in _BEYOND):
+            self.counts["refused: windows by the row's own cell"] += 1
             return None
         if statement.common_sources() and "does not vary with" in message:
             self.counts["refused: independent, but of common sources"] += 1
@@ -191,7 +206,7 @@ class Judge:
         null = np.array(derivative.is_null(), dtype=bool)
         value_null = np.array(found[VALUE].is_null(), dtype=bool)
         if not statement.call.second_order:
-            for factor in factors:
+            for factor in factors[: len(statement.call.variables)]:
                 value_null = value_null | np.array([t is None for t in factor], dtype=bool)
         # A correlation of what is constant is what rounding makes of it, in another order of the rows something else.
         values = np.array([np.nan if v is None else float(v) for v in found[VALUE].to_pylist()], dtype=float)
@@ -233,6 +248,8 @@ class Judge:
             return self._sampled(statement, steps)[0]
 
         try:
+            if statement.call.own_cell:
+                return self._by_cell(statement, base, factors)
             if statement.call.second_order:
                 return differences.second(evaluate, base)
             value, error = np.zeros(len(base.values)), np.zeros(len(base.values))
@@ -247,6 +264,46 @@ class Judge:
             self.counts[f"no differences: {str(error)[:90]}"] += 1
             nothing = np.full(len(base.values), np.nan)
             return Estimate(nothing, np.full(len(base.values), np.inf))
+
+    def _by_cell(self, statement: Statement, base: Sampled, factors: Factors) -> Estimate:
+        """The derivative of each row by the cell that its variable is: the one with which it moves."""
+        found = differences.nothing(base)
+        own = np.array([np.nan if value is None else value for value in factors[-1]], dtype=float)
+        for origin in statement.call.variables[0].column.origins:
+            for row in self._cells(statement, origin):
+
+                def evaluate(steps: Sequence[float], origin: Origin = origin, row: Row = row) -> Sampled:
+                    return self._shifted(statement, {origin: Cell(row, steps[0])})[0]
+
+                _, moved = self._shifted(statement, {origin: Cell(row, 2.0**-8)})
+                if len(moved[-1]) != len(own):
+                    continue
+                values = np.array([np.nan if value is None else value for value in moved[-1]], dtype=float)
+                with np.errstate(invalid="ignore"):
+                    has = np.abs(values - own) > 2.0**-10
+                if has.any():
+                    estimate = differences.first(evaluate, base, 0, 1)
+                    found = Estimate(
+                        np.where(has, estimate.value, found.value), np.where(has, estimate.error, found.error)
+                    )
+        return found
+
+    def _cells(self, statement: Statement, origin: Origin) -> list[Row]:
+        """What tells the rows apart in which a column starts; nothing where the cell of a row cannot be told by it."""
+        start = statement.block.starting(origin)
+        if start is None:
+            return []
+        query, name = start
+        if query.kind == "recursive" or "distinct" in query.kind or (query.size > 1 and not query.unique):
+            return []
+        listed = ", ".join([*query.unique, name])
+        text = f"SELECT {listed} FROM ({query.write(Writer({}))}) AS q"
+        rows = (self._called if statement.nested else self._plain).sql(text).to_arrow_table().to_pylist()
+        values = [row[name] for row in rows if row[name] is not None]
+        merged = any(kind in found for kind in _MERGING for found in statement.block.kinds())
+        if len(rows) > _MOST_CELLS or (merged and len(set(values)) < len(values)):
+            return []
+        return [tuple((key, row[key]) for key in query.unique) for row in rows]
 
 
 class Result:

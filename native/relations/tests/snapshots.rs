@@ -169,6 +169,13 @@ async fn windows() -> Result<()> {
         ),
         ("window_lag", "SELECT grad(lag(w * x, 1, 0.0) OVER (ORDER BY id), w) AS d FROM d, p"),
         ("window_rank", "SELECT grad(w * x * rank() OVER (ORDER BY y), w) AS d FROM d, p"),
+        ("window_together", "SELECT jvp(sum(w * x) OVER (PARTITION BY g ORDER BY id), w, 1) AS d FROM d, p"),
+        ("window_one_cell", "SELECT grad(sum(w * x) OVER (), w) AS d FROM d, (SELECT avg(w) AS w FROM p) AS q"),
+        ("window_own_cell", "SELECT grad(stddev(x) OVER (PARTITION BY g), x) AS d FROM d"),
+        (
+            "window_on_window",
+            "SELECT grad(exp(z) / sum(exp(z)) OVER (), x) AS d FROM (SELECT x, x - max(x) OVER () AS z FROM d) AS m",
+        ),
     ])
     .await
 }

@@ -13,6 +13,7 @@ use super::derivative::{DirectionalDerivative, TangentsOf};
 use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
 use super::site::Site;
+use crate::carry::Reading;
 use crate::vocabulary::source::{origins_of, reads};
 
 /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
@@ -52,17 +53,24 @@ fn carry(
     context: &mut Context,
 ) -> Result<Vec<TangentsOf>> {
     let function = derivative.function;
+    let reading =
+        if derivative.is_along_directions() { Reading::Together } else { Reading::OwnCell { by_value: false } };
     let mut tangents = vec![];
     for variable in variables {
         tangents.push(match variable.owner {
-            Owner::Input(input) => {
-                site.tangents((&mut context.names, &mut context.grown), function, Some(input), &variable.column, jvp)?
-            }
+            Owner::Input(input) => site.tangents(
+                (&mut context.names, &mut context.grown),
+                function,
+                reading,
+                Some(input),
+                &variable.column,
+                jvp,
+            )?,
             Owner::OuterQuery { query, input } => {
                 let mut outer = Site::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
                 let column = &variable.column;
                 if !outer
-                    .tangents((&mut context.names, &mut context.grown), function, Some(input), column, jvp)?
+                    .tangents((&mut context.names, &mut context.grown), function, reading, Some(input), column, jvp)?
                     .is_empty()
                 {
                     return plan_err!(
@@ -71,7 +79,7 @@ fn carry(
                     );
                 }
                 // Columns of this query must not be computed from it either, which the carrier finds out.
-                site.tangents((&mut context.names, &mut context.grown), function, None, &variable.named, jvp)?
+                site.tangents((&mut context.names, &mut context.grown), function, reading, None, &variable.named, jvp)?
             }
         });
     }

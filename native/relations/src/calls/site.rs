@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::by_row::ByRow;
-use crate::carry::{Carrier, Cell, Grown, Variable};
+use crate::carry::{Carrier, Cell, Grown, Reading, Variable, is_one_cell};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;
@@ -38,6 +38,7 @@ pub struct Site {
 #[derive(Debug)]
 struct Known {
     jvp: Arc<ScalarUDF>,
+    reading: Reading,
     variable: Column,
     column: Column,
     tangent: Tangent,
@@ -57,11 +58,13 @@ impl Site {
         merge_schema(&self.inputs.iter().collect::<Vec<_>>())
     }
 
-    fn known(&self, jvp: &ScalarUDF, variable: &Column, column: &Column) -> Option<Tangent> {
-        let known = self
-            .known
-            .iter()
-            .find(|known| known.jvp.as_ref() == jvp && &known.variable == variable && &known.column == column);
+    fn known(&self, jvp: &ScalarUDF, reading: Reading, variable: &Column, column: &Column) -> Option<Tangent> {
+        let known = self.known.iter().find(|known| {
+            known.jvp.as_ref() == jvp
+                && known.reading == reading
+                && &known.variable == variable
+                && &known.column == column
+        });
         known.map(|known| known.tangent.clone())
     }
 
@@ -72,6 +75,7 @@ impl Site {
         &mut self,
         (names, grown): (&mut Names, &mut Grown),
         expression: &Expr,
+        reading: Reading,
         owner: Option<usize>,
         variable: &Column,
         jvp: &Arc<ScalarUDF>,
@@ -92,7 +96,7 @@ impl Site {
             for index in read {
                 let column = Column::from(schema.qualified_field(index));
                 if &column != variable && !self.by_row.has_value(&column) && can_vary(schema.field(index).data_type()) {
-                    match self.known(jvp, variable, &column) {
+                    match self.known(jvp, reading, variable, &column) {
                         Some(tangent) => tangents.push((column, tangent)),
                         None => {
                             wanted.insert(index);
@@ -118,6 +122,11 @@ impl Site {
                 variable: variable.name.clone(),
                 variable_type: variable_type.clone(),
                 origins: origins.clone(),
+                // With one cell in all rows, all rows move.
+                reading: match seen {
+                    Variable::Column(index) if cell.is_none() && !is_one_cell(&self.inputs[input], index)? => reading,
+                    _ => Reading::Together,
+                },
                 cell: cell.clone(),
                 grown: &mut *grown,
                 recursions: vec![],
@@ -132,7 +141,7 @@ impl Site {
                 }
                 tangents.push((column.clone(), tangent.clone()));
                 let (jvp, variable) = (Arc::clone(jvp), variable.clone());
-                self.known.push(Known { jvp, variable, column, tangent });
+                self.known.push(Known { jvp, reading, variable, column, tangent });
             }
             self.inputs[input] = plan;
         }

@@ -41,7 +41,7 @@ impl Carrier<'_> {
             None => index.checked_sub(first).and_then(|index| aggr_expr.get(index)),
         };
         let read = wanted.iter().filter_map(|index| computed(*index)).flat_map(arguments);
-        let carried = self.input(input, variable, read)?;
+        let carried = self.by_value(|carrier| carrier.input(input, variable, read))?;
 
         let mut tangents = Tangents::default();
         let mut agreements = Agreements { aggregates: aggr_expr.clone(), exprs: vec![] };

@@ -26,6 +26,17 @@ pub enum Variable {
     Everywhere,
 }
 
+/// What moves with the variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// All rows of the variable, together.
+    Together,
+    /// In each row the cell of the variable that this row has. In a group above, the cells of one value are one.
+    OwnCell { by_value: bool },
+    /// The row's own cell, while the values of window functions stay as they are.
+    WindowsFixed,
+}
+
 /// A node whose columns have tangents.
 #[derive(Debug)]
 pub struct Carried {
@@ -51,6 +62,7 @@ pub struct Carrier<'a> {
     pub variable_type: DataType,
     /// The relations that it comes from.
     pub origins: Vec<LogicalPlan>,
+    pub reading: Reading,
     /// The cell that gradients by row vary with, if the variable is one.
     pub cell: Option<Cell>,
     pub grown: &'a mut Grown,
@@ -73,6 +85,17 @@ pub struct Recursion {
 }
 
 impl Carrier<'_> {
+    /// Carries below rows that are made one where they have the same value of the variable.
+    pub fn by_value<T>(&mut self, carry: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let reading = self.reading;
+        if matches!(reading, Reading::OwnCell { .. }) {
+            self.reading = Reading::OwnCell { by_value: true };
+        }
+        let carried = carry(self);
+        self.reading = reading;
+        carried
+    }
+
     /// Adds the tangent of a column to what a node computes, unless it is there already.
     pub fn add_column(&mut self, tangent: Linearized, name: &str, computed: &mut Vec<Expr>) -> Tangent {
         match tangent {

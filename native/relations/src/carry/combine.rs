@@ -94,18 +94,7 @@ impl Carrier<'_> {
         for (schema, input) in inputs {
             widened.push(Arc::new(self.with_columns(input, schema, &added)?));
         }
-        // The names of the first input, the nullability of all.
-        let first = widened[0].schema();
-        let mut fields: Vec<_> =
-            union.schema.iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
-        for position in fields.len()..first.fields().len() {
-            let nullable = widened.iter().any(|input| input.schema().field(position).is_nullable());
-            let field = first.field(position).as_ref().clone().with_nullable(nullable);
-            fields.push((None, Arc::new(field)));
-        }
-        let schema = DFSchema::new_with_metadata(fields, union.schema.metadata().clone())?;
-        let plan = LogicalPlan::Union(Union { inputs: widened, schema: Arc::new(schema) });
-        Ok(Carried { plan, tangents })
+        Ok(Carried { plan: widened_union(union, widened)?, tangents })
     }
 
     /// The columns of `schema` in their order, and after them the tangents of some under the given names.
@@ -139,7 +128,7 @@ impl Carrier<'_> {
         variable: Variable,
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
-        let carried = self.carry(input.as_ref().clone(), variable, wanted)?;
+        let carried = self.by_value(|carrier| carrier.carry(input.as_ref().clone(), variable, wanted))?;
         let mut tangents = Tangents::default();
         let mut agreements = Agreements::default();
         for (index, tangent) in carried.tangents.iter() {
@@ -232,6 +221,20 @@ impl Carrier<'_> {
         )?;
         Ok(Carried { plan, tangents })
     }
+}
+
+/// A union of inputs that have more columns behind those that it had.
+pub fn widened_union(union: &Union, widened: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan> {
+    // The names of the first input, the nullability of all.
+    let first = widened[0].schema();
+    let mut fields: Vec<_> = union.schema.iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
+    for position in fields.len()..first.fields().len() {
+        let nullable = widened.iter().any(|input| input.schema().field(position).is_nullable());
+        let field = first.field(position).as_ref().clone().with_nullable(nullable);
+        fields.push((None, Arc::new(field)));
+    }
+    let schema = DFSchema::new_with_metadata(fields, union.schema.metadata().clone())?;
+    Ok(LogicalPlan::Union(Union { inputs: widened, schema: Arc::new(schema) }))
 }
 
 /// The tangents that the rows of a group agree on: the aggregates that tell, behind those that there are, and the columns

@@ -1,11 +1,6 @@
-//! Tangents of the columns of shared relations.
+//! Shared relations that have got tangents as further columns.
 //!
-//! What a gradient by row reads is computed once, by relations that the plan only scans. Where it varies with a variable of one
-//! cell, they get tangents as further columns:
-//!
-//! ```text
-//! TableScan: ∂groups projection=[∂sum]     ->     TableScan: ∂groups projection=[∂sum, ∂sum/∂e]
-//! ```
+//! A plan only scans them, so that they are replaced wherever they are scanned when all have got theirs.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
@@ -17,11 +12,9 @@ use datafusion_functions::string::expr_fn::concat;
 use datafusion_functions_aggregate::count::count_all;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::types::can_vary;
 
-use super::carrier::{Carried, Carrier, Variable};
 use crate::shared::SharedRelation;
-use crate::tangents::tangent::{Tangent, Tangents};
+use crate::tangents::tangent::Tangents;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::source::{Source, is_same, source_of};
 use crate::vocabulary::work_table::source_column;
@@ -38,13 +31,14 @@ pub struct Cell {
 #[derive(Debug, Default)]
 pub struct Grown(Vec<Growth>);
 
+/// A shared relation and the same with tangents.
 #[derive(Debug)]
-struct Growth {
+pub struct Growth {
     of: Arc<SharedRelation>,
     by: Cell,
     /// The relation with tangents behind its columns, before the number of the row.
-    relation: Arc<SharedRelation>,
-    tangents: Tangents,
+    pub relation: Arc<SharedRelation>,
+    pub tangents: Tangents,
 }
 
 impl Cell {
@@ -131,8 +125,13 @@ impl Grown {
         self.0.iter().find(|growth| Arc::ptr_eq(&growth.of, relation))
     }
 
+    /// Notes that a relation has got tangents by a cell.
+    pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
+        self.0.push(Growth { of, by, relation: Arc::new(relation), tangents });
+    }
+
     /// The relation with all tangents that it has got.
-    fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
+    pub fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
         let mut latest = Arc::clone(relation);
         while let Some(growth) = self.of(&latest) {
             latest = Arc::clone(&growth.relation);
@@ -140,7 +139,8 @@ impl Grown {
         latest
     }
 
-    fn by(&self, relation: &Arc<SharedRelation>, cell: &Cell) -> Option<&Growth> {
+    /// The relation with tangents by a cell, if it has got some.
+    pub fn by(&self, relation: &Arc<SharedRelation>, cell: &Cell) -> Option<&Growth> {
         let mut growth = self.of(relation)?;
         while !growth.by.is(cell) {
             growth = self.of(&growth.relation)?;
@@ -181,79 +181,9 @@ impl Grown {
     }
 }
 
-impl Carrier<'_> {
-    /// A scan of a shared relation with the tangents of the wanted columns.
-    pub fn shared(
-        &mut self,
-        scan: TableScan,
-        relation: &Arc<SharedRelation>,
-        wanted: &BTreeSet<usize>,
-    ) -> Result<Carried> {
-        let Some(cell) = self.cell.clone() else { return Ok(Carried::constant(LogicalPlan::TableScan(scan))) };
-        if !cell.is_read_by(relation.plan())? {
-            return Ok(Carried::constant(LogicalPlan::TableScan(scan)));
-        }
-        if self.grown.by(relation, &cell).is_none() {
-            self.grow(relation, &cell)?;
-        }
-        let Some(Growth { relation: grown, tangents, .. }) = self.grown.by(relation, &cell) else {
-            return internal_err!("a shared relation has no tangents");
-        };
-        let wanted: Vec<_> = wanted.iter().map(|index| (*index, tangents.get(source_column(&scan, *index)))).collect();
-        let position = |column: &Column| grown.columns().position(|name| name == column.name);
-        let added = wanted.iter().filter_map(|(_, tangent)| match tangent {
-            Tangent::Column(column) => position(column),
-            _ => None,
-        });
-        let added = added.collect();
-        let mut found = Tangents::default();
-        let names = &mut *self.names;
-        let table = scan.table_name.clone();
-        let (scan, named) = reading(scan, relation, grown, &added, &mut |name| names.part(name))?;
-        for (index, tangent) in wanted {
-            let tangent = match tangent {
-                Tangent::Column(column) => {
-                    let named = position(&column).and_then(|position| named.get(position));
-                    let Some(named) = named else { return internal_err!("a tangent is not read") };
-                    Tangent::Column(Column::new(Some(table.clone()), named.clone()))
-                }
-                constant => constant,
-            };
-            found.set(index, tangent);
-        }
-        Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: found })
-    }
-
-    /// Gives all columns of a shared relation tangents by a cell.
-    fn grow(&mut self, relation: &Arc<SharedRelation>, cell: &Cell) -> Result<()> {
-        let latest = self.grown.latest(relation);
-        let plan = latest.plan();
-        let fields = plan.schema().fields().iter().enumerate();
-        let all = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
-        let carried = self.carry(plan.clone(), Variable::Everywhere, &all)?;
-        let mut exprs = columns(plan.schema());
-        let mut tangents = Tangents::default();
-        for (index, tangent) in carried.tangents.iter() {
-            let tangent = match tangent {
-                Tangent::Column(column) => {
-                    let name = self.names.part(&column.name);
-                    exprs.push(Expr::Column(column.clone()).alias(name.clone()));
-                    Tangent::Column(Column::new_unqualified(name))
-                }
-                constant => constant.clone(),
-            };
-            tangents.set(index, tangent);
-        }
-        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried.plan))?);
-        let grown = Arc::new(latest.with_plan(plan));
-        self.grown.0.push(Growth { of: latest, by: cell.clone(), relation: grown, tangents });
-        Ok(())
-    }
-}
-
 /// The scan of a relation with more columns, of the same columns and those added. `name` names those that the relation had not.
 /// Gives the names of all columns too.
-fn reading(
+pub fn reading(
     scan: TableScan,
     before: &SharedRelation,
     after: &Arc<SharedRelation>,

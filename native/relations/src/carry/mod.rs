@@ -2,10 +2,15 @@
 
 mod aggregate;
 mod carrier;
+mod cells;
 mod combine;
 mod draws;
 mod grown;
+mod lift;
+mod own_cell;
 mod recursion;
+mod shared;
+mod stack;
 mod window;
 
 use datafusion_common::{Column, Result, plan_err};
@@ -19,7 +24,8 @@ use crate::vocabulary::names::is_added;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::is_same;
 use carrier::Carried;
-pub use carrier::{Carrier, Variable};
+pub use carrier::{Carrier, Reading, Variable};
+pub use cells::is_one_cell;
 pub use grown::{Cell, Grown};
 
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.

@@ -31,6 +31,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use super::linearize::{Linearizer, Members, is_read_again_as_it_is};
 use super::nodes::Node;
 use super::region::{Region, StageId};
+use crate::rows::frames::{is_over_partition, is_whole};
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// A window function whose value varies, over columns of a stage.
@@ -177,7 +178,7 @@ impl Linearizer<'_> {
                 found.push(Output::Constant(number));
                 continue;
             }
-            let bounds = if let Some(column) = column.filter(|_| !is_whole(&function)) {
+            let bounds = if let Some(column) = column.filter(|_| !is_whole(&function.params)) {
                 let [low, high] = [min_udaf(), max_udaf()].map(|extremum| {
                     let definition = WindowFunctionDefinition::AggregateUDF(extremum);
                     let mut bound = WindowFunction::new(definition, vec![Expr::Column(column.clone())]);
@@ -388,19 +389,4 @@ fn aggregate(function: &WindowFunction, args: Vec<Expr>, filter: Option<Box<Expr
         call.func = Arc::clone(function);
     }
     call
-}
-
-/// Whether it is an aggregate over whole partitions.
-fn is_over_partition(function: &WindowFunction) -> bool {
-    matches!(function.fun, WindowFunctionDefinition::AggregateUDF(_)) && is_whole(function)
-}
-
-/// Whether the frame of every row is its partition.
-fn is_whole(function: &WindowFunction) -> bool {
-    let frame = &function.params.window_frame;
-    let unbounded = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
-        WindowFrameBound::CurrentRow => function.params.order_by.is_empty() && frame.units != WindowFrameUnits::Rows,
-    };
-    unbounded(&frame.start_bound) && unbounded(&frame.end_bound)
 }

@@ -1,6 +1,8 @@
 //! The tangent of an aggregate or window function, from others over the same rows.
 
 pub mod formulas;
+pub mod frames;
+pub mod own_cell;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
@@ -13,7 +15,7 @@ use crate::tangents::pairs::{pair, tangent_in};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
-use formulas::Input;
+use formulas::{Input, TangentFormula};
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
@@ -30,13 +32,31 @@ pub struct Over<'a> {
     pub computed: &'a mut Vec<Expr>,
 }
 
+/// A function that varies, with the formula of its tangent.
+struct Varying {
+    call: Call,
+    inputs: Vec<Input>,
+    formula: &'static TangentFormula,
+}
+
 impl Over<'_> {
     /// The tangent of an aggregate or window function.
     pub fn tangent(&mut self, function: &Expr) -> Result<Linearized> {
+        let Some(Varying { call, inputs, formula }) = self.varying(function)? else {
+            return Ok(Linearized::Known(Tangent::Zero));
+        };
+        let complete = if formula.pairs { self.present(&inputs)? } else { None };
+        let mut rows = self.rows(call, complete);
+        let tangent = formula.evaluate(&inputs, |function, arguments| rows.call(function, arguments))?;
+        Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
+    }
+
+    /// A function by its arguments and their tangents; nothing if none of them varies.
+    fn varying(&self, function: &Expr) -> Result<Option<Varying>> {
         let call = Call::of(function)?;
         let inputs = call.args().iter().map(|argument| self.argument(argument)).collect::<Result<Vec<_>>>()?;
         if inputs.iter().all(|input| input.tangent.is_none()) {
-            return Ok(Linearized::Known(Tangent::Zero));
+            return Ok(None);
         }
         let definition = call.definition();
         let formula = formulas::of(&definition, inputs.len())?;
@@ -55,16 +75,22 @@ impl Over<'_> {
                 definition.name()
             );
         };
-        let mut complete = vec![];
-        for input in inputs.iter().filter(|_| formula.pairs) {
+        Ok(Some(Varying { call, inputs, formula }))
+    }
+
+    /// Whether none of the inputs of a row is NULL, if that is not known.
+    fn present(&self, inputs: &[Input]) -> Result<Option<Expr>> {
+        let mut present = vec![];
+        for input in inputs {
             if input.value.nullable(self.carried)? {
-                complete.push(input.value.clone().is_not_null());
+                present.push(input.value.clone().is_not_null());
             }
         }
-        let complete = complete.into_iter().reduce(Expr::and);
-        let mut rows = Rows { call, complete, schema: self.carried, computed: self.computed, names: self.names };
-        let tangent = formula.evaluate(&inputs, |function, arguments| rows.call(function, arguments))?;
-        Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
+        Ok(present.into_iter().reduce(Expr::and))
+    }
+
+    fn rows(&mut self, call: Call, complete: Option<Expr>) -> Rows<'_> {
+        Rows { call, complete, schema: self.carried, computed: self.computed, names: self.names }
     }
 
     /// An argument and its tangent, both DOUBLE if they are floats.

@@ -1,0 +1,84 @@
+//! The frames of window functions.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{ExprSchema, Result, ScalarValue};
+use datafusion_expr::expr::{Sort, WindowFunction, WindowFunctionParams};
+use datafusion_expr::{
+    Expr, ExprSchemable, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
+    binary_expr, lit,
+};
+use xql_autodiff::vocabulary::types::is_float;
+
+/// Whether it is an aggregate over whole partitions.
+pub fn is_over_partition(function: &WindowFunction) -> bool {
+    matches!(function.fun, WindowFunctionDefinition::AggregateUDF(_)) && is_whole(&function.params)
+}
+
+/// Whether the frame of every row is its partition.
+pub fn is_whole(params: &WindowFunctionParams) -> bool {
+    let frame = &params.window_frame;
+    let unbounded = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
+        WindowFrameBound::CurrentRow => params.order_by.is_empty() && frame.units != WindowFrameUnits::Rows,
+    };
+    unbounded(&frame.start_bound) && unbounded(&frame.end_bound)
+}
+
+/// The distance from a row to its frame, and in which direction of the order; nothing if the row is in its frame.
+fn gap(params: &WindowFunctionParams) -> Result<Option<(&ScalarValue, Operator)>> {
+    let frame = &params.window_frame;
+    let (distance, away) = match (&frame.start_bound, &frame.end_bound) {
+        (WindowFrameBound::Following(distance), _) => (distance, Operator::Plus),
+        (_, WindowFrameBound::Preceding(distance)) => (distance, Operator::Minus),
+        _ => return Ok(None),
+    };
+    let is_zero = !distance.is_null() && *distance == ScalarValue::new_zero(&distance.data_type())?;
+    Ok((!is_zero).then_some((distance, away)))
+}
+
+/// Whether every row is in its own frame.
+pub fn has_own_row(params: &WindowFunctionParams) -> Result<bool> {
+    Ok(gap(params)?.is_none())
+}
+
+/// Whether a row is in its own frame; nothing if each is.
+///
+/// ```text
+/// ROWS BETWEEN 2 PRECEDING AND CURRENT ROW                each is
+/// ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING                none is
+/// ORDER BY t RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING    those whose t is NULL are, or too large for t + 1 to differ
+/// ```
+pub fn is_in_own_frame(params: &WindowFunctionParams, schema: &impl ExprSchema) -> Result<Option<Expr>> {
+    let Some((distance, away)) = gap(params)? else { return Ok(None) };
+    let units = params.window_frame.units;
+    let (WindowFrameUnits::Range, [Sort { expr: key, asc, .. }]) = (units, params.order_by.as_slice()) else {
+        return Ok(Some(lit(false)));
+    };
+    let is_null = key.clone().is_null();
+    if !is_float(&key.get_type(schema)?) {
+        return Ok(Some(is_null));
+    }
+    let away = match (away, asc) {
+        (Operator::Plus, true) | (Operator::Minus, false) => Operator::Plus,
+        _ => Operator::Minus,
+    };
+    let distant = binary_expr(key.clone(), away, Expr::Literal(distance.clone(), None));
+    Ok(Some(is_null.or(distant.eq(key.clone()))))
+}
+
+/// A frame of rows by their numbers, as the frame by the distances of these: the rows that it has in a part of a partition are those
+/// that the frame has of this part.
+///
+/// ```text
+/// ORDER BY t ROWS BETWEEN 1 PRECEDING AND CURRENT ROW  ->  ORDER BY number RANGE BETWEEN 1 PRECEDING AND CURRENT ROW
+/// ```
+pub fn by_distance(frame: &WindowFrame) -> Result<WindowFrame> {
+    let bound = |bound: &WindowFrameBound| -> Result<WindowFrameBound> {
+        Ok(match bound {
+            WindowFrameBound::Preceding(rows) => WindowFrameBound::Preceding(rows.cast_to(&DataType::Int64)?),
+            WindowFrameBound::Following(rows) => WindowFrameBound::Following(rows.cast_to(&DataType::Int64)?),
+            WindowFrameBound::CurrentRow => WindowFrameBound::CurrentRow,
+        })
+    };
+    Ok(WindowFrame::new_bounds(WindowFrameUnits::Range, bound(&frame.start_bound)?, bound(&frame.end_bound)?))
+}
