@@ -23,7 +23,12 @@ BY_ROW = AGGREGATES[:15]
 # Computed from one column each, for a column that is passed on and computed from as well has both derivatives.
 _COMPUTED = ["{0}", "sin({0})", "{0} * 1.3 + 0.1", "{0} * {0}", "0.5 - {0}"]
 _RESTRICTED = ["", "WHERE q.id <> 3", "WHERE {0} IS NOT NULL", "ORDER BY q.id LIMIT 4", "GROUP BY {1}"]
-_RANGES = ["RANGE BETWEEN 1 PRECEDING AND CURRENT ROW", "RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING", "", "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW"]
+_RANGES = [
+    "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING",
+    "",
+    "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW",
+]
 
 
 @dataclass(frozen=True)
@@ -109,13 +114,15 @@ class Generator:
             if column.name in each.columns
             for origin in column.dependence.on
         )
-        node = self._read(self.relations[0])
+        node: Node = self._read(self.relations[0])
         for _ in range(1 + choices.below(5)):
             node = self._node(node)
         use = self._use(self._one(node))
         scope = [Scoped(f"{use.alias}.{column.name}", column) for column in use.node.columns]
         found = expression(choices, scope, 3, self.about)
-        own = choices.of(["", "", "", "m * x", "m - x * x", "sin(m) * x + x", "CASE WHEN x > 0.3 THEN m * x ELSE -m END"])
+        own = choices.of(
+            ["", "", "", "m * x", "m - x * x", "sin(m) * x + x", "CASE WHEN x > 0.3 THEN m * x ELSE -m END"]
+        )
         return Value(use, found, wanted, choices.of(PLACES), choices.chance(30), own)
 
     def _columns(self, relation: Relation) -> list[str]:
@@ -171,7 +178,9 @@ class Generator:
         tail = restricted.format(f"q.{floats[0]}", keys)
         name = self._fresh(f"rel_{form[0]}")
         columns = [self._column(name, column) for column in names]
-        return Relation(name, form, f"SELECT {', '.join(items)} FROM {table} AS q {tail}".strip(), columns, len(TABLES[table]["id"]))
+        return Relation(
+            name, form, f"SELECT {', '.join(items)} FROM {table} AS q {tail}".strip(), columns, len(TABLES[table]["id"])
+        )
 
     def _read(self, relation: Relation) -> Read:
         alias = self._fresh("q")
@@ -210,7 +219,11 @@ class Generator:
 
     def _items(self, kept: Sequence[Scoped], use: Use) -> tuple[list[Item], list[Column], list[str]]:
         columns = [
-            Column(self._fresh(f"{s.column.name.rstrip('0123456789')}"), dependence=s.column.dependence, integer=s.column.integer)
+            Column(
+                self._fresh(f"{s.column.name.rstrip('0123456789')}"),
+                dependence=s.column.dependence,
+                integer=s.column.integer,
+            )
             for s in kept
         ]
         items = [Item(s.text, column.name) for s, column in zip(kept, columns, strict=True)]
@@ -249,7 +262,9 @@ class Generator:
         value = self._scalar()
         items, columns, unique = self._passed(use)
         scoped = Scoped(placeholder(value), value.node.columns[0])
-        found = expression(self.choices, [scoped, *(s for s in self._scoped(use) if not s.column.integer)], 2, self.about)
+        found = expression(
+            self.choices, [scoped, *(s for s in self._scoped(use) if not s.column.integer)], 2, self.about
+        )
         if placeholder(value) not in found.sql:
             found = Expression(f"({found.sql}) * {scoped.text}", found.dependence | scoped.column.dependence)
         item, column = self._computed(found, "v")

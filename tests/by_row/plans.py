@@ -194,7 +194,9 @@ class Read(Node):
         source = f"{writer.relation(self.relation)} AS {self.alias}"
         if direction:
             items.append(f"e.{STEP} AS {STEP}")
-            source += f" JOIN directions AS v ON v.id = {self.alias}.{self.relation.columns[0].name} CROSS JOIN eps AS e"
+            source += (
+                f" JOIN directions AS v ON v.id = {self.alias}.{self.relation.columns[0].name} CROSS JOIN eps AS e"
+            )
         return f"SELECT {', '.join(items)} FROM {source}"
 
     def uses(self) -> Sequence[Use]:
@@ -313,7 +315,9 @@ class Join(Node):
         """The rows of one side to which the other, which is moved, has none."""
         still = Writer()
         still.plain = False
-        items = [f"{own.alias}.{name}" if side is own else "NULL" for side in (self.left, self.right) for name in side.names]
+        items = [
+            f"{own.alias}.{name}" if side is own else "NULL" for side in (self.left, self.right) for name in side.names
+        ]
         listed = ", ".join([*items, "0.0"])
         text = f"SELECT {listed} FROM {own.write(still)} LEFT ANTI JOIN {other.write(still)} ON {self.on}"
         writer.ctes.update(still.ctes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,10 +42,6 @@ class Finding:
         views, query = statement(self.value)
         made = "".join(f"CREATE VIEW {name} AS {text};\n" for name, text in views.items())
         return f"{self.kind} ({self.value.place}):\n{made}{query}\n{self.detail}"
-
-
-class Refused(Exception):
-    """A gradient that is refused, with the message."""
 
 
 class Judge:
@@ -103,7 +100,7 @@ class Judge:
         rows = _column(ctx, writer.whole(f"SELECT {column} AS f FROM ({query}) AS value"))
         return rows[0] if rows else None
 
-    def _gradients(self, ctx: SessionContext, value: Value, expression: str = "{0}") -> Gradients:
+    def _gradients(self, ctx: SessionContext, value: Value, expression: str = "m") -> Gradients:
         views, query = statement(value, expression)
         writer = Writer()
         writer.views = views
@@ -146,7 +143,9 @@ class Judge:
                     # An expression in which the variable does not occur at all has the derivative 0 everywhere.
                     continue
                 if (derivative is None) != (cell is None or base is None):
-                    detail = f"{relation}.{column} of row {row} is {cell}, the value {base}, the derivative {derivative}"
+                    detail = (
+                        f"{relation}.{column} of row {row} is {cell}, the value {base}, the derivative {derivative}"
+                    )
                     return Finding("NULL", detail, value)
         return None
 
@@ -189,7 +188,8 @@ class Judge:
         if _close(total, forward, exact * scale + 16 * rounding):
             self.counts["equal along the direction up to rounding"] += 1
             return None
-        detail = f"gradient times direction is {total!r}, forward mode {forward!r}, off by {abs(total - forward):.1g} of {scale:.3g}; rounding {rounding:.1g}"
+        off = f"off by {abs(total - forward):.1g} of {scale:.3g}; rounding {rounding:.1g}"
+        detail = f"gradient times direction is {total!r}, forward mode {forward!r}, {off}"
         return Finding("along", f"{detail}\n{_shown(found)}", value)
 
     def _directional(self, value: Value, base: float, factor: float) -> float | None:
@@ -303,7 +303,9 @@ class Judge:
             return None
         self.counts["cells compared"] += 1
         if not abs(derivative - expected) <= DIFFERENCES * max(1.0, abs(expected)) + 10 * error:
-            detail = f"row {row} of {wanted.relation.name}.{column}: {derivative!r} instead of {expected!r} +- {error:.1g}"
+            detail = (
+                f"row {row} of {wanted.relation.name}.{column}: {derivative!r} instead of {expected!r} +- {error:.1g}"
+            )
             return Finding("wrong", detail, value)
         return None
 
@@ -327,8 +329,11 @@ REASONS = [
 ]
 
 
-def statement(value: Value, expression: str = "{0}") -> tuple[dict[str, str], str]:
-    """The views to make, and the query with the gradients. `expression` may have `m` for the value and `x` for the cell."""
+def statement(value: Value, expression: str = "m") -> tuple[dict[str, str], str]:
+    """The views to make, and the query with the gradients.
+
+    `expression` is of the value, `m`, and of the row's own cell, `x`.
+    """
     around = Writer()
     own = Writer() if value.inside else around
     text = value.write(own)
@@ -345,20 +350,13 @@ def statement(value: Value, expression: str = "{0}") -> tuple[dict[str, str], st
         items.append(f"{alias}.{wanted.relation.columns[0].name} AS row{number}")
         for column in wanted.columns:
             x = f"{alias}.{column}"
-            f = f"({text})" if expression == "{0}" else _filled(expression, f"({text})", x)
+            f = _filled(expression, f"({text})", x)
             items += [f"{x} AS x{number}_{column}", f"grad({f}, {x}) AS d{number}_{column}"]
     return around.views, around.whole(f"SELECT {', '.join(items)} FROM {' CROSS JOIN '.join(source)}")
 
 
 def _filled(expression: str, m: str, x: str) -> str:
-    return " ".join(
-        part.replace("m", m, 1) if part.strip("()-") == "m" else part
-        for part in _own_cells(expression, x).replace("sin(m)", "sin( m )").split(" ")
-    )
-
-
-def _own_cells(expression: str, x: str) -> str:
-    return " ".join(x if part == "x" else part for part in expression.split(" "))
+    return re.sub(r"\b[mx]\b", lambda name: {"m": m, "x": x}[name[0]], expression)
 
 
 def _make_views(ctx: SessionContext, writer: Writer) -> None:
