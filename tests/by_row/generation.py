@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from by_row.plans import Block, Cells, Item, Join, Node, Read, Relation, Union, Use, Writer, placeholder
 from by_row.tables import TABLES
 from relations.choices import Choices
-from relations.columns import INDEPENDENT, Column, Dependence, Origin, Origins, Scoped
+from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
 from relations.expressions import AGGREGATES, BARRED, Expression, Function, call_of, expression
 from relations.nodes import Builder
 from relations.scopes import Scope
@@ -199,8 +199,8 @@ class Generator:
 
     def _node(self, node: Node) -> Node:
         make = self.choices.of(
-            [self._project, self._join, self._aggregate, self._window, self._filter, self._join, self._union, self._beside,
-             self._distinct, self._limit]
+            [self._project, self._join, self._aggregate, self._window, self._filter, self._join, self._union,
+             self._beside, self._distinct, self._limit]
         )  # fmt: skip
         if node.size > MOST_ROWS:
             make = self.choices.of([self._aggregate, self._limit])
@@ -335,8 +335,7 @@ class Generator:
         half = kind in ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
         columns = [*left.node.columns, *([] if half else right.node.columns)]
         unique = [*left.node.unique, *([] if half else right.node.unique)]
-        joined = Join(kind, left, right, on, columns, unique, a.size if half else size, detail)
-        return joined
+        return Join(kind, left, right, on, columns, unique, a.size if half else size, detail)
 
     def _aggregated(self, scope: Scope, most: int = 0) -> tuple[Expression, str, Function]:
         """A call of an aggregate function, some with FILTER."""

@@ -1,9 +1,9 @@
 """Queries as trees, written as SQL in three ways.
 
 As they are, with relations, CTEs and views by name. With one cell of a relation moved, for differences. And with one
-*reference* to a relation moved along a direction, `x + e * v`, where `e` is the 0 of a table of one row: `e` is then carried
-up through all nodes as one more column, so that forward mode differentiates by it. Where rows come from no row of that
-reference (an outer join has extended them, another branch of a union has them), `e` is a constant 0.
+*reference* to a relation moved along a direction, `x + e * v`, where `e` is the 0 of a table of one row: `e` is then
+carried up through all nodes as one more column, so that forward mode differentiates by it. Where rows come from no row
+of that reference (an outer join has extended them, another branch of a union has them), `e` is a constant 0.
 """
 
 from __future__ import annotations
