@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ def session(register: Register) -> SessionContext:
     return session
 
 
-def by_key(session: SessionContext, statement: str) -> dict[object, object]:
+def by_key(session: SessionContext, statement: str) -> dict[Any, Any]:
     """The second column by the first, and every row once."""
     table = query(session, statement)
     keys, values = table.column(0).to_pylist(), table.column(1).to_pylist()
@@ -37,7 +38,7 @@ def by_key(session: SessionContext, statement: str) -> dict[object, object]:
     return dict(zip(keys, values, strict=True))
 
 
-def assert_values(found: dict[object, object], expected: dict[int, float]) -> None:
+def assert_values(found: dict[Any, Any], expected: dict[int, float]) -> None:
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[key] for key in expected], list(expected.values()), rtol=1e-12)
 
@@ -245,7 +246,7 @@ def test_one_dataframe_from_several_threads(session: SessionContext) -> None:
 
 
 def test_statements_of_one_session_from_several_threads(session: SessionContext) -> None:
-    def run(number: int) -> dict[object, object]:
+    def run(number: int) -> dict[Any, Any]:
         return by_key(session, f"SELECT k, grad((SELECT SUM(val * val * {number}) FROM w), val) AS d FROM w")
 
     with ThreadPoolExecutor(8) as threads:

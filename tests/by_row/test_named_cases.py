@@ -271,7 +271,7 @@ def test_ties_share_as_in_jax(session: SessionContext) -> None:
     values = np.array([1.0, -0.5, 3.0, -0.5, 3.0, -0.5])
     add(session, "v", values, "i")
     for function, extremum in (("MIN", jnp.min), ("MAX", jnp.max)):
-        expected = jax.grad(lambda v, extremum=extremum: extremum(v) * jnp.sum(v))(values)  # type: ignore[misc]
+        expected = jax.grad(lambda v, extremum=extremum: extremum(v) * jnp.sum(v))(values)
         statement = f"SELECT i, grad((SELECT {function}(val) * SUM(val) FROM v), val) AS d FROM v"
         assert_gradient(session, statement, expected, ("i",))
 
