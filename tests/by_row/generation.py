@@ -414,9 +414,11 @@ class Generator:
         parts = []
         for number, (use, scope) in enumerate(zip(uses, scopes, strict=True)):
             kept = scope.integers[:count] + scope.floats[:width]
-            if not {*scope.unique} <= {s.text for s in kept}:
+            if not count or not {*scope.unique} <= {s.text for s in kept}:
                 return node
-            items = [Item(str(number), part), *(Item(s.text, name) for s, name in zip(kept, names, strict=True))]
+            # DataFusion 54 takes the order of what is constant in each part for the order of all.
+            items = [Item(f"coalesce({kept[0].text} * 0, 0) + {number}", part)]
+            items += [Item(s.text, name) for s, name in zip(kept, names, strict=True)]
             columns = [
                 Column(part, integer=True),
                 *(
