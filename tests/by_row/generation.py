@@ -417,7 +417,7 @@ class Generator:
             if not count or not {*scope.unique} <= {s.text for s in kept}:
                 return node
             # DataFusion 54 takes the order of what is constant in each part for the order of all.
-            items = [Item(f"coalesce({kept[0].text} * 0, 0) + {number}", part)]
+            items = [Item(f"CASE WHEN {kept[0].text} < -5 THEN -1 ELSE {number} END", part)]
             items += [Item(s.text, name) for s, name in zip(kept, names, strict=True)]
             columns = [
                 Column(part, integer=True),

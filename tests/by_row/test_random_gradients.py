@@ -16,7 +16,7 @@ from support.seed import SEED
 
 CHUNK = 100
 # Values that are judged by differences and in other sessions as well.
-THOROUGH = 6
+THOROUGH = 8
 # Findings that one test shows.
 _SHOWN = 3
 # Values that are drawn for one that is not NULL and depends on the variables.
