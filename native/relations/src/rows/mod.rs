@@ -219,6 +219,8 @@ impl Rows<'_> {
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {
                 call.params.order_by = vec![both.sort(extremum == "min", false)];
+                // In groups, DataFusion 54's first_value takes rows whose condition is NULL.
+                call.params.filter = call.params.filter.take().map(|filter| Box::new(filter.is_true()));
             }
             let first = self.names.column(first, self.computed, |names| names.part("first_value"));
             return Ok((Expr::Column(first), field));

@@ -1,0 +1,8 @@
+"""Gradients by row of random values, against forward mode along a direction and against differences cell by cell.
+
+- `tables`: the tables at the bottom
+- `plans`: queries as trees, and how they are written: as they are, with one cell moved, or with one reference to a
+  relation moved along a direction by a number that is carried up to the value
+- `generation`: random values and the relations by which they are differentiated
+- `verdict`: what a session got wrong
+"""

@@ -1,0 +1,518 @@
+"""Gradients by row among names, positions, sessions and rows that get in each other's way."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
+
+from support.cases import query
+from support.errors import message_at_planning
+
+Register = Callable[[SessionContext], SessionContext]
+
+VALUES = {1: 0.5, 2: -0.75, 3: 1.25, 4: 2.0}
+SUM = "(SELECT SUM(val * val) FROM w)"
+SQUARES = {key: 2 * value for key, value in VALUES.items()}
+
+
+@pytest.fixture
+def session(register: Register) -> SessionContext:
+    session = register(SessionContext())
+    session.from_pydict({"k": list(VALUES), "val": list(VALUES.values())}, name="w")
+    return session
+
+
+def by_key(session: SessionContext, statement: str) -> dict[Any, Any]:
+    """The second column by the first, and every row once."""
+    table = query(session, statement)
+    keys, values = table.column(0).to_pylist(), table.column(1).to_pylist()
+    assert len(set(keys)) == len(keys)
+    return dict(zip(keys, values, strict=True))
+
+
+def assert_values(found: dict[Any, Any], expected: dict[int, float]) -> None:
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[key] for key in expected], list(expected.values()), rtol=1e-12)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["row", "cotangent", "value", "rows", "∂row", "∂rows", "∂cotangent", "number", "low", "ties", "the value", "Val"],
+)
+def test_columns_called_as_ours(session: SessionContext, name: str) -> None:
+    """A column by which is differentiated, and one beside it, under names that derivatives use themselves."""
+    values = list(VALUES.values())
+    session.from_pydict({"k": list(VALUES), name: values, "other": [1.0, 2.0, 3.0, 4.0]}, name="t")
+    statement = f'SELECT k, grad((SELECT SUM("{name}" * "{name}") FROM t), "{name}") AS d FROM t'
+    assert_values(by_key(session, statement), SQUARES)
+    session.from_pydict({"k": list(VALUES), "val": values, name: [1.0, 2.0, 3.0, 4.0]}, name="u")
+    statement = f'SELECT k, "{name}" * grad((SELECT SUM(val * "{name}") FROM u), val) AS d FROM u'
+    assert_values(by_key(session, statement), {1: 1.0, 2: 4.0, 3: 9.0, 4: 16.0})
+    window = f"""(SELECT SUM(v * "{name}") FROM
+        (SELECT SUM(val) OVER (ORDER BY "{name}") AS v, "{name}" FROM (SELECT k, val, "{name}" FROM u) AS a) AS b)"""
+    statement = f'SELECT k, grad({window}, val) AS d FROM (SELECT k, val, "{name}" FROM u) AS c'
+    assert_values(by_key(session, statement), {1: 10.0, 2: 9.0, 3: 7.0, 4: 4.0})
+
+
+@pytest.mark.parametrize("table", ["rows", "∂rows", "cotangents", "groups", "∂groups", "constants", "My Table"])
+def test_tables_called_as_ours(session: SessionContext, table: str) -> None:
+    session.from_pydict({"k": list(VALUES), "val": list(VALUES.values())}, name=f'"{table}"')
+    loss = f'(SELECT SUM(s * s) FROM (SELECT k, SUM(val) AS s FROM "{table}" GROUP BY k) AS q)'
+    assert_values(by_key(session, f'SELECT k, grad({loss}, val) AS d FROM "{table}"'), SQUARES)
+
+
+def test_shadowed_names(session: SessionContext) -> None:
+    """A CTE under the name of a table hides it; what it is computed from is the table."""
+    shadow = "WITH w AS (SELECT k, 3 * val AS val FROM w)"
+    assert_values(
+        by_key(session, f"{shadow} SELECT k, grad({SUM}, val) AS d FROM w"), {k: 6 * v for k, v in VALUES.items()}
+    )
+    inner = "(WITH w AS (SELECT k, 3 * val AS val FROM w) SELECT SUM(val * val) FROM w)"
+    assert_values(by_key(session, f"SELECT k, grad({inner}, val) AS d FROM w"), {k: 18 * v for k, v in VALUES.items()})
+    outer = f"{shadow} SELECT k, grad((SELECT SUM(val * val) FROM public.w), val) AS d FROM public.w"
+    assert_values(by_key(session, outer), SQUARES)
+
+
+def test_qualified_and_quoted_names(session: SessionContext) -> None:
+    query(session, "CREATE SCHEMA other")
+    query(session, "CREATE TABLE other.w AS SELECT k, 10 * val AS val FROM w")
+    for table in ("w", "public.w", "datafusion.public.w", '"w"', '"public"."w"'):
+        statement = f"SELECT k, grad({SUM}, x.val) AS d FROM {table} AS x"
+        assert_values(by_key(session, statement), SQUARES)
+        statement = f"SELECT k, grad((SELECT SUM(val * val) FROM {table}), val) AS d FROM w"
+        assert_values(by_key(session, statement), SQUARES)
+    statement = "SELECT k, grad((SELECT SUM(val * val) FROM other.w), val) AS d FROM other.w"
+    assert_values(by_key(session, statement), {k: 20 * v for k, v in VALUES.items()})
+    both = "(SELECT SUM(a.val * b.val) FROM w AS a JOIN other.w AS b ON a.k = b.k)"
+    assert_values(by_key(session, f"SELECT k, grad({both}, val) AS d FROM w"), {k: 10 * v for k, v in VALUES.items()})
+    assert_values(by_key(session, f"SELECT k, grad({both}, val) AS d FROM other.w"), VALUES)
+
+
+def test_views_on_views(session: SessionContext) -> None:
+    query(session, "CREATE VIEW v1 AS SELECT k, val FROM w WHERE k <> 2")
+    query(session, "CREATE VIEW v2 AS SELECT k AS key, val AS number FROM v1")
+    query(session, "CREATE VIEW loss AS SELECT SUM(number * number) + MAX(number) AS l FROM v2")
+    expected = {1: 1.0, 2: 0.0, 3: 2.5, 4: 5.0}
+    # The column originates in the table, so that all of its rows have a derivative.
+    assert_values(by_key(session, "SELECT k, grad((SELECT l FROM loss), val) AS d FROM w"), expected)
+    shown = {1: 1.0, 3: 2.5, 4: 5.0}
+    assert_values(by_key(session, "SELECT key, grad((SELECT l FROM loss), number) AS d FROM v2"), shown)
+    query(session, "CREATE VIEW gradient AS SELECT key, grad((SELECT l FROM loss), number) AS d FROM v2")
+    assert_values(by_key(session, "SELECT * FROM gradient"), shown)
+
+
+def test_one_table_under_two_aliases(session: SessionContext) -> None:
+    loss = "(SELECT SUM(a.val * b.val) FROM w AS a JOIN w AS b ON a.k < b.k)"
+    total = sum(VALUES.values())
+    expected = {k: total - v for k, v in VALUES.items()}
+    assert_values(by_key(session, f"SELECT k, grad({loss}, val) AS d FROM w"), expected)
+    assert_values(by_key(session, f"SELECT a.k, grad({loss}, a.val) AS d FROM w AS a"), expected)
+
+
+def test_alias_through_two_ctes(session: SessionContext) -> None:
+    ctes = "WITH a AS (SELECT k, val AS x FROM w), b AS (SELECT k AS n, x AS y FROM a)"
+    for loss in ("SELECT SUM(y * y) FROM b", "SELECT SUM(x * x) FROM a", "SELECT SUM(val * val) FROM w"):
+        for column, table in (("n, grad(({}), y)", "b"), ("k, grad(({}), x)", "a"), ("k, grad(({}), val)", "w")):
+            assert_values(by_key(session, f"{ctes} SELECT {column.format(loss)} AS d FROM {table}"), SQUARES)
+
+
+def test_columns_of_one_relation_that_originate_in_different_places(session: SessionContext) -> None:
+    """One column is passed on, the other computed; and one that is passed on twice."""
+    ctes = "WITH c AS (SELECT k, val, k * 0.5 AS other FROM w)"
+    loss = "(SELECT SUM(val * val * other) FROM c)"
+    for order in ((0, 1), (1, 0)):
+        calls = [f"grad({loss}, val) AS d", f"grad({loss}, other) AS o"]
+        table = query(session, f"{ctes} SELECT k, {calls[order[0]]}, {calls[order[1]]} FROM c")
+        for row in table.to_pylist():
+            assert row["d"] == pytest.approx(VALUES[row["k"]] * row["k"], rel=1e-14)
+            assert row["o"] == pytest.approx(VALUES[row["k"]] ** 2, rel=1e-14)
+    ctes = "WITH c AS (SELECT k, val, val AS again FROM w)"
+    loss = "(SELECT SUM(val * again * again) FROM c)"
+    for column in ("val", "again"):
+        found = by_key(session, f"{ctes} SELECT k, grad({loss}, {column}) AS d FROM c")
+        # Both are the one column of the table.
+        assert_values(found, {k: 3 * v * v for k, v in VALUES.items()})
+
+
+def test_a_column_that_is_passed_on_and_computed_from(session: SessionContext) -> None:
+    ctes = "WITH c AS (SELECT k, val, val * val AS square FROM w)"
+    loss = "(SELECT SUM(val * square) FROM c)"
+    found = by_key(session, f"{ctes} SELECT k, grad({loss}, val) AS d FROM c")
+    assert_values(found, {k: 3 * v * v for k, v in VALUES.items()})
+    found = by_key(session, f"{ctes} SELECT k, grad({loss}, square) AS d FROM c")
+    assert_values(found, VALUES)
+
+
+def test_cells_that_a_cte_repeats(session: SessionContext) -> None:
+    """A CTE that repeats rows of a table shows the derivative of the cell in each."""
+    ctes = "WITH r AS (SELECT w.k, n.n, w.val FROM w CROSS JOIN (VALUES (1), (2), (3)) AS n(n))"
+    table = query(session, f"{ctes} SELECT k, n, grad((SELECT SUM(val * n) FROM r), val) AS d FROM r")
+    assert table.num_rows == 12
+    assert set(table["d"].to_pylist()) == {6.0}
+
+
+# Statements
+
+
+def test_prepared_statement_reads_new_data(session: SessionContext) -> None:
+    query(session, "CREATE TABLE p (k BIGINT, val DOUBLE)")
+    query(session, "INSERT INTO p SELECT k, val FROM w WHERE k < 3")
+    query(session, "PREPARE g AS SELECT k, grad((SELECT SUM(val * val) / COUNT(*) FROM p), val) AS d FROM p")
+    assert_values(by_key(session, "EXECUTE g"), {1: 0.5, 2: -0.75})
+    query(session, "INSERT INTO p SELECT k, val FROM w WHERE k > 2")
+    assert_values(by_key(session, "EXECUTE g"), {k: v / 2 for k, v in VALUES.items()})
+    assert_values(by_key(session, "EXECUTE g"), {k: v / 2 for k, v in VALUES.items()})
+
+
+@pytest.mark.xfail(strict=True, reason="parameters in relations that are computed once are not replaced")
+def test_prepared_statement_with_a_parameter(session: SessionContext) -> None:
+    query(session, "PREPARE g(DOUBLE) AS SELECT k, grad((SELECT SUM(val * val * $1) FROM w), val) AS d FROM w")
+    for factor in (1.0, 2.5):
+        found = by_key(session, f"EXECUTE g({factor})")
+        assert_values(found, {k: factor * d for k, d in SQUARES.items()})
+
+
+@pytest.mark.xfail(
+    strict=True, reason="PREPARE optimizes without analyzing: types are not coerced in what derivatives add"
+)
+def test_prepared_statement_in_single_precision(session: SessionContext) -> None:
+    query(session, "CREATE TABLE f (id BIGINT NOT NULL, s REAL NOT NULL)")
+    query(session, "INSERT INTO f VALUES (1, 0.625), (3, -1.3125), (4, 0.8125)")
+    value = """(SELECT CASE WHEN b IS NOT NULL THEN a END FROM (SELECT MAX(s) AS a,
+        CORR(greatest(-s, s + 0.0417), s) AS b FROM f WHERE id < 4) AS q)"""
+    query(session, f"PREPARE g AS SELECT id, grad({value}, s) AS d FROM f")
+    assert_values(by_key(session, "EXECUTE g"), {1: 1.0, 3: 0.0, 4: 0.0})
+
+
+def test_statements_that_store(session: SessionContext) -> None:
+    call = f"SELECT k, val - 0.1 * grad({SUM}, val) AS val FROM w"
+    expected = {k: 0.8 * v for k, v in VALUES.items()}
+    query(session, f"CREATE TABLE stepped AS {call}")
+    assert_values(by_key(session, "SELECT * FROM stepped"), expected)
+    query(session, f"INSERT INTO stepped {call.replace('SELECT k', 'SELECT k + 10')}")
+    assert query(session, "SELECT COUNT(*) AS n FROM stepped").to_pylist() == [{"n": 8}]
+    query(
+        session,
+        f"CREATE OR REPLACE TABLE stepped AS {call.replace('w)', 'stepped)').replace('FROM w', 'FROM stepped')}",
+    )
+    found = by_key(session, "SELECT k, val FROM stepped")
+    assert_values(
+        found, {**{k: 0.8 * v for k, v in expected.items()}, **{k + 10: 0.8 * v for k, v in expected.items()}}
+    )
+
+
+def test_explain_shows_no_call(session: SessionContext) -> None:
+    for statement in (
+        f"SELECT k, grad({SUM}, val) AS d FROM w",
+        f"SELECT SUM(d * val) FROM (SELECT val, grad({SUM}, val) AS d FROM w) AS q",
+        "SELECT k, grad((SELECT SUM(s) FROM (SELECT SUM(val) OVER (ORDER BY k) AS s FROM w) AS q), val) AS d FROM w",
+    ):
+        for explain in ("EXPLAIN", "EXPLAIN VERBOSE", "EXPLAIN ANALYZE"):
+            rows = query(session, f"{explain} {statement}").to_pylist()
+            plans = [row["plan"] for row in rows if row["plan_type"] in ("physical_plan", "Plan with Metrics")]
+            assert plans
+            for plan in plans:
+                assert not re.search(r"\b(grad|jvp|vjp)\((?!.*as )", plan)
+
+
+# Execution
+
+
+def test_one_dataframe_from_several_threads(session: SessionContext) -> None:
+    """Executions of one DataFrame at the same time have nothing in common."""
+    text = "(SELECT SUM(s * s) FROM (SELECT k, SUM(val) OVER (ORDER BY k) AS s FROM w) AS q)"
+    frame = session.sql(f"SELECT k, grad({text}, val) AS d FROM w")
+    expected = sorted(frame.to_pylist(), key=lambda row: row["k"])
+    start = threading.Barrier(8)
+
+    def run(_: int) -> list[list[dict[str, float]]]:
+        start.wait()
+        return [sorted(frame.to_pylist(), key=lambda row: row["k"]) for _ in range(5)]
+
+    with ThreadPoolExecutor(8) as threads:
+        for results in threads.map(run, range(8)):
+            assert all(result == expected for result in results)
+
+
+def test_statements_of_one_session_from_several_threads(session: SessionContext) -> None:
+    def run(number: int) -> dict[Any, Any]:
+        return by_key(session, f"SELECT k, grad((SELECT SUM(val * val * {number}) FROM w), val) AS d FROM w")
+
+    with ThreadPoolExecutor(8) as threads:
+        for number, found in enumerate(threads.map(run, range(40))):
+            assert_values(found, {k: number * d for k, d in SQUARES.items()})
+
+
+def test_a_statement_that_is_not_read_to_its_end(register: Register) -> None:
+    """What it has reserved is there for others once it is dropped."""
+    size = 200_000
+    values = np.sin(np.arange(size))
+    batches = [
+        pa.RecordBatch.from_pydict(
+            {"k": np.arange(start, start + 10_000), "val": values[start : start + 10_000].copy()}
+        )
+        for start in range(0, size, 10_000)
+    ]
+    # Enough for one statement, not for two.
+    runtime = RuntimeEnvBuilder().with_greedy_memory_pool(40_000_000)
+    session = register(SessionContext(SessionConfig().with_target_partitions(2), runtime))
+    session.register_record_batches("big", [batches])
+    statement = "SELECT k, grad((SELECT SUM(val * val) FROM big), val) AS d FROM big"
+    for _ in range(12):
+        stream = session.sql(statement).execute_stream()
+        assert next(iter(stream)) is not None
+        del stream
+    total = query(session, f"SELECT SUM(abs(d)) AS d FROM ({statement}) AS q").to_pylist()
+    assert total[0]["d"] == pytest.approx(2 * np.abs(values).sum(), rel=1e-9)
+
+
+@pytest.mark.xfail(strict=True, reason="each slice of a buffer is counted as the whole buffer")
+def test_slices_of_a_table_take_the_memory_of_the_table(register: Register) -> None:
+    size = 200_000
+    table = pa.table({"k": np.arange(size), "val": np.sin(np.arange(size))})
+    session = register(SessionContext(SessionConfig(), RuntimeEnvBuilder().with_greedy_memory_pool(40_000_000)))
+    session.register_record_batches("big", [table.to_batches(max_chunksize=1024)])
+    (row,) = query(session, "SELECT SUM(grad((SELECT SUM(val) FROM big), val)) AS d FROM big").to_pylist()
+    assert row["d"] == size
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 8])
+@pytest.mark.parametrize("batch", [1, 2, 8192])
+def test_partitions_and_batches(register: Register, partitions: int, batch: int) -> None:
+    session = register(SessionContext(SessionConfig().with_target_partitions(partitions).with_batch_size(batch)))
+    size = 40
+    values = np.round(np.sin(np.arange(size)), 3)
+    table = pa.table({"k": list(range(size)), "g": [n % 7 for n in range(size)], "val": values})
+    session.register_record_batches("w", [part.to_batches() for part in (table[:11], table[11:12], table[12:])])
+    loss = """(SELECT SUM(a.s * b.s) + MAX(c.r) FROM (SELECT g, tanh(SUM(val)) AS s FROM w GROUP BY g) AS a
+        JOIN (SELECT g, AVG(val * val) AS s FROM w GROUP BY g) AS b ON a.g = b.g
+        JOIN (SELECT g, SUM(val) OVER (PARTITION BY g ORDER BY k) AS r FROM w) AS c ON a.g = c.g)"""
+    plain = register(SessionContext(SessionConfig().with_target_partitions(1)))
+    plain.register_record_batches("w", [table.to_batches()])
+    statement = f"SELECT k, grad({loss}, val) AS d FROM w"
+    found, expected = by_key(session, statement), by_key(plain, statement)
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose(
+        [found[k] for k in range(size)], [expected[k] for k in range(size)], rtol=1e-10, atol=1e-12
+    )
+
+
+# Rows
+
+
+def test_no_rows_and_one_row(session: SessionContext) -> None:
+    query(session, "CREATE TABLE none (k BIGINT, val DOUBLE)")
+    for loss in ("SUM(val * val)", "COUNT(val) * 1.0", "MAX(val)", "AVG(val) + 1", "STDDEV(val)"):
+        assert query(session, f"SELECT k, grad((SELECT {loss} FROM none), val) AS d FROM none").num_rows == 0
+    query(session, "CREATE TABLE one AS SELECT CAST(1 AS BIGINT) AS k, CAST(3 AS DOUBLE) AS val")
+    for loss, expected in {
+        "SUM(val * val)": 6.0, "COUNT(val) * 1.0": 0.0, "MAX(val) * val": None, "AVG(val) + 1": 1.0,
+        "VAR_POP(val)": 0.0, "MIN(val)": 1.0, "STDDEV(val)": None,
+    }.items():  # fmt: skip
+        if loss == "MAX(val) * val":
+            continue
+        assert by_key(session, f"SELECT k, grad((SELECT {loss} FROM one), val) AS d FROM one") == {1: expected}
+
+
+def test_nothing_but_null(session: SessionContext) -> None:
+    query(session, "CREATE TABLE n AS SELECT k, CAST(NULL AS DOUBLE) AS val FROM w")
+    for loss in ("SUM(val)", "COUNT(val) * 1.0", "SUM(coalesce(val, 1.0))", "MAX(val)"):
+        found = by_key(session, f"SELECT k, grad((SELECT {loss} FROM n), val) AS d FROM n")
+        assert found == dict.fromkeys(VALUES)
+
+
+@pytest.mark.xfail(strict=True, reason="DataFusion merges joins that differ in whether NULL equals NULL")
+def test_keys_that_are_null(session: SessionContext) -> None:
+    """A row whose key is NULL is in no pair, whatever the groups above the join are."""
+    session.from_pydict({"k": [1, 2, 3, 4], "j": [1, None, 3, 1], "val": [1.0, 2.0, 3.0, 4.0]}, name="e")
+    for grouped in ("SELECT SUM(a.val) AS s FROM {}", "SELECT a.k % 2 AS g, SUM(a.val) AS s FROM {} GROUP BY a.k % 2"):
+        pairs = grouped.format("e AS a JOIN e AS b ON a.j = b.j")
+        found = by_key(session, f"SELECT k, grad((SELECT SUM(s) FROM ({pairs}) AS q), val) AS d FROM e")
+        assert_values(found, {1: 2.0, 2: 0.0, 3: 1.0, 4: 2.0})
+    top = "(SELECT MAX(a.val * b.val) FROM e AS a JOIN e AS b ON a.j = b.j WHERE a.k <> b.k)"
+    assert_values(by_key(session, f"SELECT k, grad({top}, val) AS d FROM e"), {1: 4.0, 2: 0.0, 3: 0.0, 4: 1.0})
+
+
+def test_groups_whose_aggregate_is_null(session: SessionContext) -> None:
+    """What is NULL takes no part, whatever its derivative would be."""
+    groups = "SELECT k, REGR_SLOPE(val, val) AS a, STDDEV(val) AS b, SUM(val) AS s FROM w GROUP BY k"
+    for loss in ("SUM(s * s)", "SUM(s * s + coalesce(a, 0.0))", "SUM(s * s) + coalesce(SUM(b), 0.0)"):
+        found = by_key(session, f"SELECT k, grad((SELECT {loss} FROM ({groups}) AS q), val) AS d FROM w")
+        assert_values(found, SQUARES)
+
+
+def test_single_precision(session: SessionContext) -> None:
+    query(session, "CREATE TABLE f AS SELECT k, CAST(val AS REAL) AS val FROM w")
+    table = query(session, "SELECT k, grad((SELECT SUM(val * val) FROM f), val) AS d FROM f")
+    # The sum of single precision numbers is in double precision.
+    assert table.schema.field("d").type in (pa.float32(), pa.float64())
+    found = dict(zip(table["k"].to_pylist(), table["d"].to_pylist(), strict=True))
+    assert found == SQUARES
+    maximum = query(session, "SELECT k, grad((SELECT MAX(val) FROM f), val) AS d FROM f")
+    assert maximum.schema.field("d").type == pa.float32()
+
+
+def test_equal_rows(session: SessionContext) -> None:
+    session.from_pydict({"k": [1, 1, 1, 2], "val": [0.5, 0.5, 0.5, 2.0]}, name="t")
+    table = query(session, "SELECT k, grad((SELECT power(SUM(val), 2) FROM t), val) AS d FROM t")
+    assert table["d"].to_pylist() == [7.0] * 4
+
+
+def test_a_draw_is_the_same_for_all(session: SessionContext) -> None:
+    """A mask that is drawn is drawn once: value and derivatives are of the same, by one relation or two."""
+    query(session, "CREATE TABLE big AS SELECT value AS k, sin(value) AS val FROM range(0, 300)")
+    query(session, "CREATE TABLE scale AS SELECT 1.5 AS s")
+    drawn = "SELECT val, s, CASE WHEN random() < 0.5 THEN 1.0 ELSE 0.0 END AS mask FROM big CROSS JOIN scale"
+    loss = f"(SELECT SUM(val * s * mask) FROM ({drawn}) AS drawn)"
+    statement = f"""SELECT SUM(val * d) AS a, AVG(s * e) AS b, COUNT(DISTINCT d) AS n
+        FROM (SELECT val, s, grad({loss}, val) AS d, grad({loss}, s) AS e FROM big CROSS JOIN scale) AS q"""
+    (row,) = query(session, statement).to_pylist()
+    assert row["a"] == pytest.approx(row["b"], rel=1e-9)
+    assert row["n"] == 2
+    again = "(SELECT SUM(val * CASE WHEN random() < 0.5 THEN 1.0 ELSE 0.0 END) FROM big)"
+    message = message_at_planning(lambda: session.sql(f"SELECT grad({again}, val) AS d FROM big"))
+    assert "volatile" in message
+
+
+# Positions
+
+
+def test_two_different_subqueries(session: SessionContext) -> None:
+    total, count = sum(VALUES.values()), len(VALUES)
+    call = f"grad({SUM} * (SELECT AVG(val) FROM w) + val * (SELECT MAX(val) FROM w), val)"
+    squares = sum(v * v for v in VALUES.values())
+    expected = {k: 2 * v * total / count + squares / count + 2.0 + (v if v == 2.0 else 0.0) for k, v in VALUES.items()}
+    assert_values(by_key(session, f"SELECT k, {call} AS d FROM w"), expected)
+
+
+def test_subquery_under_a_condition(session: SessionContext) -> None:
+    call = f"grad(CASE WHEN k > 2 THEN {SUM} ELSE val END, val)"
+    assert_values(by_key(session, f"SELECT k, {call} AS d FROM w"), {1: 1.0, 2: 1.0, 3: 2.5, 4: 4.0})
+    call = "grad(coalesce((SELECT MAX(val) FROM w WHERE k > 10), (SELECT SUM(val) FROM w), 7.0), val)"
+    assert_values(by_key(session, f"SELECT k, {call} AS d FROM w"), dict.fromkeys(VALUES, 1.0))
+    call = "grad(coalesce(CASE WHEN k = 1 THEN (SELECT SUM(val * val) FROM w) END, val * val * val), val)"
+    expected = {k: 2 * v if k == 1 else 3 * v * v for k, v in VALUES.items()}
+    assert_values(by_key(session, f"SELECT k, {call} AS d FROM w"), expected)
+
+
+def test_rows_that_are_shown(session: SessionContext) -> None:
+    """Conditions, joins, orders and limits around a call change which rows there are, not their derivatives."""
+    call = f"grad({SUM}, w.val) AS d"
+    for statement, keys in {
+        f"SELECT k, {call} FROM w WHERE k > 2": [3, 4],
+        f"SELECT k, {call} FROM w WHERE val > 0 ORDER BY k DESC LIMIT 2": [3, 4],
+        f"SELECT k, {call} FROM w ORDER BY k LIMIT 1 OFFSET 2": [3],
+        f"SELECT w.k, {call} FROM w JOIN (VALUES (1), (4)) AS n(n) ON w.k = n.n": [1, 4],
+        f"SELECT w.k, {call} FROM w LEFT JOIN (VALUES (1)) AS n(n) ON w.k = n.n": [1, 2, 3, 4],
+        f"SELECT k, {call} FROM w WHERE k IN (SELECT n FROM (VALUES (2), (9)) AS n(n))": [2],
+        f"SELECT k, d FROM (SELECT k, val, {call} FROM w) AS q WHERE d < 0": [2],
+        f"SELECT k, {call} FROM w WHERE false": [],
+        f"SELECT k, {call} FROM (SELECT * FROM w WHERE k > 2) AS w": [3, 4],
+        f"SELECT k, {call} FROM (SELECT * FROM w ORDER BY val LIMIT 1) AS w": [2],
+    }.items():
+        assert_values(by_key(session, statement), {key: SQUARES[key] for key in keys})
+
+
+def test_rows_that_an_outer_join_extends(session: SessionContext) -> None:
+    statement = f"SELECT n.n, grad({SUM}, w.val) AS d FROM (VALUES (1), (9)) AS n(n) LEFT JOIN w ON w.k = n.n"
+    assert by_key(session, statement) == {1: 1.0, 9: None}
+
+
+def test_calls_in_clauses(session: SessionContext) -> None:
+    squares = sum(v * v for v in VALUES.values())
+    (row,) = query(session, f"SELECT SUM(grad({SUM}, val) * val) AS d FROM w").to_pylist()
+    assert row["d"] == pytest.approx(2 * squares, rel=1e-14)
+    found = query(session, f"SELECT k % 2 AS g, SUM(grad({SUM}, val)) AS d FROM w GROUP BY k % 2").to_pylist()
+    assert {r["g"]: r["d"] for r in found} == {1: 3.5, 0: 2.5}
+    found = query(session, f"SELECT k FROM w ORDER BY grad({SUM}, val)").to_pylist()
+    assert [r["k"] for r in found] == [2, 1, 3, 4]
+    found = query(session, f"SELECT k FROM w WHERE grad({SUM}, val) > 2 ORDER BY k").to_pylist()
+    assert [r["k"] for r in found] == [3, 4]
+    found = query(session, f"SELECT k % 2 AS g FROM w GROUP BY k % 2 HAVING SUM(grad({SUM}, val)) > 3").to_pylist()
+    assert [r["g"] for r in found] == [1]
+    found = query(session, f"SELECT k, SUM(grad({SUM}, val)) OVER (ORDER BY k) AS d FROM w ORDER BY k").to_pylist()
+    assert [r["d"] for r in found] == [1.0, -0.5, 2.0, 6.0]
+    found = query(session, f"SELECT (SELECT MAX(grad({SUM}, val)) FROM w) AS d").to_pylist()
+    assert found == [{"d": 4.0}]
+    found = query(
+        session, f"SELECT k FROM w WHERE val > (SELECT MIN(grad({SUM}, val)) FROM w) + 2 ORDER BY k"
+    ).to_pylist()
+    assert [r["k"] for r in found] == [3, 4]
+    distinct = query(session, f"SELECT DISTINCT grad({SUM}, val) > 0 AS p FROM w ORDER BY p").to_pylist()
+    assert distinct == [{"p": False}, {"p": True}]
+
+
+def test_a_call_in_the_condition_of_a_join(session: SessionContext) -> None:
+    """There a subquery is another reference: an error that says so, never the derivative by nothing."""
+    statement = f"SELECT a.k FROM w AS a JOIN w AS b ON grad({SUM}, a.val) > b.val"
+    assert "variable of its own" in message_at_planning(lambda: session.sql(statement))
+
+
+def test_a_union_of_calls(session: SessionContext) -> None:
+    call = f"SELECT k, grad({SUM}, val) AS d FROM w"
+    table = query(session, f"{call} UNION ALL {call.replace('SELECT k,', 'SELECT k + 10,')}")
+    found = dict(zip(table["k"].to_pylist(), table["d"].to_pylist(), strict=True))
+    assert found == {**SQUARES, **{k + 10: d for k, d in SQUARES.items()}}
+
+
+# Recursion
+
+TWO_LAYERS = """
+    WITH RECURSIVE state AS (
+        SELECT 0 AS step, layer, k, val FROM start
+        UNION ALL
+        {term})
+    SELECT layer * 10 + k AS k, val AS d FROM state WHERE step = 12"""
+LOSS = """(SELECT SUM(power(b.val * tanh(a.val) - a.k, 2)) FROM state AS a JOIN state AS b ON a.k = b.k
+    WHERE a.layer = 1 AND b.layer = 2)"""
+
+
+def _two_layers() -> dict[int, float]:
+    a, b = np.array([0.3, -0.2, 0.5]), np.array([1.0, 0.4, -0.6])
+    keys = np.arange(1.0, 4.0)
+    for _ in range(12):
+        error = 2 * (b * np.tanh(a) - keys)
+        a, b = a - 0.1 * error * b * (1 - np.tanh(a) ** 2), b - 0.1 * error * np.tanh(a)
+    return {**{10 + n: float(v) for n, v in enumerate(a, 1)}, **{20 + n: float(v) for n, v in enumerate(b, 1)}}
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        f"SELECT step + 1, layer, k, val - 0.1 * grad({LOSS}, val) FROM state WHERE step < 12",
+        f"(WITH loss AS {LOSS} SELECT step + 1, layer, k, val - 0.1 * grad((SELECT * FROM loss), val) FROM state "
+        "WHERE step < 12)",
+        f"SELECT * FROM (WITH loss AS {LOSS} SELECT step + 1, layer, k, val - 0.1 * grad((SELECT * FROM loss), val) "
+        "FROM state WHERE step < 12) AS s",
+    ],
+    ids=["subquery", "with", "derived table"],
+)
+def test_training_of_two_layers_in_one_table(session: SessionContext, term: str) -> None:
+    """The recursive term reads the working table three times."""
+    layers = [(1, 1, 0.3), (1, 2, -0.2), (1, 3, 0.5), (2, 1, 1.0), (2, 2, 0.4), (2, 3, -0.6)]
+    names = ("layer", "k", "val")
+    session.from_pydict({name: [row[n] for row in layers] for n, name in enumerate(names)}, name="start")
+    found = by_key(session, TWO_LAYERS.format(term=term))
+    expected = _two_layers()
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[k] for k in expected], list(expected.values()), rtol=1e-11)
+
+
+def test_a_recursive_query_inside_the_value_is_refused(session: SessionContext) -> None:
+    loss = """(WITH RECURSIVE r AS (SELECT 0 AS n, SUM(val) AS s FROM w
+            UNION ALL SELECT n + 1, s * s FROM r WHERE n < 2)
+        SELECT MAX(s) FROM r)"""
+    message = message_at_planning(lambda: session.sql(f"SELECT k, grad({loss}, val) AS d FROM w"))
+    assert "recursive" in message
+    assert "does not vary" not in message
