@@ -175,7 +175,6 @@ def test_prepared_statement_reads_new_data(session: SessionContext) -> None:
     assert_values(by_key(session, "EXECUTE g"), {k: v / 2 for k, v in VALUES.items()})
 
 
-@pytest.mark.xfail(strict=True, reason="parameters in relations that are computed once are not replaced")
 def test_prepared_statement_with_a_parameter(session: SessionContext) -> None:
     query(session, "PREPARE g(DOUBLE) AS SELECT k, grad((SELECT SUM(val * val * $1) FROM w), val) AS d FROM w")
     for factor in (1.0, 2.5):
@@ -183,9 +182,6 @@ def test_prepared_statement_with_a_parameter(session: SessionContext) -> None:
         assert_values(found, {k: factor * d for k, d in SQUARES.items()})
 
 
-@pytest.mark.xfail(
-    strict=True, reason="PREPARE optimizes without analyzing: types are not coerced in what derivatives add"
-)
 def test_prepared_statement_in_single_precision(session: SessionContext) -> None:
     query(session, "CREATE TABLE f (id BIGINT NOT NULL, s REAL NOT NULL)")
     query(session, "INSERT INTO f VALUES (1, 0.625), (3, -1.3125), (4, 0.8125)")
@@ -277,7 +273,6 @@ def test_a_statement_that_is_not_read_to_its_end(register: Register) -> None:
     assert total[0]["d"] == pytest.approx(2 * np.abs(values).sum(), rel=1e-9)
 
 
-@pytest.mark.xfail(strict=True, reason="each slice of a buffer is counted as the whole buffer")
 def test_slices_of_a_table_take_the_memory_of_the_table(register: Register) -> None:
     size = 200_000
     table = pa.table({"k": np.arange(size), "val": np.sin(np.arange(size))})
@@ -332,7 +327,6 @@ def test_nothing_but_null(session: SessionContext) -> None:
         assert found == dict.fromkeys(VALUES)
 
 
-@pytest.mark.xfail(strict=True, reason="DataFusion merges joins that differ in whether NULL equals NULL")
 def test_keys_that_are_null(session: SessionContext) -> None:
     """A row whose key is NULL is in no pair, whatever the groups above the join are."""
     session.from_pydict({"k": [1, 2, 3, 4], "j": [1, None, 3, 1], "val": [1.0, 2.0, 3.0, 4.0]}, name="e")
