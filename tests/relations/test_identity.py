@@ -33,7 +33,7 @@ CASES = [
     Refused(
         "the_other_reference_inside_a_subquery_below",
         "SELECT grad(m, x) FROM (SELECT x, (SELECT MAX(x) FROM t) AS m FROM t) AS q",
-        ["does not vary with q.x", "pass on the x that q.m is computed from"],
+        ["reads the rows that x comes from", "in the call itself"],
     ),
     Refused(
         "the_other_reference_in_the_query_around",
