@@ -4,8 +4,9 @@ use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::LogicalPlan;
-use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
-use datafusion_optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
+use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
+use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRule};
+use std::sync::Arc;
 use xql_autodiff::recognize;
 
 use crate::calls::plan::Differentiation;
@@ -81,7 +82,13 @@ impl OptimizerRule for DifferentiateRelations {
             return Ok(Transformed::no(plan));
         }
         // A plan with calls has not been analyzed: no types have been coerced.
-        let coerced = TypeCoercion::new().analyze(plan, &config.options())?;
-        Ok(Transformed::yes(self.differentiate(coerced)?.data))
+        let schema = Arc::clone(plan.schema());
+        let mut plan = plan;
+        for rule in Analyzer::new().rules {
+            plan = rule.analyze(plan, &config.options())?;
+        }
+        let plan = self.differentiate(plan)?.data;
+        // Coerced expressions may be of other types than they were taken to be of, which an optimizer rule must not change.
+        Ok(Transformed::yes(coerce_plan_expr_for_schema(plan, &schema)?))
     }
 }
