@@ -66,8 +66,10 @@ mod table;
 pub mod vocabulary;
 
 pub use derivative::is_smooth;
+pub use graph::{Graph, Layers, NodeId, Root, Threshold};
 pub use operators::{
-    Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, vjp, vjp_with,
+    Call, Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, together,
+    vjp, vjp_with,
 };
 pub use rules::{Rule, Rules};
 pub use stop::stop_gradient;

@@ -4,11 +4,11 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 use std::sync::Arc;
 
-use crate::derivative::{Differentiation, Seed, differentiate};
+use crate::derivative::{Differentiation, Seed, differentiate, differentiate_together};
 use crate::rules::Rules;
 use crate::stop::stop_gradient;
 use crate::vocabulary::messages::{abbreviated, cut};
@@ -74,6 +74,43 @@ pub struct Differential {
     pub tangent: Arc<ScalarUDF>,
 }
 
+/// A call of an operator among several that are asked for at once.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The operator.
+    pub transform: Transform,
+    /// Its arguments after the function.
+    pub directions: Vec<Expr>,
+}
+
+/// The arguments by which [`tangent_with`] is asked for the derivatives of one function that several calls stand for. Its answer
+/// is a program for [`Graph::import_program`](crate::Graph::import_program).
+///
+/// ```text
+/// f, 'grad', x, 'grad', y, 'jvp', x, t, y, u         grad(f, x), grad(f, y), jvp(f, x, t, y, u)
+/// ```
+pub fn together(function: Expr, calls: &[Call]) -> Vec<Expr> {
+    let called = |call: &Call| [vec![lit(call.transform.key())], call.directions.clone()].concat();
+    [vec![function], calls.iter().flat_map(called).collect()].concat()
+}
+
+/// The calls that several derivatives are asked for by, if they are.
+fn parse_together(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
+    let key = |arg: &Expr| match arg {
+        Expr::Literal(ScalarValue::Utf8(Some(key)), _) => Transform::of_key(key),
+        _ => None,
+    };
+    let mut rest = args.get(1..)?;
+    let mut calls = vec![];
+    while let Some((first, others)) = rest.split_first() {
+        let end = others.iter().position(|arg| key(arg).is_some()).unwrap_or(others.len());
+        let (directions, next) = others.split_at(end);
+        calls.push((key(first)?, directions));
+        rest = next;
+    }
+    Some(calls)
+}
+
 /// The operator that a function is, if it is one of this crate.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
@@ -117,6 +154,13 @@ impl DifferentialOperator {
     }
 }
 
+/// What a call says.
+fn parse<'a>(transform: Transform, expression: &'a Expr, directions: &'a [Expr]) -> Result<Differentiation<'a>> {
+    transform.check_arity(1 + directions.len())?;
+    let seeds = transform.seeds(directions).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
+    Ok(Differentiation { operator: transform.name(), expression, seeds, total: transform == Transform::Tangent })
+}
+
 impl ScalarUDFImpl for DifferentialOperator {
     fn name(&self) -> &str {
         self.transform.name()
@@ -149,11 +193,15 @@ impl ScalarUDFImpl for DifferentialOperator {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        if self.transform == Transform::Tangent
+            && let Some(calls) = parse_together(&args)
+        {
+            let calls = calls.into_iter().map(|(transform, directions)| parse(transform, &args[0], directions));
+            let calls = calls.collect::<Result<Vec<_>>>()?;
+            return differentiate_together(&calls, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified);
+        }
         self.transform.check_arity(args.len())?;
-        let seeds =
-            self.transform.seeds(&args[1..]).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
-        let total = self.transform == Transform::Tangent;
-        let call = Differentiation { operator: self.name(), expression: &args[0], seeds, total };
+        let call = parse(self.transform, &args[0], &args[1..])?;
         differentiate(&call, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified)
     }
 

@@ -8,7 +8,8 @@
 //! In the order of the modules, each of which imports only from those before it: `vocabulary` has the names of added columns, says
 //! where a column comes from and tells the operators; `tangents` has what columns carry and the tangent of an expression; `rows`
 //! has the derivatives of aggregates and window functions; `carry` gives the columns of a plan their tangents, node by node;
-//! `calls` replaces the calls of a node; `rule` is the analyzer rule, which `register` adds to a session with `stops`. `workarounds` keeps what
+//! `calls` replaces the calls of a node; `stack` writes those that say all by themselves as stacks of projections; `rule` is the
+//! analyzer rule, which `register` adds to a session with `stops`. `workarounds` keeps what
 //! DataFusion 54 gets wrong about recursive queries from doing harm.
 //!
 //! ```
@@ -32,6 +33,7 @@ mod reverse;
 mod rows;
 mod rule;
 mod shared;
+mod stack;
 mod stops;
 mod tangents;
 mod vocabulary;

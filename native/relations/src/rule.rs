@@ -7,10 +7,11 @@ use datafusion_expr::LogicalPlan;
 use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
-use xql_autodiff::recognize;
+use xql_autodiff::{Threshold, recognize};
 
 use crate::calls::plan::Differentiation;
-use crate::vocabulary::operators::{Recognize, has_call_anywhere, left_to_simplify};
+use crate::stack::{Size, stacked};
+use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
 use crate::workarounds::pruning::keep_recursive_columns;
 
@@ -25,29 +26,35 @@ use crate::workarounds::pruning::keep_recursive_columns;
 #[derive(Debug)]
 pub struct DifferentiateRelations {
     recognize: Recognize,
+    size: Size,
 }
 
 const NAME: &str = "differentiate_relations";
 
+/// Measured: below that, a stack is planned no faster.
+const WORTH_A_STACK: Size = Size { functions: 20, threshold: Threshold { times: 2, more: 100, repeated: 16 } };
+
 impl DifferentiateRelations {
     /// The rule for the functions of `xql_autodiff`.
     pub fn new() -> Self {
-        Self { recognize }
+        Self::recognizing(recognize)
     }
 
     /// The rule for functions that are recognized otherwise, such as those imported from another library.
     pub fn recognizing(recognize: Recognize) -> Self {
-        Self { recognize }
+        Self { recognize, size: WORTH_A_STACK }
     }
 
     fn differentiate(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        if !has_call_anywhere(&plan, self.recognize)? {
+        let operators = Operators::of(&plan, self.recognize)?;
+        if operators.is_empty() {
             return Ok(Transformed::no(plan));
         }
         nullable_by_either_term(plan, Static::Settled)?
             .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.differentiated(plan))?
             .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
             .transform_data(keep_recursive_columns)?
+            .transform_data(|plan| stacked(plan, &operators, self.size))?
             .transform_data(|plan| left_to_simplify(plan, self.recognize))
     }
 }
@@ -78,7 +85,7 @@ impl OptimizerRule for DifferentiateRelations {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if !has_call_anywhere(&plan, self.recognize)? {
+        if Operators::of(&plan, self.recognize)?.is_empty() {
             return Ok(Transformed::no(plan));
         }
         // A plan with calls has not been analyzed: no types have been coerced.
@@ -90,5 +97,122 @@ impl OptimizerRule for DifferentiateRelations {
         let plan = self.differentiate(plan)?.data;
         // Coerced expressions may be of other types than they were taken to be of, which an optimizer rule must not change.
         Ok(Transformed::yes(coerce_plan_expr_for_schema(plan, &schema)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workarounds::nullability::NullableRecursiveColumns;
+    use crate::workarounds::pruning::KeepRecursiveColumns;
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::execution::session_state::SessionStateBuilder;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use datafusion_optimizer::Optimizer;
+    use std::sync::Arc;
+
+    const ALWAYS: Size = Size { functions: 0, threshold: Threshold { times: 0, more: 0, repeated: 0 } };
+    const NEVER: Size = Size { functions: usize::MAX, ..WORTH_A_STACK };
+
+    async fn session(size: Size) -> Result<SessionContext> {
+        let rule = || Arc::new(DifferentiateRelations { recognize, size });
+        let mut optimizers: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![rule(), Arc::new(KeepRecursiveColumns)];
+        optimizers.extend(Optimizer::new().rules);
+        optimizers.push(Arc::new(NullableRecursiveColumns));
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(SessionConfig::new().with_target_partitions(1))
+            .with_optimizer_rules(optimizers)
+            .build();
+        let ctx = SessionContext::new_with_state(state);
+        for function in xql_autodiff::functions() {
+            ctx.register_udf(function);
+        }
+        ctx.add_analyzer_rule(rule());
+        ctx.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
+        for sql in [
+            "CREATE TABLE t (k INT NOT NULL, x DOUBLE, y DOUBLE NOT NULL, s VARCHAR, r REAL NOT NULL) AS VALUES
+               (0, 0.5, 1.5, 'a', 0.25), (1, 2.0, -0.5, '3', 1.5), (2, NULL, 3.0, NULL, 2.5), (3, -1.0, 0.125, '4', -2.0)",
+            "CREATE TABLE p (a DOUBLE NOT NULL, b DOUBLE NOT NULL) AS VALUES (0.75, -1.25)",
+            "CREATE TABLE made (v DOUBLE)",
+        ] {
+            ctx.sql(sql).await?.collect().await?;
+        }
+        Ok(ctx)
+    }
+
+    /// What a statement gives as a stack is to the last bit what it gives written out. If it can be one, its plan shows it.
+    async fn same(sql: &str, is_stack: bool) -> Result<()> {
+        let sessions = [session(ALWAYS).await?, session(NEVER).await?];
+        for (number, statement) in sql.split(';').enumerate() {
+            let mut shown = vec![];
+            for (ctx, can_be) in sessions.iter().zip([is_stack, false]) {
+                let frame = ctx.sql(statement).await?;
+                let plan = frame.clone().into_optimized_plan()?.display_indent().to_string();
+                if number == 0 {
+                    assert_eq!(plan.contains("∂value"), can_be, "{statement}\n{plan}");
+                }
+                shown.push(pretty_format_batches(&frame.collect().await?)?.to_string());
+            }
+            assert_eq!(shown[0], shown[1], "{statement}");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_stack_gives_what_the_derivatives_written_out_give() -> Result<()> {
+        for sql in [
+            "SELECT grad(sin(exp(x * y)), x), grad(sin(exp(x * y)), y), sin(exp(x * y)) + 1 FROM t",
+            "SELECT jvp(exp(x * y) * exp(x * y), x, y, y, x), vjp(tanh(x * y), x, exp(x)) FROM t",
+            "SELECT grad(exp(r * r) * exp(r * r), r) AS of_floats FROM t",
+            "SELECT k, sum(grad(exp(x * y) * exp(x * y), x)) OVER (ORDER BY k) AS s FROM t",
+            "SELECT k FROM t ORDER BY grad(exp(x * y) * exp(x * y), x)",
+            "SELECT k % 2, sum(grad(exp(x * y) * exp(x * y), y)), max(x) FILTER (WHERE y > 0) FROM t GROUP BY k % 2",
+            "SELECT grad(exp(x * y) * exp(x * y), x) AS d, count(*) FROM t GROUP BY grad(exp(x * y) * exp(x * y), x) ORDER BY d",
+            "WITH m AS (SELECT a, b, y, tanh(a * x + b) AS h FROM t CROSS JOIN p)
+             SELECT grad(avg(power(h * h - y, 2)), a), grad(avg(power(h * h - y, 2)), b) FROM m GROUP BY a, b",
+            "SELECT grad(CASE WHEN x > 0 THEN exp(x * y) * exp(x * y) ELSE coalesce(x, y) * sin(x * y) END, x) FROM t",
+            "SELECT grad(exp(x * y) * exp(x * y), x) FROM t WHERE k > 0 LIMIT 2",
+            "WITH RECURSIVE fit AS (
+                SELECT 0 AS step, CAST(0.5 AS DOUBLE) AS w
+                UNION ALL
+                SELECT step + 1, w - 0.01 * grad(exp(w * w) * exp(w * w), w) FROM fit WHERE step < 5)
+             SELECT step, w, grad(sin(exp(w)), w) FROM fit ORDER BY step",
+            "INSERT INTO made SELECT grad(exp(x * y) * exp(x * y), x) FROM t; SELECT * FROM made",
+            "PREPARE d AS SELECT grad(exp(x * y) * exp(x * y), x) * $1 FROM t; EXECUTE d(2.0)",
+        ] {
+            same(sql, !sql.starts_with("PREPARE")).await?;
+        }
+        Ok(())
+    }
+
+    /// In branches that are not taken nothing is evaluated that can fail.
+    #[tokio::test]
+    async fn what_can_fail_stays_in_its_branch() -> Result<()> {
+        for (value, is_stack) in [
+            ("CASE WHEN k = 0 THEN x ELSE exp(x * (6 / k)) * exp(x * (6 / k)) END", false),
+            ("CASE WHEN s = 'a' THEN x ELSE exp(x * CAST(s AS DOUBLE)) * exp(x * CAST(s AS DOUBLE)) END", false),
+            (
+                "CASE WHEN x < 0 THEN x ELSE exp(power(x, 0.5)) * exp(power(x, 0.5)) * exp(exp(x)) * exp(exp(x)) END",
+                true,
+            ),
+            ("exp(coalesce(x, 6 / k)) * exp(coalesce(x, 6 / k))", true),
+        ] {
+            same(&format!("SELECT k, {value}, grad({value}, x) FROM t WHERE k <> 0 OR x > 0"), is_stack).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_is_evaluated_where_it_stands_is_no_part_of_a_stack() -> Result<()> {
+        for sql in [
+            "SELECT grad(grad(exp(x * y), x), y), grad(exp(x * y) * exp(x * y), x) FROM t",
+            "SELECT grad(exp(x * y) * exp(x * y), x) + (SELECT max(a) FROM p) FROM t",
+            "SELECT k FROM t WHERE grad(exp(x * y) * exp(x * y), x) > 0",
+            "SELECT grad(exp(x * y) * exp(x * y), x), random() < 2 FROM t",
+        ] {
+            same(sql, false).await?;
+        }
+        Ok(())
     }
 }

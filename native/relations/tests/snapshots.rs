@@ -281,3 +281,13 @@ async fn statements() -> Result<()> {
     ])
     .await
 }
+
+#[tokio::test]
+async fn stacks() -> Result<()> {
+    let tanh = (0..18).fold("x".to_owned(), |inner, _| format!("tanh({inner})"));
+    let chain = format!("SELECT {tanh} AS f, grad({tanh}, x) AS d FROM d");
+    let loss = "exp(w * x + b) * exp(y * x + b) / (1 + exp(w * x + b) * exp(y * x + b))";
+    let columns = ["w", "b", "x", "y"].map(|column| format!("sum(grad({loss}, {column}))")).join(", ");
+    let gradient = format!("SELECT g, {columns} FROM p CROSS JOIN d GROUP BY g");
+    snapshots(&[("stack_chain", &chain), ("stack_gradient", &gradient)]).await
+}

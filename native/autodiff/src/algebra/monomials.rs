@@ -1,5 +1,6 @@
 //! Nodes of a graph as monomials.
 
+use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::{Expr, Operator};
 use std::collections::HashMap;
@@ -22,6 +23,16 @@ impl<'a> Algebra<'a> {
     /// A graph without nodes, for expressions over the columns of a schema.
     pub fn new(schema: &'a DFSchema) -> Self {
         Self { graph: Graph::new(schema), monomials: HashMap::new(), primal_products: None }
+    }
+
+    /// From now on, derivatives are computed in this type.
+    pub fn start_derivative(&mut self, working_type: DataType) {
+        if *self.graph.working_type() != working_type {
+            // What is of another type is no product.
+            self.monomials.clear();
+            self.primal_products = None;
+            self.graph.set_working_type(working_type);
+        }
     }
 }
 

@@ -1,17 +1,17 @@
 //! The derivative of an expression, with what is checked before and made sure of after the sweep.
 
-use arrow::datatypes::DataType;
-use datafusion_common::{DFSchema, Result, plan_err};
-use datafusion_expr::{Expr, ExprSchemable};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{DFSchema, Result, internal_err, plan_err};
+use datafusion_expr::Expr;
 use std::collections::HashMap;
 
 use super::differentiation::Differentiation;
 use super::{errors, variable};
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, branches};
-use crate::pullback::{NullSets, Pullback, Stopped};
+use crate::pullback::{NullSets, Pullback, Sources, Stopped};
 use crate::rules::Rules;
-use crate::vocabulary::columns::is_volatile;
+use crate::vocabulary::fields::{field_of, type_of};
 use crate::vocabulary::messages::abbreviated;
 use crate::vocabulary::types::{decoded, result_type};
 
@@ -21,84 +21,148 @@ use crate::vocabulary::types::{decoded, result_type};
 /// A plan error if an argument cannot be differentiated by, a function on the way has no rule, a volatile call would
 /// be evaluated again, or a value was computed from the variable by a node of the plan below.
 pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -> Result<Expr> {
+    let mut algebra = Algebra::new(schema);
+    let derivatives = derivatives(std::slice::from_ref(call), &mut algebra, schema, rules)?;
+    match derivatives.as_slice() {
+        [derivative] => algebra.export(*derivative),
+        _ => internal_err!("{call} has {} derivatives", derivatives.len()),
+    }
+}
+
+/// The derivatives that calls of one function stand for, as a program: see [`Layers`](crate::graph::Layers).
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn differentiate_together(calls: &[Differentiation], schema: &DFSchema, rules: &Rules) -> Result<Expr> {
+    let mut algebra = Algebra::new(schema);
+    let derivatives = derivatives(calls, &mut algebra, schema, rules)?;
+    algebra.to_program(&derivatives)
+}
+
+/// What is differentiated.
+struct Function {
+    node: NodeId,
+    field: FieldRef,
+}
+
+/// A call whose arguments are nodes.
+struct Prepared {
+    variables: Vec<NodeId>,
+    factors: Vec<Option<NodeId>>,
+    /// Where its derivative is NULL.
+    required: Sources,
+    result_type: DataType,
+    /// Whether it may be NULL, as declared to the planner.
+    nullable: bool,
+}
+
+/// The derivatives that calls of one function stand for, in one graph. All calls are total, or none is.
+fn derivatives<'a>(
+    calls: &[Differentiation],
+    algebra: &mut Algebra<'a>,
+    schema: &DFSchema,
+    rules: &'a Rules,
+) -> Result<Vec<NodeId>> {
+    let Some(call) = calls.first() else { return Ok(vec![]) };
+    let mut nulls = NullSets::new(rules);
+    let function = Function { node: algebra.import(call.expression)?, field: field_of(call.expression, schema)? };
+    let prepared = calls.iter().map(|call| prepare(call, &function, algebra, &mut nulls, schema));
+    let prepared = prepared.collect::<Result<Vec<_>>>()?;
+    algebra.end_primal();
+    let mut derivatives = vec![];
+    for (call, prepared) in calls.iter().zip(&prepared) {
+        let derivative = derivative(call, function.node, prepared, algebra, &mut nulls, rules)?;
+        let declared = if algebra.node(derivative).field.is_nullable() && !prepared.nullable {
+            nulls.assert_never(algebra, derivative)?
+        } else {
+            derivative
+        };
+        let typed = algebra.cast(declared, &prepared.result_type)?;
+        check_drawn_once(call, algebra, function.node, typed)?;
+        derivatives.push(typed);
+    }
+    Ok(derivatives)
+}
+
+fn prepare(
+    call: &Differentiation,
+    function: &Function,
+    algebra: &mut Algebra,
+    nulls: &mut NullSets,
+    schema: &DFSchema,
+) -> Result<Prepared> {
     let columns =
         call.seeds.iter().map(|seed| variable::check(call, seed.column, schema)).collect::<Result<Vec<_>>>()?;
-    let expression_type = check_numeric(call, call.expression, schema)?;
-    let column_types = columns.iter().map(|column| column.get_type(schema)).collect::<Result<Vec<_>>>()?;
-    let result_type = result_type(&expression_type, &column_types);
+    check_numeric(call, call.expression, &function.field)?;
+    let column_types = columns.iter().map(|column| type_of(column, schema)).collect::<Result<Vec<_>>>()?;
+    let result_type = result_type(function.field.data_type(), &column_types);
 
-    let mut algebra = Algebra::new(schema);
-    let root = algebra.import(call.expression)?;
-    let primal = algebra.reachable(root);
+    let root = function.node;
     let variables = columns.iter().map(|column| algebra.import(column)).collect::<Result<Vec<_>>>()?;
     if !call.total {
-        variable::check_none_computed_from(call, &algebra, &primal, &columns)?;
+        variable::check_none_computed_from(call, algebra, &algebra.reachable(root), &columns)?;
     }
-
-    let mut nulls = NullSets::new(rules);
-    let mut required = nulls.of(&algebra, root);
+    let mut required = nulls.of(algebra, root);
+    let mut nullable = function.field.is_nullable();
     let mut factors = vec![];
     for (seed, variable) in call.seeds.iter().zip(&variables) {
         factors.push(match seed.factor {
             None => None,
             Some(factor) => {
-                check_numeric(call, factor, schema)?;
+                let field = field_of(factor, schema)?;
+                check_numeric(call, factor, &field)?;
+                nullable |= !call.total && field.is_nullable();
                 let carried = matches!(factor, Expr::Column(_));
                 let factor = algebra.import(factor)?;
                 if !call.total {
-                    required.extend(nulls.of(&algebra, factor));
+                    required.extend(nulls.of(algebra, factor));
                 } else if carried {
-                    nulls.equate(&algebra, factor, *variable);
+                    nulls.equate(algebra, factor, *variable);
                 }
                 Some(factor)
             }
         });
     }
-    let swept = Pullback::new(rules, &mut algebra, &mut nulls, &primal, &variables, &factors, call.total)
+    Ok(Prepared { variables, factors, required, result_type, nullable })
+}
+
+/// The derivative, NULL exactly where it is to be.
+fn derivative<'a>(
+    call: &Differentiation,
+    root: NodeId,
+    prepared: &Prepared,
+    algebra: &mut Algebra<'a>,
+    nulls: &mut NullSets<'a>,
+    rules: &'a Rules,
+) -> Result<NodeId> {
+    let Prepared { variables, factors, required, .. } = prepared;
+    let primal = algebra.reachable(root);
+    let swept = Pullback::new(rules, algebra, nulls, &primal, variables, factors, call.total)
         .and_then(|mut pullback| pullback.derivative(root));
     let derivative = match swept {
         Ok(derivative) => algebra.place_sign(derivative)?,
         Err(Stopped::Failed(error)) => return Err(error),
-        Err(Stopped::Refused(refusal)) => return Err(errors::worded(call, &algebra, *refusal)?),
+        Err(Stopped::Refused(refusal)) => return Err(errors::worded(call, algebra, *refusal)?),
     };
     // What is volatile must not be evaluated again.
-    let repeatable = primal.iter().all(|id| !is_volatile(&algebra.node(*id).shape)).then_some(root);
-    let exact = nulls.guard(&mut algebra, derivative, &required, repeatable)?;
-    let declared = if algebra.node(exact).field.is_nullable() && !is_nullable(call, schema)? {
-        nulls.assert_never(&mut algebra, exact)?
-    } else {
-        exact
-    };
-    let typed = algebra.cast(declared, &result_type)?;
-    check_drawn_once(call, &algebra, &primal, typed)?;
-    algebra.export(typed)
+    let repeatable = primal.iter().all(|id| !algebra.node(*id).volatile).then_some(root);
+    nulls.guard(algebra, derivative, required, repeatable)
 }
 
-/// Whether the call may be NULL, as declared to the planner.
-fn is_nullable(call: &Differentiation, schema: &DFSchema) -> Result<bool> {
-    let factors = call.seeds.iter().filter_map(|seed| seed.factor).filter(|_| !call.total);
-    for read in std::iter::once(call.expression).chain(factors) {
-        if read.nullable(schema)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn check_numeric(call: &Differentiation, expr: &Expr, schema: &DFSchema) -> Result<DataType> {
-    let data_type = expr.get_type(schema)?;
-    let plain = decoded(&data_type);
+fn check_numeric(call: &Differentiation, expr: &Expr, field: &Field) -> Result<()> {
+    let data_type = field.data_type();
+    let plain = decoded(data_type);
     if plain.is_numeric() || plain.is_null() {
-        return Ok(data_type);
+        return Ok(());
     }
     plan_err!("{call}: {} is {data_type}, and only numbers are differentiated", abbreviated(expr))
 }
 
 /// The error for a volatile value that would be another one each time: one of the expression that the derivative reads, or a
 /// factor of the call that it reads twice.
-fn check_drawn_once(call: &Differentiation, algebra: &Algebra, primal: &[NodeId], derivative: NodeId) -> Result<()> {
-    for id in algebra.reachable(derivative).into_iter().filter(|id| is_volatile(&algebra.node(*id).shape)) {
-        if primal.contains(&id) || draws(algebra, id, derivative) > 1 {
+fn check_drawn_once(call: &Differentiation, algebra: &Algebra, root: NodeId, derivative: NodeId) -> Result<()> {
+    for id in algebra.reachable(derivative).into_iter().filter(|id| algebra.node(*id).volatile) {
+        if algebra.reachable(root).contains(&id) || draws(algebra, id, derivative) > 1 {
             return plan_err!(
                 "{call}: {} is volatile, and the derivative would evaluate it again and so draw another value. Compute it \
                  first, in a subquery or CTE, and use its column",

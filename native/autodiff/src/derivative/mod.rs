@@ -6,6 +6,6 @@ mod errors;
 mod smoothness;
 mod variable;
 
-pub use differentiate::differentiate;
+pub use differentiate::{differentiate, differentiate_together};
 pub use differentiation::{Differentiation, Seed};
 pub use smoothness::is_smooth;

@@ -5,12 +5,18 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor}
 use datafusion_expr::Expr;
 
 use super::intern::{Graph, NodeId};
+use super::program::referenced;
 use crate::vocabulary::columns::is_opaque;
 
 impl Graph<'_> {
     /// The node of a whole expression, an alias being the expression it names.
     pub fn import(&mut self, expr: &Expr) -> Result<NodeId> {
-        let mut importer = Importer { graph: self, done: vec![] };
+        self.import_with(expr, &[])
+    }
+
+    /// The node of an expression that may refer to lines of a program, which are these nodes.
+    pub fn import_with(&mut self, expr: &Expr, lines: &[NodeId]) -> Result<NodeId> {
+        let mut importer = Importer { graph: self, lines, done: vec![] };
         expr.visit(&mut importer)?;
         let Importer { mut done, .. } = importer;
         done.pop().ok_or_else(|| datafusion_common::internal_datafusion_err!("the expression {expr} was not visited"))
@@ -36,6 +42,7 @@ impl Graph<'_> {
 /// Visits children first; `done` holds the nodes whose parent is still to come.
 struct Importer<'d, 'a> {
     graph: &'d mut Graph<'a>,
+    lines: &'d [NodeId],
     done: Vec<NodeId>,
 }
 
@@ -58,7 +65,9 @@ impl TreeNodeVisitor<'_> for Importer<'_, '_> {
                 count += 1;
                 Ok(TreeNodeRecursion::Continue)
             })?;
-            if count == 0 {
+            if let Some(line) = referenced(expr).and_then(|line| self.lines.get(line)) {
+                *line
+            } else if count == 0 {
                 self.graph.import_leaf(expr)?
             } else {
                 let children = self.done.split_off(self.done.len() - count);

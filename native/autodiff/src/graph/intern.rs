@@ -27,6 +27,8 @@ pub struct Node {
     pub field: FieldRef,
     /// What the table knows of its function or operator.
     pub known: Option<&'static Known>,
+    /// Whether it may be another value each time it is evaluated.
+    pub volatile: bool,
 }
 
 impl Node {
@@ -67,9 +69,13 @@ impl<'a> Graph<'a> {
         &self.working_type
     }
 
-    /// From now on, derivatives are computed in this type. The nodes that there are by now are the primal.
-    pub fn start_derivative(&mut self, working_type: DataType) {
+    /// From now on, derivatives are computed in this type.
+    pub fn set_working_type(&mut self, working_type: DataType) {
         self.working_type = working_type;
+    }
+
+    /// The nodes that there are by now are the primal.
+    pub fn end_primal(&mut self) {
         self.primal = self.nodes.len();
     }
 
@@ -95,16 +101,24 @@ impl<'a> Graph<'a> {
 
     /// All nodes that `root` is made of, children first, `root` last.
     pub fn reachable(&self, root: NodeId) -> Vec<NodeId> {
-        let mut reached = vec![false; root.0 + 1];
-        reached[root.0] = true;
-        for id in (0..=root.0).rev() {
+        self.reachable_from(&[root])
+    }
+
+    /// All nodes that the roots are made of, children first.
+    pub fn reachable_from(&self, roots: &[NodeId]) -> Vec<NodeId> {
+        let count = roots.iter().map(|root| root.0 + 1).max().unwrap_or(0);
+        let mut reached = vec![false; count];
+        for root in roots {
+            reached[root.0] = true;
+        }
+        for id in (0..count).rev() {
             if reached[id] {
                 for child in &self.nodes[id].children {
                     reached[child.0] = true;
                 }
             }
         }
-        (0..=root.0).filter(|id| reached[*id]).map(NodeId).collect()
+        (0..count).filter(|id| reached[*id]).map(NodeId).collect()
     }
 
     /// Whether a node kept whole, such as a subquery, reads one of the columns.
@@ -117,6 +131,11 @@ impl<'a> Graph<'a> {
                 _ => false,
             })
         }
+    }
+
+    /// From now on, a column of the schema is this node.
+    pub fn bind(&mut self, column: usize, id: NodeId) {
+        self.columns.insert(column, id);
     }
 
     /// The node of this shape over these children, made if there is none yet.
@@ -144,8 +163,9 @@ impl<'a> Graph<'a> {
         let id = NodeId(self.nodes.len());
         let (shape, children) = &key;
         let known = table::known(shape, children.len());
-        self.nodes.push(Node { shape: shape.clone(), children: children.clone(), field, known });
-        if !is_volatile(shape) {
+        let volatile = is_volatile(shape);
+        self.nodes.push(Node { shape: shape.clone(), children: children.clone(), field, known, volatile });
+        if !volatile {
             self.interned.insert(key, id);
         }
         id

@@ -4,6 +4,9 @@ mod construct;
 mod export;
 mod import;
 mod intern;
+mod layers;
+mod program;
 
 pub use construct::branches;
 pub use intern::{Graph, NodeId, operand};
+pub use layers::{Layers, Root, Threshold};

@@ -9,6 +9,6 @@ mod nulls;
 mod refusal;
 mod sweep;
 
-pub use nulls::NullSets;
+pub use nulls::{NullSets, Sources};
 pub use refusal::{Refusal, Stopped};
 pub use sweep::Pullback;

@@ -2,6 +2,7 @@
 //! rules are written in, and messages.
 
 pub mod columns;
+pub mod fields;
 pub mod functions;
 pub mod messages;
 pub mod syntax;

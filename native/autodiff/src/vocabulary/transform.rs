@@ -25,6 +25,19 @@ impl Transform {
         }
     }
 
+    /// What stands for it where several are asked for at once.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Tangent => "tangent",
+            other => other.name(),
+        }
+    }
+
+    /// The one that a key stands for.
+    pub fn of_key(key: &str) -> Option<Self> {
+        [Self::Grad, Self::Jvp, Self::Vjp, Self::Tangent].into_iter().find(|transform| transform.key() == key)
+    }
+
     /// How the operator is called.
     pub fn usage(self) -> &'static str {
         match self {

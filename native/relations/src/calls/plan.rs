@@ -9,11 +9,13 @@ use std::sync::Arc;
 use super::above::calls_above;
 use super::by_row::ByRow;
 use super::context::Context;
+use super::derivative::DirectionalDerivative;
 use super::replace::replace;
 use super::site::Site;
 use crate::carry::Grown;
 use crate::vocabulary::names::{Names, restore};
-use crate::vocabulary::operators::{Recognize, has_call};
+use crate::vocabulary::nodes::has_subquery;
+use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
 /// Replaces the calls in a plan, those of inner queries first.
 #[derive(Debug)]
@@ -137,6 +139,7 @@ impl Differentiation {
         let (plan, inputs) = without_inputs(plan)?;
         let mut site = Site::of(inputs);
         site.by_row = by_row;
+        self.carry_ahead(&plan, &mut site)?;
         let rewritten = plan.map_expressions(|expr| match expr {
             // Columns are named by what is inside.
             sets @ Expr::GroupingSet(_) => {
@@ -149,6 +152,28 @@ impl Differentiation {
         }
         let plan = with_inputs(rewritten.data, site.inputs)?.recompute_schema()?;
         Ok(Transformed::yes(restore(plan, &schema)?))
+    }
+
+    /// Carries the tangents that the calls of a node ask for up to its input, all at once.
+    fn carry_ahead(&mut self, node: &LogicalPlan, site: &mut Site) -> Result<()> {
+        let recognize = self.context.recognize;
+        let exprs = node.expressions();
+        let mut calls = vec![];
+        for expr in &exprs {
+            expr.apply(|part| {
+                let Expr::ScalarFunction(call) = part else { return Ok(TreeNodeRecursion::Continue) };
+                let Some(operator) = recognize(&call.func) else { return Ok(TreeNodeRecursion::Continue) };
+                calls.extend(DirectionalDerivative::parse(part).map(|call| (call, operator.tangent)));
+                Ok(TreeNodeRecursion::Jump)
+            })?;
+        }
+        // What a call in another one becomes is not known yet.
+        for (call, _) in &calls {
+            if call.function.exists(|part| Ok(is_call(part, recognize)))? {
+                return Ok(());
+            }
+        }
+        site.carry_ahead((&mut self.context.names, &mut self.context.grown), &calls)
     }
 
     /// An expression with its calls replaced, under the name that it has.
@@ -176,16 +201,6 @@ impl Differentiation {
             Ok(replaced.map_or_else(|| Transformed::no(part), Transformed::yes))
         })
     }
-}
-
-/// Whether an expression of a node itself has a subquery.
-fn has_subquery(node: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    node.apply_subqueries(|_| {
-        found = true;
-        Ok(TreeNodeRecursion::Stop)
-    })?;
-    Ok(found)
 }
 
 /// A node and its inputs, in the places of which there is nothing.

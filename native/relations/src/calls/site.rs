@@ -4,11 +4,12 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, ExprSchema, Result};
 use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::by_row::ByRow;
-use crate::carry::{Carrier, Cell, Grown, Reading, Variable, is_one_cell};
+use super::derivative::DirectionalDerivative;
+use crate::carry::{Asked, Carrier, Cell, Direction, Grown, Reading, Several, Variable, is_one_cell, is_plain};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;
@@ -68,6 +69,17 @@ impl Site {
         known.map(|known| known.tangent.clone())
     }
 
+    /// The columns of an input other than the variable among those that are read, which may vary.
+    fn may_vary(&self, read: &HashSet<Column>, input: usize, variable: &Column) -> BTreeMap<usize, Column> {
+        let schema = self.inputs[input].schema();
+        let indices = read.iter().filter_map(|column| schema.maybe_index_of_column(column));
+        let columns = indices.map(|index| (index, Column::from(schema.qualified_field(index))));
+        let varying = columns.filter(|(index, column)| {
+            column != variable && !self.by_row.has_value(column) && can_vary(schema.field(*index).data_type())
+        });
+        varying.collect()
+    }
+
     /// The columns other than the variable that an expression reads and that vary, with their tangents.
     ///
     /// The variable is a column of input number `owner`; if there is none, of an outer query.
@@ -89,26 +101,21 @@ impl Site {
             index.map(|(owner, index)| origins_of(&self.inputs[owner], index)).transpose()?.unwrap_or_default();
         let mut tangents = vec![];
         for input in 0..self.inputs.len() {
-            let schema = Arc::clone(self.inputs[input].schema());
             let mut wanted = BTreeSet::new();
             let mut columns = vec![];
-            let read: BTreeSet<_> = read.iter().filter_map(|column| schema.maybe_index_of_column(column)).collect();
-            for index in read {
-                let column = Column::from(schema.qualified_field(index));
-                if &column != variable && !self.by_row.has_value(&column) && can_vary(schema.field(index).data_type()) {
-                    match self.known(jvp, reading, variable, &column) {
-                        Some(tangent) => tangents.push((column, tangent)),
-                        None => {
-                            wanted.insert(index);
-                            columns.push((index, column));
-                        }
+            for (index, column) in self.may_vary(&read, input, variable) {
+                match self.known(jvp, reading, variable, &column) {
+                    Some(tangent) => tangents.push((column, tangent)),
+                    None => {
+                        wanted.insert(index);
+                        columns.push((index, column));
                     }
                 }
             }
             if wanted.is_empty() {
                 continue;
             }
-            let seen = match schema.maybe_index_of_column(variable) {
+            let seen = match self.inputs[input].schema().maybe_index_of_column(variable) {
                 Some(index) if owner == Some(input) => Variable::Column(index),
                 _ => Variable::Outer,
             };
@@ -147,5 +154,61 @@ impl Site {
         }
         tangents.retain(|(_, tangent)| *tangent != Tangent::Zero);
         Ok(tangents)
+    }
+
+    /// Carries the tangents that several calls will ask for up to the only input, by all variables at once. What cannot be done
+    /// so, [`tangents`](Self::tangents) does, or says why not.
+    pub fn carry_ahead(
+        &mut self,
+        (names, grown): (&mut Names, &mut Grown),
+        calls: &[(DirectionalDerivative, Arc<ScalarUDF>)],
+    ) -> Result<()> {
+        let [input] = self.inputs.as_slice() else { return Ok(()) };
+        if !is_plain(input)? {
+            return Ok(());
+        }
+        let mut asked: Vec<(&Arc<ScalarUDF>, Column, BTreeMap<usize, Column>)> = vec![];
+        for (call, jvp) in calls {
+            let read = depends_on(call.function, input.schema())?;
+            for direction in &call.directions {
+                let Expr::Column(named) = direction.variable else { continue };
+                let Some((_, variable)) = self.find(named) else { continue };
+                let columns = self.may_vary(&read, 0, &variable);
+                match asked.iter_mut().find(|(known, by, _)| known == &jvp && by == &variable) {
+                    Some((_, _, known)) => known.extend(columns),
+                    None => asked.push((jvp, variable, columns)),
+                }
+            }
+        }
+        asked.retain(|(_, _, columns)| !columns.is_empty());
+        if asked.len() < 2 {
+            return Ok(());
+        }
+        let given = names.clone();
+        let mut directions = vec![];
+        let mut wanted = vec![];
+        for (jvp, variable, columns) in &asked {
+            let index = input.schema().index_of_column(variable)?;
+            let data_type = input.schema().field(index).data_type().clone();
+            let origins = origins_of(input, index)?;
+            directions.push(Direction { jvp: Arc::clone(jvp), name: variable.name.clone(), data_type, origins });
+            wanted.push(Asked { variable: Variable::Column(index), wanted: columns.keys().copied().collect() });
+        }
+        let Ok(carried) = (Several { names, grown, directions }).carry(input.clone(), wanted) else {
+            *names = given;
+            return Ok(());
+        };
+        for ((jvp, variable, columns), tangents) in asked.into_iter().zip(carried.tangents) {
+            for (index, column) in columns {
+                let tangent = tangents.get(index);
+                // Where no rows mix, both are the same.
+                for reading in [Reading::Together, Reading::OwnCell { by_value: false }] {
+                    let (jvp, variable, column) = (Arc::clone(jvp), variable.clone(), column.clone());
+                    self.known.push(Known { jvp, reading, variable, column, tangent: tangent.clone() });
+                }
+            }
+        }
+        self.inputs = vec![carried.plan];
+        Ok(())
     }
 }

@@ -43,15 +43,42 @@ impl Carrier<'_> {
         let read = wanted.iter().filter_map(|index| computed(*index)).flat_map(arguments);
         let carried = self.by_value(|carrier| carrier.input(input, variable, read))?;
 
-        let mut tangents = Tangents::default();
         let mut agreements = Agreements { aggregates: aggr_expr.clone(), exprs: vec![] };
         let mut exprs = columns(schema);
+        let tangents = self.grouped(&aggregate, &carried, wanted, &mut agreements, &mut exprs)?;
+        if !tangents.iter().any(|(_, tangent)| matches!(tangent, Tangent::Column(_))) {
+            return Ok(Carried { plan: LogicalPlan::Aggregate(aggregate), tangents });
+        }
+        exprs.extend(agreements.exprs);
+        let plan = Aggregate::try_new(Arc::new(carried.plan), group_expr.clone(), agreements.aggregates)?;
+        let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(plan)))?;
+        Ok(Carried { plan: LogicalPlan::Projection(plan), tangents })
+    }
+
+    /// The tangents of groups over an input that has been carried. What they are computed from is added to the aggregates, they
+    /// themselves to the expressions above.
+    pub fn grouped(
+        &mut self,
+        aggregate: &Aggregate,
+        carried: &Carried,
+        wanted: &BTreeSet<usize>,
+        agreements: &mut Agreements,
+        exprs: &mut Vec<Expr>,
+    ) -> Result<Tangents> {
+        let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
+        let keys = grouping_set_to_exprlist(group_expr)?;
+        let first = schema.fields().len() - aggr_expr.len();
+        let computed = |index: usize| match keys.get(index) {
+            Some(key) => Some(*key),
+            None => index.checked_sub(first).and_then(|index| aggr_expr.get(index)),
+        };
+        let mut tangents = Tangents::default();
         for index in wanted {
             let Some(primal) = computed(*index) else { continue };
             let name = schema.field(*index).name();
             let tangent_type = self.tangent_type(schema.field(*index).data_type());
             let tangent = if *index >= keys.len() {
-                self.over_rows(input, &carried, &mut agreements.aggregates).tangent(primal)?
+                self.over_rows(input, carried, &mut agreements.aggregates).tangent(primal)?
             } else {
                 match self.linearize(primal, input.schema(), &carried.tangents)? {
                     constant @ Linearized::Known(Tangent::Zero | Tangent::One) => constant,
@@ -73,19 +100,13 @@ impl Carrier<'_> {
             let tangent = match tangent {
                 Linearized::Derived(expr) => {
                     let expr = self.of_type(null_with_column(expr, schema, *index)?, &tangent_type);
-                    Tangent::Column(self.add_computed(expr, name, &mut exprs))
+                    Tangent::Column(self.add_computed(expr, name, exprs))
                 }
                 Linearized::Known(tangent) => tangent,
             };
             tangents.set(*index, tangent);
         }
-        if !tangents.iter().any(|(_, tangent)| matches!(tangent, Tangent::Column(_))) {
-            return Ok(Carried { plan: LogicalPlan::Aggregate(aggregate), tangents });
-        }
-        exprs.extend(agreements.exprs);
-        let plan = Aggregate::try_new(Arc::new(carried.plan), group_expr.clone(), agreements.aggregates)?;
-        let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(plan)))?;
-        Ok(Carried { plan: LogicalPlan::Projection(plan), tangents })
+        Ok(tangents)
     }
 
     /// The aggregate over an input in which all that is volatile in its functions has been drawn.

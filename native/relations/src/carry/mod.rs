@@ -9,11 +9,12 @@ mod grown;
 mod lift;
 mod own_cell;
 mod recursion;
+mod several;
 mod shared;
 mod stack;
 mod window;
 
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Distinct, Expr, LogicalPlan, Projection, SubqueryAlias};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use carrier::Carried;
 pub use carrier::{Carrier, Reading, Variable};
 pub use cells::is_one_cell;
 pub use grown::{Cell, Grown};
+pub use several::{Asked, Direction, Several, is_plain};
 
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.
 fn is_by_row(plan: &LogicalPlan) -> bool {
@@ -169,14 +171,7 @@ impl Carrier<'_> {
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
         let carried = self.carry(Arc::unwrap_or_clone(alias.input), variable, wanted)?;
-        let mut tangents = Tangents::default();
-        for (index, tangent) in carried.tangents.iter() {
-            let renamed = match tangent {
-                Tangent::Column(column) => Tangent::Column(Column::new(Some(alias.alias.clone()), column.name.clone())),
-                constant => constant.clone(),
-            };
-            tangents.set(index, renamed);
-        }
+        let tangents = carried.tangents.within(&alias.alias);
         let plan = SubqueryAlias::try_new(Arc::new(carried.plan), alias.alias)?;
         Ok(Carried { plan: LogicalPlan::SubqueryAlias(plan), tangents })
     }

@@ -1,6 +1,6 @@
 //! The tangent of an expression over columns that have tangents.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
@@ -8,9 +8,10 @@ use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{columns_followed, columns_read, is_opaque};
+use xql_autodiff::vocabulary::fields::{field_of, type_of};
 use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
-use xql_autodiff::vocabulary::types::{can_vary, is_float};
+use xql_autodiff::vocabulary::types::{can_vary, is_float, result_type};
 
 use super::pairs::linearize_pair;
 use super::tangent::{Linearized, Tangent, Tangents};
@@ -38,7 +39,7 @@ pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
             Expr::BinaryExpr(binary) if binary.op.is_numerical_operators() => {
                 open.extend([&*binary.left, &*binary.right])
             }
-            part if part.get_type(schema).is_ok_and(|data_type| !can_vary(&data_type)) => {}
+            part if type_of(part, schema).is_ok_and(|data_type| !can_vary(&data_type)) => {}
             Expr::Case(case) => {
                 open.extend(case.when_then_expr.iter().map(|(_, value)| value.as_ref()));
                 open.extend(case.else_expr.as_deref());
@@ -57,46 +58,98 @@ pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
     Ok(columns)
 }
 
-/// The tangent of an expression over columns with these tangents.
-pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
-    if !can_vary(&expr.get_type(schema)?) {
-        return Ok(Linearized::Known(Tangent::Zero));
+/// An expression that is linearized, and what there is to know for that, whatever it is linearized by.
+#[derive(Debug)]
+pub struct Function {
+    expr: Expr,
+    field: FieldRef,
+    /// The position of the column that it passes on, and whether it does so as it is.
+    passed_on: Option<(usize, bool)>,
+    /// The columns that it may vary with.
+    reads: Vec<(usize, Column)>,
+}
+
+impl Function {
+    /// The expression over the columns of a schema.
+    pub fn of(expr: Expr, schema: &DFSchema) -> Result<Self> {
+        let field = field_of(&expr, schema)?;
+        let column = passed_on(&expr, schema).and_then(|column| schema.maybe_index_of_column(column));
+        let passed_on = column.map(|index| (index, matches!(unmarked(&expr), Expr::Column(_))));
+        let mut read = vec![];
+        if can_vary(field.data_type()) {
+            for index in reads(&expr, schema)? {
+                read.push((index, Column::from(schema.qualified_field(index))));
+            }
+        }
+        Ok(Self { expr, field, passed_on, reads: read })
     }
-    let column = passed_on(expr, schema).and_then(|column| schema.maybe_index_of_column(column));
-    if let Some(tangent) = column.map(|index| tangents.get(index))
-        && (tangent == Tangent::Zero || tangent == Tangent::One || matches!(unmarked(expr), Expr::Column(_)))
-    {
-        return Ok(Linearized::Known(tangent));
+
+    /// The positions of the columns that it may vary with.
+    pub fn reads(&self) -> impl Iterator<Item = usize> {
+        self.reads.iter().map(|(index, _)| *index)
     }
-    let part = |part: &Expr| -> Result<Expr> {
-        written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
-    };
-    let mut arguments = vec![unmarked(expr).clone()];
-    for index in reads(expr, schema)? {
-        let column = Expr::Column(Column::from(schema.qualified_field(index)));
-        match tangents.get(index) {
-            Tangent::Zero => continue,
-            Tangent::One => arguments.extend([column, lit(1.0)]),
-            Tangent::Column(tangent) => arguments.extend([column, Expr::Column(tangent)]),
+
+    /// The tangent of the expression over columns with these tangents.
+    pub fn linearize(&self, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
+        let Self { expr, field, .. } = self;
+        let data_type = field.data_type();
+        if !can_vary(data_type) {
+            return Ok(Linearized::Known(Tangent::Zero));
+        }
+        if let Some((index, as_it_is)) = self.passed_on {
+            let tangent = tangents.get(index);
+            if as_it_is || tangent == Tangent::Zero || tangent == Tangent::One {
+                return Ok(Linearized::Known(tangent));
+            }
+        }
+        let part = |part: &Expr| -> Result<Expr> {
+            written_out(&linearize(part, schema, tangents, jvp)?, part, schema, &DataType::Float64)
+        };
+        let mut arguments = vec![];
+        for (index, column) in &self.reads {
+            let column = || Expr::Column(column.clone());
+            match tangents.get(*index) {
+                Tangent::Zero => continue,
+                Tangent::One => arguments.extend([column(), lit(1.0)]),
+                Tangent::Column(tangent) => arguments.extend([column(), Expr::Column(tangent)]),
+            }
+        }
+        if arguments.is_empty() {
+            return Ok(Linearized::Known(Tangent::Zero));
+        }
+        arguments.insert(0, unmarked(expr).clone());
+        check_subqueries(&arguments)?;
+        if let Some(tangent) = linearize_pair(unmarked(expr), &part)? {
+            return Ok(Linearized::Derived(tangent));
+        }
+        if !is_float(data_type) {
+            return plan_err!(
+                "{} varies with {} and is {data_type}, and only floats have derivatives. Use the number itself in place of what \
+                 is made of it",
+                abbreviated(unmarked(expr)),
+                abbreviated(&arguments[1])
+            );
+        }
+        Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
+    }
+
+    /// The type of a tangent that [`linearize`](Self::linearize) has given, over the columns with theirs.
+    pub fn field_of_derived(&self, tangent: &Expr, carried: &DFSchema) -> Result<FieldRef> {
+        match tangent {
+            Expr::ScalarFunction(call) if call.args.first() == Some(unmarked(&self.expr)) => {
+                let columns = call.args[1..].iter().step_by(2);
+                let types = columns.map(|column| type_of(column, carried)).collect::<Result<Vec<_>>>()?;
+                let data_type = result_type(self.field.data_type(), &types);
+                Ok(Arc::new(Field::new(call.func.name(), data_type, self.field.is_nullable())))
+            }
+            other => field_of(other, carried),
         }
     }
-    if arguments.len() == 1 {
-        return Ok(Linearized::Known(Tangent::Zero));
-    }
-    check_subqueries(&arguments)?;
-    if let Some(tangent) = linearize_pair(unmarked(expr), &part)? {
-        return Ok(Linearized::Derived(tangent));
-    }
-    let data_type = expr.get_type(schema)?;
-    if !is_float(&data_type) {
-        return plan_err!(
-            "{} varies with {} and is {data_type}, and only floats have derivatives. Use the number itself in place of what \
-             is made of it",
-            abbreviated(unmarked(expr)),
-            abbreviated(&arguments[1])
-        );
-    }
-    Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
+}
+
+/// The tangent of an expression over columns with these tangents.
+pub fn linearize(expr: &Expr, schema: &DFSchema, tangents: &Tangents, jvp: &Arc<ScalarUDF>) -> Result<Linearized> {
+    Function::of(expr.clone(), schema)?.linearize(schema, tangents, jvp)
 }
 
 /// The error if the expression that `jvp` is given with these arguments has a subquery that varies.
@@ -122,7 +175,11 @@ pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
 pub fn written_out(tangent: &Linearized, primal: &Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> {
     let constant = |value: f64| -> Result<Expr> {
         let value = lit(value).cast_to(data_type, schema)?;
-        if primal.nullable(schema)? { when(primal.clone().is_not_null(), value).end() } else { Ok(value) }
+        if field_of(primal, schema)?.is_nullable() {
+            when(primal.clone().is_not_null(), value).end()
+        } else {
+            Ok(value)
+        }
     };
     match tangent {
         Linearized::Known(Tangent::Zero) => constant(0.0),

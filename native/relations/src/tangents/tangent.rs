@@ -1,6 +1,6 @@
 //! The tangent of a column, and of an expression.
 
-use datafusion_common::Column;
+use datafusion_common::{Column, TableReference};
 use datafusion_expr::Expr;
 use std::collections::BTreeMap;
 
@@ -28,6 +28,15 @@ impl Tangents {
         if tangent != Tangent::Zero {
             self.0.insert(index, tangent);
         }
+    }
+
+    /// The tangents of the same columns under an alias of their relation.
+    pub fn within(&self, alias: &TableReference) -> Self {
+        let renamed = |tangent: &Tangent| match tangent {
+            Tangent::Column(column) => Tangent::Column(Column::new(Some(alias.clone()), column.name.clone())),
+            constant => constant.clone(),
+        };
+        Self(self.0.iter().map(|(index, tangent)| (*index, renamed(tangent))).collect())
     }
 
     /// The columns that vary, each with its tangent as a factor.

@@ -3,7 +3,7 @@
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, Projection};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// With this the name of every added column starts.
@@ -20,6 +20,8 @@ pub struct Names {
     taken: HashSet<String>,
     /// Those that have been given, not found.
     given: HashSet<String>,
+    /// The last number that a name has been given with.
+    numbers: HashMap<String, usize>,
 }
 
 impl Names {
@@ -31,7 +33,7 @@ impl Names {
             taken.extend(names.filter(|name| is_added(name)).cloned());
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(Self { taken, given: HashSet::new() })
+        Ok(Self { taken, given: HashSet::new(), numbers: HashMap::new() })
     }
 
     /// The name of the tangent of a column by a variable.
@@ -67,11 +69,20 @@ impl Names {
         Column::new_unqualified(name)
     }
 
+    /// The names given here to columns among those that are computed, by what computes them.
+    pub fn given_to(&self, computed: &[Expr]) -> HashMap<Expr, String> {
+        let given = computed.iter().filter_map(|expr| match expr {
+            Expr::Alias(alias) if self.given.contains(&alias.name) => Some((*alias.expr.clone(), alias.name.clone())),
+            _ => None,
+        });
+        given.collect()
+    }
+
     fn fresh(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
-        let mut number = 1;
+        let number = self.numbers.entry(name.clone()).or_insert(1);
         while !self.taken.insert(name.clone()) {
-            number += 1;
+            *number += 1;
             name = format!("{wanted} #{number}");
         }
         self.given.insert(name.clone());

@@ -6,9 +6,74 @@ use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::sync::Arc;
 use xql_autodiff::Differential;
+use xql_autodiff::vocabulary::transform::Transform;
 
 /// Tells the operators among the functions of a session.
 pub type Recognize = fn(&ScalarUDF) -> Option<Differential>;
+
+/// The operators that a plan calls, and the `jvp` by which the analyzer rule replaces their calls.
+#[derive(Debug)]
+pub struct Operators {
+    recognize: Recognize,
+    tangents: Vec<Arc<ScalarUDF>>,
+}
+
+impl Operators {
+    /// The operators that a plan calls.
+    pub fn of(plan: &LogicalPlan, recognize: Recognize) -> Result<Self> {
+        let mut tangents: Vec<Arc<ScalarUDF>> = vec![];
+        plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|part| {
+                    if let Expr::ScalarFunction(call) = part
+                        && let Some(operator) = recognize(&call.func)
+                        && !tangents.contains(&operator.tangent)
+                    {
+                        tangents.push(operator.tangent);
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        })?;
+        Ok(Self { recognize, tangents })
+    }
+
+    /// Whether it calls none.
+    pub fn is_empty(&self) -> bool {
+        self.tangents.is_empty()
+    }
+
+    /// The number of the operator that an expression calls, and what it makes of its function.
+    pub fn called_by(&self, expr: &Expr) -> Option<(usize, Transform)> {
+        let Expr::ScalarFunction(call) = expr else { return None };
+        let number = |tangent: &Arc<ScalarUDF>| {
+            let same = |known: &Arc<ScalarUDF>| Arc::ptr_eq(known, tangent) || known == tangent;
+            self.tangents.iter().position(same)
+        };
+        if let Some(operator) = (self.recognize)(&call.func) {
+            return Some((number(&operator.tangent)?, Transform::of_key(call.func.name())?));
+        }
+        if call.func.name() != Transform::Tangent.name() {
+            return None;
+        }
+        Some((number(&call.func)?, Transform::Tangent))
+    }
+
+    /// The `jvp` of an operator.
+    pub fn tangent(&self, operator: usize) -> &Arc<ScalarUDF> {
+        &self.tangents[operator]
+    }
+
+    /// Whether an expression of a node itself calls one of them.
+    pub fn have_call_in(&self, node: &LogicalPlan) -> Result<bool> {
+        let mut found = false;
+        node.apply_expressions(|expr| {
+            found = expr.exists(|part| Ok(self.called_by(part).is_some()))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(found)
+    }
+}
 
 /// Whether an expression is a call of an operator.
 pub fn is_call(expr: &Expr, recognize: Recognize) -> bool {
@@ -20,16 +85,6 @@ pub fn has_call(node: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     let mut found = false;
     node.apply_expressions(|expr| {
         found = expr.exists(|part| Ok(is_call(part, recognize)))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
-}
-
-/// Whether a plan or a subquery in it has a call of an operator.
-pub fn has_call_anywhere(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found = has_call(node, recognize)?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

@@ -86,7 +86,7 @@ pub fn nullable_by_either_term(plan: LogicalPlan, trust: Static) -> Result<Trans
 /// Rewrites the nodes of a plan from below. Those above one that has been rewritten get their schema anew, for expressions know
 /// the nullability of what they read only when they are put together again.
 #[recursive::recursive]
-fn rewrite_up(
+pub fn rewrite_up(
     plan: LogicalPlan,
     rewrite: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
 ) -> Result<Transformed<LogicalPlan>> {

@@ -1,0 +1,170 @@
+//! Derivatives of a node as a stack of projections below it, where that is much less than the derivatives written out.
+//!
+//! Each derivative that `simplify` gives is a tree, in which everything that the derivatives of a node share is written out: those
+//! of an expression by `n` columns have the square of `n` operations, and DataFusion walks through all of them many times. As a
+//! stack, what is used more than once is a column of one projection that the next one reads.
+//!
+//! ```text
+//! Projection: jvp(ln(1 + exp(z)), z, 1, u, ∂u), jvp(ln(1 + exp(z)), z, 1, v, ∂v)
+//!   TableScan: t
+//! ```
+//!
+//! becomes
+//!
+//! ```text
+//! Projection: ∂value #2 * ∂u, ∂value #2 * ∂v
+//!   Projection: ∂u, ∂v, ∂value / (1 + ∂value) AS ∂value #2
+//!     Projection: ∂u, ∂v, exp(z) AS ∂value
+//!       TableScan: t
+//! ```
+
+mod calls;
+mod parts;
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::simplify::SimplifyContext;
+use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::columns_read;
+use xql_autodiff::{Graph, Root, Threshold};
+
+use self::calls::Calls;
+use self::parts::replace_parts;
+use crate::shared::SharedRelation;
+use crate::vocabulary::names::{Names, restore};
+use crate::vocabulary::operators::Operators;
+use crate::workarounds::nullability::rewrite_up;
+
+/// When derivatives are written as a stack.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// The functions of all calls of a node have so many parts.
+    pub functions: usize,
+    pub threshold: Threshold,
+}
+
+/// The plan with calls of operators that say all by themselves written as stacks of projections, where that pays.
+pub fn stacked(plan: LogicalPlan, operators: &Operators, size: Size) -> Result<Transformed<LogicalPlan>> {
+    let mut shared = vec![];
+    rewrite(plan, &Written { operators, size }, &mut shared)
+}
+
+/// How calls are written as stacks.
+struct Written<'o> {
+    operators: &'o Operators,
+    size: Size,
+}
+
+/// Shared relations, each with what takes its place, if anything does.
+type Shared = Vec<(Arc<SharedRelation>, Option<Arc<SharedRelation>>)>;
+
+fn rewrite(plan: LogicalPlan, written: &Written, shared: &mut Shared) -> Result<Transformed<LogicalPlan>> {
+    let mut names = Names::of(&plan)?;
+    rewrite_up(plan, &mut |node| match node {
+        LogicalPlan::TableScan(scan) => Ok(scanned(scan, written, shared)?.update_data(LogicalPlan::TableScan)),
+        node => stack(node, written, &mut names),
+    })
+}
+
+/// A scan of a shared relation that is computed by a stack, if it is one.
+fn scanned(scan: TableScan, written: &Written, shared: &mut Shared) -> Result<Transformed<TableScan>> {
+    let Some(relation) = SharedRelation::scanned(&scan) else { return Ok(Transformed::no(scan)) };
+    let known = shared.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, other)| other.clone());
+    let other = match known {
+        Some(known) => known,
+        None => {
+            let plan = rewrite(relation.plan().clone(), written, shared)?;
+            let other = plan.transformed.then(|| Arc::new(relation.with_plan(plan.data)));
+            shared.push((relation, other.clone()));
+            other
+        }
+    };
+    Ok(match other {
+        Some(other) => {
+            let names: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
+            Transformed::yes(TableScan { source: other.read_as(names), ..scan })
+        }
+        None => Transformed::no(scan),
+    })
+}
+
+fn stack(plan: LogicalPlan, written: &Written, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let Written { operators, size } = written;
+    // A filter is pushed through projections, and has what they compute written out again.
+    let input = match &plan {
+        LogicalPlan::Projection(node) => Arc::clone(&node.input),
+        LogicalPlan::Aggregate(node) => Arc::clone(&node.input),
+        LogicalPlan::Window(node) => Arc::clone(&node.input),
+        LogicalPlan::Sort(node) => Arc::clone(&node.input),
+        _ => return Ok(Transformed::no(plan)),
+    };
+    if !operators.have_call_in(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let mut calls = Calls::over(input.schema(), operators);
+    let Some((taken, kept)) = taken_apart(&plan, &mut calls, names)? else { return Ok(Transformed::no(plan)) };
+    if calls.size()? < size.functions {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = Arc::new(calls.schema()?);
+    let info = SimplifyContext::builder().with_schema(Arc::clone(&schema)).build();
+    let mut graph = Graph::new(&schema);
+    if !calls.differentiate(&mut graph, &info)? {
+        return Ok(Transformed::no(plan));
+    }
+    let simplifier = ExprSimplifier::new(info);
+    let mut roots = vec![];
+    for (part, always) in taken {
+        roots.push(Root { node: graph.import(&simplifier.simplify(part)?)?, always });
+    }
+    let named = &mut || names.part("value");
+    let Some(layers) = graph.layers(&roots, &kept, size.threshold, named)? else { return Ok(Transformed::no(plan)) };
+    let mut below = Arc::unwrap_or_clone(input);
+    for exprs in layers.below {
+        below = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
+    }
+    let schema = Arc::clone(plan.schema());
+    let kept_names = NamePreserver::new(&plan);
+    let mut roots = layers.roots.into_iter();
+    let plan = plan.map_expressions(|expr| {
+        let name = kept_names.save(&expr);
+        let expr = replace_parts(expr, &mut |part, _| Ok(roots.next().unwrap_or(part)))?;
+        Ok(Transformed::yes(name.restore(expr)))
+    })?;
+    let plan = plan.data.map_children(|_| Ok(Transformed::yes(std::mem::take(&mut below))))?;
+    Ok(Transformed::yes(restore(plan.data.recompute_schema()?, &schema)?))
+}
+
+/// The parts of a node's expressions, each with whether it is evaluated for all rows.
+type Parts = Vec<(Expr, bool)>;
+
+/// The parts of a node's expressions with columns for their calls, and the columns of the input that it reads besides; none if
+/// one has to be evaluated where it stands.
+fn taken_apart(plan: &LogicalPlan, calls: &mut Calls, names: &mut Names) -> Result<Option<(Parts, BTreeSet<usize>)>> {
+    let mut parts = vec![];
+    let mut stays = false;
+    let mut kept = BTreeSet::new();
+    let schema = Arc::clone(plan.inputs()[0].schema());
+    let passes_all_on = matches!(plan, LogicalPlan::Window(_) | LogicalPlan::Sort(_));
+    if passes_all_on {
+        kept.extend(0..schema.fields().len());
+    }
+    plan.apply_expressions(|expr| {
+        let rest = replace_parts(expr.clone(), &mut |part, always| {
+            if !stays {
+                match calls.taken_out(part, names)? {
+                    Some(taken) => parts.push((taken, always)),
+                    None => stays = true,
+                }
+            }
+            Ok(Expr::Literal(datafusion_common::ScalarValue::Null, None))
+        })?;
+        kept.extend(columns_read(&rest).iter().filter_map(|column| schema.maybe_index_of_column(column)));
+        Ok(if stays { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok((!stays).then_some((parts, kept)))
+}
