@@ -13,7 +13,7 @@ use crate::tangents::tangent::Tangent;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::source::{Source, has_node, is_same, reads, source_of};
+use crate::vocabulary::source::{Source, beside, has_node, is_same, reads, source_of};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
 #[derive(Default)]
@@ -250,7 +250,7 @@ impl ByRow {
         let mut tangents = vec![];
         for Read { rows, numbered, column, swept } in read {
             let Some(gradient) = swept.gradient_by(numbered) else { continue };
-            let direction = rows.beside(direction, variable, input)?;
+            let direction = beside(direction, variable, input)?;
             let gradient = gradient.renamed(names)?;
             let along = gradient.along(rows, numbered.position, &direction, names)?;
             let left = std::mem::take(input);

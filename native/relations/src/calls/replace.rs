@@ -2,8 +2,9 @@
 
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
-use datafusion_expr::{Expr, ScalarUDF};
+use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::{abbreviated, message_of};
 
 use super::branches::branches;
@@ -14,17 +15,22 @@ use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
 use super::site::Site;
 use crate::carry::Reading;
-use crate::vocabulary::source::{origins_of, reads};
+use crate::vocabulary::source::{beside, origins_of, reads};
 
 /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut Context) -> Result<Option<Expr>> {
     let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
     let Some(variables) = resolve(&derivative, site, context)? else { return Ok(None) };
-    let mut tangents = carry(&derivative, &variables, jvp, site, context)?;
+    let (mut tangents, moved) = carry(&derivative, &variables, jvp, site, context)?;
     let by_row = sweep(&derivative, &variables, &mut tangents, jvp, site, context)?;
-    let along = sweep_along(&derivative, &variables, jvp, site, context)?;
+    let mut along = sweep_along(&derivative, &variables, jvp, site, context)?;
+    if !moved.is_empty() {
+        along.get_or_insert_default().extend(moved);
+    }
     let arguments = derivative.arguments(&tangents)?;
-    diagnose(&derivative, &variables, &tangents, jvp, site, context)?;
+    if along.is_none() {
+        diagnose(&derivative, &variables, &tangents, jvp, site, context)?;
+    }
     diagnose_branches(&derivative, &variables, jvp, site, context)?;
     diagnose_subqueries(&derivative, &variables, site, context)?;
     if derivative.is_local(&tangents) && !by_row && along.is_none() {
@@ -44,24 +50,36 @@ fn resolve(derivative: &DirectionalDerivative, site: &Site, context: &Context) -
     variables.map(|direction| Resolved::of(direction.variable, derivative.call, site, &context.outer)).collect()
 }
 
-/// The columns other than the variable that vary with it, for each variable, with their tangents.
+/// The columns other than the variable that vary with it, for each variable, with their tangents, and all those whose tangents have
+/// the directions in them.
 fn carry(
     derivative: &DirectionalDerivative,
     variables: &[Resolved],
     jvp: &Arc<ScalarUDF>,
     site: &mut Site,
     context: &mut Context,
-) -> Result<Vec<TangentsOf>> {
+) -> Result<(Vec<TangentsOf>, TangentsOf)> {
     let function = derivative.function;
     let reading =
         if derivative.is_along_directions() { Reading::Together } else { Reading::OwnCell { by_value: false } };
     let mut tangents = vec![];
-    for variable in variables {
+    let mut moved = vec![];
+    for (variable, direction) in variables.iter().zip(&derivative.directions) {
+        let seed = direction.seed.filter(|seed| derivative.is_along_directions() && !columns_read(seed).is_empty());
+        if let (Owner::Input(input), Some(seed)) = (variable.owner, seed)
+            && rows_mix(&site.inputs[input])?
+        {
+            let along = beside(seed, &variable.column, &site.inputs[input])?;
+            let (names, reading) = ((&mut context.names, &mut context.grown), (Reading::Together, Some(&along)));
+            moved.extend(site.tangents(names, function, reading, Some(input), &variable.column, jvp)?);
+            tangents.push(vec![]);
+            continue;
+        }
         tangents.push(match variable.owner {
             Owner::Input(input) => site.tangents(
                 (&mut context.names, &mut context.grown),
                 function,
-                reading,
+                (reading, None),
                 Some(input),
                 &variable.column,
                 jvp,
@@ -70,7 +88,14 @@ fn carry(
                 let mut outer = Site::of(context.outer[query].iter().map(|input| input.as_ref().clone()).collect());
                 let column = &variable.column;
                 if !outer
-                    .tangents((&mut context.names, &mut context.grown), function, reading, Some(input), column, jvp)?
+                    .tangents(
+                        (&mut context.names, &mut context.grown),
+                        function,
+                        (reading, None),
+                        Some(input),
+                        column,
+                        jvp,
+                    )?
                     .is_empty()
                 {
                     return plan_err!(
@@ -79,11 +104,23 @@ fn carry(
                     );
                 }
                 // Columns of this query must not be computed from it either, which the carrier finds out.
-                site.tangents((&mut context.names, &mut context.grown), function, reading, None, &variable.named, jvp)?
+                site.tangents(
+                    (&mut context.names, &mut context.grown),
+                    function,
+                    (reading, None),
+                    None,
+                    &variable.named,
+                    jvp,
+                )?
             }
         });
     }
-    Ok(tangents)
+    Ok((tangents, moved))
+}
+
+/// Whether a value in one row of a plan may be computed from other rows.
+fn rows_mix(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Window(_))))
 }
 
 /// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own cell. Says

@@ -82,12 +82,13 @@ impl Site {
 
     /// The columns other than the variable that an expression reads and that vary, with their tangents.
     ///
-    /// The variable is a column of input number `owner`; if there is none, of an outer query.
+    /// The variable is a column of input number `owner`; if there is none, of an outer query. It moves `along` an expression over the
+    /// columns of the relation that it comes from, or else by 1.
     pub fn tangents(
         &mut self,
         (names, grown): (&mut Names, &mut Grown),
         expression: &Expr,
-        reading: Reading,
+        (reading, along): (Reading, Option<&Expr>),
         owner: Option<usize>,
         variable: &Column,
         jvp: &Arc<ScalarUDF>,
@@ -104,7 +105,7 @@ impl Site {
             let mut wanted = BTreeSet::new();
             let mut columns = vec![];
             for (index, column) in self.may_vary(&read, input, variable) {
-                match self.known(jvp, reading, variable, &column) {
+                match self.known(jvp, reading, variable, &column).filter(|_| along.is_none()) {
                     Some(tangent) => tangents.push((column, tangent)),
                     None => {
                         wanted.insert(index);
@@ -134,6 +135,7 @@ impl Site {
                     Variable::Column(index) if cell.is_none() && !is_one_cell(&self.inputs[input], index)? => reading,
                     _ => Reading::Together,
                 },
+                direction: along.cloned(),
                 cell: cell.clone(),
                 grown: &mut *grown,
                 recursions: vec![],
@@ -147,8 +149,10 @@ impl Site {
                     (plan, tangent) = (checked.0, Tangent::Column(checked.1));
                 }
                 tangents.push((column.clone(), tangent.clone()));
-                let (jvp, variable) = (Arc::clone(jvp), variable.clone());
-                self.known.push(Known { jvp, reading, variable, column, tangent });
+                if along.is_none() {
+                    let (jvp, variable) = (Arc::clone(jvp), variable.clone());
+                    self.known.push(Known { jvp, reading, variable, column, tangent });
+                }
             }
             self.inputs[input] = plan;
         }

@@ -63,6 +63,8 @@ pub struct Carrier<'a> {
     /// The relations that it comes from.
     pub origins: Vec<LogicalPlan>,
     pub reading: Reading,
+    /// What the variable's tangent is where it originates, over the columns there, if it is not 1.
+    pub direction: Option<Expr>,
     /// The cell that gradients by row vary with, if the variable is one.
     pub cell: Option<Cell>,
     pub grown: &'a mut Grown,

@@ -15,13 +15,13 @@ mod stack;
 mod window;
 
 use datafusion_common::{Result, plan_err};
-use datafusion_expr::{Distinct, Expr, LogicalPlan, Projection, SubqueryAlias};
+use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, SubqueryAlias};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::tangents::tangent::{Tangent, Tangents};
-use crate::vocabulary::names::is_added;
+use crate::vocabulary::names::{columns, is_added};
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::is_same;
 use carrier::Carried;
@@ -42,13 +42,15 @@ impl Carrier<'_> {
     pub fn carry(&mut self, plan: LogicalPlan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let mut rest = BTreeSet::new();
         for index in wanted {
-            if Variable::Column(*index) != variable && can_vary(plan.schema().field(*index).data_type()) {
+            let is_given = Variable::Column(*index) == variable && self.direction.is_none();
+            if !is_given && can_vary(plan.schema().field(*index).data_type()) {
                 rest.insert(*index);
             }
         }
         let mut carried = if rest.is_empty() { Carried::constant(plan) } else { self.node(plan, variable, &rest)? };
         if let Variable::Column(index) = variable
             && wanted.contains(&index)
+            && self.direction.is_none()
         {
             carried.tangents.set(index, Tangent::One);
         }
@@ -67,6 +69,27 @@ impl Carrier<'_> {
             }
             if !cell.is_read_by(&plan)? {
                 return Ok(Carried::constant(plan));
+            }
+        }
+        if let (Variable::Column(index), Some(direction)) = (variable, self.direction.clone()) {
+            if origin(&plan, index)? == Origin::Here {
+                return self.moved(plan, index, direction);
+            }
+            if matches!(
+                plan,
+                LogicalPlan::Aggregate(_)
+                    | LogicalPlan::Distinct(_)
+                    | LogicalPlan::Union(_)
+                    | LogicalPlan::Unnest(_)
+                    | LogicalPlan::RecursiveQuery(_)
+            ) {
+                return plan_err!(
+                    "{direction}, a direction that is not the same in all rows, cannot be followed from {} through {}. Take the \
+                     derivative by a column of one row, along {} + eps * {direction}",
+                    self.variable,
+                    plan.display().to_string().lines().next().unwrap_or_default(),
+                    self.variable
+                );
             }
         }
         if let LogicalPlan::TableScan(scan) = plan {
@@ -120,6 +143,17 @@ impl Carrier<'_> {
                 other.display().to_string().lines().next().unwrap_or_default()
             ),
         }
+    }
+
+    /// The node in which the variable originates, with its tangent.
+    fn moved(&mut self, plan: LogicalPlan, index: usize, direction: Expr) -> Result<Carried> {
+        let field = plan.schema().field(index);
+        let direction = direction.cast_to(&self.tangent_type(field.data_type()), plan.schema())?;
+        let mut exprs = columns(plan.schema());
+        let mut tangents = Tangents::default();
+        tangents.set(index, Tangent::Column(self.add_computed(direction, field.name(), &mut exprs)));
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+        Ok(Carried { plan, tangents })
     }
 
     ///

@@ -83,6 +83,7 @@ impl Several<'_> {
             variable_type: data_type.clone(),
             origins: origins.clone(),
             reading: Reading::Together,
+            direction: None,
             cell: None,
             grown: &mut *self.grown,
             recursions: vec![],

@@ -1,14 +1,14 @@
 //! The relation in which a variable originates, with its rows numbered.
 
 use arrow::datatypes::FieldRef;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, TableReference, internal_err, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
-use crate::vocabulary::source::{Source, is_same, source_of};
+use crate::vocabulary::source::is_same;
 
 /// Columns of one relation by whose cells is differentiated.
 ///
@@ -56,30 +56,6 @@ impl RowVariable {
     /// Whether a node scans the numbered rows.
     pub fn is_scan(&self, plan: &LogicalPlan) -> bool {
         SharedRelation::scanned_by(plan).is_some_and(|relation| Arc::ptr_eq(&relation, &self.relation))
-    }
-
-    /// An expression over a plan that reads the numbered rows, over a scan of them: it reads what stands beside `variable` there.
-    pub fn beside(&self, expression: &Expr, variable: &Column, plan: &LogicalPlan) -> Result<Expr> {
-        let source = |column: &Column| -> Result<Option<Source>> {
-            let index = plan.schema().maybe_index_of_column(column);
-            Ok(index.map(|index| source_of(plan, index)).transpose()?.flatten())
-        };
-        let path = source(variable)?.map(|source| source.path);
-        let rows = self.scan()?;
-        let over_rows = expression.clone().transform_up(|part| {
-            let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
-            let found = source(column)?.filter(|source| self.is_scan(&source.origin) && Some(&source.path) == path.as_ref());
-            match found {
-                Some(source) => {
-                    Ok(Transformed::yes(Expr::Column(Column::from(rows.schema().qualified_field(source.position)))))
-                }
-                None => plan_err!(
-                    "{column} does not stand beside {variable} where that comes from, and a direction of a subquery has a value \
-                     for each cell of {variable}. Put it into the relation of {variable}, or write the direction as a constant"
-                ),
-            }
-        })?;
-        Ok(over_rows.data)
     }
 
     /// Whether a plan, a subquery or a shared relation in it reads the numbered rows.

@@ -1,8 +1,8 @@
 //! Which relation a column of a plan comes from, and what reads it.
 
 use datafusion_catalog::default_table_source::source_as_provider;
-use datafusion_common::Result;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::functions::stopped;
@@ -82,4 +82,26 @@ pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// A direction in which the cells of a variable move, over the columns that stand beside it where it originates.
+pub fn beside(direction: &Expr, variable: &Column, input: &LogicalPlan) -> Result<Expr> {
+    let source = |column: &Column| -> Result<Option<Source>> {
+        let index = input.schema().maybe_index_of_column(column);
+        Ok(index.map(|index| source_of(input, index)).transpose()?.flatten())
+    };
+    let origin = source(variable)?;
+    let over_origin = direction.clone().transform_up(|part| {
+        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+        match (&origin, source(column)?) {
+            (Some(origin), Some(found)) if found.path == origin.path && is_same(&found.origin, &origin.origin) => {
+                Ok(Transformed::yes(Expr::Column(Column::from(origin.origin.schema().qualified_field(found.position)))))
+            }
+            _ => plan_err!(
+                "{column} does not stand beside {variable} where that comes from, and the rows mix: each cell of {variable} needs a \
+                 direction. Put it into the relation of {variable}, or write the direction as a constant"
+            ),
+        }
+    })?;
+    Ok(over_origin.data)
 }
