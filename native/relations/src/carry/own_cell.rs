@@ -308,8 +308,10 @@ impl Carrier<'_> {
         let data_type = plan.schema().field(plan.schema().index_of_column(value)?).data_type().clone();
         let variable = std::mem::replace(&mut self.variable, value.name.clone());
         let variable_type = std::mem::replace(&mut self.variable_type, data_type);
+        // What gradients by row have computed from the variable stays.
+        let cell = self.cell.take();
         let pass = self.pass(plan, value, Reading::WindowsFixed, wanted);
-        (self.variable, self.variable_type) = (variable, variable_type);
+        (self.variable, self.variable_type, self.cell) = (variable, variable_type, cell);
         pass
     }
 
