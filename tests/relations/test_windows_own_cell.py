@@ -190,6 +190,19 @@ def test_in_a_recursive_term(ctx: SessionContext) -> None:
     assert_same_rows(rows_of(found), [(1, 0.25), (2, 0.5), (3, 0.75), (4, 0.75)])
 
 
+def test_above_a_recursive_query(ctx: SessionContext) -> None:
+    """The cells are those of the rows that it starts with."""
+    found = query(
+        ctx,
+        """WITH RECURSIVE r AS (SELECT 0 AS step, k, w, 1.0 AS y FROM (VALUES (1, 0.5), (2, 2.0)) AS p(k, w)
+           UNION ALL SELECT step + 1, k, w, y * w FROM r WHERE step < 2)
+           SELECT w, grad(AVG(y) OVER (), w) AS a, grad(SUM(y) OVER (PARTITION BY k ORDER BY step), w) AS b,
+                  grad(lag(y) OVER (PARTITION BY k ORDER BY step), w) AS c FROM r ORDER BY k, step""",
+    )
+    expected = [(w, (1 + 2 * w) / 6, b, c) for w in (0.5, 2.0) for b, c in ((0.0, None), (1.0, 0.0), (1 + 2 * w, 1.0))]
+    assert_same_rows(rows_of(found), expected)
+
+
 WAYS_OUT = [r"jvp\(\.\.\., x, 1\)", r"grad\(\(SELECT \.\.\.\), x\)"]
 REFUSED = [
     Refused(

@@ -1,13 +1,16 @@
 //! Columns of a node below a column, as columns beside it.
 
-use datafusion_common::{Column, Result, internal_err, plan_err};
-use datafusion_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projection};
+use arrow::datatypes::{FieldRef, Schema};
+use datafusion_common::{Column, DFSchema, Result, internal_err, plan_err};
+use datafusion_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projection, RecursiveQuery, Union, lit};
 use std::sync::Arc;
 
 use super::combine::widened_union;
+use super::recursion::reading;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, is_added};
 use crate::vocabulary::origin::{Origin, origin};
+use crate::vocabulary::work_table::{is_work_table, rescan, work_table};
 
 /// Takes a column at a node in which the column of the given number stands; nothing if it is further below.
 pub type Take<'t> = &'t mut dyn FnMut(&LogicalPlan, usize, &mut Names) -> Result<Option<(LogicalPlan, Column)>>;
@@ -28,6 +31,9 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
     let Origin::Below(sources) = origin(&plan, index)? else {
         return internal_err!("there is nothing to lift in {}", plan.display());
     };
+    if let LogicalPlan::RecursiveQuery(query) = plan {
+        return through_iterations(query, index, names, take);
+    }
     let mut inputs: Vec<_> = plan.inputs().into_iter().cloned().collect();
     let mut taken = vec![];
     for (number, below) in sources {
@@ -40,7 +46,7 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
         return tagged(union, inputs, taken, names);
     }
     let Some(column) = taken.pop() else { return internal_err!("{} has no input", plan.display()) };
-    let mut exprs = plan.expressions();
+    let exprs = plan.expressions();
     Ok(match &plan {
         LogicalPlan::Projection(_) => {
             let (exprs, column) = passed(exprs, column, names);
@@ -68,10 +74,7 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
         | LogicalPlan::Repartition(_)
         | LogicalPlan::Subquery(_)
         | LogicalPlan::Window(_)
-        | LogicalPlan::Join(_) => {
-            exprs.shrink_to_fit();
-            (plan.with_new_exprs(exprs, inputs)?, column)
-        }
+        | LogicalPlan::Join(_) => (plan.with_new_exprs(exprs, inputs)?, column),
         other => {
             return plan_err!(
                 "the rows of a variable are not followed through {} to a window. Write jvp(..., 1), in which all of them move, or \
@@ -80,6 +83,63 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
             );
         }
     })
+}
+
+/// A recursive query that passes a column of its first rows on through every iteration, as it does the variable.
+///
+/// ```text
+/// RecursiveQuery: is_distinct=false               RecursiveQuery: is_distinct=false
+///   Projection: 0 AS s, p.w                         Projection: s, w, ∂cell AS ∂cell #2
+///     TableScan: p                         ->         Projection: 0 AS s, p.w, ∂cell
+///   Projection: o.s + 1, o.w                            WindowAggr: windowExpr=[[row_number() AS ∂cell]]
+///     TableScan: o                                        TableScan: p
+///                                                   Projection: o.s + 1, o.w, o.∂cell #2
+///                                                     TableScan: o projection=[s, w, ∂cell #2]
+/// ```
+fn through_iterations(
+    query: RecursiveQuery,
+    index: usize,
+    names: &mut Names,
+    take: Take,
+) -> Result<(LogicalPlan, Column)> {
+    if query.is_distinct {
+        return plan_err!(
+            "{} is a recursive query with UNION, which compares whole rows, so what tells the rows of a variable apart cannot be \
+             carried through it. Write UNION ALL",
+            query.name
+        );
+    }
+    let (before, term) = (Arc::clone(query.static_term.schema()), Arc::clone(query.recursive_term.schema()));
+    let (start, column) = lifted(Arc::unwrap_or_clone(query.static_term), index, names, take)?;
+    let name = names.part("cell");
+    let start = with_column(start, &before, column, &name)?;
+    let mut fields: Vec<FieldRef> = before.fields().iter().cloned().collect();
+    let position = fields.len();
+    fields.push(Arc::clone(start.schema().field(position)));
+    let wider = work_table(&query.name, Arc::new(Schema::new_with_metadata(fields, before.metadata().clone())));
+    let (step, column) = lifted(Arc::unwrap_or_clone(query.recursive_term), index, names, &mut |node, _, _| {
+        let LogicalPlan::TableScan(scan) = node else { return Ok(None) };
+        if !is_work_table(scan, &query.name) {
+            return Ok(None);
+        }
+        let column = Column::new(Some(scan.table_name.clone()), name.clone());
+        Ok(Some((LogicalPlan::TableScan(rescan(scan.clone(), &wider, [position])?), column)))
+    })?;
+    let step = reading(with_column(step, &term, column, &name)?, &query.name, &wider)?;
+    let query = RecursiveQuery {
+        name: query.name,
+        static_term: Arc::new(start),
+        recursive_term: Arc::new(step),
+        is_distinct: false,
+    };
+    Ok((LogicalPlan::RecursiveQuery(query), Column::new_unqualified(name)))
+}
+
+/// The columns of a schema in their order, and one more.
+fn with_column(plan: LogicalPlan, schema: &DFSchema, column: Column, name: &str) -> Result<LogicalPlan> {
+    let mut exprs = columns(schema);
+    exprs.push(Expr::Column(column).alias(name));
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }
 
 /// What a node computes, with a column of its input, and what that is called there.
@@ -97,7 +157,7 @@ fn passed(mut computed: Vec<Expr>, column: Column, names: &mut Names) -> (Vec<Ex
 
 /// A union of inputs with numbers that are none in two of them.
 fn tagged(
-    union: &datafusion_expr::Union,
+    union: &Union,
     inputs: Vec<LogicalPlan>,
     numbers: Vec<Column>,
     names: &mut Names,
@@ -107,7 +167,7 @@ fn tagged(
     let mut widened = vec![];
     for (((input, before), number), tag) in inputs.into_iter().zip(&union.inputs).zip(numbers).zip(0_u64..) {
         let mut exprs = columns(before.schema());
-        let number = Expr::Column(number) * datafusion_expr::lit(count) + datafusion_expr::lit(tag);
+        let number = Expr::Column(number) * lit(count) + lit(tag);
         exprs.push(number.alias(name.clone()));
         widened.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?)));
     }

@@ -26,7 +26,6 @@ use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
 use super::carrier::{Carried, Carrier, Reading, Variable};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
-use super::stack::Lower;
 use super::window::{over_columns, windows};
 use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_own_cell, or_zero};
 use crate::rows::{Over, arguments};
@@ -37,13 +36,25 @@ use crate::vocabulary::names::columns;
 
 /// How the derivative of a window function is found.
 enum Way {
-    /// As a sum over the row's own cell and the windows below.
-    Sum(Vec<(Lower, Column)>),
+    /// As a sum over the row's own cell and the windows below, whose values are these columns.
+    Sum(Vec<Column>),
     /// As if all rows moved, which must have one cell.
     OneCell,
 }
 
-type Find<'f> = &'f dyn Fn(&mut OwnCell<'_>, &Expr, &Expr) -> Result<Option<Expr>>;
+/// A window function that varies.
+struct Varying {
+    /// The number of its column.
+    index: usize,
+    function: Expr,
+    way: Way,
+}
+
+/// The cells of the rows below a window node.
+struct Cells {
+    number: Option<Column>,
+    repeat: bool,
+}
 
 /// The tangents of the columns of a plan, which has become a plan with more.
 struct Pass {
@@ -57,6 +68,25 @@ impl Pass {
     }
 }
 
+/// The tangents of the columns that window functions are over.
+struct Passes {
+    /// By the row's own cell.
+    all: Pass,
+    /// By the row's own cell, while the windows below stay as they are.
+    own: Pass,
+    /// By the value of each window below.
+    along: Vec<(Column, Pass)>,
+}
+
+/// What is computed over the input of a window node, each from that before it.
+struct Layers {
+    /// The node's own functions, and others over the same rows.
+    functions: Vec<Expr>,
+    terms: Vec<Expr>,
+    sums: Vec<Expr>,
+    derivatives: Vec<Expr>,
+}
+
 impl Carrier<'_> {
     /// The window functions `window_expr` over an input, whose column number `variable` is the variable. `shown` are the columns of
     /// the node.
@@ -68,146 +98,156 @@ impl Carrier<'_> {
         variable: usize,
         wanted: &BTreeSet<usize>,
     ) -> Result<Carried> {
-        let own_columns = input.schema().columns();
         // What has been drawn stands behind the columns that the node had.
         let width = shown.fields().len() - window_expr.len();
+        let columns_below = input.schema().columns();
+        let of = &columns_below[variable];
         let by_value = self.reading == Reading::OwnCell { by_value: true };
-        let repeats = by_value || !has_cells_of_its_own(&input, variable)?;
-        let cell_of = &own_columns[variable];
+        let repeat = by_value || !has_cells_of_its_own(&input, variable)?;
         let mut plan = input;
-        let mut ways = vec![];
-        let mut needs_cell = false;
+        let (mut varying, mut needs_cell) = (vec![], false);
         for index in wanted.iter().copied().filter(|index| *index >= width) {
             let Some(function) = window_expr.get(index - width) else { continue };
-            if !self.varies(&plan, plan.schema().index_of_column(cell_of)?, &arguments(function))? {
-                continue;
-            }
             let Expr::WindowFunction(call) = unaliased(function) else { continue };
-            let (with_lower, way) = self.way(plan, cell_of, function, call, repeats)?;
-            plan = with_lower;
-            needs_cell |= repeats || is_choice(&call.fun) || matches!(way, Way::OneCell);
-            ways.push((index, function.clone(), way));
+            if self.varies(&plan, plan.schema().index_of_column(of)?, &arguments(function))? {
+                let way = self.way(&mut plan, of, function, call, repeat)?;
+                needs_cell |= repeat || is_choice(&call.fun);
+                varying.push(Varying { index, function: function.clone(), way });
+            }
         }
-        let mut cell = None;
+        let mut cells = Cells { number: None, repeat };
         if needs_cell {
-            let position = plan.schema().index_of_column(cell_of)?;
-            let (with_cell, column) = match by_value {
-                true => numbered_by_value(plan, position, self.names)?,
-                false => numbered(plan, position, self.names)?,
-            };
-            plan = with_cell;
-            cell = Some(column);
+            let position = plan.schema().index_of_column(of)?;
+            let numbered = if by_value { numbered_by_value } else { numbered };
+            let (with_numbers, number) = numbered(plan, position, self.names)?;
+            plan = with_numbers;
+            cells.number = Some(number);
         }
+        let below: Vec<_> = wanted.iter().copied().filter(|index| *index < width).collect();
+        let shown_below = below.iter().map(|index| &columns_below[*index]);
+        let passes = self.passes(&mut plan, of, shown_below, &varying)?;
 
-        let mut read = BTreeSet::new();
-        for index in wanted.iter().filter(|index| **index < width) {
-            read.insert(plan.schema().index_of_column(&own_columns[*index])?);
-        }
-        for (_, function, way) in &ways {
-            match way {
-                Way::Sum(lower) => {
-                    for (_, column) in lower {
-                        read.insert(plan.schema().index_of_column(column)?);
-                    }
-                }
-                Way::OneCell => read.extend(self.needs(&plan, Variable::Outer, arguments(function))?),
-            }
-        }
-        let reading = self.reading;
-        let all = self.pass(&mut plan, cell_of, reading, read)?;
-        let sums: Vec<_> = ways.iter().filter(|(_, _, way)| matches!(way, Way::Sum(_))).collect();
-        let read = self.needs(&plan, Variable::Outer, sums.iter().flat_map(|(_, function, _)| arguments(function)))?;
-        let own = self.pass(&mut plan, cell_of, Reading::WindowsFixed, read)?;
-        let mut along: Vec<(Column, Pass)> = vec![];
-        for (_, function, way) in &ways {
-            let Way::Sum(lower) = way else { continue };
-            for (_, column) in lower {
-                // One that other functions read too has all of their columns.
-                if !along.iter().any(|(known, _)| known == column) {
-                    let readers = ways.iter().flat_map(|(_, function, _)| arguments(function));
-                    let read = self.needs(&plan, Variable::Outer, readers)?;
-                    let pass = self.along(&mut plan, column, read)?;
-                    along.push((column.clone(), pass));
-                }
-            }
-            let _ = function;
-        }
-
-        let carried = Arc::clone(plan.schema());
         let mut tangents = Tangents::default();
-        for index in wanted.iter().filter(|index| **index < width) {
-            tangents.set(*index, all.of(&own_columns[*index])?);
+        for index in below {
+            tangents.set(index, passes.all.of(&columns_below[index])?);
         }
-        let mut computed = window_expr.clone();
-        let (mut terms, mut parts, mut exprs) = (vec![], vec![], vec![]);
-        for (index, function, way) in ways {
-            let value = Expr::Column(Column::from(shown.qualified_field(index)));
-            let is_nullable = shown.field(index).is_nullable();
-            let mut over = |carrier: &mut Self, pass: &Pass, find: Find| {
-                let over = carrier.over_pass(pass, &carried, &mut computed);
-                let mut rows = OwnCell { over, cell: cell.clone(), repeats, terms: &mut terms, sums: &mut parts };
-                find(&mut rows, &function, &value)
-            };
-            let derivative = match way {
-                Way::OneCell => over(self, &all, &|rows, function, value| {
-                    let has_value = is_nullable.then(|| value.clone().is_not_null());
-                    rows.tangent_of_one_cell(function, has_value)
-                })?,
-                Way::Sum(lower) => {
-                    let mut sum = over(self, &own, &|rows, function, value| rows.tangent(function, value))?;
-                    for (_, column) in &lower {
-                        let Some((_, pass)) = along.iter().find(|(known, _)| known == column) else { continue };
-                        let Tangent::Column(moved) = all.of(column)? else { continue };
-                        let Some(by_lower) =
-                            over(self, pass, &|rows, function, value| rows.tangent_along(function, value))?
-                        else {
-                            continue;
-                        };
-                        let moved = Expr::Column(moved).cast_to(&DataType::Float64, &carried)?;
-                        let term = or_zero(binary_expr(by_lower, Operator::Multiply, moved));
-                        sum = Some(match sum {
-                            None => term,
-                            Some(sum) => binary_expr(sum, Operator::Plus, term),
-                        });
-                    }
-                    sum.map(|sum| null_with_column(sum, shown, index)).transpose()?
-                }
-            };
+        let count = window_expr.len();
+        let mut layers = Layers { functions: window_expr, terms: vec![], sums: vec![], derivatives: vec![] };
+        for varying in varying {
+            let derivative = self.derivative(&varying, shown, &passes, &cells, &mut layers, plan.schema())?;
             let Some(derivative) = derivative else { continue };
-            let field = shown.field(index);
+            let field = shown.field(varying.index);
             let derivative = self.of_type(derivative, &self.tangent_type(field.data_type()));
-            tangents.set(index, Tangent::Column(self.add_computed(derivative, field.name(), &mut exprs)));
+            let derivative = self.add_computed(derivative, field.name(), &mut layers.derivatives);
+            tangents.set(varying.index, Tangent::Column(derivative));
         }
-
-        let mut below = columns(&carried);
-        let count = below.len();
-        for added in computed.iter_mut().skip(window_expr.len()) {
-            over_columns(added, &mut below, self.names);
+        let mut read = vec![];
+        for added in layers.functions.iter_mut().skip(count) {
+            over_columns(added, &mut read, self.names);
         }
-        if below.len() > count {
-            plan = LogicalPlan::Projection(Projection::try_new(below, Arc::new(plan))?);
-        }
-        plan = windows(plan, computed)?;
-        plan = beside(plan, terms)?;
-        plan = windows(plan, parts)?;
-        plan = beside(plan, exprs)?;
+        plan = beside(plan, read)?;
+        plan = windows(plan, layers.functions)?;
+        plan = beside(plan, layers.terms)?;
+        plan = windows(plan, layers.sums)?;
+        plan = beside(plan, layers.derivatives)?;
         Ok(Carried { plan, tangents })
     }
 
-    /// How the derivative of a function is found, and the plan with the values of the windows below that this reads.
+    /// The tangents of columns of a plan, which gets columns for them: of those that are shown, and those that functions are over.
+    fn passes<'c>(
+        &mut self,
+        plan: &mut LogicalPlan,
+        of: &Column,
+        shown: impl Iterator<Item = &'c Column>,
+        varying: &[Varying],
+    ) -> Result<Passes> {
+        let mut wanted = shown.cloned().collect::<Vec<_>>();
+        let mut of_one_cell = vec![];
+        let mut sums: Vec<(&Expr, &[Column])> = vec![];
+        for Varying { function, way, .. } in varying {
+            match way {
+                Way::Sum(lower) => {
+                    wanted.extend(lower.iter().cloned());
+                    sums.push((function, lower));
+                }
+                Way::OneCell => of_one_cell.push(function),
+            }
+        }
+        let mut read = self.read(plan, of, of_one_cell)?;
+        for column in &wanted {
+            read.insert(plan.schema().index_of_column(column)?);
+        }
+        let all = self.pass(plan, of, self.reading, read)?;
+        let read = self.read(plan, of, sums.iter().map(|(function, _)| *function))?;
+        let own = self.pass(plan, of, Reading::WindowsFixed, read)?;
+        let mut along: Vec<(Column, Pass)> = vec![];
+        for value in sums.iter().flat_map(|(_, lower)| *lower) {
+            if along.iter().any(|(known, _)| known == value) {
+                continue;
+            }
+            let readers = sums.iter().filter(|(_, lower)| lower.contains(value));
+            let read = self.read(plan, of, readers.map(|(function, _)| *function))?;
+            along.push((value.clone(), self.along(plan, value, read)?));
+        }
+        Ok(Passes { all, own, along })
+    }
+
+    /// The columns that the arguments of functions may vary with.
+    fn read<'e>(
+        &self,
+        plan: &LogicalPlan,
+        of: &Column,
+        functions: impl IntoIterator<Item = &'e Expr>,
+    ) -> Result<BTreeSet<usize>> {
+        let variable = Variable::Column(plan.schema().index_of_column(of)?);
+        self.needs(plan, variable, functions.into_iter().flat_map(arguments))
+    }
+
+    /// The derivative of a function by the row's own cell, NULL where the function is; nothing if it is zero.
+    fn derivative(
+        &mut self,
+        Varying { index, function, way }: &Varying,
+        shown: &DFSchemaRef,
+        passes: &Passes,
+        cells: &Cells,
+        layers: &mut Layers,
+        carried: &DFSchemaRef,
+    ) -> Result<Option<Expr>> {
+        let value = Expr::Column(Column::from(shown.qualified_field(*index)));
+        let Way::Sum(lower) = way else {
+            let has_value = shown.field(*index).is_nullable().then(|| value.is_not_null());
+            let mut rows = self.rows(&passes.all, cells, layers, carried);
+            return rows.tangent_of_one_cell(function, has_value);
+        };
+        let mut sum = self.rows(&passes.own, cells, layers, carried).tangent(function, &value)?;
+        for (lower, along) in passes.along.iter().filter(|(column, _)| lower.contains(column)) {
+            let Tangent::Column(moved) = passes.all.of(lower)? else { continue };
+            let by_lower = self.rows(along, cells, layers, carried).tangent_along(function, &value)?;
+            let Some(by_lower) = by_lower else { continue };
+            let moved = Expr::Column(moved).cast_to(&DataType::Float64, carried)?;
+            let term = or_zero(binary_expr(by_lower, Operator::Multiply, moved));
+            sum = Some(match sum {
+                None => term,
+                Some(sum) => binary_expr(sum, Operator::Plus, term),
+            });
+        }
+        sum.map(|sum| null_with_column(sum, shown, *index)).transpose()
+    }
+
+    /// How the derivative of a function is found. The plan gets the values of the windows below that this reads.
     fn way(
         &mut self,
-        mut plan: LogicalPlan,
-        cell_of: &Column,
+        plan: &mut LogicalPlan,
+        of: &Column,
         function: &Expr,
         call: &WindowFunction,
-        repeats: bool,
-    ) -> Result<(LogicalPlan, Way)> {
-        let variable = plan.schema().index_of_column(cell_of)?;
-        let read = self.needs(&plan, Variable::Column(variable), arguments(function))?;
-        let lower = self.windows_below(&plan, variable, read, &call.params.partition_by)?;
+        repeat: bool,
+    ) -> Result<Way> {
+        let variable = plan.schema().index_of_column(of)?;
+        let read = self.read(plan, of, [function])?;
+        let lower = self.windows_below(plan, variable, read, &call.params.partition_by)?;
         let apart = lower.iter().find(|lower| !lower.is_nested);
-        if let (Some(apart), false) = (apart, repeats) {
+        if let (Some(apart), false) = (apart, repeat) {
             return plan_err!(
                 "{}: by the row's own {} it varies by way of {}, which is not over whole partitions of the same keys or fewer. Write \
                  jvp(..., {}, 1) for the derivative in which all rows move, or grad((SELECT ...), {}) of a value of all rows",
@@ -219,12 +259,12 @@ impl Carrier<'_> {
             );
         }
         // The pairs by which the tangent of a least or greatest value is found are no floats.
-        let mut is_known = is_known_by_own_cell(call, repeats)?;
+        let mut is_known = is_known_by_own_cell(call, repeat)?;
         for argument in arguments(function) {
             let data_type = argument.get_type(plan.schema())?;
             is_known &= is_float(&data_type) || !can_vary(&data_type);
         }
-        if !is_known && !repeats {
+        if !is_known && !repeat {
             return plan_err!(
                 "{}: its derivative by the row's own {} is not known. Write jvp(..., {}, 1) for the derivative in which all rows move",
                 abbreviated(function),
@@ -233,16 +273,16 @@ impl Carrier<'_> {
             );
         }
         if apart.is_some() || !is_known {
-            return Ok((plan, Way::OneCell));
+            return Ok(Way::OneCell);
         }
         let mut found = vec![];
         for lower in lower {
-            let variable = plan.schema().index_of_column(cell_of)?;
-            let (with_value, column) = lower.lifted(plan, variable, self.names)?;
-            plan = with_value;
-            found.push((lower, column));
+            let variable = plan.schema().index_of_column(of)?;
+            let (with_value, column) = lower.lifted(std::mem::take(plan), variable, self.names)?;
+            *plan = with_value;
+            found.push(column);
         }
-        Ok((plan, Way::Sum(found)))
+        Ok(Way::Sum(found))
     }
 
     /// Carries tangents of columns up to a plan, which gets columns for them.
@@ -268,21 +308,32 @@ impl Carrier<'_> {
         let data_type = plan.schema().field(plan.schema().index_of_column(value)?).data_type().clone();
         let variable = std::mem::replace(&mut self.variable, value.name.clone());
         let variable_type = std::mem::replace(&mut self.variable_type, data_type);
+        // What gradients by row have computed from the variable stays.
+        let cell = self.cell.take();
         let pass = self.pass(plan, value, Reading::WindowsFixed, wanted);
-        (self.variable, self.variable_type) = (variable, variable_type);
+        (self.variable, self.variable_type, self.cell) = (variable, variable_type, cell);
         pass
     }
 
-    fn over_pass<'r>(&'r mut self, pass: &'r Pass, carried: &'r DFSchemaRef, computed: &'r mut Vec<Expr>) -> Over<'r> {
-        Over {
+    /// The rows that functions are over, with tangents.
+    fn rows<'r>(
+        &'r mut self,
+        pass: &'r Pass,
+        cells: &Cells,
+        layers: &'r mut Layers,
+        carried: &'r DFSchemaRef,
+    ) -> OwnCell<'r> {
+        let Layers { functions, terms, sums, .. } = layers;
+        let over = Over {
             columns: &pass.schema,
             tangents: &pass.tangents,
             carried,
             jvp: &self.jvp,
             variable: &self.variable,
             names: self.names,
-            computed,
-        }
+            computed: functions,
+        };
+        OwnCell { over, cell: cells.number.clone(), repeats: cells.repeat, terms, sums }
     }
 }
 

@@ -118,7 +118,7 @@ impl Carrier<'_> {
         let plan = LogicalPlan::RecursiveQuery(RecursiveQuery {
             name: query.name,
             static_term: Arc::new(start),
-            recursive_term: Arc::new(reading(step, &recursion)?),
+            recursive_term: Arc::new(reading(step, &recursion.name, &recursion.source)?),
             is_distinct: false,
         });
         let mut tangents = Tangents::default();
@@ -177,13 +177,11 @@ impl Carrier<'_> {
     }
 }
 
-/// The recursive term with every scan of the working table reading the widened one.
-fn reading(plan: LogicalPlan, recursion: &Recursion) -> Result<LogicalPlan> {
-    let read = plan.transform_down_with_subqueries(|node| match node {
-        LogicalPlan::TableScan(scan)
-            if is_work_table(&scan, &recursion.name) && !Arc::ptr_eq(&scan.source, &recursion.source) =>
-        {
-            Ok(Transformed::yes(LogicalPlan::TableScan(rescan(scan, &recursion.source, [])?)))
+/// A recursive term with every scan of the working table of this name reading a wider one.
+pub fn reading(term: LogicalPlan, name: &str, wider: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
+    let read = term.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::TableScan(scan) if is_work_table(&scan, name) && !Arc::ptr_eq(&scan.source, wider) => {
+            Ok(Transformed::yes(LogicalPlan::TableScan(rescan(scan, wider, [])?)))
         }
         other => Ok(Transformed::no(other)),
     })?;
