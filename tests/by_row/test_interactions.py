@@ -338,6 +338,24 @@ def test_keys_that_are_null(session: SessionContext) -> None:
     assert_values(by_key(session, f"SELECT k, grad({top}, val) AS d FROM e"), {1: 4.0, 2: 0.0, 3: 0.0, 4: 1.0})
 
 
+def test_grouping_sets(session: SessionContext) -> None:
+    """Each row is in its own group and in that of all."""
+    groups = "SELECT k % 2 AS g, SUM(val) AS s FROM w GROUP BY {}"
+    sums = {0: VALUES[2] + VALUES[4], 1: VALUES[1] + VALUES[3]}
+    expected = {k: 2 * sums[k % 2] + 2 * sum(VALUES.values()) for k in VALUES}
+    for sets in ("ROLLUP (k % 2)", "CUBE (k % 2)", "GROUPING SETS ((k % 2), ())"):
+        loss = f"(SELECT SUM(s * s) FROM ({groups.format(sets)}) AS q)"
+        assert_values(by_key(session, f"SELECT k, grad({loss}, val) AS d FROM w"), expected)
+
+
+@pytest.mark.parametrize("key", ["k % 2", "val"])
+def test_the_number_of_a_grouping_set(session: SessionContext, key: str) -> None:
+    rows = f"SELECT {key} AS g, val FROM w"
+    groups = f"SELECT g, grouping(g) AS n, SUM(val) AS s FROM ({rows}) AS a GROUP BY ROLLUP (g)"
+    loss = f"(SELECT SUM(s * (n + 1)) FROM ({groups}) AS q)"
+    assert_values(by_key(session, f"SELECT k, grad({loss}, val) AS d FROM w"), dict.fromkeys(VALUES, 3.0))
+
+
 def test_groups_whose_aggregate_is_null(session: SessionContext) -> None:
     """What is NULL takes no part, whatever its derivative would be."""
     groups = "SELECT k, REGR_SLOPE(val, val) AS a, STDDEV(val) AS b, SUM(val) AS s FROM w GROUP BY k"

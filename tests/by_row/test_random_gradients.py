@@ -100,7 +100,7 @@ KINDS = {
     "filter by exists", "filter by not exists", "filter by in", "filter by not in", "filter by value",
     "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN",
     "self join", "one query twice", "aggregate", "grouped by integer", "grouped by float", "grouped by both",
-    "grouped by none", "having", "windows", "window", "window range", "window groups", "window to the last peer",
-    "union all", "distinct", "sort, limit", "aggregate of all", "the first row",
+    "grouped by none", "grouping sets", "having", "windows", "window", "window range", "window groups",
+    "window to the last peer", "union all", "distinct", "sort, limit", "aggregate of all", "the first row",
     "plain", "create table as", "prepare",
 }  # fmt: skip
