@@ -339,7 +339,7 @@ class Generator:
         """A call of an aggregate function, some with FILTER."""
         choices = self.choices
         function = choices.of(AGGREGATES[: most or (len(AGGREGATES) if scope.unique else 15)])
-        if not most and choices.chance(2):
+        if not most and choices.chance(1):
             function = choices.of(BARRED)
         arguments = [expression(choices, scope.columns, 2, self.about) for _ in range(function.arity)]
         found = call_of(function, arguments, ", ".join(scope.unique))
