@@ -18,8 +18,6 @@ from relations.tables import is_integer
 MOST_ROWS = 60
 FORMS = ["table", "cte", "view", "derived"]
 PLACES = ["plain", "plain", "plain", "create table as", "prepare", "view"]
-# Those of which the derivative by a row is known: not the ones that take a value by an order.
-BY_ROW = AGGREGATES[:15]
 # Computed from one column each, for a column that is passed on and computed from as well has both derivatives.
 _COMPUTED = ["{0}", "sin({0})", "{0} * 1.3 + 0.1", "{0} * {0}", "0.5 - {0}"]
 _RESTRICTED = ["", "WHERE q.id <> 3", "WHERE {0} IS NOT NULL", "ORDER BY q.id LIMIT 4", "GROUP BY {1}"]
@@ -340,9 +338,9 @@ class Generator:
     def _aggregated(self, scope: Scope, most: int = 0) -> tuple[Expression, str, Function]:
         """A call of an aggregate function, some with FILTER."""
         choices = self.choices
-        function = choices.of(BY_ROW[: most or len(BY_ROW)])
-        if not most and choices.chance(2):
-            function = choices.of([*BARRED[:2], *AGGREGATES[15:]])
+        function = choices.of(AGGREGATES[: most or (len(AGGREGATES) if scope.unique else 15)])
+        if not most and choices.chance(1):
+            function = choices.of(BARRED)
         arguments = [expression(choices, scope.columns, 2, self.about) for _ in range(function.arity)]
         found = call_of(function, arguments, ", ".join(scope.unique))
         if choices.chance(25):
@@ -376,11 +374,19 @@ class Generator:
             columns.append(column)
             if column.integer:
                 return node
+        total = bool(keys) and choices.chance(15)
+        if total:
+            # The group of all rows has more of them than that of a NULL key.
+            columns.append(Column(self._fresh("rows_"), integer=True))
+            items.append(Item("count(1)", columns[-1].name))
+            unique.append(columns[-1].name)
         having = choices.of(["", "", "", "count(1) > 1", f"sum({scope.floats[0].text}) > -0.9137"]) if keys else ""
-        details = [f"grouped by {kinds}", *(["having"] if having else [])]
+        details = [f"grouped by {kinds}", *(["having"] if having else []), *(["grouping sets"] if total else [])]
         texts = [key.text for key in keys]
         size = node.size if keys else 1
-        return Block("aggregate", items, use, columns, unique, size, keys=texts, having=having, details=details)
+        return Block(
+            "aggregate", items, use, columns, unique, size, keys=texts, total=total, having=having, details=details
+        )
 
     def _window(self, node: Node) -> Node:
         choices = self.choices
@@ -390,7 +396,7 @@ class Generator:
         details = []
         for _ in range(1 + choices.below(2)):
             if scope.integers and choices.chance(25):
-                function = choices.of(BY_ROW[:4])
+                function = choices.of(AGGREGATES[:4])
                 by, frame = choices.of(scope.integers).text, choices.of(_RANGES)
                 value = call_of(function, [expression(choices, scope.columns, 2, self.about)])
                 value = Expression(f"{value.sql} OVER (ORDER BY {by} {frame})", value.dependence)

@@ -235,6 +235,8 @@ class Block(Node):
     where: str = ""
     # What is grouped by; none if there are no groups.
     keys: Sequence[str] | None = None
+    # Whether all rows are a group as well, beside the groups by the keys.
+    total: bool = False
     having: str = ""
     tail: str = ""
     distinct: bool = False
@@ -260,7 +262,11 @@ class Block(Node):
                 keys.append(f"{carried}.{STEP}")
         parts = [f"SELECT {'DISTINCT ' if self.distinct else ''}{', '.join(items)} FROM {source}"]
         parts += [f"WHERE {self.where}"] if self.where else []
-        parts += [f"GROUP BY {', '.join(keys)}"] if keys else []
+        if self.total:
+            beside = f"{carried}.{STEP}" if carried else ""
+            parts.append(f"GROUP BY GROUPING SETS (({', '.join(keys)}), ({beside}))")
+        elif keys:
+            parts.append(f"GROUP BY {', '.join(keys)}")
         parts += [f"HAVING {self.having}"] if self.having else []
         text = " ".join([*parts, self.tail]).strip()
         for mark, value_text in replaced.items():

@@ -282,6 +282,17 @@ def test_slices_of_a_table_take_the_memory_of_the_table(register: Register) -> N
     assert row["d"] == size
 
 
+@pytest.mark.xfail(strict=True, reason="a nested loop join executes its input again when that runs out of memory")
+def test_a_pool_that_is_too_small_for_a_nested_loop(register: Register) -> None:
+    runtime = RuntimeEnvBuilder().with_greedy_memory_pool(10_000)
+    session = register(SessionContext(SessionConfig().with_target_partitions(2).with_batch_size(2), runtime))
+    session.from_pydict({"k": list(VALUES), "val": list(VALUES.values())}, name="w")
+    window = "(SELECT val, AVG(val) OVER (ORDER BY k RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS m FROM w)"
+    loss = f"(SELECT SUM(b.val * a.m) FROM {window} AS a JOIN w AS b ON a.val > b.val - 0.77)"
+    with pytest.raises(Exception, match="Resources exhausted"):
+        query(session, f"SELECT k, grad({loss}, val) AS d FROM w")
+
+
 @pytest.mark.parametrize("partitions", [1, 2, 3, 8])
 @pytest.mark.parametrize("batch", [1, 2, 8192])
 def test_partitions_and_batches(register: Register, partitions: int, batch: int) -> None:
@@ -336,6 +347,32 @@ def test_keys_that_are_null(session: SessionContext) -> None:
         assert_values(found, {1: 2.0, 2: 0.0, 3: 1.0, 4: 2.0})
     top = "(SELECT MAX(a.val * b.val) FROM e AS a JOIN e AS b ON a.j = b.j WHERE a.k <> b.k)"
     assert_values(by_key(session, f"SELECT k, grad({top}, val) AS d FROM e"), {1: 4.0, 2: 0.0, 3: 0.0, 4: 1.0})
+
+
+def test_grouping_sets(session: SessionContext) -> None:
+    """Each row is in its own group and in that of all."""
+    groups = "SELECT k % 2 AS g, SUM(val) AS s FROM w GROUP BY {}"
+    sums = {0: VALUES[2] + VALUES[4], 1: VALUES[1] + VALUES[3]}
+    expected = {k: 2 * sums[k % 2] + 2 * sum(VALUES.values()) for k in VALUES}
+    for sets in ("ROLLUP (k % 2)", "CUBE (k % 2)", "GROUPING SETS ((k % 2), ())"):
+        loss = f"(SELECT SUM(s * s) FROM ({groups.format(sets)}) AS q)"
+        assert_values(by_key(session, f"SELECT k, grad({loss}, val) AS d FROM w"), expected)
+
+
+@pytest.mark.parametrize("key", ["k % 2", "val"])
+def test_the_number_of_a_grouping_set(session: SessionContext, key: str) -> None:
+    rows = f"SELECT {key} AS g, val FROM w"
+    groups = f"SELECT g, grouping(g) AS n, SUM(val) AS s FROM ({rows}) AS a GROUP BY ROLLUP (g)"
+    loss = f"(SELECT SUM(s * (n + 1)) FROM ({groups}) AS q)"
+    assert_values(by_key(session, f"SELECT k, grad({loss}, val) AS d FROM w"), dict.fromkeys(VALUES, 3.0))
+
+
+@pytest.mark.xfail(strict=True, reason="grouping() in a prepared statement does not find its column")
+def test_the_number_of_a_grouping_set_in_a_prepared_statement(session: SessionContext) -> None:
+    groups = "SELECT k, grouping(k) AS n, SUM(val) AS s FROM w GROUP BY ROLLUP (k)"
+    loss = f"(SELECT SUM(s * (n + 1)) FROM ({groups}) AS q)"
+    query(session, f"PREPARE g AS SELECT k, grad({loss}, val) AS d FROM w")
+    assert_values(by_key(session, "EXECUTE g"), dict.fromkeys(VALUES, 3.0))
 
 
 def test_groups_whose_aggregate_is_null(session: SessionContext) -> None:

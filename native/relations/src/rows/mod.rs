@@ -215,12 +215,13 @@ impl Rows<'_> {
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
         let comparable = |expr: &Expr| one_zero(expr.clone(), &expr.get_type(self.schema)?);
         let both = pair(comparable(value)?, comparable(tangent)?);
-        if matches!(self.call, Call::Aggregate(_)) {
+        if let Call::Aggregate(call) = &self.call {
+            // In groups, DataFusion 54's first_value takes rows whose condition is NULL.
+            let certain = call.params.filter.as_deref().map(|condition| condition.clone().is_not_null());
+            let present = present.into_iter().chain(certain).reduce(Expr::and);
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {
                 call.params.order_by = vec![both.sort(extremum == "min", false)];
-                // In groups, DataFusion 54's first_value takes rows whose condition is NULL.
-                call.params.filter = call.params.filter.take().map(|filter| Box::new(filter.is_true()));
             }
             let first = self.names.column(first, self.computed, |names| names.part("first_value"));
             return Ok((Expr::Column(first), field));
