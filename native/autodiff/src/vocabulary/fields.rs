@@ -1,7 +1,7 @@
 //! The types of expressions.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{ExprSchema, Result};
+use datafusion_common::{ExprSchema, Result, ScalarValue};
 use datafusion_expr::type_coercion::functions::fields_with_udf;
 use datafusion_expr::{Expr, ExprSchemable, ReturnFieldArgs};
 use std::sync::Arc;
@@ -35,10 +35,6 @@ pub fn field_of(expr: &Expr, schema: &dyn ExprSchema) -> Result<FieldRef> {
         Expr::ScalarFunction(call) => {
             let given = call.args.iter().map(|arg| field_of(arg, schema)).collect::<Result<Vec<_>>>()?;
             let taken = fields_with_udf(&given, call.func.as_ref())?;
-            let literal = |arg| match arg {
-                &Expr::Literal(ref value, _) => Some(value),
-                _ => None,
-            };
             let scalars: Vec<_> = call.args.iter().map(literal).collect();
             let args = ReturnFieldArgs { arg_fields: &taken, scalar_arguments: &scalars };
             return call.func.return_field_from_args(args);
@@ -46,6 +42,13 @@ pub fn field_of(expr: &Expr, schema: &dyn ExprSchema) -> Result<FieldRef> {
         _ => {}
     }
     Ok(expr.to_field(schema)?.1)
+}
+
+fn literal(expr: &Expr) -> Option<&ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value),
+        _ => None,
+    }
 }
 
 /// The type of an expression.
