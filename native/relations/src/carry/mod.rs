@@ -11,8 +11,8 @@ mod own_cell;
 mod recursion;
 mod several;
 mod shared;
-mod stack;
 mod window;
+mod windows_below;
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, SubqueryAlias};
