@@ -3,8 +3,9 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{
-    Aggregate, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit,
+    Aggregate, Expr, ExprSchemable, Filter, Join, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit,
     union, when,
 };
 use datafusion_functions_aggregate::count::{count, count_all};
@@ -284,9 +285,7 @@ impl Sweep<'_> {
                 let cotangents: Vec<_> = cotangents.iter().map(now).collect::<Result<_>>()?;
                 let ties: Vec<_> = ties.iter().map(|ties| ties.as_ref().map(now).transpose()).collect::<Result<_>>()?;
                 let groups = groups.plan;
-                let on = keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
-                let nulls = NullEquality::NullEqualsNull;
-                let rows = joined(below.plan.clone(), groups, on, None, JoinType::Inner, nulls)?;
+                let rows = with_groups(below, keys, groups, &by_group)?;
                 let mut found = Cotangents::default();
                 for (((partials, value), cotangent), ties) in
                     aggregates.iter().zip(&stage.varying).zip(cotangents).zip(ties)
@@ -331,6 +330,21 @@ impl Sweep<'_> {
         *groups = joined(all, counted, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
         Ok(Expr::Column(count))
     }
+}
+
+/// The rows of a region, each with its group.
+///
+/// An inner join would take keys that may be NULL apart (see [`told_apart`](super::region::told_apart)), which costs. One that keeps
+/// all rows DataFusion leaves as it is, and a row whose group has no cotangents contributes nothing.
+fn with_groups(below: &Region, keys: &[Column], groups: LogicalPlan, by_group: &[Expr]) -> Result<LogicalPlan> {
+    if keys.is_empty() {
+        let none = NullEquality::NullEqualsNothing;
+        return joined(below.plan.clone(), groups, vec![], None, JoinType::Inner, none);
+    }
+    let on = by_group.iter().cloned().zip(keys.iter().cloned().map(Expr::Column)).collect();
+    let (groups, rows) = (Arc::new(groups), Arc::new(below.plan.clone()));
+    let (of, nulls) = (JoinConstraint::On, NullEquality::NullEqualsNull);
+    Ok(LogicalPlan::Join(Join::try_new(groups, rows, on, None, JoinType::Right, of, nulls, false)?))
 }
 
 /// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the aggregate has
