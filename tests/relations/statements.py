@@ -214,7 +214,9 @@ def _call(
     if windows and not average:
         kinds += ["own cell"] * len(kinds)
     kind = choices.of(kinds)
-    factors = ["0.7", "1.0"] if average else ["0.7", x.text, f"{variables[-1].text} * 2.0"]
+    # Along what differs from row to row, each row that a window reads moves by its own.
+    constant = average or windows
+    factors = ["0.7", "1.0"] if constant else ["0.7", x.text, f"{variables[-1].text} * 2.0"]
     if kind in ("jvp", "vjp"):
         factor = choices.of(factors)
         function = "jvp" if windows else kind

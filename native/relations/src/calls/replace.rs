@@ -65,17 +65,7 @@ fn carry(
     let mut tangents = vec![];
     let mut moved = vec![];
     for (variable, direction) in variables.iter().zip(&derivative.directions) {
-        let seed = direction.seed.filter(|seed| derivative.is_along_directions() && !columns_read(seed).is_empty());
-        if let (Owner::Input(input), Some(seed)) = (variable.owner, seed)
-            && rows_mix(&site.inputs[input])?
-        {
-            let along = beside(seed, &variable.column, &site.inputs[input])?;
-            let (names, reading) = ((&mut context.names, &mut context.grown), (Reading::Together, Some(&along)));
-            moved.extend(site.tangents(names, function, reading, Some(input), &variable.column, jvp)?);
-            tangents.push(vec![]);
-            continue;
-        }
-        tangents.push(match variable.owner {
+        let found = match variable.owner {
             Owner::Input(input) => site.tangents(
                 (&mut context.names, &mut context.grown),
                 function,
@@ -113,7 +103,20 @@ fn carry(
                     jvp,
                 )?
             }
-        });
+        };
+        let seed = direction.seed.filter(|seed| derivative.is_along_directions() && !columns_read(seed).is_empty());
+        if let (Owner::Input(input), Some(seed)) = (variable.owner, seed)
+            && !found.is_empty()
+            && rows_mix(&site.inputs[input])?
+        {
+            // Other rows may move along other directions.
+            let along = beside(seed, &variable.column, &site.inputs[input])?;
+            let (names, reading) = ((&mut context.names, &mut context.grown), (Reading::Together, Some(&along)));
+            moved.extend(site.tangents(names, function, reading, Some(input), &variable.column, jvp)?);
+            tangents.push(vec![]);
+        } else {
+            tangents.push(found);
+        }
     }
     Ok((tangents, moved))
 }
