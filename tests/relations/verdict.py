@@ -148,6 +148,9 @@ class Judge:
         if statement.call.own_cell and any(says in message for says in _BEYOND):
             self.counts["refused: windows by the row's own cell"] += 1
             return None
+        if "a subquery in it reads the rows" in message:
+            self.counts["refused: a subquery below that reads the rows of the variable"] += 1
+            return None
         if statement.common_sources() and "does not vary with" in message:
             self.counts["refused: independent, but of common sources"] += 1
             return None
