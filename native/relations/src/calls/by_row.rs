@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::reverse::{Linearizer, Region, RowCotangents, RowVariable, Stages, at, gradients, joined};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::{Source, beside, has_node, is_same, reads, source_of};
 
@@ -131,7 +131,7 @@ impl ByRow {
                 let row = if let Some((_, row)) = known {
                     row.clone()
                 } else {
-                    let (input, row) = rows.lifted(plan.inputs()[0].clone(), &source.path, names)?;
+                    let (input, row) = rows.lifted(plan.inputs()[0].clone(), &column, names)?;
                     plan = plan.with_new_exprs(plan.expressions(), vec![input])?;
                     references.push((source.path, row.clone()));
                     row
@@ -208,7 +208,7 @@ impl ByRow {
                 let left = std::mem::take(input);
                 let on = on.into_iter().collect();
                 *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
-                let mut exprs = columns(input.schema());
+                let mut exprs = vec![];
                 let mut derivatives = vec![];
                 for cotangent in gradient.cotangents {
                     // A row that the value does not depend on has none. A tangent is NULL where its column is.
@@ -217,8 +217,7 @@ impl ByRow {
                     exprs.push(null_with(&Expr::Column(column.clone()), derivative)?.alias(name.clone()));
                     derivatives.push(Column::new_unqualified(name));
                 }
-                let below = std::mem::take(input);
-                *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
+                *input = with_columns(std::mem::take(input), exprs)?;
                 swept.derivatives.push((numbered.row.clone(), derivatives));
             }
             let known = swept.derivatives.iter().find(|(row, _)| *row == numbered.row);
@@ -255,13 +254,12 @@ impl ByRow {
             let along = gradient.along(rows, numbered.position, &direction, names)?;
             let left = std::mem::take(input);
             *input = joined(left, along.plan, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-            let mut exprs = columns(input.schema());
+            let mut exprs = vec![];
             let name = names.tangent("value", &variable.name);
             for sum in along.cotangents {
                 exprs.push(null_with(&Expr::Column(column.clone()), Expr::Column(sum))?.alias(name.clone()));
             }
-            let below = std::mem::take(input);
-            *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
+            *input = with_columns(std::mem::take(input), exprs)?;
             tangents.push((column.clone(), Tangent::Column(Column::new_unqualified(name))));
         }
         Ok(Some(tangents))

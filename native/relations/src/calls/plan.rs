@@ -31,8 +31,7 @@ impl Differentiation {
 
     /// The plan without calls of the operators, except for those that say all by themselves.
     pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        let rewritten = self.rewrite(plan)?;
-        rewritten.map_data(|plan| self.context.grown.settled(plan))
+        self.rewrite(plan)?.transform_data(|plan| self.context.grown.settled(plan))
     }
 
     #[recursive::recursive]

@@ -2,20 +2,18 @@
 //!
 //! A plan only scans them, so that they are replaced wherever they are scanned when all have got theirs.
 
-use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, Result, internal_err};
-use datafusion_expr::{
-    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, cast, lit, when,
-};
-use datafusion_functions::string::expr_fn::concat;
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{Column, Result};
+use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::shared::SharedRelation;
+use crate::shared::{Replaced, SharedRelation};
 use crate::tangents::tangent::Tangents;
-use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::expressions::failing;
+use crate::vocabulary::names::{Names, with_columns};
+use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::source::{Source, is_same, source_of};
 use crate::vocabulary::work_table::source_column;
 
@@ -65,25 +63,15 @@ impl Cell {
 
     /// Whether a shared relation in a plan reads it.
     fn is_shared_in(&self, plan: &LogicalPlan) -> Result<bool> {
-        let mut found = false;
-        plan.apply_with_subqueries(|node| {
-            if let Some(relation) = SharedRelation::scanned_by(node).filter(|_| !found) {
-                found = self.is_read_by(relation.plan())?;
-            }
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        Ok(found)
+        any_node(plan, |node| match SharedRelation::scanned_by(node) {
+            Some(relation) => self.is_read_by(relation.plan()),
+            None => Ok(false),
+        })
     }
 
     /// Whether a plan, a subquery or a shared relation in it reads it.
-    #[recursive::recursive]
     pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
-        let mut found = false;
-        plan.apply_with_subqueries(|node| {
-            found = found || is_same(node, &self.origin);
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        Ok(found || self.is_shared_in(plan)?)
+        SharedRelation::any_node_in(plan, &|node| is_same(node, &self.origin))
     }
 
     /// A plan with a column of it, a tangent by the cell, as one that is an error when the query runs if there is more than one cell:
@@ -104,15 +92,11 @@ impl Cell {
         let rows = Expr::Column(Column::new_unqualified(rows));
         let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
         let tangent = Expr::Column(tangent.clone());
-        // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
         let what = format!(" cells of {variable} beside a gradient by row: differentiate by a column of one row");
-        let error = concat(vec![cast(rows.clone(), DataType::Utf8), lit(what)]);
-        let error = cast(error, tangent.get_type(plan.schema())?);
+        let error = failing([rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
         let name = names.part(&tangent.qualified_name().1);
-        let mut exprs = columns(plan.schema());
-        exprs.push(when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone()));
-        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-        Ok((plan, Column::new_unqualified(name)))
+        let checked = when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone());
+        Ok((with_columns(plan, vec![checked])?, Column::new_unqualified(name)))
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -149,35 +133,25 @@ impl Grown {
     }
 
     /// The plan with all scans of relations that have got tangents, so that each is still computed once.
-    pub fn settled(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        if self.0.is_empty() { Ok(plan) } else { self.settle(plan, &mut vec![]) }
+    pub fn settled(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if self.0.is_empty() { Ok(Transformed::no(plan)) } else { self.settle(plan, &mut Replaced::default()) }
     }
 
     #[recursive::recursive]
-    fn settle(
-        &self,
-        plan: LogicalPlan,
-        known: &mut Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
-    ) -> Result<LogicalPlan> {
-        let settled = plan.transform_down_with_subqueries(|node| {
-            let Some(relation) = SharedRelation::scanned_by(&node) else { return Ok(Transformed::no(node)) };
-            let LogicalPlan::TableScan(scan) = node else { return internal_err!("a shared relation is not scanned") };
-            let latest = self.latest(&relation);
-            let found =
-                known.iter().find(|(before, _)| Arc::ptr_eq(before, &latest)).map(|(_, after)| Arc::clone(after));
-            let settled = match found {
-                Some(settled) => settled,
-                None => {
-                    let plan = self.settle(latest.plan().clone(), known)?;
-                    let settled = Arc::new(latest.with_plan(plan));
-                    known.push((latest, Arc::clone(&settled)));
-                    settled
-                }
+    fn settle(&self, plan: LogicalPlan, replaced: &mut Replaced) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_down_with_subqueries(|node| {
+            let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
+            let Some(relation) = SharedRelation::scanned(&scan) else {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
             };
+            let latest = self.latest(&relation);
+            let settled = replaced.by(&latest, |plan, replaced| self.settle(plan, replaced))?;
+            if Arc::ptr_eq(&settled, &relation) {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+            }
             let (scan, _) = reading(scan, &relation, &settled, &BTreeSet::new(), &mut |name| name.to_owned())?;
             Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
-        })?;
-        Ok(settled.data)
+        })
     }
 }
 

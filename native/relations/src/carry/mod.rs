@@ -21,13 +21,14 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::tangents::tangent::{Tangent, Tangents};
-use crate::vocabulary::names::{columns, is_added};
+use crate::vocabulary::names::{is_added, with_columns};
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::is_same;
 use carrier::Carried;
 pub use carrier::{Carrier, Reading, Variable};
 pub use cells::is_one_cell;
 pub use grown::{Cell, Grown};
+pub use lift::lifted;
 pub use several::{Asked, Direction, Several, is_plain};
 
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.
@@ -58,18 +59,21 @@ impl Carrier<'_> {
     }
 
     fn node(&mut self, plan: LogicalPlan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
-        if variable == Variable::Outer && plan.all_out_ref_exprs().is_empty() {
+        let stays = match (variable, &self.cell) {
+            (Variable::Column(_), _) => false,
+            (Variable::Outer, _) => plan.all_out_ref_exprs().is_empty(),
+            (Variable::Everywhere, Some(cell)) => !cell.is_read_by(&plan)?,
+            (Variable::Everywhere, None) => true,
+        };
+        if stays {
             return Ok(Carried::constant(plan));
         }
-        if let (Variable::Everywhere, Some(cell)) = (variable, &self.cell) {
-            if is_same(&plan, &cell.origin) {
-                let mut tangents = Tangents::default();
-                tangents.set(cell.position, Tangent::One);
-                return Ok(Carried { plan, tangents });
-            }
-            if !cell.is_read_by(&plan)? {
-                return Ok(Carried::constant(plan));
-            }
+        if let (Variable::Everywhere, Some(cell)) = (variable, &self.cell)
+            && is_same(&plan, &cell.origin)
+        {
+            let mut tangents = Tangents::default();
+            tangents.set(cell.position, Tangent::One);
+            return Ok(Carried { plan, tangents });
         }
         if let (Variable::Column(index), Some(direction)) = (variable, self.direction.clone()) {
             if origin(&plan, index)? == Origin::Here {
@@ -149,11 +153,10 @@ impl Carrier<'_> {
     fn moved(&mut self, plan: LogicalPlan, index: usize, direction: Expr) -> Result<Carried> {
         let field = plan.schema().field(index);
         let direction = direction.cast_to(&self.tangent_type(field.data_type()), plan.schema())?;
-        let mut exprs = columns(plan.schema());
+        let mut added = vec![];
         let mut tangents = Tangents::default();
-        tangents.set(index, Tangent::Column(self.add_computed(direction, field.name(), &mut exprs)));
-        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-        Ok(Carried { plan, tangents })
+        tangents.set(index, Tangent::Column(self.add_computed(direction, field.name(), &mut added)));
+        Ok(Carried { plan: with_columns(plan, added)?, tangents })
     }
 
     ///

@@ -18,7 +18,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchemaRef, Result, plan_err};
 use datafusion_expr::expr::WindowFunction;
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, binary_expr};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binary_expr};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
@@ -26,13 +26,13 @@ use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
 use super::carrier::{Carried, Carrier, Reading, Variable};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
-use super::window::{over_columns, windows};
+use super::window::{Windows, over_columns, with_windows};
 use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_own_cell, or_zero};
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::null_with_column;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::names::columns;
+use crate::vocabulary::names::with_columns;
 
 /// How the derivative of a window function is found.
 enum Way {
@@ -88,26 +88,16 @@ struct Layers {
 }
 
 impl Carrier<'_> {
-    /// The window functions `window_expr` over an input, whose column number `variable` is the variable. `shown` are the columns of
-    /// the node.
-    pub fn window_by_own_cell(
-        &mut self,
-        input: LogicalPlan,
-        window_expr: Vec<Expr>,
-        shown: &DFSchemaRef,
-        variable: usize,
-        wanted: &BTreeSet<usize>,
-    ) -> Result<Carried> {
-        // What has been drawn stands behind the columns that the node had.
-        let width = shown.fields().len() - window_expr.len();
+    /// The window functions over an input whose column number `variable` is the variable.
+    pub fn window_by_own_cell(&mut self, windows: Windows, variable: usize) -> Result<Carried> {
+        let Windows { input, shown, .. } = &windows;
         let columns_below = input.schema().columns();
         let of = &columns_below[variable];
         let by_value = self.reading == Reading::OwnCell { by_value: true };
-        let repeat = by_value || !has_cells_of_its_own(&input, variable)?;
-        let mut plan = input;
+        let repeat = by_value || !has_cells_of_its_own(input, variable)?;
+        let mut plan = input.clone();
         let (mut varying, mut needs_cell) = (vec![], false);
-        for index in wanted.iter().copied().filter(|index| *index >= width) {
-            let Some(function) = window_expr.get(index - width) else { continue };
+        for (index, function) in windows.asked() {
             let Expr::WindowFunction(call) = unaliased(function) else { continue };
             if self.varies(&plan, plan.schema().index_of_column(of)?, &arguments(function))? {
                 let way = self.way(&mut plan, of, function, call, repeat)?;
@@ -123,7 +113,7 @@ impl Carrier<'_> {
             plan = with_numbers;
             cells.number = Some(number);
         }
-        let below: Vec<_> = wanted.iter().copied().filter(|index| *index < width).collect();
+        let below = windows.passed_on();
         let shown_below = below.iter().map(|index| &columns_below[*index]);
         let passes = self.passes(&mut plan, of, shown_below, &varying)?;
 
@@ -131,8 +121,9 @@ impl Carrier<'_> {
         for index in below {
             tangents.set(index, passes.all.of(&columns_below[index])?);
         }
-        let count = window_expr.len();
-        let mut layers = Layers { functions: window_expr, terms: vec![], sums: vec![], derivatives: vec![] };
+        let count = windows.functions.len();
+        let mut layers =
+            Layers { functions: windows.functions.clone(), terms: vec![], sums: vec![], derivatives: vec![] };
         for varying in varying {
             let derivative = self.derivative(&varying, shown, &passes, &cells, &mut layers, plan.schema())?;
             let Some(derivative) = derivative else { continue };
@@ -145,11 +136,11 @@ impl Carrier<'_> {
         for added in layers.functions.iter_mut().skip(count) {
             over_columns(added, &mut read, self.names);
         }
-        plan = beside(plan, read)?;
-        plan = windows(plan, layers.functions)?;
-        plan = beside(plan, layers.terms)?;
-        plan = windows(plan, layers.sums)?;
-        plan = beside(plan, layers.derivatives)?;
+        plan = with_columns(plan, read)?;
+        plan = with_windows(plan, layers.functions)?;
+        plan = with_columns(plan, layers.terms)?;
+        plan = with_windows(plan, layers.sums)?;
+        plan = with_columns(plan, layers.derivatives)?;
         Ok(Carried { plan, tangents })
     }
 
@@ -335,13 +326,4 @@ impl Carrier<'_> {
         };
         OwnCell { over, cell: cells.number.clone(), repeats: cells.repeat, terms, sums }
     }
-}
-
-/// The plan with more columns.
-fn beside(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
-    if exprs.is_empty() {
-        return Ok(plan);
-    }
-    let exprs = columns(plan.schema()).into_iter().chain(exprs).collect();
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }

@@ -1,7 +1,7 @@
 //! Tangents of window functions.
 
 use datafusion_common::{DFSchemaRef, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, Window};
+use datafusion_expr::{Expr, LogicalPlan, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -11,8 +11,36 @@ use crate::rows::arguments;
 use crate::tangents::linearize::null_with_column;
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::names::{Names, with_columns};
 use xql_autodiff::vocabulary::messages::abbreviated;
+
+/// The window functions of a node over its input, which computes what they draw behind its columns.
+pub struct Windows<'w> {
+    pub input: LogicalPlan,
+    pub functions: Vec<Expr>,
+    /// The columns of the node.
+    pub shown: DFSchemaRef,
+    /// Those whose tangents are wanted.
+    pub wanted: &'w BTreeSet<usize>,
+}
+
+impl Windows<'_> {
+    /// How many columns the node passes on.
+    fn width(&self) -> usize {
+        self.shown.fields().len() - self.functions.len()
+    }
+
+    /// The columns among those wanted that the node passes on.
+    pub fn passed_on(&self) -> BTreeSet<usize> {
+        self.wanted.range(..self.width()).copied().collect()
+    }
+
+    /// The functions whose tangents are wanted, with the numbers of their columns.
+    pub fn asked(&self) -> impl Iterator<Item = (usize, &Expr)> {
+        let width = self.width();
+        self.wanted.range(width..).filter_map(move |index| Some((*index, self.functions.get(index - width)?)))
+    }
+}
 
 impl Carrier<'_> {
     /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
@@ -33,38 +61,24 @@ impl Carrier<'_> {
     pub fn window(&mut self, window: Window, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let shown = window.schema;
         let mut draws = Draws::new(self.names);
-        let window_expr = window.window_expr.into_iter().map(|function| draws.function(function));
-        let window_expr = window_expr.collect::<Result<Vec<_>>>()?;
-        let input = draws.below(window.input)?;
-        let Variable::Column(index) = variable else {
-            return self.window_of_all_rows(&input, window_expr, &shown, variable, wanted);
-        };
+        let functions = window.window_expr.into_iter().map(|function| draws.function(function));
+        let functions = functions.collect::<Result<Vec<_>>>()?;
+        let input = Arc::unwrap_or_clone(draws.below(window.input)?);
+        let windows = Windows { input, functions, shown, wanted };
+        let Variable::Column(index) = variable else { return self.window_of_all_rows(windows, variable) };
         match self.reading {
-            Reading::Together => self.window_of_all_rows(&input, window_expr, &shown, variable, wanted),
-            _ if !self.recursions.is_empty() => {
-                self.window_of_iterations(&input, window_expr, &shown, variable, wanted)
-            }
-            Reading::OwnCell { .. } => {
-                self.window_by_own_cell(Arc::unwrap_or_clone(input), window_expr, &shown, index, wanted)
-            }
-            Reading::WindowsFixed => self.fixed_window(&input, window_expr, &shown, variable, wanted),
+            Reading::Together => self.window_of_all_rows(windows, variable),
+            _ if !self.recursions.is_empty() => self.window_of_iterations(windows, variable),
+            Reading::OwnCell { .. } => self.window_by_own_cell(windows, index),
+            Reading::WindowsFixed => self.fixed_window(windows, variable),
         }
     }
 
     /// The window functions with all of their rows moving.
-    fn window_of_all_rows(
-        &mut self,
-        input: &LogicalPlan,
-        window_expr: Vec<Expr>,
-        shown: &DFSchemaRef,
-        variable: Variable,
-        wanted: &BTreeSet<usize>,
-    ) -> Result<Carried> {
-        // What has been drawn stands behind the columns that the node had.
-        let width = shown.fields().len() - window_expr.len();
-        let mut below: BTreeSet<usize> = wanted.iter().copied().filter(|index| *index < width).collect();
-        let functions: Vec<_> =
-            wanted.iter().filter_map(|index| Some((*index, window_expr.get(index.checked_sub(width)?)?))).collect();
+    fn window_of_all_rows(&mut self, windows: Windows, variable: Variable) -> Result<Carried> {
+        let Windows { input, functions: window_expr, shown, .. } = &windows;
+        let mut below = windows.passed_on();
+        let functions: Vec<_> = windows.asked().collect();
         below.extend(self.needs(input, variable, functions.iter().flat_map(|(_, function)| arguments(function)))?);
         let carried = self.carry(input.clone(), variable, &below)?;
         let mut tangents = carried.tangents.clone();
@@ -82,56 +96,29 @@ impl Carrier<'_> {
             };
             tangents.set(index, tangent);
         }
-        let mut below = columns(carried.plan.schema());
-        let width = below.len();
+        let mut below = vec![];
         for added in computed.iter_mut().skip(window_expr.len()) {
             over_columns(added, &mut below, self.names);
         }
-        let input = if below.len() == width {
-            carried.plan
-        } else {
-            LogicalPlan::Projection(Projection::try_new(below, Arc::new(carried.plan))?)
-        };
+        let input = with_columns(carried.plan, below)?;
         let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(input))?);
-        if exprs.is_empty() {
-            return Ok(Carried { plan, tangents });
-        }
-        exprs.splice(0..0, columns(plan.schema()));
-        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-        Ok(Carried { plan, tangents })
+        Ok(Carried { plan: with_columns(plan, exprs)?, tangents })
     }
 
     /// The columns of the input keep their tangents, and the functions stay as they are.
-    fn fixed_window(
-        &mut self,
-        input: &LogicalPlan,
-        window_expr: Vec<Expr>,
-        shown: &DFSchemaRef,
-        variable: Variable,
-        wanted: &BTreeSet<usize>,
-    ) -> Result<Carried> {
-        let width = shown.fields().len() - window_expr.len();
-        let below = wanted.iter().copied().filter(|index| *index < width).collect();
-        let carried = self.carry(input.clone(), variable, &below)?;
-        let plan = LogicalPlan::Window(Window::try_new(window_expr, Arc::new(carried.plan))?);
+    fn fixed_window(&mut self, windows: Windows, variable: Variable) -> Result<Carried> {
+        let below = windows.passed_on();
+        let carried = self.carry(windows.input, variable, &below)?;
+        let plan = LogicalPlan::Window(Window::try_new(windows.functions, Arc::new(carried.plan))?);
         Ok(Carried { plan, tangents: carried.tangents })
     }
 
     /// Functions of what varies over the rows of one iteration are refused: which cell these rows have is not carried along.
-    fn window_of_iterations(
-        &mut self,
-        input: &LogicalPlan,
-        window_expr: Vec<Expr>,
-        shown: &DFSchemaRef,
-        variable: Variable,
-        wanted: &BTreeSet<usize>,
-    ) -> Result<Carried> {
-        let width = shown.fields().len() - window_expr.len();
-        let functions = wanted.iter().filter_map(|index| window_expr.get(index.checked_sub(width)?));
-        let read = functions.clone().flat_map(arguments);
-        let needs = self.needs(input, variable, read)?;
+    fn window_of_iterations(&mut self, windows: Windows, variable: Variable) -> Result<Carried> {
+        let input = &windows.input;
+        let needs = self.needs(input, variable, windows.asked().flat_map(|(_, function)| arguments(function)))?;
         let carried = self.carry(input.clone(), variable, &needs)?;
-        for function in functions {
+        for (_, function) in windows.asked() {
             for argument in arguments(function) {
                 if self.linearize(argument, input.schema(), &carried.tangents)? != Linearized::Known(Tangent::Zero) {
                     return plan_err!(
@@ -144,7 +131,7 @@ impl Carrier<'_> {
                 }
             }
         }
-        self.fixed_window(input, window_expr, shown, variable, wanted)
+        self.fixed_window(windows, variable)
     }
 }
 
@@ -167,7 +154,7 @@ pub fn over_columns(function: &mut Expr, below: &mut Vec<Expr>, names: &mut Name
 }
 
 /// A node for each partition and order that window functions have.
-pub fn windows(plan: LogicalPlan, functions: Vec<Expr>) -> Result<LogicalPlan> {
+pub fn with_windows(plan: LogicalPlan, functions: Vec<Expr>) -> Result<LogicalPlan> {
     let mut nodes: Vec<Vec<Expr>> = vec![];
     let rows = |function: &Expr| match unaliased(function) {
         Expr::WindowFunction(call) => Some((call.params.partition_by.clone(), call.params.order_by.clone())),

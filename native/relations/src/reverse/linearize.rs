@@ -1,14 +1,12 @@
 //! Regions and stages of plans.
 
-use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, internal_err, plan_err};
 use datafusion_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison};
 use datafusion_expr::logical_plan::{JoinConstraint, Sort, Subquery};
 use datafusion_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, Filter, Join, Limit, LogicalPlan, Projection, Union, cast, lit, when,
+    Aggregate, Distinct, Expr, ExprSchemable, Filter, Join, Limit, LogicalPlan, Projection, Union, lit, when,
 };
-use datafusion_functions::string::expr_fn::concat;
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
@@ -23,7 +21,7 @@ use super::region::{Leaf, Region, StageId, told_apart};
 use super::stage::{Rows, Stages, renamed};
 use super::variable::{RowVariable, named};
 use crate::shared::SharedRelation;
-use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::expressions::{failing, unaliased};
 use crate::vocabulary::names::{Names, columns};
 
 /// How many rows a group has.
@@ -430,9 +428,7 @@ impl Linearizer<'_> {
         let mut region = self.stages.reader(stage, 2, self.names)?;
         let [value, count] = [0, 1].map(|index: usize| Expr::Column(region.columns[index].clone()));
         let data_type = value.get_type(region.plan.schema())?;
-        // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
-        let rows = cast(count.clone(), DataType::Utf8);
-        let error = cast(concat(vec![rows, lit(" rows of a scalar subquery")]), data_type);
+        let error = failing([count.clone(), lit(" rows of a scalar subquery")], data_type);
         let checked = when(count.gt(lit(1_i64)), error).otherwise(value)?;
         region.columns = region.add(vec![("value".to_owned(), checked)], self.names)?;
         Ok(region)

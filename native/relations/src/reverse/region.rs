@@ -2,13 +2,13 @@
 
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue};
 use datafusion_expr::logical_plan::JoinConstraint;
-use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan, Projection};
+use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_followed;
 
-use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::names::{Names, with_columns};
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// The number of a stage. A stage reads those with lower numbers only.
@@ -67,8 +67,7 @@ impl Region {
     /// Adds expressions over the region's columns, and gives the columns that they are.
     pub fn add(&mut self, exprs: Vec<(String, Expr)>, names: &mut Names) -> Result<Vec<Column>> {
         let mut found = vec![];
-        let mut all = columns(self.plan.schema());
-        let width = all.len();
+        let mut added = vec![];
         for (name, expr) in exprs {
             let expr = expr.unalias_nested().data;
             if let Expr::Column(column) = expr {
@@ -77,23 +76,19 @@ impl Region {
             }
             let output = names.part(&name);
             found.push(Column::new_unqualified(output.clone()));
-            all.push(expr.clone().alias(output.clone()));
+            added.push(expr.clone().alias(output.clone()));
             if self.varies(&expr)? {
                 self.varying.insert(output.clone());
                 self.steps.push(Step { output, expr });
             }
         }
-        if all.len() > width {
-            let plan = std::mem::take(&mut self.plan);
-            self.plan = LogicalPlan::Projection(Projection::try_new(all, Arc::new(plan))?);
-        }
+        self.plan = with_columns(std::mem::take(&mut self.plan), added)?;
         Ok(found)
     }
 
     /// These columns, each once: those that are repeated, as in `SELECT x, x AS y`, under names of their own.
     pub fn apart(&mut self, wanted: Vec<Column>, names: &mut Names) -> Result<Vec<Column>> {
-        let mut all = columns(self.plan.schema());
-        let width = all.len();
+        let mut added = vec![];
         let mut apart: Vec<Column> = vec![];
         for column in wanted {
             if !apart.contains(&column) {
@@ -101,17 +96,14 @@ impl Region {
                 continue;
             }
             let output = names.part(&column.name);
-            all.push(Expr::Column(column.clone()).alias(output.clone()));
+            added.push(Expr::Column(column.clone()).alias(output.clone()));
             if self.varying.contains(&column.name) {
                 self.varying.insert(output.clone());
                 self.steps.push(Step { output: output.clone(), expr: Expr::Column(column) });
             }
             apart.push(Column::new_unqualified(output));
         }
-        if all.len() > width {
-            let plan = std::mem::take(&mut self.plan);
-            self.plan = LogicalPlan::Projection(Projection::try_new(all, Arc::new(plan))?);
-        }
+        self.plan = with_columns(std::mem::take(&mut self.plan), added)?;
         Ok(apart)
     }
 

@@ -18,7 +18,7 @@ use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, read, renamed};
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
-use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::names::{Names, columns, with_columns};
 
 /// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
 pub struct RowCotangents {
@@ -168,10 +168,7 @@ impl Sweep<'_> {
             return Ok(cotangent);
         }
         let name = self.names.part("cotangent");
-        let mut exprs = columns(rows.schema());
-        exprs.push(cotangent.alias(name.clone()));
-        let below = std::mem::take(rows);
-        *rows = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);
+        *rows = with_columns(std::mem::take(rows), vec![cotangent.alias(name.clone())])?;
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 

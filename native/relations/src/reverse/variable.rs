@@ -6,8 +6,10 @@ use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, TableReference, i
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 
+use crate::carry::lifted;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::is_same;
 
 /// Columns of one relation by whose cells is differentiated.
@@ -59,17 +61,8 @@ impl RowVariable {
     }
 
     /// Whether a plan, a subquery or a shared relation in it reads the numbered rows.
-    #[recursive::recursive]
     pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
-        let mut found = false;
-        plan.apply_with_subqueries(|node| {
-            found = found || self.is_scan(node);
-            if let Some(shared) = SharedRelation::scanned_by(node).filter(|_| !found) {
-                found = self.is_read_by(shared.plan())?;
-            }
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        Ok(found)
+        SharedRelation::any_node_in(plan, &|node| self.is_scan(node))
     }
 
     /// The plan with every reference to the relation reading the numbered rows.
@@ -99,47 +92,33 @@ impl RowVariable {
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
     }
 
-    /// The plan with the number of the row of the origin, to which the inputs of these numbers lead, the last first, as one more
-    /// column.
+    /// The plan with the number of the row that a column, one of the variables, is of, as one more column.
     ///
     /// ```text
     /// Filter: w.val > 0                     Filter: w.val > 0
     ///   TableScan: w                 ->       Projection: w.k, w.val, ∂row
     ///                                           TableScan: ∂rows
     /// ```
-    pub fn lifted(&self, plan: LogicalPlan, path: &[usize], names: &mut Names) -> Result<(LogicalPlan, Column)> {
-        let Some((number, path)) = path.split_last() else {
-            let row = names.part("row");
-            return Ok((self.stand_in(plan.schema(), Some(&row))?, Column::new_unqualified(row)));
-        };
-        let mut inputs: Vec<_> = plan.inputs().into_iter().cloned().collect();
-        let input = inputs.swap_remove(*number);
-        let (input, row) = self.lifted(input, path, names)?;
-        inputs.push(input);
-        let last = inputs.len() - 1;
-        inputs.swap(*number, last);
-        let mut exprs = plan.expressions();
-        Ok(match &plan {
-            LogicalPlan::Projection(_) => {
-                exprs.push(Expr::Column(row.clone()));
-                let input = inputs.pop().unwrap_or_default();
-                (LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?), row)
+    pub fn lifted(&self, plan: LogicalPlan, column: &Column, names: &mut Names) -> Result<(LogicalPlan, Column)> {
+        let index = plan.schema().index_of_column(column)?;
+        lifted(plan, index, names, &mut |node, index, names| {
+            if origin(node, index)? == Origin::Here {
+                let row = names.part("row");
+                return Ok(Some((self.stand_in(node.schema(), Some(&row))?, Column::new_unqualified(row))));
             }
-            LogicalPlan::SubqueryAlias(alias) => {
-                let row = Column::new(Some(alias.alias.clone()), row.name);
-                (plan.with_new_exprs(exprs, inputs)?, row)
-            }
-            LogicalPlan::Filter(_)
-            | LogicalPlan::Sort(_)
-            | LogicalPlan::Limit(_)
-            | LogicalPlan::Repartition(_)
-            | LogicalPlan::Window(_)
-            | LogicalPlan::Join(_) => (plan.with_new_exprs(exprs, inputs)?, row),
-            other => {
-                return plan_err!(
+            match node {
+                LogicalPlan::Projection(_)
+                | LogicalPlan::SubqueryAlias(_)
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::Sort(_)
+                | LogicalPlan::Limit(_)
+                | LogicalPlan::Repartition(_)
+                | LogicalPlan::Window(_)
+                | LogicalPlan::Join(_) => Ok(None),
+                other => plan_err!(
                     "the rows of a variable are not followed through {}. Take the derivative below it, in a CTE",
                     other.display()
-                );
+                ),
             }
         })
     }

@@ -16,7 +16,6 @@ use datafusion_expr::{
     binary_expr, cast, lit, when,
 };
 use datafusion_functions::core::expr_fn::coalesce;
-use datafusion_functions::string::expr_fn::concat;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_window::rank::dense_rank_udwf;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use super::formulas::{Input, TangentFormula, aggregate};
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::{Call, Over, Varying};
 use crate::tangents::tangent::Linearized;
-use crate::vocabulary::expressions::one_zero;
+use crate::vocabulary::expressions::{failing, one_zero};
 
 /// Whether a window function chooses one row of the window, and has its value.
 pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
@@ -126,21 +125,14 @@ impl OwnCell<'_> {
         let mut rows = self.over.rows(Call::Window(Box::new(call)), None);
         let (first, _) = rows.call("min", vec![cell.clone()])?;
         let (last, _) = rows.call("max", vec![cell.clone()])?;
-        // What cannot be converted is an error when the query runs, and no constant that the planner could compute.
-        let text = |expr: &Expr| cast(expr.clone(), DataType::Utf8);
-        let says = concat(vec![
-            lit("rows "),
-            text(&first),
-            lit(" to "),
-            text(&last),
-            lit(format!(
-                " of {variable} in one window, whose derivative by the row's own is not known: PARTITION BY what tells them \
-                 apart, or write jvp(..., {variable}, 1), in which all of them move"
-            )),
-        ]);
+        let says = format!(
+            " of {variable} in one window, whose derivative by the row's own is not known: PARTITION BY what tells them apart, or \
+             write jvp(..., {variable}, 1), in which all of them move"
+        );
+        let error = failing([lit("rows "), first.clone(), lit(" to "), last.clone(), lit(says)], DataType::Float64);
         let several = first.clone().not_eq(last).or(first.not_eq(cell));
         let several = has_value.iter().cloned().chain([several]).reduce(Expr::and).unwrap_or_else(|| lit(false));
-        let checked = when(several, cast(says, DataType::Float64)).otherwise(lit(1.0))?;
+        let checked = when(several, error).otherwise(lit(1.0))?;
         let checked = Expr::Column(self.over.names.column(checked, self.terms, |names| names.part("checked")));
         // A derivative of the derivative has the same condition, and so the same error.
         let condition = has_value.into_iter().chain([checked.eq(lit(1.0))]).reduce(Expr::and);

@@ -7,6 +7,8 @@
 
 mod exec;
 mod relation;
+mod replaced;
 
 pub use exec::SharedExec;
 pub use relation::SharedRelation;
+pub use replaced::Replaced;

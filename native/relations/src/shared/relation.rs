@@ -7,7 +7,6 @@ use datafusion_catalog::default_table_source::{provider_as_source, source_as_pro
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::metadata::ScalarAndMetadata;
-use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{ParamValues, TableReference, internal_err};
 use datafusion_expr::expr::Placeholder;
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
@@ -20,6 +19,7 @@ use tokio::sync::Mutex;
 use super::exec::{Shared, SharedExec};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
+use crate::vocabulary::nodes::any_node;
 
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
@@ -78,12 +78,16 @@ impl SharedRelation {
 
     /// Whether a plan or a subquery in it scans a shared relation.
     pub fn is_scanned_in(plan: &LogicalPlan) -> Result<bool> {
-        let mut found = false;
-        plan.apply_with_subqueries(|node| {
-            found = found || Self::scanned_by(node).is_some();
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        Ok(found)
+        any_node(plan, |node| Ok(Self::scanned_by(node).is_some()))
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it has such a node.
+    #[recursive::recursive]
+    pub fn any_node_in(plan: &LogicalPlan, is: &dyn Fn(&LogicalPlan) -> bool) -> Result<bool> {
+        any_node(plan, |node| match Self::scanned_by(node).filter(|_| !is(node)) {
+            Some(relation) => Self::any_node_in(relation.plan(), is),
+            None => Ok(is(node)),
+        })
     }
 
     /// The shared relation that a scan reads.

@@ -34,7 +34,7 @@ use xql_autodiff::{Graph, Root, Threshold};
 
 use self::calls::Calls;
 use self::parts::replace_parts;
-use crate::shared::SharedRelation;
+use crate::shared::{Replaced, SharedRelation};
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::operators::Operators;
 use crate::workarounds::nullability::rewrite_up;
@@ -49,8 +49,7 @@ pub struct Size {
 
 /// The plan with calls of operators that say all by themselves written as stacks of projections, where that pays.
 pub fn stacked(plan: LogicalPlan, operators: &Operators, size: Size) -> Result<Transformed<LogicalPlan>> {
-    let mut shared = vec![];
-    rewrite(plan, &Written { operators, size }, &mut shared)
+    rewrite(plan, &Written { operators, size }, &mut Replaced::default())
 }
 
 /// How calls are written as stacks.
@@ -59,37 +58,23 @@ struct Written<'o> {
     size: Size,
 }
 
-/// Shared relations, each with what takes its place, if anything does.
-type Shared = Vec<(Arc<SharedRelation>, Option<Arc<SharedRelation>>)>;
-
-fn rewrite(plan: LogicalPlan, written: &Written, shared: &mut Shared) -> Result<Transformed<LogicalPlan>> {
+fn rewrite(plan: LogicalPlan, written: &Written, replaced: &mut Replaced) -> Result<Transformed<LogicalPlan>> {
     let mut names = Names::of(&plan)?;
     rewrite_up(plan, &mut |node| match node {
-        LogicalPlan::TableScan(scan) => Ok(scanned(scan, written, shared)?.update_data(LogicalPlan::TableScan)),
+        LogicalPlan::TableScan(scan) => Ok(scanned(scan, written, replaced)?.update_data(LogicalPlan::TableScan)),
         node => stack(node, written, &mut names),
     })
 }
 
 /// A scan of a shared relation that is computed by a stack, if it is one.
-fn scanned(scan: TableScan, written: &Written, shared: &mut Shared) -> Result<Transformed<TableScan>> {
+fn scanned(scan: TableScan, written: &Written, replaced: &mut Replaced) -> Result<Transformed<TableScan>> {
     let Some(relation) = SharedRelation::scanned(&scan) else { return Ok(Transformed::no(scan)) };
-    let known = shared.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, other)| other.clone());
-    let other = match known {
-        Some(known) => known,
-        None => {
-            let plan = rewrite(relation.plan().clone(), written, shared)?;
-            let other = plan.transformed.then(|| Arc::new(relation.with_plan(plan.data)));
-            shared.push((relation, other.clone()));
-            other
-        }
-    };
-    Ok(match other {
-        Some(other) => {
-            let names: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
-            Transformed::yes(TableScan { source: other.read_as(names), ..scan })
-        }
-        None => Transformed::no(scan),
-    })
+    let other = replaced.by(&relation, |plan, replaced| rewrite(plan, written, replaced))?;
+    if Arc::ptr_eq(&other, &relation) {
+        return Ok(Transformed::no(scan));
+    }
+    let names: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
+    Ok(Transformed::yes(TableScan { source: other.read_as(names), ..scan }))
 }
 
 fn stack(plan: LogicalPlan, written: &Written, names: &mut Names) -> Result<Transformed<LogicalPlan>> {

@@ -2,7 +2,8 @@
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
-use datafusion_expr::{Expr, Operator, binary_expr};
+use datafusion_expr::{Expr, Operator, binary_expr, cast};
+use datafusion_functions::string::expr_fn::concat;
 
 /// The expression without the names that it has been given.
 pub fn unaliased(expr: &Expr) -> &Expr {
@@ -20,4 +21,15 @@ pub fn one_zero(expr: Expr, data_type: &DataType) -> Result<Expr> {
     }
     let zero = Expr::Literal(ScalarValue::new_zero(data_type)?, None);
     Ok(binary_expr(expr, Operator::Plus, zero))
+}
+
+/// An expression of this type that is an error when the query runs, which shows these values one after the other.
+///
+/// What it shows cannot be converted to the type, and one of the values has to be no literal: a constant the planner would compute.
+pub fn failing(shown: impl IntoIterator<Item = Expr>, data_type: DataType) -> Expr {
+    let text = |value| match value {
+        literal @ Expr::Literal(..) => literal,
+        value => cast(value, DataType::Utf8),
+    };
+    cast(concat(shown.into_iter().map(text).collect()), data_type)
 }

@@ -95,6 +95,15 @@ pub fn columns(schema: &DFSchema) -> Vec<Expr> {
     schema.columns().into_iter().map(Expr::Column).collect()
 }
 
+/// The plan with more columns; itself if there are none.
+pub fn with_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
+    if exprs.is_empty() {
+        return Ok(plan);
+    }
+    let exprs = columns(plan.schema()).into_iter().chain(exprs).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+}
+
 /// `plan` with the columns of `schema` only, in that order.
 pub fn restore(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     let same = plan.schema().fields().len() == schema.fields().len()

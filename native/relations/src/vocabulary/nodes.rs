@@ -13,3 +13,13 @@ pub fn has_subquery(node: &LogicalPlan) -> Result<bool> {
     })?;
     Ok(found)
 }
+
+/// Whether a plan or a subquery in it has such a node.
+pub fn any_node(plan: &LogicalPlan, mut is: impl FnMut(&LogicalPlan) -> Result<bool>) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found = is(node)?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}

@@ -7,6 +7,7 @@ use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::functions::stopped;
 
+use super::nodes::any_node;
 use super::origin::{Origin, origin};
 
 /// Where a column of a plan originates.
@@ -49,12 +50,7 @@ pub fn origins_of(plan: &LogicalPlan, index: usize) -> Result<Vec<LogicalPlan>> 
 
 /// Whether a plan or a subquery in it has a node.
 pub fn has_node(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found = found || is_same(node, wanted);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
+    any_node(plan, |node| Ok(is_same(node, wanted)))
 }
 
 /// Whether two nodes are one relation: the same table, whatever its name and alias, or equal computations.
