@@ -149,7 +149,7 @@ def test(arguments: list[str]) -> int:
         "mypy": partial(run, "python", "-m", "mypy"),
         "clippy and rustdoc": partial(run, "cargo", "build", *workspace, cwd=NATIVE, **linter),
         "cargo test": partial(counted, "cargo", "test", "--workspace", "--locked", "--no-fail-fast", cwd=NATIVE),
-        "pytest": partial(counted, "python", "-m", "pytest", *arguments),
+        "pytest": partial(counted, "python", "-m", "pytest", "--numprocesses=auto", "--dist=worksteal", *arguments),
     }
     summary = []
     for name, step in steps.items():

@@ -128,9 +128,8 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     >>> found.value, found.by["w"].sort("k").to_pydict()
     (25.0, {'k': [1, 2], 'val': [3.0, 4.0], 'd_val': [6.0, 8.0]})
 
-    All of it is one statement, executed once, by this call: the loss is computed once for its value and for the
-    derivatives by one relation, which share their sweep too. Derivatives by several relations have a sweep each, if the
-    planner finds nothing that they share. The rows of the relations and their derivatives are then in memory.
+    All of it is one statement, executed once, by this call: the loss is computed once for its value and for all
+    derivatives, which are one sweep. The rows of the relations and their derivatives are then in memory.
 
     Args:
         ctx: the session. Its function ``grad`` differentiates, with the rules that it was registered with.

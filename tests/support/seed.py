@@ -8,3 +8,5 @@ import random
 
 _GIVEN = os.environ.get("XQL_FFI_TEST_SEED", "2026")
 SEED = random.SystemRandom().randrange(2**32) if _GIVEN == "random" else int(_GIVEN)
+# Processes that run a part of the tests each draw no other one.
+os.environ["XQL_FFI_TEST_SEED"] = str(SEED)
