@@ -74,18 +74,18 @@ class DifferentialOperator(_Function):
             TypeError: one of the rules is none.
             ValueError: there is no operator of that name, or two rules contradict each other.
         """
-        self._rules = _checked(rules, name)
+        self._name, self._rules = name, _checked(rules, name)
         super().__init__(name, self._rules)
 
-    def __xql_ffi_tangent__(self) -> Any:
-        """The function that calls become where the expression is computed by several relations."""
-        return _tangent(self._rules)
+    def __xql_ffi_companions__(self) -> list[Any]:
+        """What calls become: the tangent where they see through relations, else the operator that knows they do not."""
+        return [_companion(name, self._rules) for name in ("tangent", f"analyzed {self._name}")]
 
 
-@lru_cache(maxsize=32)
-def _tangent(rules: tuple[Rule, ...]) -> Any:
+@lru_cache(maxsize=128)
+def _companion(name: str, rules: tuple[Rule, ...]) -> Any:
     """One function for all operators with these rules, so that they share what a query carries."""
-    return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter("tangent", rules))
+    return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter(name, rules))
 
 
 def check_expression(arg: object, taker: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from support.processes import json_of
 from unharmed.probe import PROBES
 
+_RULES = ("differentiate_relations", "keep_recursive_columns", "nullable_recursive_columns", "without_stops")
 _SCRIPT = str(Path(__file__).with_name("probe.py"))
 
 
@@ -35,7 +36,19 @@ def test_the_two_modules_are_two(results: Results) -> None:
 def test_same_result(results: Results, name: str) -> None:
     stock = results.stock[name]
     assert ("error" in stock) == name.startswith("sql_error_"), stock
-    assert _difference(results.engine[name], stock) is None
+    engine = results.engine[name]
+    if name == "sql_explain_verbose":
+        _leave_out_rules(engine)
+    assert _difference(engine, stock) is None
+
+
+def _leave_out_rules(explained: dict[str, Any]) -> None:
+    """Leaves out the steps of the rules that are in every session of the engine, which change nothing here."""
+    steps, plans = explained["result"]["columns"]
+    kept = [number for number, step in enumerate(steps) if not step.endswith(_RULES)]
+    assert len(kept) < len(steps)
+    assert {plans[number] for number in range(len(steps)) if number not in kept} == {"SAME TEXT AS ABOVE"}
+    explained["result"]["columns"] = [[column[number] for number in kept] for column in (steps, plans)]
 
 
 def _difference(engine: Any, stock: Any, where: str = "") -> str | None:

@@ -47,7 +47,8 @@
 //! # }
 //! ```
 //!
-//! A call sees one node of a plan; the crate `xql-relations` has the analyzer rule that sees them all.
+//! A call sees one node of a plan, and refuses what another node may have computed. The crate `xql-relations` has the analyzer
+//! rule that sees all nodes, and one function that registers it with these: `xql_relations::register(&ctx)`.
 //!
 //! The modules are layers, each of which imports from those before it only: `vocabulary` has types, columns and messages;
 //! `table` what is known of DataFusion's functions, a line each; `graph` the expression with every distinct sub-expression
@@ -68,8 +69,8 @@ pub mod vocabulary;
 pub use derivative::is_smooth;
 pub use graph::{Graph, Layers, NodeId, Root, Threshold};
 pub use operators::{
-    Call, Differential, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize, tangent_with, together,
-    vjp, vjp_with,
+    Call, Differential, analyzed_with, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize,
+    tangent_with, together, vjp, vjp_with,
 };
 pub use rules::{Rule, Rules};
 pub use stop::stop_gradient;

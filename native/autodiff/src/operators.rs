@@ -57,7 +57,16 @@ pub fn tangent_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Tangent, rules))
 }
 
+/// An operator for calls of which an analyzer rule has found that all columns but those they differentiate by are constant. Without
+/// it, [`grad`] and the others cannot know, and refuse such columns.
+pub fn analyzed_with(transform: Transform, rules: Rules) -> ScalarUDF {
+    ScalarUDF::new_from_impl(DifferentialOperator { analyzed: true, ..DifferentialOperator::new(transform, rules) })
+}
+
 /// All functions of this crate, to be registered with a session.
+///
+/// By themselves they see one node of a plan. A call that reads other columns than those it differentiates by, which a CTE or a
+/// view may have computed from these, is refused. The rules that see all nodes come with `xql_relations::register`.
 pub fn functions() -> Vec<ScalarUDF> {
     functions_with(&Rules::default())
 }
@@ -72,6 +81,8 @@ pub fn functions_with(rules: &Rules) -> Vec<ScalarUDF> {
 pub struct Differential {
     /// The `jvp` that calls of it are replaced by; see [`tangent_with`].
     pub tangent: Arc<ScalarUDF>,
+    /// The operator for calls that the rule leaves as they are; see [`analyzed_with`].
+    pub analyzed: Arc<ScalarUDF>,
 }
 
 /// A call of an operator among several that are asked for at once.
@@ -114,21 +125,40 @@ fn parse_together(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
 /// The operator that a function is, if it is one of this crate.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
-    let tangent = || Arc::new(tangent_with(operator.rules.clone()));
-    (operator.transform != Transform::Tangent).then(|| Differential { tangent: tangent() })
+    let rules = || operator.rules.clone();
+    (!operator.analyzed).then(|| Differential {
+        tangent: Arc::new(tangent_with(rules())),
+        analyzed: Arc::new(analyzed_with(operator.transform, rules())),
+    })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DifferentialOperator {
     transform: Transform,
     rules: Rules,
+    /// Whether an analyzer rule has seen the nodes below the call.
+    analyzed: bool,
     signature: Signature,
 }
 
 impl DifferentialOperator {
     fn new(transform: Transform, rules: Rules) -> Self {
         // Arguments are never coerced: an expression is differentiated as the planner typed it.
-        Self { transform, rules, signature: Signature::user_defined(Volatility::Immutable) }
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Self { transform, rules, analyzed: transform == Transform::Tangent, signature }
+    }
+
+    /// What a call says, as one of this operator or one among several that it is asked for.
+    fn parse<'a>(
+        &self,
+        transform: Transform,
+        expression: &'a Expr,
+        directions: &'a [Expr],
+    ) -> Result<Differentiation<'a>> {
+        transform.check_arity(1 + directions.len())?;
+        let seeds = transform.seeds(directions).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
+        let (total, analyzed) = (transform == Transform::Tangent, self.analyzed);
+        Ok(Differentiation { operator: transform.name(), expression, seeds, analyzed, total })
     }
 
     /// The error of a call with a literal for a column, told here for sessions that do not call `simplify`. In these, an
@@ -152,13 +182,6 @@ impl DifferentialOperator {
             literal(constant)
         )
     }
-}
-
-/// What a call says.
-fn parse<'a>(transform: Transform, expression: &'a Expr, directions: &'a [Expr]) -> Result<Differentiation<'a>> {
-    transform.check_arity(1 + directions.len())?;
-    let seeds = transform.seeds(directions).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
-    Ok(Differentiation { operator: transform.name(), expression, seeds, total: transform == Transform::Tangent })
 }
 
 impl ScalarUDFImpl for DifferentialOperator {
@@ -196,12 +219,12 @@ impl ScalarUDFImpl for DifferentialOperator {
         if self.transform == Transform::Tangent
             && let Some(calls) = parse_together(&args)
         {
-            let calls = calls.into_iter().map(|(transform, directions)| parse(transform, &args[0], directions));
+            let calls = calls.into_iter().map(|(transform, directions)| self.parse(transform, &args[0], directions));
             let calls = calls.collect::<Result<Vec<_>>>()?;
             return differentiate_together(&calls, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified);
         }
         self.transform.check_arity(args.len())?;
-        let call = parse(self.transform, &args[0], &args[1..])?;
+        let call = self.parse(self.transform, &args[0], &args[1..])?;
         differentiate(&call, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified)
     }
 

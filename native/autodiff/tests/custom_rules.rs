@@ -57,7 +57,13 @@ fn sum(name: &str, factor: i32) -> Sum {
 
 async fn session(rules: Vec<Rule>, functions: Vec<ScalarUDF>) -> Result<SessionContext> {
     let ctx = SessionContext::new();
-    for function in functions.into_iter().chain(xql_autodiff::functions_with(&Rules::new(rules)?)) {
+    // All columns are those of a table, which the operators are told.
+    let operators = xql_autodiff::functions_with(&Rules::new(rules)?).into_iter();
+    let operators = operators.map(|function| match xql_autodiff::recognize(&function) {
+        Some(operator) => Arc::unwrap_or_clone(operator.analyzed),
+        None => function,
+    });
+    for function in functions.into_iter().chain(operators) {
         ctx.register_udf(function);
     }
     let table = "CREATE TABLE t (x DOUBLE NOT NULL, y DOUBLE NOT NULL, n DOUBLE, r REAL NOT NULL)

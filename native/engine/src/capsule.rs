@@ -16,9 +16,9 @@ use crate::scalar_udf;
 /// The method that gives the capsule of a scalar function.
 pub const SCALAR_UDF_METHOD: &str = "__datafusion_scalar_udf__";
 
-/// The method that gives the `jvp`, a `datafusion._internal.ScalarUDF`, that calls of a differential operator become where they
-/// see through relations.
-pub const TANGENT_METHOD: &str = "__xql_ffi_tangent__";
+/// The method that gives what calls of a differential operator become, as objects of `datafusion._internal.ScalarUDF`: the `jvp`
+/// where they see through relations, and the operator that knows that all other columns are constant.
+pub const COMPANIONS_METHOD: &str = "__xql_ffi_companions__";
 
 /// The function `exporter` exports.
 ///
@@ -39,19 +39,20 @@ pub fn simplify(exporter: &Bound<'_, PyAny>) -> PyResult<FFI_ScalarUDFSimplify> 
 
 /// The functions of `exporter` that the answers of its `simplify` may call, if it has any.
 pub fn extra_functions(exporter: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<ScalarUDF>>> {
-    if !exporter.hasattr(xql_simplify_ffi::FUNCTIONS_METHOD_NAME)? {
-        return Ok(vec![]);
-    }
-    let functions = exporter.call_method0(xql_simplify_ffi::FUNCTIONS_METHOD_NAME)?;
-    functions.try_iter()?.map(|function| scalar_udf::from_python(&function?)).collect()
+    functions(exporter, xql_simplify_ffi::FUNCTIONS_METHOD_NAME)
 }
 
-/// The function by which the analyzer rule replaces calls of the one that `exporter` exports, if it has one.
-pub fn tangent(exporter: &Bound<'_, PyAny>) -> PyResult<Option<Arc<ScalarUDF>>> {
-    if !exporter.hasattr(TANGENT_METHOD)? {
-        return Ok(None);
+/// The functions by which the analyzer rule replaces calls of the one that `exporter` exports, if it has any.
+pub fn companions(exporter: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<ScalarUDF>>> {
+    functions(exporter, COMPANIONS_METHOD)
+}
+
+/// The functions that `method` gives, if there is one.
+fn functions(exporter: &Bound<'_, PyAny>, method: &str) -> PyResult<Vec<Arc<ScalarUDF>>> {
+    if !exporter.hasattr(method)? {
+        return Ok(vec![]);
     }
-    scalar_udf::from_python(&exporter.call_method0(TANGENT_METHOD)?).map(Some)
+    exporter.call_method0(method)?.try_iter()?.map(|function| scalar_udf::from_python(&function?)).collect()
 }
 
 /// The capsule that `method` gives, and what it holds.

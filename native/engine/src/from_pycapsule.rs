@@ -56,7 +56,7 @@ fn import<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let simplify = capsule::simplify(exporter)?;
     let function = capsule::scalar_udf(exporter)?;
     let functions = capsule::extra_functions(exporter)?;
-    let tangent = capsule::tangent(exporter)?;
-    let udf = SimplifyingScalarUDF::new(function, simplify).with_extra_functions(functions).with_companion(tangent);
+    let companions = capsule::companions(exporter)?;
+    let udf = SimplifyingScalarUDF::new(function, simplify).with_extra_functions(functions).with_companions(companions);
     scalar_udf::to_python(exporter.py(), ScalarUDF::from(udf))
 }

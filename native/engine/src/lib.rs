@@ -1,18 +1,18 @@
 //! One shared object with two Python modules in it.
 //!
 //! `_internal` is that of the crate `datafusion-python`, unmodified: its `PyInit__internal` is exported from here. `_engine`
-//! is the companion, whose `install` replaces two methods of `_internal`. In layers, each using only those before it:
+//! is the companion, whose `install` replaces methods of `_internal`. In layers, each using only those before it:
 //!
 //! 1. `method` puts a built-in method in place of another; `scalar_udf` makes Python objects of Rust functions, and back.
 //! 2. `capsule` imports what other libraries export: a scalar function, its `simplify`, and what goes with them.
-//! 3. `from_pycapsule` imports scalar functions together with their `simplify`; `register_udf` gives a session in which a
-//!    differential operator is registered the rules that go with it.
+//! 3. `from_pycapsule` imports scalar functions together with their `simplify`; `sessions` gives every session the rules of
+//!    differential operators.
 
 mod capsule;
 mod from_pycapsule;
 mod method;
-mod register_udf;
 mod scalar_udf;
+mod sessions;
 
 use pyo3::prelude::*;
 
@@ -21,14 +21,14 @@ mod _engine {
     use super::{Bound, PyModule, PyModuleMethods, PyResult, pyfunction};
     use crate::from_pycapsule::FromPycapsule;
     use crate::method::replace;
-    use crate::register_udf::RegisterUdf;
+    use crate::sessions;
     use pyo3::types::PyAnyMethods;
 
     /// Extends `module`, the `_internal` of this shared object.
     #[pyfunction]
     fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
         replace::<FromPycapsule>(module.getattr("ScalarUDF")?.cast()?)?;
-        replace::<RegisterUdf>(module.getattr("SessionContext")?.cast()?)
+        sessions::extend(module.getattr("SessionContext")?.cast()?)
     }
 
     #[pymodule_init]

@@ -12,7 +12,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyTuple, PyType};
 use pyo3::{ffi, intern};
 
 /// A method in place of another one.
@@ -48,11 +48,14 @@ pub fn replace<M: Method>(class: &Bound<'_, PyType>) -> PyResult<()> {
     }));
     let static_method = py.import(intern!(py, "builtins"))?.getattr(intern!(py, "staticmethod"))?;
     let replaced = class.getattr(intern!(py, "__dict__"))?.get_item(M::NAME)?;
-    let method = if replaced.is_instance(&static_method)? {
+    let is_static = replaced.is_instance(&static_method)?;
+    let method = if is_static || replaced.is_instance_of::<PyCFunction>() {
         // SAFETY: `definition` is never freed, and `trampoline` takes what the flags say.
         let function = unsafe { ffi::PyCFunction_NewEx(definition, class.as_ptr(), null_mut()) };
         // SAFETY: what Python makes is a new reference, or null after an error.
-        static_method.call1((unsafe { Bound::from_owned_ptr_or_err(py, function) }?,))?
+        let function = unsafe { Bound::from_owned_ptr_or_err(py, function) }?;
+        // `__new__` is static without being called so.
+        if is_static { static_method.call1((function,))? } else { function }
     } else {
         // SAFETY: as above.
         let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };

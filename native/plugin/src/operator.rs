@@ -5,7 +5,8 @@ use datafusion_ffi::udf::FFI_ScalarUDF;
 use std::ffi::{c_char, c_void};
 use std::ptr::null;
 use std::sync::Arc;
-use xql_autodiff::Rules;
+use xql_autodiff::vocabulary::transform::Transform;
+use xql_autodiff::{Rules, analyzed_with, functions_with, tangent_with};
 use xql_simplify_ffi::FFI_ScalarUDFSimplify;
 
 use crate::boundary::{free, handle, items, text};
@@ -22,7 +23,7 @@ pub struct Exported {
 }
 
 /// The operator of this name with these rules, which may be freed afterwards. `tangent` is the `jvp` by which the analyzer
-/// rule replaces calls of the others. Null and a reason in `error` if there is no such operator, or two of the rules are for
+/// rule replaces calls of the others, and `analyzed grad` what it replaces calls of `grad` by that it leaves as they are. Null and a reason in `error` if there is no such operator, or two of the rules are for
 /// one function.
 ///
 /// # Safety
@@ -43,9 +44,10 @@ pub unsafe extern "C" fn xql_ffi_operator_new(
             Ok(rule.0.clone())
         });
         let rules = Rules::new(rules.collect::<Result<Vec<_>>>()?)?;
-        let operator = match name {
-            "tangent" => Some(xql_autodiff::tangent_with(rules)),
-            name => xql_autodiff::functions_with(&rules).into_iter().find(|operator| operator.name() == name),
+        let operator = match name.split_once(' ') {
+            Some(("analyzed", name)) => Transform::of_key(name).map(|transform| analyzed_with(transform, rules)),
+            _ if name == "tangent" => Some(tangent_with(rules)),
+            _ => functions_with(&rules).into_iter().find(|operator| operator.name() == name),
         };
         let operator = operator
             .map(Arc::new)

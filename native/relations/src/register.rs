@@ -29,7 +29,7 @@ pub fn register_with(session: &SessionContext, rules: &Rules) {
     });
 }
 
-/// Adds the rules to a session that has a differential operator and lacks them.
+/// Adds the rules to a session that lacks them, for operators that come with the expressions of a query.
 ///
 /// Statements that other threads plan meanwhile have all rules that the session had before, and these or none of these.
 pub fn add_rules(session: &SessionContext, recognize: Recognize) {
@@ -51,8 +51,7 @@ fn update(session: &SessionContext, change: impl FnOnce(&SessionContext)) {
 
 fn lacks_rules(state: &SessionState, recognize: Recognize) -> bool {
     let rule = DifferentiateRelations::recognizing(recognize);
-    let known = state.analyzer().rules.iter().any(|known| known.name() == AnalyzerRule::name(&rule));
-    !known && state.scalar_functions().values().any(|function| recognize(function).is_some())
+    !state.analyzer().rules.iter().any(|known| known.name() == AnalyzerRule::name(&rule))
 }
 
 /// Adds the rules to a session that nobody else uses.

@@ -99,8 +99,8 @@ fn prepare(
 
     let root = function.node;
     let variables = columns.iter().map(|column| algebra.import(column)).collect::<Result<Vec<_>>>()?;
-    if !call.total {
-        variable::check_none_computed_from(call, algebra, &algebra.reachable(root), &columns)?;
+    if !call.analyzed {
+        variable::check_nothing_else_varies(call, algebra, &algebra.reachable(root), &variables)?;
     }
     let mut required = nulls.of(algebra, root);
     let mut nullable = function.field.is_nullable();

@@ -22,6 +22,8 @@ pub struct Differentiation<'a> {
     pub expression: &'a Expr,
     /// What it is differentiated by.
     pub seeds: Vec<Seed<'a>>,
+    /// Whether all other columns are known not to vary with those of the seeds.
+    pub analyzed: bool,
     /// Whether the seeds are all columns that vary, each with its tangent, so that all others are constants. A tangent
     /// that is carried is then NULL exactly where its column is.
     pub total: bool,

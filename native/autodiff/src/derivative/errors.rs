@@ -12,10 +12,6 @@ use crate::pullback::Refusal;
 use crate::table::{DECIMAL, TEXT, TIME, refusal_of, refusal_of_higher_order};
 use crate::vocabulary::messages::{abbreviated, cut, message_of};
 
-/// What to do where one node of a plan does not tell how a value was computed.
-pub const SEE_ALL_NODES: &str = "Add the analyzer rule that sees all nodes to the session (in Python, register the operator with \
-                                 it), or move the derivative inside (avg(grad(f, x)) instead of grad(avg(f), x))";
-
 /// The error that says why a call is refused.
 ///
 /// # Errors
@@ -78,9 +74,12 @@ fn no_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
     if let Some(reason) = reason.or(by_type) {
         return format!("{what} is not differentiated: {reason}");
     }
-    // An aggregate, as another library shows it and as it is, in a session without the rule for relations.
+    // An aggregate, as another library shows it and as it is.
     if matches!(expr, Expr::AggregateFunction(_)) || function.is_some_and(|name| name.contains('(')) {
-        return format!("one node of a plan does not tell how. {SEE_ALL_NODES}");
+        return "a value of many rows has no derivative inside of the node that computes it. Take the derivative above, in \
+                SELECT ... GROUP BY x or `df.aggregate([x], [avg(f)]).select(grad(...))`, or move it inside: avg(grad(f, x)) \
+                instead of grad(avg(f), x)"
+            .to_owned();
     }
     let missing = match expr {
         Expr::ScalarFunction(call) => missing_rule(call),

@@ -90,21 +90,24 @@ pub fn has_call(node: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     Ok(found)
 }
 
-/// The plan with the calls in it left to `simplify`: nobody recognizes them again, so that a plan tells whether it has been
-/// analyzed.
+/// The plan with the calls in it left to `simplify`, as calls of operators that know that the rule has passed. Nobody recognizes
+/// these, so that a plan tells whether it has been analyzed. Nodes of others, which the rule has not looked into, stay as they are.
 pub fn left_to_simplify(plan: LogicalPlan, recognize: Recognize) -> Result<Transformed<LogicalPlan>> {
     plan.transform_up_with_subqueries(|node| {
-        if !has_call(&node, recognize)? {
+        if matches!(node, LogicalPlan::Extension(_)) || !has_call(&node, recognize)? {
             return Ok(Transformed::no(node));
         }
         node.map_expressions(|expr| {
-            expr.transform_up(|part| match part {
-                Expr::ScalarFunction(ScalarFunction { func, args }) if recognize(&func).is_some() => {
-                    // The same function in all it does, but of another type.
-                    let other = Arc::unwrap_or_clone(func).with_aliases([]);
-                    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(other), args))))
-                }
-                other => Ok(Transformed::no(other)),
+            expr.transform_up(|part| {
+                let Expr::ScalarFunction(ScalarFunction { func, args }) = part else {
+                    return Ok(Transformed::no(part));
+                };
+                Ok(match recognize(&func) {
+                    Some(operator) => {
+                        Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(operator.analyzed, args)))
+                    }
+                    None => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
+                })
             })
         })
     })

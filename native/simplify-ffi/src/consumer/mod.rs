@@ -32,7 +32,7 @@ pub struct SimplifyingScalarUDF {
     function: ScalarUDF,
     simplify: Arc<FFI_ScalarUDFSimplify>,
     extra_functions: Vec<Arc<ScalarUDF>>,
-    companion: Option<Arc<ScalarUDF>>,
+    companions: Vec<Arc<ScalarUDF>>,
 }
 
 impl SimplifyingScalarUDF {
@@ -43,7 +43,7 @@ impl SimplifyingScalarUDF {
             function: ScalarUDF::new_from_shared_impl(function),
             simplify: Arc::new(simplify),
             extra_functions: vec![],
-            companion: None,
+            companions: vec![],
         }
     }
 
@@ -52,14 +52,14 @@ impl SimplifyingScalarUDF {
         Self { extra_functions, ..self }
     }
 
-    /// Keeps another function of the provider with it, for rules that replace calls of the one by calls of the other.
-    pub fn with_companion(self, companion: Option<Arc<ScalarUDF>>) -> Self {
-        Self { companion, ..self }
+    /// Keeps other functions of the provider with it, for rules that replace calls of the one by calls of another.
+    pub fn with_companions(self, companions: Vec<Arc<ScalarUDF>>) -> Self {
+        Self { companions, ..self }
     }
 
-    /// The function that [`with_companion`](Self::with_companion) keeps.
-    pub fn companion(&self) -> Option<&Arc<ScalarUDF>> {
-        self.companion.as_ref()
+    /// The functions that [`with_companions`](Self::with_companions) keeps.
+    pub fn companions(&self) -> &[Arc<ScalarUDF>] {
+        &self.companions
     }
 
     fn inner(&self) -> &dyn ScalarUDFImpl {
