@@ -10,8 +10,10 @@
 from importlib.metadata import version
 
 from xql_ffi import testing
+from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status
-from xql_ffi._gradients import Gradients, gradient, gradients, hessian, value_and_grad
+from xql_ffi._functions import grad, jvp, stop_gradient, vjp
+from xql_ffi._gradients import Gradients, gradient, gradients, hessian, hvp, jacobian, value_and_grad
 from xql_ffi._operators import (
     DifferentialOperator,
     grad_capsule,
@@ -30,17 +32,24 @@ __all__ = [
     "Gradients",
     "Rule",
     "__version__",
+    "annotate",
     "engine_status",
+    "grad",
     "grad_capsule",
     "gradient",
     "gradients",
     "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
     "jvp_capsule",
     "register",
     "rule",
     "rule_table",
+    "stop_gradient",
     "stop_gradient_capsule",
     "testing",
     "value_and_grad",
+    "vjp",
     "vjp_capsule",
 ]

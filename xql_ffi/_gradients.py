@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import reduce
+from operator import add
 from uuid import uuid4
 
 from datafusion import DataFrame, Expr, SessionContext, col, lit
 
-from xql_ffi._operators import DifferentialOperator, check_expression, grad_capsule
+from xql_ffi import _functions as functions
+from xql_ffi._columns import Columns, check_distinct, named_columns
+from xql_ffi._expressions import check_expression, quoted
 
 Grad = Callable[[Expr, Expr], Expr]
-Columns = str | Expr | Sequence[str | Expr]
 
 
 def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr]:
@@ -61,7 +63,7 @@ def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr
             ``v.x`` beside one by ``u_x``.
     """
     columns = named_columns(wrt)
-    operator = grad or _plain_grad()
+    operator = grad or functions.grad
     check_expression(expr, "gradient")
     return [operator(expr, column).alias(f"d_{name}") for name, column in columns.items()]
 
@@ -92,8 +94,8 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
             ``b_a`` and by ``a_b`` and ``a``.
     """
     columns = list(named_columns(wrt).items())
-    _check_distinct([f"{row}_{name}" for row, _ in columns for name, _ in columns])
-    operator = grad or _plain_grad()
+    check_distinct([f"{row}_{name}" for row, _ in columns for name, _ in columns])
+    operator = grad or functions.grad
     check_expression(expr, "hessian")
     first = [operator(expr, column) for _, column in columns]
     upper = [[operator(derivative, column) for _, column in columns[i:]] for i, derivative in enumerate(first)]
@@ -101,6 +103,87 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
         [upper[min(i, j)][abs(i - j)].alias(f"d_{row}_{name}") for j, (name, _) in enumerate(columns)]
         for i, (row, _) in enumerate(columns)
     ]
+
+
+def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]:
+    """The derivatives of several expressions by columns.
+
+    >>> from datafusion import SessionContext, col
+    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> rows = jacobian([(col("x") * col("y")).alias("area"), col("x") + col("y")], ["x", "y"])
+    >>> df.select(*rows[0], *rows[1]).to_pydict()
+    {'d_area_x': [2.0], 'd_area_y': [3.0], 'd_1_x': [1.0], 'd_1_y': [1.0]}
+
+    Args:
+        exprs: what to differentiate.
+        wrt: the column or columns to differentiate by, as `gradient` takes them.
+        grad: the operator, if it has rules of your own: ``grad_capsule(rules=[...])``.
+
+    Returns:
+        A row for each expression, of one expression for each column, called ``d_f_x`` for what has the alias ``f`` or
+        is the column ``f``, and ``d_0_x``, by its number, for what has no name.
+
+    Raises:
+        TypeError: an argument is no expression or column.
+        ValueError: no column is given, or one twice, or two derivatives would bear one name.
+    """
+    if isinstance(exprs, Expr):
+        msg = "jacobian takes a list of expressions: write jacobian([f, g], ...), or gradient(f, ...) for one"
+        raise TypeError(msg)
+    columns = named_columns(wrt)
+    names = []
+    for number, expr in enumerate(exprs):
+        check_expression(expr, "jacobian")
+        names.append(_name(expr) or str(number))
+    check_distinct([f"{row}_{name}" for row in names for name in columns])
+    operator = grad or functions.grad
+    return [
+        [operator(expr, column).alias(f"d_{row}_{name}") for name, column in columns.items()]
+        for row, expr in zip(names, exprs, strict=True)
+    ]
+
+
+def hvp(expr: Expr, wrt: Columns, vector: Sequence[Expr | float], *, grad: Grad | None = None) -> list[Expr]:
+    """The Hessian of an expression times a vector, without the Hessian.
+
+    >>> from datafusion import SessionContext, col
+    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> df.select(*hvp(col("x") * col("x") * col("y"), ["x", "y"], [1.0, col("y")])).to_pydict()
+    {'hvp_x': [16.0], 'hvp_y': [6.0]}
+
+    Args:
+        expr: what to differentiate.
+        wrt: the column or columns to differentiate by, as `gradient` takes them.
+        vector: an expression or a number for each column. It counts as constant.
+        grad: the operator, if it has rules of your own: ``grad_capsule(rules=[...])``.
+
+    Returns:
+        One expression for each column, in their order, called ``hvp_x`` for the column ``x``.
+
+    Raises:
+        TypeError: an argument is no expression or column.
+        ValueError: no column is given, or one twice, or the vector has more or fewer components than there are columns.
+    """
+    columns = named_columns(wrt)
+    check_expression(expr, "hvp")
+    if len(vector) != len(columns):
+        msg = f"hvp takes a vector with a component for each of {len(columns)} columns, and it has {len(vector)}"
+        raise ValueError(msg)
+    operator = grad or functions.grad
+    terms = []
+    for column, component in zip(columns.values(), vector, strict=True):
+        factor = lit(float(component)) if isinstance(component, int | float) else functions.stop_gradient(component)
+        terms.append(operator(expr, column) * factor)
+    along = reduce(add, terms)
+    return [operator(along, column).alias(f"hvp_{name}") for name, column in columns.items()]
+
+
+def _name(expr: Expr) -> str | None:
+    """The name of a column, or of an expression that has been given one."""
+    if expr.variant_name() == "Column":
+        name: str = expr.to_variant().name()
+        return name
+    return expr.schema_name() if expr.variant_name() == "Alias" else None
 
 
 @dataclass(frozen=True)
@@ -158,7 +241,7 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     tag = uuid4().hex
     ctx.register_view(f"loss_{tag}", frame)
     try:
-        all_rows = ctx.sql(_statement(relations, f"(SELECT {_quoted(names[0])} FROM loss_{tag})", tag)).cache()
+        all_rows = ctx.sql(_statement(relations, f"(SELECT {quoted(names[0])} FROM loss_{tag})", tag)).cache()
     finally:
         ctx.deregister_table(f"loss_{tag}")
     (row,) = all_rows.filter(col(f"part_0_{tag}") == lit(0)).select(col(f"value_{tag}").alias("value")).to_pylist()
@@ -183,7 +266,7 @@ class _Relation:
         return [f"d_{variable}" for variable in self.variables]
 
     def sql(self) -> str:
-        return ".".join(_quoted(part) for part in self.name.split("."))
+        return ".".join(quoted(part) for part in self.name.split("."))
 
 
 def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]:
@@ -230,8 +313,8 @@ def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
     for number, relation in enumerate(relations, start=1):
         part = f"part_{number}_{tag}"
         columns.append(f"r{number}.{part}")
-        read = [f"r{number}.{_quoted(name)}" for name in relation.columns]
-        read += [f"grad({loss}, r{number}.{_quoted(name)})" for name in relation.variables]
+        read = [f"r{number}.{quoted(name)}" for name in relation.columns]
+        read += [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
         columns += [f"{expression} AS c{n}_{number}_{tag}" for n, expression in enumerate(read)]
         rows = f"SELECT *, {number} AS {part} FROM {relation.sql()}"
         parts.append(f"FULL JOIN ({rows}) r{number} ON r0.part_0_{tag} = r{number}.{part}")
@@ -244,61 +327,3 @@ def _check_registered(ctx: SessionContext) -> None:
     except Exception as error:
         msg = "the session has no function called grad: register it with xql_ffi.register(ctx)"
         raise ValueError(msg) from error
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-@cache
-def _plain_grad() -> DifferentialOperator:
-    return grad_capsule()
-
-
-def named_columns(wrt: Columns) -> dict[str, Expr]:
-    """The columns by the names that their derivatives bear.
-
-    Raises:
-        TypeError: one is no column.
-        ValueError: there is none, or one twice, or two would bear one name.
-    """
-    listed = [wrt] if isinstance(wrt, str | Expr) else list(wrt)
-    if not listed:
-        msg = "name at least one column to differentiate by"
-        raise ValueError(msg)
-    columns = [_column(column) for column in listed]
-    full = [(column.to_variant().relation(), column.to_variant().name()) for column in columns]
-    for column, name in zip(columns, full, strict=True):
-        if full.count(name) > 1:
-            msg = f"the column {column.canonical_name()} is given more than once: name each to differentiate by once"
-            raise ValueError(msg)
-    short = [name for _, name in full]
-    names = [
-        name if relation is None or short.count(name) == 1 else f"{relation.replace('.', '_')}_{name}"
-        for relation, name in full
-    ]
-    _check_distinct(names)
-    return dict(zip(names, columns, strict=True))
-
-
-def _check_distinct(names: Sequence[str]) -> None:
-    """Raises a `ValueError` if two derivatives would bear one name."""
-    for name in names:
-        if names.count(name) > 1:
-            msg = (
-                f"two derivatives would be called d_{name}: rename a column first, "
-                "df.with_column_renamed(name, new_name), or take them in two calls"
-            )
-            raise ValueError(msg)
-
-
-def _column(column: object) -> Expr:
-    if isinstance(column, str):
-        return col(column)
-    if isinstance(column, Expr) and column.variant_name() == "Column":
-        return column
-    msg = (
-        f"one differentiates by a column, and {column!r} is none: give its name or col(name). To differentiate by an "
-        "expression, compute it first, df.with_column(name, ...)"
-    )
-    raise TypeError(msg)

@@ -10,6 +10,7 @@ from datafusion import Expr, ScalarUDF, SessionContext
 from datafusion import _internal as datafusion_internal
 
 from xql_ffi import _native
+from xql_ffi._expressions import check_expression
 from xql_ffi._rules import Rule
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class DifferentialOperator(_Function):
             TypeError: one of the rules is none.
             ValueError: there is no operator of that name, or two rules contradict each other.
         """
-        self._name, self._rules = name, _checked(rules, name)
+        self._name, self._rules = name, checked_rules(rules, name)
         super().__init__(name, self._rules)
 
     def __xql_ffi_companions__(self) -> list[Any]:
@@ -88,14 +89,7 @@ def _companion(name: str, rules: tuple[Rule, ...]) -> Any:
     return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter(name, rules))
 
 
-def check_expression(arg: object, taker: str) -> None:
-    """Raises a `TypeError` if this is no expression."""
-    if not isinstance(arg, Expr):
-        msg = f"{taker} takes expressions, and {arg!r} is none: write col({arg!r}) or lit({arg!r})"
-        raise TypeError(msg)
-
-
-def _checked(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
+def checked_rules(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
     """The rules.
 
     Raises:
@@ -186,7 +180,7 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
         TypeError: the rules are no list of rules.
         ValueError: two rules contradict each other.
     """
-    rules = _checked(rules, "register")
+    rules = checked_rules(rules, "register")
     for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
         ctx.register_udf(function)
     return ctx

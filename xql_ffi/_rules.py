@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from datafusion import ScalarUDF
+from datafusion import Expr, ScalarUDF
 
 from xql_ffi import _native
+from xql_ffi._expressions import in_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,7 @@ class Rule:
         return _native.rule(self.signature, self.partials, names, strict=self.strict)
 
 
-def rule(signature: str, *partials: str, strict: bool = False, functions: Iterable[ScalarUDF] = ()) -> Rule:
+def rule(signature: str, *partials: str | Expr, strict: bool = False, functions: Iterable[ScalarUDF] = ()) -> Rule:
     """A rule that says how a scalar function is differentiated.
 
     The partial derivatives are SQL over the parameters and ``Ω``, the function's own output: numbers, ``+ - * / %``,
@@ -72,10 +73,16 @@ def rule(signature: str, *partials: str, strict: bool = False, functions: Iterab
     >>> rule("hypot(x, y)", "x / hypot(x, y)", "y / Ω", strict=True)
     rule('hypot(x, y)', 'x / hypot(x, y)', 'y / Ω', strict=True)
 
+    Expressions of the DataFrame API are taken too, over columns that are called as the parameters:
+
+    >>> from datafusion import col, functions as f, lit
+    >>> rule("square(x)", lit(2.0) * f.abs(col("x")))
+    rule('square(x)', '(2.0 * abs(x))')
+
     Args:
         signature: the function and names for its parameters. The rule holds for every function of this name or alias
             that is called with that many arguments, DataFusion's own included.
-        *partials: the partial derivative by each parameter.
+        *partials: the partial derivative by each parameter, in SQL or as an expression.
         strict: promises that the function is NULL exactly where an argument is, so that its derivative needs no look
             at its value to be NULL where that is. It holds by itself for functions of DataFusion that have a rule.
         functions: functions that the partial derivatives call besides DataFusion's own. The session need not have
@@ -88,4 +95,5 @@ def rule(signature: str, *partials: str, strict: bool = False, functions: Iterab
         TypeError: an argument is of the wrong type.
         ValueError: the rule is wrong; the message shows the SQL, the reason and what to do.
     """
-    return Rule(signature, partials, strict=strict, functions=tuple(functions))
+    in_text = tuple(in_sql(partial) if isinstance(partial, Expr) else partial for partial in partials)
+    return Rule(signature, in_text, strict=strict, functions=tuple(functions))

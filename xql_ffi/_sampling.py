@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionConfig, SessionContext, col, lit
 
+from xql_ffi._expressions import parts, quoted
 from xql_ffi._richardson import STEPS, Difference, derive
 
 _SHIFTS = [0.0, *STEPS, *(-step for step in STEPS)]
@@ -32,12 +32,12 @@ class Sample:
         self.ctx = ctx
         self.rows = frame.to_arrow_table()
         # Expressions may qualify columns with the name of the table, without its schema, that the first one is of.
-        first = frame.parse_sql_expr(_quoted(self.rows.column_names[0])).to_variant()
+        first = frame.parse_sql_expr(quoted(self.rows.column_names[0])).to_variant()
         self.name = (first.relation() or "t").rpartition(".")[-1]
 
     def frame(self, rows: pa.Table) -> DataFrame:
         """Rows of these columns, by the name of the table."""
-        return self.ctx.read_batches(rows.to_batches()).alias(_quoted(self.name))
+        return self.ctx.read_batches(rows.to_batches()).alias(quoted(self.name))
 
     def evaluate(self, rows: pa.Table, *expressions: Expr) -> list[pa.ChunkedArray]:
         """Expressions over rows of these columns, in order."""
@@ -81,17 +81,6 @@ class Sample:
         return known != called or not known.isdisjoint(takers)
 
 
-def parts(expression: Expr) -> Iterator[Expr]:
-    """An expression and all that it is made of, subqueries aside."""
-    ahead = [expression]
-    while ahead:
-        part = ahead.pop()
-        yield part
-        if part.variant_name() not in ("Column", "Literal"):  # they are their own operands
-            with suppress(RuntimeError):  # subqueries and placeholders have none
-                ahead += part.rex_call_operands()
-
-
 def _differences(values: Sequence[float], scale: float, precision: float) -> Differences:
     """From the values at all shifts."""
     middle, up, down = values[0], values[1 : 1 + len(STEPS)], values[1 + len(STEPS) :]
@@ -105,10 +94,6 @@ def _differences(values: Sequence[float], scale: float, precision: float) -> Dif
 
 def _selected(frame: DataFrame, expressions: Iterable[Expr]) -> DataFrame:
     return frame.select(*(expression.alias(f"e{i}") for i, expression in enumerate(expressions)))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _scales(variable: Sequence[float | None]) -> dict[int, float]:

@@ -19,10 +19,11 @@ from typing import Any
 import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext
 
-from xql_ffi._gradients import Columns, Grad, named_columns
-from xql_ffi._operators import check_expression
+from xql_ffi._columns import Columns, named_columns
+from xql_ffi._expressions import check_expression, parts
+from xql_ffi._gradients import Grad
 from xql_ffi._richardson import SAFETY
-from xql_ffi._sampling import Differences, Sample, parts
+from xql_ffi._sampling import Differences, Sample
 
 # A difference says nothing if it may be off by more than this share of the derivative, and of value over variable.
 _VAGUE, _NEGLIGIBLE = 1e-3, 1e-9

@@ -38,6 +38,12 @@ def test_wrong_number(ctx: SessionContext, call: str) -> None:
     assert_says(message_at_planning(lambda: ctx.sql(f"SELECT {call} AS d FROM t")), says)
 
 
+def test_several_columns(ctx: SessionContext) -> None:
+    """One is told the calls to write."""
+    message = message_at_planning(lambda: ctx.sql("SELECT grad(x * y, x, y) AS d FROM t"))
+    assert_says(message, [r"one call for each column: grad\(.*, x\), grad\(.*, y\)"])
+
+
 def test_dataframe_api(ctx: SessionContext) -> None:
     message = message_at_planning(lambda: ctx.table("t").select(grad_capsule()(col("x") * col("x"))))
     assert_says(message, ["grad", "argument"])

@@ -10,7 +10,17 @@ import pytest
 _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
-@pytest.mark.parametrize("name", ["xql_ffi", "xql_ffi._gradients", "xql_ffi.testing"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "xql_ffi",
+        "xql_ffi._attributes",
+        "xql_ffi._expressions",
+        "xql_ffi._functions",
+        "xql_ffi._gradients",
+        "xql_ffi.testing",
+    ],
+)
 def test_docstrings(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted
@@ -21,7 +31,7 @@ def test_the_page() -> None:
     """Each block in turn, in one namespace. What an expression gives is in the comment after it."""
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(block, names)
     checked = 0
@@ -29,7 +39,8 @@ def test_the_page() -> None:
         frame = eval(expression, names)
         assert frame.schema().names == columns.split(", ")
         checked += 1
-    assert checked == 3
+    assert checked == 5
+    assert eval('result["d_t"].attrs', names) == {"long_name": "derivative of e_s by t", "units": "Pa K-1"}
     assert eval('report["x"].verified', names) == 2
     assert eval("found.value", names) == 4.0
     for table, derivatives in (("w1", [-8.0, -12.0]), ("w2", [-2.0, 4.0])):

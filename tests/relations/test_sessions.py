@@ -96,6 +96,6 @@ def test_sessions_are_made_as_before() -> None:
     with pytest.raises(TypeError):
         native(1)
     with pytest.raises(TypeError):
-        native.__new__(int)
+        native.__new__(int)  # type: ignore[call-overload]
     derived = type("Derived", (native,), {})
     assert type(derived()) is derived

@@ -6,11 +6,12 @@ import pickle
 from typing import Any
 
 import pytest
-from datafusion import SessionContext
+from datafusion import SessionContext, col, lit
+from datafusion import functions as f
 
 from support.functions import scalar
 from support.processes import json_of
-from xql_ffi import Rule, grad_capsule, jvp_capsule, register, rule, vjp_capsule
+from xql_ffi import Rule, grad, grad_capsule, jvp_capsule, register, rule, vjp_capsule
 
 G = scalar("g", lambda x: x)
 CTX = SessionContext()
@@ -266,3 +267,26 @@ print(len(made))
 
 def test_the_longest_formula_needs_no_large_stack() -> None:
     assert json_of(["-c", _IN_A_SMALL_STACK], engine=True) == 1
+
+
+def test_partial_derivatives_may_be_expressions() -> None:
+    x, y = col("x"), col("y")
+    made = rule(
+        "f(x, y)", lit(1.0) / (lit(1.0) + f.exp(lit(-1.0) * x)), f.when(y > lit(0.0), col("Ω") / y).otherwise(x)
+    )
+    assert made == rule("f(x, y)", *made.partials)
+    assert made.partials == ("(1.0 / (1.0 + exp((-1.0 * x))))", 'CASE WHEN (y > 0.0) THEN ("Ω" / y) ELSE x END')
+    function = scalar("square", lambda x: x * x)
+    ctx = register(SessionContext(), rules=[rule("square(x)", lit(2.0) * x), rule("g(x)", "1")])
+    ctx.register_udf(function)
+    frame = ctx.from_pydict({"a": [3.0]}, name="t")
+    assert ctx.sql("SELECT grad(square(2 * a), a) AS d FROM t").to_pydict() == {"d": [24.0]}
+    own = rule("square(x)", function(x) / x * lit(2.0))
+    assert frame.select(grad(function(col("a")), "a", rules=[own]).alias("d")).to_pydict() == {"d": [6.0]}
+
+
+def test_an_expression_over_what_is_no_parameter() -> None:
+    with pytest.raises(ValueError, match=r"t\.x is a column of a table: name it without, col\('x'\)"):
+        rule("f(x)", col("t.x"))
+    with pytest.raises(ValueError, match="there is no z here"):
+        rule("f(x)", col("z"))

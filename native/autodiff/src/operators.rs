@@ -203,6 +203,17 @@ impl ScalarUDFImpl for DifferentialOperator {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let fields = args.arg_fields;
+        if let (Transform::Grad, [function, columns @ ..]) = (self.transform, fields)
+            && columns.len() > 1
+        {
+            let count = fields.len();
+            let calls = columns.iter().map(|column| format!("grad({}, {})", cut(function.name()), column.name()));
+            return plan_err!(
+                "grad was given {count} argument(s); it is called as {}. Write one call for each column: {}",
+                self.transform.usage(),
+                cut(calls.collect::<Vec<_>>().join(", "))
+            );
+        }
         self.transform.check_arity(fields.len())?;
         let seeds = self.transform.seeds(&fields[1..]);
         let data_type = result_type(fields[0].data_type(), seeds.iter().map(|(column, _)| column.data_type()));

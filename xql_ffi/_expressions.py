@@ -1,0 +1,57 @@
+"""Looking at expressions of the DataFrame API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from datafusion import Expr, SessionContext
+from datafusion.unparser import Dialect, Unparser
+
+
+def check_expression(arg: object, taker: str) -> None:
+    """Raises a `TypeError` if this is no expression."""
+    if not isinstance(arg, Expr):
+        msg = f"{taker} takes expressions, and {arg!r} is none: write col({arg!r}) or lit({arg!r})"
+        raise TypeError(msg)
+
+
+def parts(expression: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of, subqueries aside."""
+    ahead = [expression]
+    while ahead:
+        part = ahead.pop()
+        yield part
+        if part.variant_name() not in ("Column", "Literal"):  # they are their own operands
+            with suppress(RuntimeError):  # subqueries and placeholders have none
+                ahead += part.rex_call_operands()
+
+
+def in_sql(expression: Expr) -> str:
+    """An expression over columns without a table, in SQL.
+
+    >>> from datafusion import col, lit
+    >>> in_sql(lit(1.0) / (lit(1.0) + col("x")))
+    '(1.0 / (1.0 + x))'
+
+    Raises:
+        ValueError: a column is named with its table.
+    """
+    names = []
+    for part in parts(expression):
+        if part.variant_name() == "Column":
+            name = part.to_variant().name()
+            if part.to_variant().relation() is not None:
+                msg = f"{part.canonical_name()} is a column of a table: name it without, col({name!r})"
+                raise ValueError(msg)
+            names.append(quoted(name))
+    # DataFusion writes plans in SQL: SELECT <expression> AS <name> FROM (SELECT ...)
+    columns = ", ".join(f"CAST(NULL AS DOUBLE) AS {name}" for name in sorted(set(names))) or "NULL"
+    frame = SessionContext().sql(f"SELECT {columns}").select(expression.alias("the_expression"))
+    sql = Unparser(Dialect.default()).plan_to_sql(frame.logical_plan())
+    return sql.removeprefix("SELECT ").partition(" AS the_expression FROM ")[0]
+
+
+def quoted(name: str) -> str:
+    """A name in SQL, as it is."""
+    return '"' + name.replace('"', '""') + '"'
