@@ -40,12 +40,14 @@ pub struct Growth {
 }
 
 impl Cell {
-    /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it.
+    /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it beside the column
+    /// itself.
     pub fn of(plan: &LogicalPlan, index: usize) -> Result<Option<Self>> {
         if !SharedRelation::is_scanned_in(plan)? {
             return Ok(None);
         }
         let Some(mut source) = source_of(plan, index)? else { return Ok(None) };
+        let mut numbered = vec![];
         while let (Some(relation), LogicalPlan::TableScan(scan)) =
             (SharedRelation::scanned_by(&source.origin), &source.origin)
         {
@@ -54,18 +56,24 @@ impl Cell {
                 return Ok(None);
             }
             let Some(below) = source_of(relation.plan(), position)? else { return Ok(None) };
+            // The numbered rows of the relation in which the column originates are that relation.
+            if below.path.len() == 1 {
+                numbered.push(relation);
+            }
             source = below;
         }
         let Source { origin, position, .. } = source;
         let cell = Self { origin, position };
-        Ok(cell.is_shared_in(plan)?.then_some(cell))
+        Ok(cell.is_shared_in(plan, &numbered)?.then_some(cell))
     }
 
-    /// Whether a shared relation in a plan reads it.
-    fn is_shared_in(&self, plan: &LogicalPlan) -> Result<bool> {
+    /// Whether a shared relation in a plan reads it, other than those that are the numbered rows of its origin.
+    fn is_shared_in(&self, plan: &LogicalPlan, numbered: &[Arc<SharedRelation>]) -> Result<bool> {
         any_node(plan, |node| match SharedRelation::scanned_by(node) {
-            Some(relation) => self.is_read_by(relation.plan()),
-            None => Ok(false),
+            Some(relation) if !numbered.iter().any(|own| Arc::ptr_eq(own, &relation)) => {
+                self.is_read_by(relation.plan())
+            }
+            _ => Ok(false),
         })
     }
 

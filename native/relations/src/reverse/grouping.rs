@@ -1,4 +1,6 @@
-//! Grouping sets as the union of the groups by each set.
+//! What is groups of rows, written with keys alone.
+//!
+//! Grouping sets are the union of the groups by each set, and the rows that DISTINCT ON keeps are the first of their groups.
 //!
 //! ```text
 //! Aggregate: groupBy=[[ROLLUP (a)]], aggr=[[sum(x)]]
@@ -12,7 +14,8 @@
 
 use datafusion_common::{Result, ScalarValue, plan_err};
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, Projection, Union, cast, lit};
+use datafusion_expr::{Aggregate, DistinctOn, Expr, GroupingSet, LogicalPlan, Projection, Union, cast, lit};
+use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
 
 use crate::vocabulary::names::columns;
@@ -65,4 +68,23 @@ fn groups(aggregate: &Aggregate, keys: &[&Expr], set: &[Expr]) -> Result<Logical
     let values = of_groups.into_iter().skip(set.len());
     exprs.extend(values.zip(rest).map(|(value, (table, field))| value.alias_qualified(table.cloned(), field.name())));
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(groups)))?))
+}
+
+/// The first rows of groups.
+///
+/// ```text
+/// DistinctOn: on_expr=[[g]], select_expr=[[x]], sort_expr=[[g, t]]
+/// ->
+/// Projection: first_value(x) AS x
+///   Aggregate: groupBy=[[g]], aggr=[[first_value(x) ORDER BY [g, t]]]
+/// ```
+pub fn first_rows(on: &DistinctOn) -> Result<LogicalPlan> {
+    let order = on.sort_expr.clone().unwrap_or_default();
+    let first = |expr: &Expr| first_value(expr.clone().unalias(), order.clone());
+    let (keys, values) = (on.on_expr.clone(), on.select_expr.iter().map(first).collect());
+    let groups = Aggregate::try_new(Arc::clone(&on.input), keys, values)?;
+    let values = columns(&groups.schema).split_off(on.on_expr.len());
+    let named = values.into_iter().zip(on.schema.iter());
+    let named = named.map(|(value, (table, field))| value.alias_qualified(table.cloned(), field.name()));
+    Ok(LogicalPlan::Projection(Projection::try_new(named.collect(), Arc::new(LogicalPlan::Aggregate(groups)))?))
 }

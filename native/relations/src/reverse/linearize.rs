@@ -2,10 +2,11 @@
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, internal_err, plan_err};
+use datafusion_expr::builder::unnest_with_options;
 use datafusion_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison};
 use datafusion_expr::logical_plan::{JoinConstraint, Sort, Subquery};
 use datafusion_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, Filter, Join, Limit, LogicalPlan, Projection, Union, lit, when,
+    Aggregate, Distinct, Expr, ExprSchemable, Filter, Join, Limit, LogicalPlan, Projection, Union, Unnest, lit, when,
 };
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
@@ -22,7 +23,8 @@ use super::stage::{Rows, Stages, renamed};
 use super::variable::{RowVariable, named};
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::{failing, unaliased};
-use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::names::{Names, columns, with_columns};
+use crate::vocabulary::origin::is_unnested;
 
 /// How many rows a group has.
 #[derive(Debug, Clone, Copy)]
@@ -135,6 +137,11 @@ impl Linearizer<'_> {
                 let keys = columns(input.schema());
                 self.aggregate(node, &Aggregate::try_new(Arc::clone(input), keys, vec![])?)
             }
+            LogicalPlan::Distinct(Distinct::On(on)) => {
+                let groups = self.stages.nodes.keep(grouping::first_rows(on)?);
+                self.region(&groups)
+            }
+            LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             LogicalPlan::RecursiveQuery(query) => plan_err!(
                 "{} is a recursive query that reads the variable, and derivatives by row are not followed through its \
                  iterations. Differentiate by a column of one row, or by jvp along a direction",
@@ -354,6 +361,47 @@ impl Linearizer<'_> {
         let plan = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
         let columns = names.into_iter().map(Column::new_unqualified).collect();
         Ok(Region { plan, columns, varying, steps: vec![], leaves, single: false })
+    }
+
+    /// The rows of a region, each beside the elements of its lists, which do not vary.
+    fn unnest(&mut self, unnest: &Unnest) -> Result<Region> {
+        let mut region = self.region(&unnest.input)?;
+        // Under their own names behind the columns of the region, all of which the node passes on.
+        let mut lists = vec![];
+        for (index, (table, field)) in unnest.input.schema().iter().enumerate() {
+            if !is_unnested(unnest, index) {
+                continue;
+            }
+            let list = region.columns[index].clone();
+            if region.varying.contains(&list.name) {
+                return plan_err!(
+                    "{} is unnested and varies, and lists and structs are not differentiated",
+                    field.name()
+                );
+            }
+            lists.push(Expr::Column(list).alias_qualified(table.cloned(), field.name()));
+        }
+        let passed_on = region.plan.schema().columns();
+        let plan = with_columns(std::mem::take(&mut region.plan), lists)?;
+        let plan = unnest_with_options(plan, unnest.exec_columns.clone(), unnest.options.clone())?;
+        let mut exprs: Vec<_> = passed_on.iter().cloned().map(Expr::Column).collect();
+        let mut elements = vec![];
+        for element in plan.schema().columns().split_off(passed_on.len()) {
+            let name = self.names.part(&element.name);
+            exprs.push(Expr::Column(element).alias(name.clone()));
+            elements.push(Column::new_unqualified(name));
+        }
+        let mut elements = elements.into_iter();
+        let passed_on = std::mem::take(&mut region.columns);
+        for index in &unnest.dependency_indices {
+            let own = if is_unnested(unnest, *index) { elements.next() } else { passed_on.get(*index).cloned() };
+            region.columns.extend(own);
+        }
+        for leaf in &mut region.leaves {
+            leaf.repeated = true;
+        }
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+        Ok(Region { plan, single: false, ..region })
     }
 
     fn aggregate(&mut self, node: Node, aggregate: &Aggregate) -> Result<Region> {

@@ -1,7 +1,7 @@
 //! Window functions as joins of the rows of a stage with themselves.
 //!
 //! A row's frame is a range of row numbers, so that an aggregate over it is one over the rows of a join, and `lag` is the row
-//! whose number is one less.
+//! whose number is the `lag` of the numbers.
 //!
 //! ```text
 //! Window: sum(x) OVER (PARTITION BY p ORDER BY t)
@@ -15,12 +15,11 @@
 //!       rows j
 //! ```
 
-use arrow::datatypes::DataType;
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, plan_err};
 use datafusion_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
 use datafusion_expr::{
     Expr, ExprSchemable, LogicalPlan, Window, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    WindowFunctionDefinition, cast, lit, when,
+    WindowFunctionDefinition, lit, when,
 };
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
@@ -31,7 +30,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use super::linearize::{Linearizer, Members, is_read_again_as_it_is};
 use super::nodes::Node;
 use super::region::{Region, StageId};
-use crate::rows::frames::{is_over_partition, is_whole};
+use crate::rows::frames::is_over_partition;
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// A window function whose value varies, over columns of a stage.
@@ -41,10 +40,22 @@ struct Varying {
     partition: Vec<usize>,
     arguments: Vec<usize>,
     filter: Option<usize>,
-    /// The number of a row within its partition, if the frame is not the partition.
-    number: usize,
-    /// The numbers of the first and the last row of its frame; none if the frame is the partition.
-    bounds: Option<[usize; 2]>,
+    rows: Rows,
+}
+
+/// Which rows of the partition the value of a row is of.
+enum Rows {
+    All,
+    /// Those with numbers within bounds, which each row has.
+    Between {
+        number: usize,
+        bounds: [usize; 2],
+    },
+    /// The one with the number that each row has.
+    Chosen {
+        number: usize,
+        chosen: usize,
+    },
 }
 
 /// Where an output of the node comes from.
@@ -178,24 +189,21 @@ impl Linearizer<'_> {
                 found.push(Output::Constant(number));
                 continue;
             }
-            let bounds = if let Some(column) = column.filter(|_| !is_whole(&function.params)) {
-                let [low, high] = [min_udaf(), max_udaf()].map(|extremum| {
-                    let definition = WindowFunctionDefinition::AggregateUDF(extremum);
-                    let mut bound = WindowFunction::new(definition, vec![Expr::Column(column.clone())]);
-                    bound.params.partition_by = function.params.partition_by.clone();
-                    bound.params.order_by = function.params.order_by.clone();
-                    bound.params.window_frame = function.params.window_frame.clone();
-                    if bound.params.window_frame.units == WindowFrameUnits::Rows {
-                        // Rows that the order leaves equal have one order among them, that of their numbers.
-                        bound.params.order_by.push(Sort::new(Expr::Column(column.clone()), true, false));
-                    }
-                    Expr::from(bound)
-                });
-                let low = self.window_column(&mut second, low, "low");
-                let high = self.window_column(&mut second, high, "high");
-                Some([low, high])
-            } else {
-                None
+            let rows = match column {
+                None => Rows::All,
+                Some(column) if is_of_one_row(&function) => {
+                    let chosen = self.chosen(region, &function, &column)?;
+                    Rows::Chosen { number, chosen: position(region, self.window_column(&mut second, chosen, "chosen")) }
+                }
+                Some(column) => {
+                    let bounds = [min_udaf(), max_udaf()].map(|extremum| {
+                        let definition = WindowFunctionDefinition::AggregateUDF(extremum);
+                        let bound = WindowFunction::new(definition, vec![Expr::Column(column.clone())]);
+                        Expr::from(in_window_of(bound, &function, &column))
+                    });
+                    let bounds = bounds.map(|bound| self.window_column(&mut second, bound, "bound"));
+                    Rows::Between { number, bounds: bounds.map(|bound| position(region, bound)) }
+                }
             };
             let column_at = |region: &mut Region, expr: &Expr| match expr {
                 Expr::Column(column) => position(region, column.clone()),
@@ -205,14 +213,12 @@ impl Linearizer<'_> {
             let partition = params.partition_by.iter().map(|expr| column_at(region, expr)).collect();
             let arguments = params.args.iter().map(|expr| column_at(region, expr)).collect();
             let filter = params.filter.as_deref().map(|expr| column_at(region, expr));
-            let bounds = bounds.map(|bounds| bounds.map(|bound| position(region, bound)));
             found.push(Output::Varying(Box::new(Varying {
                 original: original.clone(),
                 partition,
                 arguments,
                 filter,
-                number,
-                bounds,
+                rows,
                 function,
             })));
         }
@@ -226,34 +232,10 @@ impl Linearizer<'_> {
 
     /// Joins the value of a window function to the rows of its stage.
     fn varying(&mut self, outer: &mut Region, stage: StageId, total: usize, varying: &Varying) -> Result<Column> {
-        let params = &varying.function.params;
-        if params.null_treatment == Some(NullTreatment::IgnoreNulls) {
-            return plan_err!("{}: derivatives by row are not taken of IGNORE NULLS", abbreviated(&varying.original));
-        }
-        let literal = |index: usize| match params.args.get(index) {
-            Some(Expr::Literal(value, _)) => value.cast_to(&DataType::Int64).ok().and_then(|value| match value {
-                ScalarValue::Int64(value) => value,
-                _ => None,
-            }),
-            _ => None,
-        };
-        let number = |region: &Region, index: usize| cast(Expr::Column(region.columns[index].clone()), DataType::Int64);
-        let at = |region: &Region| match (varying.function.fun.name(), varying.bounds) {
-            ("lag", _) => Some(number(region, varying.number) - lit(literal(1).unwrap_or(1))),
-            ("lead", _) => Some(number(region, varying.number) + lit(literal(1).unwrap_or(1))),
-            ("first_value", Some([low, _])) => Some(number(region, low)),
-            ("last_value", Some([_, high])) => Some(number(region, high)),
-            ("nth_value", Some([low, _])) => Some(number(region, low) + lit(literal(1)? - 1)),
-            ("first_value", None) => Some(lit(1_i64)),
-            ("nth_value", None) => Some(lit(literal(1)?)),
-            _ => None,
-        };
-        if let Some(wanted) = at(outer) {
-            return self.row_at(outer, stage, total, varying, wanted);
-        }
-        match &varying.function.fun {
-            WindowFunctionDefinition::AggregateUDF(_) => self.over_frame(outer, stage, total, varying),
-            other => plan_err!(
+        match (&varying.function.fun, &varying.rows) {
+            (_, Rows::Chosen { number, chosen }) => self.chosen_row(outer, stage, total, varying, [*number, *chosen]),
+            (WindowFunctionDefinition::AggregateUDF(_), _) => self.over_frame(outer, stage, total, varying),
+            (other, _) => plan_err!(
                 "{} varies, and no derivative by row is known for the function {}",
                 abbreviated(&varying.original),
                 other.name()
@@ -261,40 +243,52 @@ impl Linearizer<'_> {
         }
     }
 
-    /// The value of one row of the partition, by its number.
-    fn row_at(
+    /// The number of the row that a function chooses: what the function gives of the numbers.
+    ///
+    /// ```text
+    /// lag(x, 2, d) IGNORE NULLS OVER (ORDER BY t)
+    /// ->
+    /// lag(CASE WHEN x IS NOT NULL THEN number END, 2) IGNORE NULLS OVER (ORDER BY t, number)
+    /// ```
+    fn chosen(&mut self, region: &mut Region, function: &WindowFunction, number: &Column) -> Result<Expr> {
+        let mut chosen = function.clone();
+        chosen.params.args.truncate(2);
+        if let Some(value) = chosen.params.args.first_mut() {
+            let mut of = number.clone();
+            if function.params.null_treatment == Some(NullTreatment::IgnoreNulls) {
+                let known = when(value.clone().is_not_null(), Expr::Column(of.clone())).end()?;
+                of = region.add(vec![("number".to_owned(), known)], self.names)?.pop().unwrap_or(of);
+            }
+            *value = Expr::Column(of);
+        }
+        Ok(Expr::from(in_window_of(chosen, function, number)))
+    }
+
+    /// The value of the row that is chosen of the partition, by the positions of its number and of the number wanted.
+    fn chosen_row(
         &mut self,
         outer: &mut Region,
         stage: StageId,
         total: usize,
         varying: &Varying,
-        wanted: Expr,
+        [number, chosen]: [usize; 2],
     ) -> Result<Column> {
-        let params = &varying.function.params;
         let other = self.stages.numbered(stage, total, self.names)?;
         let mut on = same_partition(outer, &other, varying);
-        on.push((wanted.clone(), cast(Expr::Column(other.columns[varying.number].clone()), DataType::Int64)));
-        let filter = match (varying.function.fun.name(), varying.bounds) {
-            ("nth_value", Some([_, high])) => {
-                Some(wanted.lt_eq(cast(Expr::Column(outer.columns[high].clone()), DataType::Int64)))
-            }
-            _ => None,
-        };
+        on.push((Expr::Column(outer.columns[chosen].clone()), Expr::Column(other.columns[number].clone())));
         let value = varying.arguments.first().and_then(|argument| other.columns.get(*argument)).cloned();
         let (Some(value), Some(found)) = (value, other.columns.last().cloned()) else {
             return plan_err!("{} has no column as its argument", abbreviated(&varying.original));
         };
-        let default = params.args.get(2).map(|default| match default {
-            literal @ Expr::Literal(..) => literal.clone(),
-            _ => Expr::Column(outer.columns[varying.arguments[2]].clone()),
-        });
         let width = outer.columns.len();
         let own = std::mem::replace(outer, Region::constant(LogicalPlan::default(), vec![], false));
-        *outer = own.beside(other, on, filter, JoinType::Left, NullEquality::NullEqualsNull)?;
+        *outer = own.beside(other, on, None, JoinType::Left, NullEquality::NullEqualsNull)?;
         outer.columns.truncate(width);
-        let Some(default) = default else { return Ok(value) };
-        let chosen = when(Expr::Column(found).is_null(), default).otherwise(Expr::Column(value))?;
-        let mut added = outer.add(vec![("lag".to_owned(), chosen)], self.names)?;
+        // DataFusion takes constants only.
+        let Some(default) = varying.function.params.args.get(2) else { return Ok(value) };
+        let value = when(Expr::Column(found).is_null(), default.clone()).otherwise(Expr::Column(value))?;
+        let name = varying.function.fun.name().to_owned();
+        let mut added = outer.add(vec![(name, value)], self.names)?;
         added.pop().map_or_else(|| plan_err!("a window function has no value"), Ok)
     }
 
@@ -308,14 +302,14 @@ impl Linearizer<'_> {
             _ => column(*index),
         });
         let call = aggregate(&varying.function, args.collect(), varying.filter.map(|filter| Box::new(column(filter))));
-        let Some([low, high]) = varying.bounds else {
+        let Rows::Between { number, bounds } = varying.rows else {
             let on = same_partition(outer, &over, varying);
             return self.over_partition(outer, over, on, call, &varying.original);
         };
         let of = self.stages.numbered(stage, total, self.names)?;
         let on = same_partition(&of, &over, varying);
-        let number = column(varying.number);
-        let [low, high] = [low, high].map(|bound| Expr::Column(of.columns[bound].clone()));
+        let number = column(number);
+        let [low, high] = bounds.map(|bound| Expr::Column(of.columns[bound].clone()));
         let in_frame = Some(number.between(low, high));
         let Some(row) = of.columns.last().cloned() else { return plan_err!("a stage has no numbers") };
         let pairs = of.joined(over, on, in_frame, JoinType::Inner, NullEquality::NullEqualsNull)?;
@@ -358,6 +352,25 @@ impl Linearizer<'_> {
         outer.columns.truncate(width);
         Ok(value)
     }
+}
+
+/// Whether a function gives the value of one row, which it chooses by its place.
+fn is_of_one_row(function: &WindowFunction) -> bool {
+    matches!(function.fun.name(), "first_value" | "last_value" | "nth_value" | "lag" | "lead")
+        && matches!(function.fun, WindowFunctionDefinition::WindowUDF(_))
+}
+
+/// A function of the numbers of rows over the rows that another one is over.
+fn in_window_of(mut numbers: WindowFunction, function: &WindowFunction, number: &Column) -> WindowFunction {
+    let params = &mut numbers.params;
+    params.partition_by.clone_from(&function.params.partition_by);
+    params.order_by.clone_from(&function.params.order_by);
+    params.window_frame = function.params.window_frame.clone();
+    if params.window_frame.units == WindowFrameUnits::Rows || matches!(function.fun.name(), "lag" | "lead") {
+        // Rows that the order leaves equal have one order among them, that of their numbers.
+        params.order_by.push(Sort::new(Expr::Column(number.clone()), true, false));
+    }
+    numbers
 }
 
 fn add_windows(region: &mut Region, functions: Vec<Expr>) -> Result<()> {
