@@ -383,7 +383,6 @@ REASONS = [
     "no derivative by row is known for the function",
     "no derivative is known for an aggregate of DISTINCT values",
     "no derivative is known for the function",
-    "derivatives by row are not taken of IGNORE NULLS",
 ]
 
 
