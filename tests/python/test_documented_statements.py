@@ -1,0 +1,101 @@
+"""The SQL in README and on the pages runs, and gives what the comments beside it say."""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from datafusion import SessionContext, udf
+
+import xql_ffi
+
+ROOT = Path(__file__).parents[2]
+# Two pages show parts of examples, which have tests of their own.
+PAGES = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs/example.md", ROOT / "docs/digits.md"}
+
+TABLES = {
+    "data": {"x": [0.5, 1.5, -2.0], "y": [1.0, 2.5, 0.25]},
+    "parameters": {"w": [0.75], "b": [-0.5]},
+    "params": {"w": [0.75], "b": [-0.5]},
+    "d": {"x": [0.5, 1.5, -2.0], "y": [1.0, 2.5, 0.25]},
+    "t": {"id": [1, 2, 3], "k": [1, 1, 2], "x": [1.0, 2.0, 3.0], "y": [0.5, -0.25, 4.0]},
+    "equations": {"a": [2.0, 10.0]},
+    "x": {"sample": [1, 1, 2, 2], "inp": [1, 2, 1, 2], "val": [0.5, -1.0, 2.0, 0.25]},
+    "w": {"k": [1, 2], "inp": [1, 2], "out": [1, 1], "val": [0.75, -0.5]},
+    "v": {"k": [1, 2], "val": [1.0, -2.0]},
+    "y": {"sample": [1, 2], "out": [1, 1], "val": [0.5, -0.5]},
+}
+
+ERROR = "an error"
+
+# The comments beside statements, up to a colon, as queries whose rows are the last column of the statement.
+SAID = {
+    "the average of 2 * (prediction - y) * x": "SELECT AVG(2 * (w * x + b - y) * x) FROM data CROSS JOIN parameters",
+    "AVG(2 * (pred - y) * x)": "SELECT AVG(2 * (w * x + b - y) * x) FROM d CROSS JOIN params",
+    "AVG(2 * (w * x - y) * x)": "SELECT AVG(2 * (w * x - y) * x) FROM d CROSS JOIN params",
+    "2 * x": "SELECT 2 * x FROM t",
+    "2 * x / COUNT(x) OVER (PARTITION BY k)": "SELECT 2 * x / COUNT(x) OVER (PARTITION BY k) FROM t",
+    "SUM(x) OVER (PARTITION BY cell) / COUNT(*) OVER ()": "SELECT SUM(x) OVER () / COUNT(*) OVER () FROM d",
+    "0": "SELECT CASE WHEN id > 1 THEN 0.0 END FROM t",
+    "SUM(2 * x) OVER ()": "SELECT SUM(2 * x) OVER () FROM t",
+    "p * (1 - p)": "SELECT p * (1 - p) FROM (SELECT exp(x) / SUM(exp(x)) OVER () AS p FROM t)",
+    "1 / (3 * x * x + 1)": "SELECT 1 / (3 * x * x + 1) FROM (VALUES (1.0), (2.0)) AS root(x)",
+    "6 * w.val * v.val": "SELECT 6 * w.val * v.val FROM w JOIN v ON w.k = v.k",
+    "2 * (pred - y)": "SELECT 2 * (w * x - y) FROM d CROSS JOIN params",
+    "2 * (pred - y) * x": "SELECT 2 * (w * x - y) * x FROM d CROSS JOIN params",
+}
+
+
+def statements() -> Iterator[tuple[str, str, str]]:
+    """The statements, each with its place and the comment at its end. What is left out of one is written `...`."""
+    for page in sorted(PAGES):
+        text = page.read_text(encoding="utf-8")
+        for block in re.finditer(r"^```sql\n(.+?)^```", text, re.MULTILINE | re.DOTALL):
+            if "..." in block[1] or not re.match(r"SELECT|WITH", block[1]):
+                continue
+            line = text.count("\n", 0, block.start()) + 2
+            tables = ""
+            # A statement ends with a comment or with its block; several may follow one WITH.
+            for statement, said in re.findall(r"(.+?)(?:\s+-- ([^\n]*)\n|\Z)", block[1], re.DOTALL):
+                if not statement.strip():
+                    continue
+                if statement.startswith("WITH"):
+                    tables = statement.rpartition("\nSELECT")[0]
+                elif tables:
+                    statement = f"{tables}\n{statement}"
+                yield f"{page.name}:{line}", statement, said.partition(":")[0].strip()
+
+
+CASES = [pytest.param(statement, said, id=f"{place} {said}") for place, statement, said in statements()]
+
+
+def test_all_comments_are_checked() -> None:
+    assert {case.values[1] for case in CASES} - {"", ERROR} == set(SAID)
+
+
+@pytest.fixture(scope="module")
+def session() -> SessionContext:
+    ctx = xql_ffi.register(SessionContext())
+    for name, columns in TABLES.items():
+        ctx.from_pydict(columns, name=name)
+    ctx.register_udf(udf(lambda x: x, [pa.float64()], pa.float64(), "volatile", "dice"))
+    return ctx
+
+
+def last_column(session: SessionContext, statement: str) -> list[float]:
+    *_, column = session.sql(statement).to_pydict().values()
+    assert column, "it has no rows"
+    return sorted((math.nan if value is None else value for value in column), key=str)
+
+
+@pytest.mark.parametrize(("statement", "said"), CASES)
+def test_statement(statement: str, said: str, session: SessionContext) -> None:
+    if said == ERROR:
+        with pytest.raises(Exception, match="grad"):
+            session.sql(statement).collect()
+        return
+    found = last_column(session, statement)
+    if said:
+        assert found == pytest.approx(last_column(session, SAID[said]), rel=1e-9, nan_ok=True)
