@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 # Two pages show parts of examples, which have tests of their own.
 PAGES = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs/example.md", ROOT / "docs/digits.md"}
 
-TABLES = {
+TABLES: dict[str, dict[str, list[Any]]] = {
     "data": {"x": [0.5, 1.5, -2.0], "y": [1.0, 2.5, 0.25]},
     "parameters": {"w": [0.75], "b": [-0.5]},
     "params": {"w": [0.75], "b": [-0.5]},
