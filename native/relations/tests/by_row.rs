@@ -290,3 +290,42 @@ async fn grouping_sets_and_ordered_aggregates() -> Result<()> {
     }
     Ok(())
 }
+
+/// A variable that rows of a group have in common moves in all of them, and one of a union where it comes from.
+#[tokio::test]
+async fn variables_of_groups_and_unions() -> Result<()> {
+    let ctx = session().await?;
+    let rows = "(VALUES (1, 1.0, 1, 2.0), (2, 1.0, 2, 3.0), (3, 2.0, 1, 4.0), (4, NULL, 1, 5.0), (5, 2.0, 1, 1.0)) AS v(id, k, j, y)";
+    ctx.sql(&format!("CREATE TABLE t AS SELECT * FROM {rows}")).await?.collect().await?;
+    ctx.sql("CREATE TABLE u AS SELECT * FROM (VALUES (1, 5.0), (2, 1.0)) AS v(id, k)").await?.collect().await?;
+    let by_k = "grad((SELECT SUM(v.k * v.k * v.y) FROM t v), k) AS d";
+    let both = "grad((SELECT SUM(k * k * y) FROM t) + (SELECT SUM(k * k * k) FROM u), q.k) AS d";
+    for (select, expected) in [
+        (format!("SELECT k, {by_k} FROM t GROUP BY k"), vec![10.0, 20.0]),
+        (format!("SELECT k, SUM(y) AS s, {by_k} FROM t GROUP BY k HAVING SUM(y) < 6"), vec![10.0, 20.0]),
+        (format!("SELECT k, j, {by_k} FROM t GROUP BY k, j"), vec![4.0, 6.0, 20.0]),
+        (format!("SELECT k, {by_k} FROM (SELECT DISTINCT k FROM t WHERE id <> 5) q"), vec![10.0, 16.0]),
+        (format!("SELECT k, {by_k} FROM t JOIN (VALUES (1), (1), (2)) AS x(n) ON n = j GROUP BY k"), vec![10.0, 20.0]),
+        (format!("SELECT k, id, {both} FROM (SELECT k, id FROM t UNION ALL SELECT k, id + 10 FROM u) q"), vec![
+            3.0, 4.0, 6.0, 4.0, 16.0, 75.0,
+        ]),
+        (format!("SELECT k, id, {both} FROM (SELECT k, id FROM t WHERE id = 1 UNION ALL SELECT k, id + 10 FROM t) q"), vec![
+            4.0, 4.0, 6.0, 4.0, 16.0,
+        ]),
+        (format!("SELECT k, {both} FROM (SELECT k FROM t UNION SELECT k FROM u) q"), vec![13.0, 20.0, 75.0]),
+        (format!("SELECT k, id, {by_k} FROM (SELECT DISTINCT ON (j) j, k, id FROM t ORDER BY j, id) q"), vec![4.0, 6.0]),
+        (format!("SELECT DISTINCT ON (j) j AS k, id, {by_k} FROM t ORDER BY j, id"), vec![4.0, 6.0]),
+        (format!("SELECT k, n, {by_k} FROM (SELECT k, unnest([1, j]) AS n FROM t WHERE id = 2) q"), vec![6.0, 6.0]),
+        ("SELECT k, jvp((SELECT SUM(k * k * y) FROM t), k, 2.0) AS d FROM (SELECT k FROM t UNION ALL SELECT k FROM t) q LIMIT 1".to_owned(), vec![60.0]),
+        (format!("SELECT k, grad(SUM(k * k) OVER (), k) AS g, {by_k} FROM t GROUP BY k"), vec![10.0, 20.0]),
+        (format!("SELECT k, {by_k}, grad(SUM(k * k) OVER (), k) AS g FROM t GROUP BY k"), vec![2.0, 4.0]),
+    ] {
+        let sql = format!("SELECT * FROM ({select}) AS s WHERE k IS NOT NULL ORDER BY k, d");
+        close(&run(&ctx, &sql).await?, &expected);
+    }
+    // Where the cells of a group are not those of one value.
+    let repeated = format!("SELECT k, {by_k} FROM t JOIN (VALUES (1), (2)) AS x(n) ON n <= j GROUP BY k, n");
+    let error = run(&ctx, &repeated).await.err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains("which rows of a variable are in a group")), "{error:?}");
+    Ok(())
+}

@@ -1,19 +1,19 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, NullEquality, Result};
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF, lit, when};
+use datafusion_expr::{Expr, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, lit, when};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::reverse::{Linearizer, Region, RowCotangents, RowVariable, Stages, at, gradients, joined};
+use crate::reverse::{Linearizer, Reference, Region, RowCotangents, RowVariable, Stages, gradients, joined};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::source::{Source, beside, has_node, is_same, reads, source_of};
+use crate::vocabulary::source::{Source, beside, has_node, is_same, reads, sources_of};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
 #[derive(Default)]
@@ -35,8 +35,8 @@ struct Variables {
 /// A column of the input that is a variable.
 struct Numbered {
     column: Column,
-    /// The number of its row. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have numbers of their own.
-    row: Column,
+    /// How a row knows its cell. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have numbers of their own.
+    cell: Arc<Reference>,
     /// Which of the relations it is of, and its position among the variables of that.
     relation: usize,
     position: usize,
@@ -64,6 +64,8 @@ struct Swept {
 struct Found {
     column: Column,
     source: Source,
+    /// Which of the places it is that the column originates in.
+    place: usize,
 }
 
 impl Variables {
@@ -76,9 +78,9 @@ impl Variables {
     ) -> Result<BTreeMap<usize, RowCotangents>> {
         let mut found = BTreeMap::new();
         for (relation, gradient) in gradients(value, &self.stages, names, tangent)? {
-            let mut rows = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.row);
-            let first = rows.next();
-            let is_shared = rows.any(|row| Some(row) != first);
+            let mut cells = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.cell);
+            let first = cells.next().map(|cell| &cell.number);
+            let is_shared = cells.any(|cell| Some(&cell.number) != first);
             found.insert(relation, if is_shared { gradient.shared(names)? } else { gradient });
         }
         Ok(found)
@@ -117,26 +119,35 @@ impl ByRow {
             // What another relation is computed from comes first, so that it is numbered there too.
             let (origin, columns) = relations.swap_remove(innermost(&relations)?);
             let positions: Vec<_> = columns.iter().map(|found| found.source.position).collect();
-            let shown = match columns.first() {
-                Some(found) => at(plan.inputs()[0], &found.source.path)?.clone(),
-                None => origin.clone(),
+            let place_of = |plan: &LogicalPlan, column: &Column, place: usize| -> Result<Option<LogicalPlan>> {
+                let input = plan.inputs()[0];
+                let mut sources = sources_of(input, input.schema().index_of_column(column)?)?;
+                Ok((place < sources.len()).then(|| sources.swap_remove(place).origin))
             };
+            let shown = match columns.first() {
+                Some(Found { column, place, .. }) => place_of(&plan, column, *place)?,
+                None => None,
+            };
+            let shown = shown.unwrap_or_else(|| origin.clone());
             let computed = rewrite(names, shown.clone())?;
             let rows = RowVariable::of(origin.clone(), &shown, computed, &positions, names)?;
             let sweep = by_row.sweep_for(&origin)?;
             let relation = sweep.rows.len();
-            let mut references: Vec<(Vec<usize>, Column)> = vec![];
-            for (position, Found { column, source }) in columns.into_iter().enumerate() {
+            let mut references: Vec<(Vec<usize>, Arc<Reference>)> = vec![];
+            for (position, Found { column, source, place }) in columns.into_iter().enumerate() {
                 let known = references.iter().find(|(path, _)| *path == source.path);
-                let row = if let Some((_, row)) = known {
-                    row.clone()
+                let cell = if let Some((_, cell)) = known {
+                    Arc::clone(cell)
                 } else {
-                    let (input, row) = rows.lifted(plan.inputs()[0].clone(), &column, names)?;
-                    plan = plan.with_new_exprs(plan.expressions(), vec![input])?;
-                    references.push((source.path, row.clone()));
-                    row
+                    let input = plan.inputs()[0].clone();
+                    let index = input.schema().index_of_column(&column)?;
+                    let (input, cell) = rows.lifted(input, index, place, names)?;
+                    plan = plan.map_children(|_| Ok(Transformed::yes(input.clone())))?.data;
+                    let cell = Arc::new(cell);
+                    references.push((source.path, Arc::clone(&cell)));
+                    cell
                 };
-                sweep.columns.push(Numbered { column, row, relation, position });
+                sweep.columns.push(Numbered { column, cell, relation, position });
             }
             plan = rows.substituted(plan)?;
             for (other, _) in &mut relations {
@@ -198,34 +209,18 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
-        let Some(read) = self.read(expression, variable, names, tangent)? else { return Ok(None) };
-        let mut tangents = vec![];
+        let read = self.read(expression, variable, names, tangent)?;
+        if read.is_empty() {
+            return Ok(None);
+        }
+        let mut parts: Vec<(Column, Vec<Column>)> = vec![];
         for Read { numbered, column, swept, .. } in read {
-            let Some(gradient) = swept.gradient_by(numbered) else { continue };
-            if !swept.derivatives.iter().any(|(row, _)| *row == numbered.row) {
-                let gradient = gradient.renamed(names)?;
-                let on = gradient.row.map(|of| (Expr::Column(numbered.row.clone()), Expr::Column(of)));
-                let left = std::mem::take(input);
-                let on = on.into_iter().collect();
-                *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
-                let mut exprs = vec![];
-                let mut derivatives = vec![];
-                for cotangent in gradient.cotangents {
-                    // A row that the value does not depend on has none. A tangent is NULL where its column is.
-                    let name = names.tangent("value", &variable.name);
-                    let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
-                    exprs.push(null_with(&Expr::Column(column.clone()), derivative)?.alias(name.clone()));
-                    derivatives.push(Column::new_unqualified(name));
-                }
-                *input = with_columns(std::mem::take(input), exprs)?;
-                swept.derivatives.push((numbered.row.clone(), derivatives));
-            }
-            let known = swept.derivatives.iter().find(|(row, _)| *row == numbered.row);
-            if let Some(derivative) = known.and_then(|(_, derivatives)| derivatives.get(numbered.position)) {
-                tangents.push((column.clone(), Tangent::Column(derivative.clone())));
+            for numbered in numbered {
+                let derivative = swept.by_cell(numbered, column, input, names)?;
+                add_part(&mut parts, column, derivative);
             }
         }
-        Ok(Some(tangents))
+        totals(parts, variable, input, names).map(Some)
     }
 
     /// The subqueries that an expression reads as columns, each with its derivative along a direction, in which all cells of a
@@ -245,55 +240,69 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
-        let Some(read) = self.read(expression, variable, names, tangent)? else { return Ok(None) };
-        let mut tangents = vec![];
-        for Read { rows, numbered, column, swept } in read {
-            let Some(gradient) = swept.gradient_by(numbered) else { continue };
-            let direction = beside(direction, variable, input)?;
-            let gradient = gradient.renamed(names)?;
-            let along = gradient.along(rows, numbered.position, &direction, names)?;
-            let left = std::mem::take(input);
-            *input = joined(left, along.plan, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-            let mut exprs = vec![];
-            let name = names.tangent("value", &variable.name);
-            for sum in along.cotangents {
-                exprs.push(null_with(&Expr::Column(column.clone()), Expr::Column(sum))?.alias(name.clone()));
-            }
-            *input = with_columns(std::mem::take(input), exprs)?;
-            tangents.push((column.clone(), Tangent::Column(Column::new_unqualified(name))));
+        let read = self.read(expression, variable, names, tangent)?;
+        if read.is_empty() {
+            return Ok(None);
         }
-        Ok(Some(tangents))
+        let mut parts = vec![];
+        for Read { rows, mut numbered, column, swept } in read {
+            // All branches of a union that read the same cells move them once.
+            numbered.sort_by_key(|numbered| numbered.relation);
+            numbered.dedup_by_key(|numbered| (numbered.relation, rows[numbered.relation].columns[numbered.position]));
+            for numbered in numbered {
+                let Some(gradient) = swept.gradient_by(numbered) else { continue };
+                let direction = beside(direction, variable, input)?;
+                let gradient = gradient.renamed(names)?;
+                let along = gradient.along(&rows[numbered.relation], numbered.position, &direction, names)?;
+                let left = std::mem::take(input);
+                *input = joined(left, along.plan, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+                let mut exprs = vec![];
+                let name = names.tangent("value", &variable.name);
+                for sum in along.cotangents {
+                    exprs.push(null_with(&Expr::Column(column.clone()), Expr::Column(sum))?.alias(name.clone()));
+                }
+                *input = with_columns(std::mem::take(input), exprs)?;
+                add_part(&mut parts, column, Some(Column::new_unqualified(name)));
+            }
+        }
+        totals(parts, variable, input, names).map(Some)
     }
 
-    /// The subqueries that an expression reads as columns and that read the relation of a variable, swept. None if there are none.
+    /// The subqueries that an expression reads as columns and that read the relation of a variable, swept.
     fn read(
         &mut self,
         expression: &Expr,
         variable: &Column,
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
-    ) -> Result<Option<Vec<Read<'_>>>> {
-        let numbered = self.sweeps.iter().enumerate().find_map(|(sweep, variables)| {
-            Some((sweep, variables, variables.columns.iter().find(|numbered| numbered.column == *variable)?))
-        });
-        let Some((sweep, variables, numbered)) = numbered else { return Ok(None) };
+    ) -> Result<Vec<Read<'_>>> {
         let mut found = vec![];
         for Value { column, by, .. } in &mut self.values {
-            let is_read = expression.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))?;
-            let Some(swept) = by.iter_mut().find(|swept| is_read && swept.sweep == sweep) else { continue };
-            if swept.gradients.is_none() {
-                swept.gradients = Some(variables.gradients(&swept.region, names, tangent)?);
+            if !expression.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))? {
+                continue;
             }
-            found.push(Read { rows: &variables.rows[numbered.relation], numbered, column, swept });
+            for swept in by {
+                let variables = &self.sweeps[swept.sweep];
+                let numbered = variables.columns.iter().filter(|numbered| numbered.column == *variable);
+                let numbered: Vec<_> = numbered.collect();
+                if numbered.is_empty() {
+                    continue;
+                }
+                if swept.gradients.is_none() {
+                    swept.gradients = Some(variables.gradients(&swept.region, names, tangent)?);
+                }
+                found.push(Read { rows: &variables.rows, numbered, column, swept });
+            }
         }
-        Ok((!found.is_empty()).then_some(found))
+        Ok(found)
     }
 }
 
 /// A subquery that an expression reads as a column.
 struct Read<'v> {
-    rows: &'v RowVariable,
-    numbered: &'v Numbered,
+    rows: &'v [RowVariable],
+    /// The variable where it originates, in several places if it comes from a union.
+    numbered: Vec<&'v Numbered>,
     column: &'v Column,
     swept: &'v mut Swept,
 }
@@ -303,6 +312,71 @@ impl Swept {
     fn gradient_by(&self, variable: &Numbered) -> Option<&RowCotangents> {
         self.gradients.as_ref()?.get(&variable.relation)
     }
+
+    /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
+    /// vary.
+    fn by_cell(
+        &mut self,
+        variable: &Numbered,
+        value: &Column,
+        input: &mut LogicalPlan,
+        names: &mut Names,
+    ) -> Result<Option<Column>> {
+        let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
+        let Reference { number, groups } = variable.cell.as_ref();
+        if !self.derivatives.iter().any(|(cell, _)| cell == number) {
+            let mut gradient = gradient.renamed(names)?;
+            if let Some(groups) = groups {
+                gradient = gradient.by_group(groups, names)?;
+            }
+            let on = gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of)));
+            let (left, on) = (std::mem::take(input), on.into_iter().collect());
+            *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+            let mut exprs = vec![];
+            let mut derivatives = vec![];
+            for cotangent in gradient.cotangents {
+                // A row that the value does not depend on has none. A tangent is NULL where its column is.
+                let name = names.tangent("value", &variable.column.name);
+                let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
+                exprs.push(null_with(&Expr::Column(value.clone()), derivative)?.alias(name.clone()));
+                derivatives.push(Column::new_unqualified(name));
+            }
+            *input = with_columns(std::mem::take(input), exprs)?;
+            self.derivatives.push((number.clone(), derivatives));
+        }
+        let known = self.derivatives.iter().find(|(cell, _)| cell == number);
+        Ok(known.and_then(|(_, derivatives)| derivatives.get(variable.position)).cloned())
+    }
+}
+
+/// Notes a derivative of a value among those by the places that the variable originates in.
+fn add_part(parts: &mut Vec<(Column, Vec<Column>)>, value: &Column, derivative: Option<Column>) {
+    match parts.iter_mut().find(|(known, _)| known == value) {
+        Some((_, known)) => known.extend(derivative),
+        None => parts.push((value.clone(), derivative.into_iter().collect())),
+    }
+}
+
+/// The derivatives of values, each the sum of those by the places that the variable originates in.
+fn totals(
+    parts: Vec<(Column, Vec<Column>)>,
+    variable: &Column,
+    input: &mut LogicalPlan,
+    names: &mut Names,
+) -> Result<Vec<(Column, Tangent)>> {
+    let mut tangents = vec![];
+    for (value, parts) in parts {
+        if let [part] = parts.as_slice() {
+            tangents.push((value, Tangent::Column(part.clone())));
+            continue;
+        }
+        let parts = parts.into_iter().map(Expr::Column);
+        let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
+        let name = names.tangent("value", &variable.name);
+        *input = with_columns(std::mem::take(input), vec![total.alias(name.clone())])?;
+        tangents.push((value, Tangent::Column(Column::new_unqualified(name))));
+    }
+    Ok(tangents)
 }
 
 /// The columns by which calls of a node differentiate, if they originate in what a subquery of the call reads.
@@ -321,9 +395,11 @@ fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
                 let Expr::Column(named) = unaliased(variable) else { continue };
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
                 let column = Column::from(input.schema().qualified_field(index));
-                let Some(source) = source_of(input, index)? else { continue };
-                if reads(expression, &source.origin)? && !found.iter().any(|known| known.column == column) {
-                    found.push(Found { column, source });
+                for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
+                    let is_known = found.iter().any(|known| known.column == column && known.place == place);
+                    if !is_known && reads(expression, &source.origin)? {
+                        found.push(Found { column: column.clone(), source, place });
+                    }
                 }
             }
             Ok(TreeNodeRecursion::Continue)

@@ -31,7 +31,9 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut
     if along.is_none() {
         diagnose(&derivative, &variables, &tangents, jvp, site, context)?;
     }
-    diagnose_branches(&derivative, &variables, jvp, site, context)?;
+    if !by_row {
+        diagnose_branches(&derivative, &variables, jvp, site, context)?;
+    }
     diagnose_subqueries(&derivative, &variables, site, context)?;
     if derivative.is_local(&tangents) && !by_row && along.is_none() {
         return Ok(None);
@@ -228,8 +230,7 @@ fn diagnose_subqueries(
             if reads(derivative.function, &origin)? {
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from, and its derivative by them is not known where the \
-                     call is in the condition of a join or in a correlated subquery, or where its variable comes from a UNION. \
-                     Compute the call in a CTE over one table",
+                     call is in the condition of a join or in a correlated subquery. Compute the call in a CTE over one table",
                     abbreviated(derivative.call),
                     variable.named
                 );

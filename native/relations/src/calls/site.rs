@@ -120,8 +120,12 @@ impl Site {
                 Some(index) if owner == Some(input) => Variable::Column(index),
                 _ => Variable::Outer,
             };
+            // What a gradient by row has added reads shared relations, and the columns that were there before do not read it.
+            let width = self.before[input].schema().fields().len();
+            let is_added = wanted.iter().any(|column| *column >= width);
+            let read_from = if is_added { &self.inputs[input] } else { &self.before[input] };
             let cell = match seen {
-                Variable::Column(index) => Cell::of(&self.inputs[input], index)?,
+                Variable::Column(index) => Cell::of(read_from, index)?,
                 _ => None,
             };
             let mut carrier = Carrier {

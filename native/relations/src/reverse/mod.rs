@@ -24,4 +24,4 @@ pub use linearize::Linearizer;
 pub use region::{Region, joined};
 pub use stage::Stages;
 pub use sweep::{RowCotangents, gradients};
-pub use variable::{RowVariable, at};
+pub use variable::{Reference, RowVariable};

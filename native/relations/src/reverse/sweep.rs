@@ -49,6 +49,15 @@ impl RowCotangents {
 }
 
 impl RowCotangents {
+    /// Their sums over the rows of groups: `groups` has the number of a group beside that of each of its rows.
+    pub fn by_group(self, groups: &LogicalPlan, names: &mut Names) -> Result<Self> {
+        let members = renamed(groups.clone(), names)?;
+        let [group, of] = members.columns.as_slice() else { return internal_err!("groups have no rows") };
+        let on = self.row.map(|row| (Expr::Column(row), Expr::Column(of.clone()))).into_iter().collect();
+        let plan = joined(self.plan, members.plan, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+        sums(plan, Some(group.clone()), self.cotangents, names)
+    }
+
     /// Their sum along a direction by the variable of this position, one row with one column. It is NULL if the direction of a cell
     /// is, and a cell that is NULL itself does not move.
     pub fn along(self, variable: &RowVariable, position: usize, direction: &Expr, names: &mut Names) -> Result<Self> {
@@ -77,6 +86,26 @@ impl RowCotangents {
         let cotangents = vec![Column::new_unqualified(sum)];
         Ok(Self { plan: LogicalPlan::Projection(plan), row: None, cotangents, repeated: false })
     }
+}
+
+/// The sums of cotangents of rows by their numbers.
+fn sums(plan: LogicalPlan, by: Option<Column>, cotangents: Vec<Column>, names: &mut Names) -> Result<RowCotangents> {
+    let mut keys = vec![];
+    let mut row = None;
+    if let Some(number) = by {
+        let named = Column::new_unqualified(names.part("row"));
+        keys.push(Expr::Column(number).alias(named.name.clone()));
+        row = Some(named);
+    }
+    let mut sums = vec![];
+    let mut summed = vec![];
+    for cotangent in cotangents {
+        let name = names.part("cotangent");
+        sums.push(sum(Expr::Column(cotangent)).alias(name.clone()));
+        summed.push(Column::new_unqualified(name));
+    }
+    let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
+    Ok(RowCotangents { plan, row, cotangents: summed, repeated: false })
 }
 
 /// The gradients of the first column of a region of one row, by the number of the variable, without those that it does not vary
@@ -202,22 +231,7 @@ impl Sweep<'_> {
             return Ok(Some(first));
         }
         let plan = contributions.try_fold(first.plan, |all, other| union(all, other.plan))?;
-        let mut keys = vec![];
-        let mut row = None;
-        if let Some(number) = first.row {
-            let named = Column::new_unqualified(self.names.part("row"));
-            keys.push(Expr::Column(number).alias(named.name.clone()));
-            row = Some(named);
-        }
-        let mut sums = vec![];
-        let mut cotangents = vec![];
-        for cotangent in first.cotangents {
-            let name = self.names.part("cotangent");
-            sums.push(sum(Expr::Column(cotangent)).alias(name.clone()));
-            cotangents.push(Column::new_unqualified(name));
-        }
-        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
-        Ok(Some(RowCotangents { plan, row, cotangents, repeated: false }))
+        sums(plan, first.row, first.cotangents, self.names).map(Some)
     }
 
     /// Carries the cotangents of the rows of a stage to what it is computed from.

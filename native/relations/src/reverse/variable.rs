@@ -2,15 +2,19 @@
 
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, TableReference, internal_err, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection};
+use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, internal_err, plan_err};
+use datafusion_expr::expr::AggregateFunction;
+use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
+use datafusion_functions_aggregate::array_agg::array_agg_udaf;
+use datafusion_functions_aggregate::expr_fn::min;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 
-use crate::carry::lifted;
+use crate::carry::{lifted, widened_union};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::source::is_same;
+use crate::vocabulary::source::{is_same, sources_of};
 
 /// Columns of one relation by whose cells is differentiated.
 ///
@@ -92,21 +96,28 @@ impl RowVariable {
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(scan))?))
     }
 
-    /// The plan with the number of the row that a column, one of the variables, is of, as one more column.
+    /// The plan with the number of the row that a column, one of the variables, is of, as one more column. A column of a union
+    /// comes from several places, of which `place` is one.
     ///
     /// ```text
     /// Filter: w.val > 0                     Filter: w.val > 0
     ///   TableScan: w                 ->       Projection: w.k, w.val, ∂row
     ///                                           TableScan: ∂rows
     /// ```
-    pub fn lifted(&self, plan: LogicalPlan, column: &Column, names: &mut Names) -> Result<(LogicalPlan, Column)> {
-        let index = plan.schema().index_of_column(column)?;
-        lifted(plan, index, names, &mut |node, index, names| {
+    pub fn lifted(
+        &self,
+        plan: LogicalPlan,
+        index: usize,
+        place: usize,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Reference)> {
+        let mut groups = None;
+        let (plan, number) = lifted(plan, index, names, &mut |node, index, names| {
             if origin(node, index)? == Origin::Here {
                 let row = names.part("row");
                 return Ok(Some((self.stand_in(node.schema(), Some(&row))?, Column::new_unqualified(row))));
             }
-            match node {
+            let (plan, found) = match node {
                 LogicalPlan::Projection(_)
                 | LogicalPlan::SubqueryAlias(_)
                 | LogicalPlan::Filter(_)
@@ -114,25 +125,146 @@ impl RowVariable {
                 | LogicalPlan::Limit(_)
                 | LogicalPlan::Repartition(_)
                 | LogicalPlan::Window(_)
-                | LogicalPlan::Join(_) => Ok(None),
-                other => plan_err!(
-                    "the rows of a variable are not followed through {}. Take the derivative below it, in a CTE",
-                    other.display()
-                ),
+                | LogicalPlan::Unnest(_)
+                | LogicalPlan::Distinct(Distinct::On(_))
+                | LogicalPlan::Join(_) => return Ok(None),
+                LogicalPlan::Union(union) => self.in_branch(union, index, place, names)?,
+                LogicalPlan::Aggregate(aggregate) => self.grouped(aggregate, index, place, names)?,
+                LogicalPlan::Distinct(Distinct::All(input)) => {
+                    let groups = Aggregate::try_new(Arc::clone(input), columns(input.schema()), vec![])?;
+                    self.grouped(&groups, index, place, names)?
+                }
+                other => {
+                    return plan_err!(
+                        "the rows of a variable are not followed through {}. Take the derivative below it, in a CTE",
+                        other.display()
+                    );
+                }
+            };
+            groups = found.groups;
+            Ok(Some((plan, found.number)))
+        })?;
+        Ok((plan, Reference { number, groups }))
+    }
+
+    /// A union with the number of the row that a column is of in one of its branches, NULL in the others.
+    fn in_branch(
+        &self,
+        union: &Union,
+        index: usize,
+        mut place: usize,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Reference)> {
+        let mut found = None;
+        let mut inputs = vec![];
+        for input in &union.inputs {
+            let places = sources_of(input, index)?.len();
+            if found.is_none() && place < places {
+                let (input, reference) = self.lifted(input.as_ref().clone(), index, place, names)?;
+                inputs.push((input, Expr::Column(reference.number)));
+                found = Some(reference.groups);
+            } else {
+                place = place.saturating_sub(places);
+                // DataFusion lets inputs of a union forget the tables of their columns, and finds them again as it likes.
+                let input = input.as_ref().clone().recompute_schema()?;
+                inputs.push((input, Expr::Literal(ScalarValue::UInt64(None), None)));
             }
-        })
+        }
+        let Some(groups) = found else { return internal_err!("a union has no branch of a variable") };
+        let name = names.part("row");
+        let mut widened = vec![];
+        for ((input, number), before) in inputs.into_iter().zip(&union.inputs) {
+            let mut exprs = vec![];
+            for (table, field) in before.schema().iter() {
+                let column = input.schema().qualified_field(position(input.schema(), (table, field))?);
+                exprs.push(Expr::Column(Column::from(column)).alias_qualified(table.cloned(), field.name()));
+            }
+            exprs.push(number.alias(name.clone()));
+            widened.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?)));
+        }
+        Ok((widened_union(union, widened)?, Reference { number: Column::new_unqualified(name), groups }))
+    }
+
+    /// Groups of the rows of the variable, each with the least number of a row as its own.
+    ///
+    /// ```text
+    /// Aggregate: groupBy=[[w.val]]            Aggregate: groupBy=[[w.val]], aggr=[[min(∂row) AS ∂group]]
+    ///   TableScan: w                   ->       Projection: w.k, w.val, ∂row
+    ///                                             TableScan: ∂rows
+    /// ```
+    fn grouped(
+        &self,
+        aggregate: &Aggregate,
+        index: usize,
+        place: usize,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Reference)> {
+        let node = LogicalPlan::Aggregate(aggregate.clone());
+        let (Origin::Below(below), false) =
+            (origin(&node, index)?, matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]))
+        else {
+            return plan_err!(
+                "the rows of a variable are not followed through grouping sets. Take the derivative below them"
+            );
+        };
+        let Some((_, below)) = below.first() else { return internal_err!("a group has no rows") };
+        let (input, reference) = self.lifted(aggregate.input.as_ref().clone(), *below, place, names)?;
+        if reference.groups.is_some() || !is_in_one_group(&input, aggregate.group_expr.len() == 1)? {
+            return plan_err!(
+                "which rows of a variable are in a group is not known of {}. Take the derivative below it, in a CTE",
+                node.display()
+            );
+        }
+        let row = Expr::Column(reference.number);
+        let groups = |aggregates: Vec<Expr>| {
+            Aggregate::try_new(Arc::new(input.clone()), aggregate.group_expr.clone(), aggregates)
+        };
+        let [number, of, rows] = ["group", "group", "row"].map(|name| names.part(name));
+        let mut aggregates = aggregate.aggr_expr.clone();
+        aggregates.push(min(row.clone()).alias(number.clone()));
+        let plan = LogicalPlan::Aggregate(groups(aggregates)?);
+        let all = AggregateFunction::new_udf(array_agg_udaf(), vec![row.clone()], true, None, vec![], None);
+        let members = groups(vec![min(row).alias(of.clone()), Expr::AggregateFunction(all).alias(rows.clone())])?;
+        let [of, rows] = [of, rows].map(Column::new_unqualified);
+        let members = LogicalPlanBuilder::from(LogicalPlan::Aggregate(members))
+            .project([of, rows.clone()].map(Expr::Column))?
+            .unnest_column(rows)?
+            .build()?;
+        Ok((plan, Reference { number: Column::new_unqualified(number), groups: Some(members) }))
     }
 }
 
-/// The node of a plan to which the inputs of these numbers lead, the last first.
-pub fn at<'p>(plan: &'p LogicalPlan, path: &[usize]) -> Result<&'p LogicalPlan> {
-    match path.split_last() {
-        None => Ok(plan),
-        Some((number, path)) => match plan.inputs().get(*number) {
-            Some(input) => at(input, path),
-            None => internal_err!("{} has no input {number}", plan.display()),
-        },
-    }
+/// How a row of a plan knows rows of a variable.
+pub struct Reference {
+    /// The number of the row, or of the group of rows.
+    pub number: Column,
+    /// The numbers of groups, each beside those of its rows.
+    pub groups: Option<LogicalPlan>,
+}
+
+/// Whether each row of a variable comes into one group of the rows of a plan only, whichever the keys, and into the same when it is
+/// computed again. A join may repeat rows, which only a key of theirs keeps together.
+fn is_in_one_group(plan: &LogicalPlan, is_only_key: bool) -> Result<bool> {
+    let mut is = true;
+    plan.apply_with_subqueries(|node| {
+        is &= match node {
+            LogicalPlan::TableScan(_)
+            | LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::EmptyRelation(_) => true,
+            LogicalPlan::Sort(sort) => sort.fetch.is_none(),
+            LogicalPlan::Join(_) => is_only_key,
+            _ => false,
+        };
+        node.apply_expressions(|expr| {
+            is &= !is_volatile(expr);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(is)
 }
 
 fn position(schema: &DFSchema, (table, field): (Option<&TableReference>, &FieldRef)) -> Result<usize> {

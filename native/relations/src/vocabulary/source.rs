@@ -20,32 +20,33 @@ pub struct Source {
     pub path: Vec<usize>,
 }
 
-/// Where column number `index` of a plan originates. A column of several tables has no such place.
+/// All places in which column number `index` of a plan originates: several for one of a UNION.
 #[recursive::recursive]
-pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
-    let Origin::Below(sources) = origin(plan, index)? else {
-        return Ok(Some(Source { origin: plan.clone(), position: index, path: vec![] }));
+pub fn sources_of(plan: &LogicalPlan, index: usize) -> Result<Vec<Source>> {
+    let Origin::Below(below) = origin(plan, index)? else {
+        return Ok(vec![Source { origin: plan.clone(), position: index, path: vec![] }]);
     };
     let inputs = plan.inputs();
-    let [(number, below)] = sources.as_slice() else { return Ok(None) };
-    let Some(input) = inputs.get(*number) else { return Ok(None) };
-    let Some(mut source) = source_of(input, *below)? else { return Ok(None) };
-    source.path.push(*number);
-    Ok(Some(source))
-}
-
-/// All nodes in which column number `index` of a plan originates: several for one of a UNION.
-#[recursive::recursive]
-pub fn origins_of(plan: &LogicalPlan, index: usize) -> Result<Vec<LogicalPlan>> {
-    let Origin::Below(sources) = origin(plan, index)? else { return Ok(vec![plan.clone()]) };
-    let inputs = plan.inputs();
-    let mut origins = vec![];
-    for (number, below) in sources {
-        if let Some(input) = inputs.get(number) {
-            origins.extend(origins_of(input, below)?);
+    let mut sources = vec![];
+    for (number, below) in below {
+        let Some(input) = inputs.get(number) else { continue };
+        for mut source in sources_of(input, below)? {
+            source.path.push(number);
+            sources.push(source);
         }
     }
-    Ok(origins)
+    Ok(sources)
+}
+
+/// All nodes in which column number `index` of a plan originates.
+pub fn origins_of(plan: &LogicalPlan, index: usize) -> Result<Vec<LogicalPlan>> {
+    Ok(sources_of(plan, index)?.into_iter().map(|source| source.origin).collect())
+}
+
+/// Where column number `index` of a plan originates. A column of several tables has no such place.
+pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
+    let mut sources = sources_of(plan, index)?;
+    Ok(sources.pop().filter(|_| sources.is_empty()))
 }
 
 /// Whether a plan or a subquery in it has a node.
