@@ -404,6 +404,10 @@ class Generator:
             else:
                 value, function = self._functions.windowed(scope)
                 details.append("window")
+            if function.name in ("min", "max"):
+                # Where a frame that slides has NULLs only, DataFusion 54 keeps the value of the frame before.
+                counted = value.sql.replace(function.name, "count", 1)
+                value = Expression(f"CASE WHEN {counted} > 0 THEN {value.sql} END", value.dependence)
             item, column = self._computed(value, "w", function)
             items.append(item)
             columns.append(column)

@@ -240,7 +240,7 @@ class Judge:
             text = f'"{field.name}"'
             if pa.types.is_floating(field.type):
                 type_ = "REAL" if field.type == pa.float32() else "DOUBLE"
-                text = f"CAST({text} * (1 + {step * (number - 1)!r}) AS {type_}) AS {text}"
+                text = f"CAST({text} * (1 + {step * (number + 1)!r}) AS {type_}) AS {text}"
             items.append(text)
         table = self._ctx.sql(f"SELECT {', '.join(items)} FROM {name}").to_arrow_table()
         self._ctx.deregister_table(name)
