@@ -24,6 +24,7 @@ from xql_ffi._operators import (
 )
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
+from xql_ffi._text import differentiate_sql, expand_sql, sql
 
 __version__ = version("xql-ffi")
 
@@ -33,7 +34,9 @@ __all__ = [
     "Rule",
     "__version__",
     "annotate",
+    "differentiate_sql",
     "engine_status",
+    "expand_sql",
     "grad",
     "grad_capsule",
     "gradient",
@@ -46,6 +49,7 @@ __all__ = [
     "register",
     "rule",
     "rule_table",
+    "sql",
     "stop_gradient",
     "stop_gradient_capsule",
     "testing",

@@ -5,10 +5,11 @@
 //! `clone`, which may outlive the operator. What is wrong comes back as a string, and nothing unwinds.
 //!
 //! In layers, each using only those before it: `boundary` (handles, strings, errors), `rule`, `operator`, `capsule`; beside
-//! them `rule_table`.
+//! them `rule_table` and `text`.
 
 mod boundary;
 mod capsule;
 mod operator;
 mod rule;
 mod rule_table;
+mod text;

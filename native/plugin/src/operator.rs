@@ -1,16 +1,16 @@
 //! The differential operators.
 
-use datafusion_common::{Result, plan_datafusion_err};
+use datafusion_common::plan_datafusion_err;
 use datafusion_ffi::udf::FFI_ScalarUDF;
 use std::ffi::{c_char, c_void};
 use std::ptr::null;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::transform::Transform;
-use xql_autodiff::{Rules, analyzed_with, functions_with, tangent_with};
+use xql_autodiff::{analyzed_with, functions_with, tangent_with};
 use xql_simplify_ffi::FFI_ScalarUDFSimplify;
 
-use crate::boundary::{free, handle, items, text};
-use crate::rule::xql_ffi_rule;
+use crate::boundary::{free, handle, text};
+use crate::rule::{rules_of, xql_ffi_rule};
 
 /// `grad`, `jvp`, `vjp` or `stop_gradient` with rules of the user's own.
 #[allow(non_camel_case_types)]
@@ -37,13 +37,7 @@ pub unsafe extern "C" fn xql_ffi_operator_new(
 ) -> *mut xql_ffi_operator {
     let make = || {
         // SAFETY: as for this function.
-        let (name, rules) = unsafe { (text(name)?, items(rules, count)?) };
-        let rules = rules.iter().map(|rule| {
-            // SAFETY: the caller gives rules, or null.
-            let rule = unsafe { rule.as_ref() }.ok_or_else(|| plan_datafusion_err!("a rule is missing"))?;
-            Ok(rule.0.clone())
-        });
-        let rules = Rules::new(rules.collect::<Result<Vec<_>>>()?)?;
+        let (name, rules) = unsafe { (text(name)?, rules_of(rules, count)?) };
         let operator = match name.split_once(' ') {
             Some(("analyzed", name)) => Transform::of_key(name).map(|transform| analyzed_with(transform, rules)),
             _ if name == "tangent" => Some(tangent_with(rules)),

@@ -1,9 +1,10 @@
 //! Rules of the user's own.
 
+use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_expr::ScalarUDF;
 use std::ffi::c_char;
 use std::sync::Arc;
-use xql_autodiff::Rule;
+use xql_autodiff::{Rule, Rules};
 use xql_simplify_ffi::ForeignFunction;
 
 use crate::boundary::{free, handle, items, text};
@@ -52,4 +53,18 @@ pub unsafe extern "C" fn xql_ffi_rule_new(
 pub unsafe extern "C" fn xql_ffi_rule_free(rule: *mut xql_ffi_rule) {
     // SAFETY: as for this function.
     unsafe { free(rule) }
+}
+
+/// These rules.
+///
+/// # Safety
+/// `rules` points to `count` rules, or to null.
+pub unsafe fn rules_of(rules: *const *const xql_ffi_rule, count: usize) -> Result<Rules> {
+    // SAFETY: as for this function.
+    let rules = unsafe { items(rules, count)? }.iter().map(|rule| {
+        // SAFETY: the caller gives rules, or null.
+        let rule = unsafe { rule.as_ref() }.ok_or_else(|| plan_datafusion_err!("a rule is missing"))?;
+        Ok(rule.0.clone())
+    });
+    Rules::new(rules.collect::<Result<Vec<_>>>()?)
 }

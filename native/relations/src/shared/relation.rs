@@ -57,6 +57,11 @@ impl SharedRelation {
         Self { schema: Arc::new(schema.finish()), numbered: true, ..relation }
     }
 
+    /// What `EXPLAIN` calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The same relation computed by another plan.
     pub fn with_plan(&self, plan: LogicalPlan) -> Self {
         match self.schema.fields().last().filter(|_| self.numbered) {

@@ -1,0 +1,229 @@
+//! Derivatives of SQL text.
+
+use arrow::datatypes::{Field, Schema};
+use arrow::ffi::FFI_ArrowSchema;
+use datafusion_common::{Result, plan_datafusion_err};
+use std::ffi::{CString, c_char, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use xql_text::Catalog;
+
+use crate::boundary::{free, handle, text};
+use crate::rule::{rules_of, xql_ffi_rule};
+
+/// Tables, views and functions that statements name.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_catalog(Catalog);
+
+/// A catalog without tables.
+#[unsafe(no_mangle)]
+pub extern "C" fn xql_ffi_catalog_new() -> *mut xql_ffi_catalog {
+    // SAFETY: there is no error to be written.
+    unsafe { handle(null_mut(), || Ok(xql_ffi_catalog(Catalog::default()))) }
+}
+
+/// Frees a catalog.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_free(catalog: *mut xql_ffi_catalog) {
+    // SAFETY: as for this function.
+    unsafe { free(catalog) }
+}
+
+/// Adds a table by its name in SQL and its columns, an `ArrowSchema` of which the contents are taken over.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `name` is null or a string that ends in NUL; `schema` is null or an
+/// `ArrowSchema`; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_table(
+    catalog: *mut xql_ffi_catalog,
+    name: *const c_char,
+    schema: *mut c_void,
+    error: *mut *mut c_char,
+) -> bool {
+    let add = |catalog: &mut Catalog| {
+        // SAFETY: as for this function.
+        let (name, schema) = unsafe { (text(name)?, taken(schema)?) };
+        catalog.table(name, Arc::new(Schema::try_from(&schema)?));
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, add) }
+}
+
+/// Adds a view by its name in SQL and its query.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `name` and `sql` are null or strings that end in NUL; `error` is null
+/// or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_view(
+    catalog: *mut xql_ffi_catalog,
+    name: *const c_char,
+    sql: *const c_char,
+    error: *mut *mut c_char,
+) -> bool {
+    let add = |catalog: &mut Catalog| {
+        // SAFETY: as for this function.
+        let (name, sql) = unsafe { (text(name)?, text(sql)?) };
+        catalog.view(name, sql);
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, add) }
+}
+
+/// Adds a relation that no statement with derivatives may read, and the reason.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `name` and `reason` are null or strings that end in NUL; `error` is
+/// null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_opaque(
+    catalog: *mut xql_ffi_catalog,
+    name: *const c_char,
+    reason: *const c_char,
+    error: *mut *mut c_char,
+) -> bool {
+    let add = |catalog: &mut Catalog| {
+        // SAFETY: as for this function.
+        let (name, reason) = unsafe { (text(name)?, text(reason)?) };
+        catalog.opaque(name, reason);
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, add) }
+}
+
+/// Adds what a call of a function gives, an `ArrowSchema` of a field of which the contents are taken over; null if there is no
+/// such function.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `call` is null or a string that ends in NUL; `field` is null or an
+/// `ArrowSchema`; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_function(
+    catalog: *mut xql_ffi_catalog,
+    call: *const c_char,
+    field: *mut c_void,
+    is_volatile: bool,
+    error: *mut *mut c_char,
+) -> bool {
+    let add = |catalog: &mut Catalog| {
+        // SAFETY: as for this function.
+        let call = unsafe { text(call)? };
+        let field = if field.is_null() {
+            None
+        } else {
+            // SAFETY: as for this function.
+            Some(Arc::new(Field::try_from(&unsafe { taken(field)? })?))
+        };
+        catalog.function(call, field, is_volatile);
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, add) }
+}
+
+/// The statements of a text without calls of the operators, for `xql_ffi_string_free`. Null and a reason in `error` if there is
+/// no such text. Part of a reason between two characters 1 is a call of a function that is not known: what it gives is to be
+/// added, and then the text may be asked for again.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `sql` is null or a string that ends in NUL; `rules` points to `count`
+/// rules; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_expand(
+    catalog: *const xql_ffi_catalog,
+    sql: *const c_char,
+    rules: *const *const xql_ffi_rule,
+    count: usize,
+    error: *mut *mut c_char,
+) -> *mut c_char {
+    let make = || {
+        // SAFETY: as for this function.
+        let (catalog, sql, rules) = unsafe { (known(catalog)?, text(sql)?, rules_of(rules, count)?) };
+        xql_text::expand(sql, catalog, &rules)
+    };
+    // SAFETY: as for this function.
+    unsafe { string(error, make) }
+}
+
+/// The derivative of an expression by a column, both over the columns of a table of the catalog, for `xql_ffi_string_free`. Null
+/// and a reason in `error` if there is none, as for `xql_ffi_expand`.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `expression`, `column` and `table` are null or strings that end in
+/// NUL; `rules` points to `count` rules; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_differentiate(
+    catalog: *const xql_ffi_catalog,
+    expression: *const c_char,
+    column: *const c_char,
+    table: *const c_char,
+    rules: *const *const xql_ffi_rule,
+    count: usize,
+    error: *mut *mut c_char,
+) -> *mut c_char {
+    let make = || {
+        // SAFETY: as for this function.
+        let (catalog, rules) = unsafe { (known(catalog)?, rules_of(rules, count)?) };
+        // SAFETY: as for this function.
+        let (expression, column, table) = unsafe { (text(expression)?, text(column)?, text(table)?) };
+        xql_text::differentiate(expression, column, catalog, table, &rules)
+    };
+    // SAFETY: as for this function.
+    unsafe { string(error, make) }
+}
+
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`.
+unsafe fn known<'a>(catalog: *const xql_ffi_catalog) -> Result<&'a Catalog> {
+    // SAFETY: as for this function.
+    let catalog = unsafe { catalog.as_ref() };
+    catalog.map(|catalog| &catalog.0).ok_or_else(|| plan_datafusion_err!("a catalog is missing"))
+}
+
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new` and is not used meanwhile; `error` is null or may be written to.
+unsafe fn changed(
+    catalog: *mut xql_ffi_catalog,
+    error: *mut *mut c_char,
+    change: impl FnOnce(&mut Catalog) -> Result<()>,
+) -> bool {
+    // SAFETY: as for this function.
+    let catalog = unsafe { catalog.as_mut() };
+    let make = || change(&mut catalog.ok_or_else(|| plan_datafusion_err!("a catalog is missing"))?.0);
+    // SAFETY: as for this function.
+    let done = unsafe { handle(error, make) };
+    let is_done = !done.is_null();
+    // SAFETY: it was made just now.
+    unsafe { free(done) };
+    is_done
+}
+
+/// # Safety
+/// `schema` is null or an `ArrowSchema` whose contents nobody else has.
+unsafe fn taken(schema: *mut c_void) -> Result<FFI_ArrowSchema> {
+    if schema.is_null() {
+        return Err(plan_datafusion_err!("a schema is missing"));
+    }
+    // SAFETY: the caller gives a struct of this layout, which is that of the C data interface.
+    Ok(unsafe { FFI_ArrowSchema::from_raw(schema.cast()) })
+}
+
+/// # Safety
+/// `error` is null or may be written to.
+unsafe fn string(error: *mut *mut c_char, make: impl FnOnce() -> Result<String>) -> *mut c_char {
+    let make = || CString::new(make()?).map_err(|_| plan_datafusion_err!("the text has a NUL character"));
+    // SAFETY: as for this function.
+    let made = unsafe { handle(error, make) };
+    if made.is_null() {
+        return null_mut();
+    }
+    // SAFETY: it was made just now as a box.
+    (*unsafe { Box::from_raw(made) }).into_raw()
+}

@@ -1,0 +1,270 @@
+//! What a statement is planned with: tables by their schemas, views, and functions.
+
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use async_trait::async_trait;
+use datafusion_catalog::cte_worktable::CteWorkTable;
+use datafusion_catalog::default_table_source::provider_as_source;
+use datafusion_catalog::{Session, TableProvider};
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{Result, TableReference, not_impl_err, plan_datafusion_err, plan_err};
+use datafusion_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, TableType, WindowUDF};
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_sql::parser::Statement;
+use datafusion_sql::planner::{ParserOptions, SqlToRel};
+use datafusion_sql::resolve::resolve_table_references;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use xql_autodiff::Rules;
+
+use crate::functions::{Asked, SessionFunction, Site};
+use crate::names::site_of;
+use crate::source::{outer_query, parse_one};
+
+/// What is known of the tables and functions that statements name.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// A table is one provider however often it is read, by which derivatives know that it is the same.
+    tables: HashMap<String, Arc<Table>>,
+    views: HashMap<String, String>,
+    /// Tables of which nobody knows what computes them.
+    opaque: HashMap<String, String>,
+    functions: Asked,
+}
+
+impl Catalog {
+    /// Adds a table by its name in SQL.
+    pub fn table(&mut self, name: &str, schema: SchemaRef) {
+        self.tables.insert(resolved(&TableReference::from(name)), Arc::new(Table { schema, view: None }));
+    }
+
+    /// Adds a view by its name in SQL and the query, or the statement that makes it.
+    pub fn view(&mut self, name: &str, sql: &str) {
+        self.views.insert(resolved(&TableReference::from(name)), sql.to_owned());
+    }
+
+    /// Adds a relation that a statement with derivatives may not read, and why.
+    pub fn opaque(&mut self, name: &str, reason: &str) {
+        self.opaque.insert(resolved(&TableReference::from(name)), reason.to_owned());
+    }
+
+    /// Adds what a function gives, by the call that was asked for; none if the session has no such function.
+    pub fn function(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
+        self.functions.insert(call, gives, is_volatile);
+    }
+}
+
+/// The name of a table in full.
+fn resolved(name: &TableReference) -> String {
+    name.clone().resolve("datafusion", "public").to_string()
+}
+
+/// Plans statements.
+pub struct Planner<'a> {
+    catalog: &'a Catalog,
+    operators: HashMap<String, Arc<ScalarUDF>>,
+    scalar: HashMap<String, Arc<ScalarUDF>>,
+    higher_order: HashMap<String, Arc<HigherOrderUDF>>,
+    aggregate: HashMap<String, Arc<AggregateUDF>>,
+    window: HashMap<String, Arc<WindowUDF>>,
+    expr_planners: Vec<Arc<dyn ExprPlanner>>,
+    options: ConfigOptions,
+    /// The views that are being planned.
+    open: RefCell<Vec<String>>,
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(catalog: &'a Catalog, rules: &Rules) -> Self {
+        let mut scalar = HashMap::new();
+        let mut functions = datafusion_functions::all_default_functions();
+        functions.extend(datafusion_functions_nested::all_default_nested_functions());
+        for function in functions {
+            for name in function.aliases().iter().map(String::as_str).chain([function.name()]) {
+                scalar.insert(name.to_owned(), Arc::clone(&function));
+            }
+        }
+        let operators = xql_autodiff::functions_with(rules);
+        let operators =
+            operators.into_iter().map(|function| (function.name().to_owned(), Arc::new(function))).collect();
+        let higher_order = datafusion_functions_nested::all_default_higher_order_functions();
+        let mut aggregate = HashMap::new();
+        for function in datafusion_functions_aggregate::all_default_aggregate_functions() {
+            for name in function.aliases().iter().map(String::as_str).chain([function.name()]) {
+                aggregate.insert(name.to_owned(), Arc::clone(&function));
+            }
+        }
+        let mut window = HashMap::new();
+        for function in datafusion_functions_window::all_default_window_functions() {
+            for name in function.aliases().iter().map(String::as_str).chain([function.name()]) {
+                window.insert(name.to_owned(), Arc::clone(&function));
+            }
+        }
+        Self {
+            catalog,
+            operators,
+            scalar,
+            higher_order: higher_order.into_iter().map(|function| (function.name().to_owned(), function)).collect(),
+            aggregate,
+            window,
+            expr_planners: vec![
+                Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+                Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+                Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
+                Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+                Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+                Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+                Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
+            ],
+            options: ConfigOptions::new(),
+            open: RefCell::new(vec![]),
+        }
+    }
+
+    /// The plan of a statement as DataFusion makes it of the text.
+    pub fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
+        SqlToRel::new_with_options(self, parser_options(&self.options)).statement_to_plan(statement)
+    }
+
+    /// Refuses a statement that reads a relation of which nobody knows what computes it.
+    pub fn check_readable(&self, statement: &Statement) -> Result<()> {
+        let (references, _) = resolve_table_references(statement, true)?;
+        for reference in references {
+            if let Some(reason) = self.catalog.opaque.get(&resolved(&reference)) {
+                return plan_err!("{reference}: {reason}");
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableSource>> {
+        if self.open.borrow().iter().any(|open| open == name) {
+            return plan_err!("the view {name} reads itself");
+        }
+        self.open.borrow_mut().push(name.to_owned());
+        let plan = parse_one(sql).and_then(|statement| {
+            let query = outer_query(&statement).cloned();
+            let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} is defined by no query"))?;
+            let query = sqlparser::ast::Statement::Query(Box::new(query));
+            let statement = Statement::Statement(Box::new(query));
+            self.check_readable(&statement)?;
+            self.plan(statement)
+        });
+        self.open.borrow_mut().pop();
+        let plan = plan.map_err(|error| error.context(format!("the definition of the view {name}")))?;
+        let schema = Arc::clone(plan.schema().inner());
+        Ok(provider_as_source(Arc::new(Table { schema, view: Some(plan) })))
+    }
+}
+
+fn parser_options(options: &ConfigOptions) -> ParserOptions {
+    ParserOptions::from(&options.sql_parser)
+}
+
+/// A table of which the schema is known, or a view.
+#[derive(Debug)]
+struct Table {
+    schema: SchemaRef,
+    view: Option<LogicalPlan>,
+}
+
+#[async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        if self.view.is_some() { TableType::View } else { TableType::Base }
+    }
+
+    fn get_logical_plan(&'_ self) -> Option<Cow<'_, LogicalPlan>> {
+        self.view.as_ref().map(Cow::Borrowed)
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!("of a table the schema is known and not the rows")
+    }
+}
+
+impl ContextProvider for Planner<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        let full = resolved(&name);
+        if let Some(sql) = self.catalog.views.get(&full) {
+            return self.view(&full, sql);
+        }
+        match self.catalog.tables.get(&full) {
+            Some(table) => Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>)),
+            None => plan_err!("there is no table called {name}"),
+        }
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.expr_planners
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if let Some((operator, _)) = site_of(name) {
+            let operator = self.operators.get(operator)?;
+            return Some(Arc::new(ScalarUDF::new_from_impl(Site::new(Arc::clone(operator), name))));
+        }
+        if let Some(function) = self.operators.get(name).or_else(|| self.scalar.get(name)) {
+            return Some(Arc::clone(function));
+        }
+        // This is the planner's own.
+        if name == "unnest" {
+            return None;
+        }
+        if self.aggregate.contains_key(name) || self.window.contains_key(name) || self.higher_order.contains_key(name) {
+            return None;
+        }
+        Some(Arc::new(ScalarUDF::new_from_impl(SessionFunction::new(name, &self.catalog.functions))))
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.higher_order.get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.aggregate.get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.window.get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _variable_names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        &self.options
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.scalar.keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.higher_order.keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.aggregate.keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.window.keys().cloned().collect()
+    }
+}

@@ -1,0 +1,205 @@
+//! Statements without calls.
+
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, Result, plan_err};
+use datafusion_expr::LogicalPlan;
+use datafusion_sql::parser::Statement;
+use sqlparser::ast;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use xql_autodiff::Rules;
+
+use crate::context::{Catalog, Planner};
+use crate::derive::{differentiated, is_call, simplified, tidied, typed};
+use crate::functions::{Site, recognize};
+use crate::relation::query_sql;
+use crate::source::{Source, Written, WrittenCall, outer_query};
+use crate::splice::{Edit, derivatives, edited};
+
+/// The statements of a text without calls of the operators. A text without calls is given back as it is.
+///
+/// # Errors
+/// What makes a statement invalid, what has no derivative, and what cannot be written as text.
+pub fn expand(text: &str, catalog: &Catalog, rules: &Rules) -> Result<String> {
+    if !["grad", "jvp", "vjp"].iter().any(|name| text.to_ascii_lowercase().contains(name)) {
+        return Ok(text.to_owned());
+    }
+    let source = Source::new(text)?;
+    let planner = Planner::new(catalog, rules);
+    let options = Arc::new(ConfigOptions::new());
+    let expansion = Expansion { source, planner, options };
+    let mut edits = vec![];
+    for written in expansion.source.statements()? {
+        edits.extend(expansion.statement(&written)?);
+    }
+    Ok(edited(text, edits))
+}
+
+/// The derivative of an expression by a column, both over these columns of one relation.
+///
+/// # Errors
+/// What makes the expression invalid, what has no derivative, and what cannot be written as text.
+pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &str, rules: &Rules) -> Result<String> {
+    let start = "SELECT grad(";
+    // A comment at the end of the expression ends with its line.
+    let text = format!("{start}{expression}\n, {column}\n) FROM {table}");
+    let source = Source::new(&text)?;
+    let planner = Planner::new(catalog, rules);
+    let expansion = Expansion { source, planner, options: Arc::new(ConfigOptions::new()) };
+    let statements = expansion.source.statements()?;
+    let is_whole = |call: &WrittenCall| {
+        call.range.start == start.len() - "grad(".len()
+            && text.ends_with(&format!(") FROM {table}"))
+            && call.range.end == text.len() - format!(" FROM {table}").len()
+    };
+    let [written] = statements.as_slice() else { return plan_err!("{expression} is not one expression") };
+    let calls = expansion.source.calls(written)?;
+    if !calls.first().is_some_and(is_whole) {
+        return plan_err!("{expression} is not one expression");
+    }
+    match expansion.local(written, &calls)?.and_then(|found| found.get(&0).cloned()) {
+        Some((derivative, _)) => Ok(derivative),
+        None => {
+            plan_err!("the derivative of {expression} reads more than the columns of one row: use a whole statement")
+        }
+    }
+}
+
+struct Expansion<'a> {
+    source: Source<'a>,
+    planner: Planner<'a>,
+    options: Arc<ConfigOptions>,
+}
+
+type Derivatives = BTreeMap<usize, (String, crate::expr::Binding)>;
+
+impl Expansion<'_> {
+    /// What of a statement is to be written otherwise.
+    fn statement(&self, written: &Written) -> Result<Vec<Edit>> {
+        let calls = self.source.calls(written)?;
+        if calls.is_empty() {
+            return Ok(vec![]);
+        }
+        self.planner.check_readable(&written.statement)?;
+        if let Some(found) = self.local(written, &calls)? {
+            let edits = self.spliced(written, &calls, &found)?;
+            if self.is_read_as_meant(written, &edits)? {
+                return Ok(edits);
+            }
+        }
+        let Some(range) = self.source.query(written) else {
+            return plan_err!(
+                "a derivative that sees through relations cannot be written as text in this statement: compute it in a query first"
+            );
+        };
+        let plan = typed(self.planner.plan(query_or_all(&written.statement))?, &self.options)?;
+        let schema = Arc::clone(plan.schema());
+        let plan = simplified(differentiated(plan, recognize, &self.options)?, &self.options)?;
+        let text = query_sql(&tidied(plan, &self.options)?, &self.options)?;
+        let again = self.planner.plan(crate::source::parse_one(&text)?)?;
+        if !same_columns(&schema, typed(again, &self.options)?.schema(), true) {
+            return plan_err!("the derivative cannot be written as text: its columns would be others");
+        }
+        Ok(vec![Edit { range, text }])
+    }
+
+    /// The derivatives of a statement whose calls say all by themselves, by the numbers of the calls.
+    fn local(&self, written: &Written, calls: &[WrittenCall]) -> Result<Option<Derivatives>> {
+        let sited = |shared| {
+            let statement = self.source.with_sites(written, calls, shared)?;
+            self.planner.plan(query_or_all(&statement))
+        };
+        // The planner finds a call of SELECT in GROUP BY by its name.
+        let plan = typed(sited(false).or_else(|_| sited(true))?, &self.options)?;
+        let before = calls_in(&plan)?;
+        let plan = differentiated(plan, recognize, &self.options)?;
+        if before != calls_in(&plan)? {
+            return Ok(None);
+        }
+        derivatives(&plan, &self.source, calls, &self.options)
+    }
+
+    fn spliced(&self, written: &Written, calls: &[WrittenCall], found: &Derivatives) -> Result<Vec<Edit>> {
+        let mut edits = vec![];
+        for (number, call) in calls.iter().enumerate().filter(|(_, call)| !call.is_inner) {
+            match found.get(&number) {
+                Some((text, binding)) => {
+                    let needed = self.source.needed_at(&call.range);
+                    let text = if *binding >= needed { text.clone() } else { format!("({text})") };
+                    edits.push(Edit { range: call.range.clone(), text });
+                }
+                // stop_gradient(x) is x.
+                None => {
+                    edits.push(Edit { range: call.range.start..call.inside.start, text: "(".to_owned() });
+                    edits.push(Edit { range: call.inside.end..call.range.end, text: ")".to_owned() });
+                }
+            }
+        }
+        if outer_query(&written.statement).is_some() && !self.source.is_insert(written) {
+            let plan = self.planner.plan(query_or_all(&written.statement))?;
+            for (end, index) in self.source.unnamed_items(written, calls, plan.schema().fields().len()) {
+                let name = plan.schema().field(index).name().replace('"', "\"\"");
+                edits.push(Edit { range: end..end, text: format!(" AS \"{name}\"") });
+            }
+        }
+        Ok(edits)
+    }
+
+    /// Whether a statement with other parts has the columns that it had, and no call.
+    fn is_read_as_meant(&self, written: &Written, edits: &[Edit]) -> Result<bool> {
+        let before = self.planner.plan(query_or_all(&written.statement))?;
+        let range = self.source.range(written);
+        let edits = edits
+            .iter()
+            .map(|edit| Edit {
+                range: edit.range.start - range.start..edit.range.end - range.start,
+                text: edit.text.clone(),
+            })
+            .collect();
+        let text = edited(&self.source.text()[range], edits);
+        let Ok(statement) = crate::source::parse_one(&text) else { return Ok(false) };
+        match self.planner.plan(query_or_all(&statement)) {
+            Ok(after) => {
+                let (before, after) = (typed(before, &self.options)?, typed(after, &self.options)?);
+                let named = !self.source.is_insert(written);
+                Ok(same_columns(before.schema(), after.schema(), named) && calls_in(&after)?.is_empty())
+            }
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// The query that a statement is or has, or else the statement.
+fn query_or_all(statement: &Statement) -> Statement {
+    match outer_query(statement) {
+        Some(query) => Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone())))),
+        None => statement.clone(),
+    }
+}
+
+/// Whether two queries have columns of the same types, and names if these matter.
+fn same_columns(a: &DFSchema, b: &DFSchema, named: bool) -> bool {
+    a.fields().len() == b.fields().len()
+        && a.fields()
+            .iter()
+            .zip(b.fields())
+            .all(|(a, b)| a.data_type() == b.data_type() && (!named || a.name() == b.name()))
+}
+
+/// The calls in a plan, each with its number and arguments.
+fn calls_in(plan: &LogicalPlan) -> Result<Vec<String>> {
+    let mut calls = vec![];
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                if is_call(part) {
+                    calls.push(format!("{:?} {part}", Site::number_of(part)));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    calls.sort();
+    Ok(calls)
+}

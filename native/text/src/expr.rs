@@ -1,0 +1,406 @@
+//! Expressions as text.
+//!
+//! An expression is written in the form that it has: a text is read back as the same tree, so that sums and products are computed in
+//! the same order. What cannot be written is an error that names it.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_common::{Column, Result, ScalarValue, plan_err};
+use datafusion_expr::expr::{
+    AggregateFunction, AggregateFunctionParams, Case, Cast, InList, NullTreatment, Sort, WindowFunction,
+    WindowFunctionParams,
+};
+use datafusion_expr::{
+    BinaryExpr, Expr, GroupingSet, Like, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, lit,
+};
+use datafusion_sql::unparser::Unparser;
+use sqlparser::ast;
+
+use crate::names::quoted_if_needed;
+
+/// Stands for a line break inside of a text in quotes, while lines are indented.
+pub const LINE_BREAK: char = '\u{E000}';
+
+/// What an expression stands in: the names of its columns, and the text of the queries inside of it.
+pub trait Surroundings {
+    /// A column of the relations in FROM.
+    fn column(&mut self, column: &Column) -> Result<String>;
+
+    /// A column of a query around this one.
+    fn outer_column(&mut self, column: &Column) -> Result<String>;
+
+    /// A query in parentheses.
+    fn query(&mut self, plan: &LogicalPlan) -> Result<String>;
+}
+
+/// How tightly the outermost operator of a text binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Binding {
+    /// The parser takes all that follows for its right side.
+    Open,
+    Or,
+    And,
+    Not,
+    /// Comparisons, and all operators that are rare.
+    Comparison,
+    Sum,
+    Product,
+    Sign,
+    /// Nothing can be torn out of it.
+    Closed,
+}
+
+struct Text {
+    sql: String,
+    binding: Binding,
+}
+
+impl Text {
+    fn closed(sql: impl Into<String>) -> Self {
+        Self { sql: sql.into(), binding: Binding::Closed }
+    }
+
+    fn at(binding: Binding, sql: String) -> Self {
+        Self { sql, binding }
+    }
+
+    /// The text where what binds less needs parentheses.
+    fn within(self, least: Binding) -> String {
+        if self.binding >= least { self.sql } else { format!("({})", self.sql) }
+    }
+}
+
+/// The text of an expression where a whole expression may stand.
+pub fn sql(expr: &Expr, around: &mut dyn Surroundings) -> Result<String> {
+    Ok(text(expr, around)?.sql)
+}
+
+/// The text of an expression where it may be an operand of anything.
+pub fn closed_sql(expr: &Expr, around: &mut dyn Surroundings) -> Result<String> {
+    Ok(text(expr, around)?.within(Binding::Closed))
+}
+
+/// The text of an expression, and how tightly it binds.
+pub fn bound_sql(expr: &Expr, around: &mut dyn Surroundings) -> Result<(String, Binding)> {
+    let text = text(expr, around)?;
+    Ok((text.sql, text.binding))
+}
+
+/// The text of what a query is ordered by.
+pub fn order_sql(sort: &Sort, around: &mut dyn Surroundings) -> Result<String> {
+    let direction = if sort.asc { "" } else { " DESC" };
+    // By default NULL is the largest value.
+    let nulls = match (sort.asc, sort.nulls_first) {
+        (true, true) => " NULLS FIRST",
+        (false, false) => " NULLS LAST",
+        _ => "",
+    };
+    // A number would be taken for the place of a column.
+    let key = match unaliased(&sort.expr) {
+        literal @ Expr::Literal(..) => format!("({})", sql(literal, around)?),
+        expr => sql(expr, around)?,
+    };
+    Ok(format!("{key}{direction}{nulls}"))
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
+#[recursive::recursive]
+fn text(expr: &Expr, around: &mut dyn Surroundings) -> Result<Text> {
+    Ok(match expr {
+        Expr::Alias(alias) => text(&alias.expr, around)?,
+        Expr::Column(column) => Text::closed(around.column(column)?),
+        Expr::OuterReferenceColumn(_, column) => Text::closed(around.outer_column(column)?),
+        Expr::Literal(value, _) => literal(value)?,
+        Expr::Placeholder(placeholder) => Text::closed(placeholder.id.clone()),
+        Expr::BinaryExpr(binary) => operation(binary, around)?,
+        Expr::Not(inside) => Text::at(Binding::Not, format!("NOT {}", operand(inside, around)?)),
+        Expr::Negative(inside) => Text::at(Binding::Sign, format!("-{}", operand(inside, around)?)),
+        Expr::IsNull(inside) => test(inside, "IS NULL", around)?,
+        Expr::IsNotNull(inside) => test(inside, "IS NOT NULL", around)?,
+        Expr::IsTrue(inside) => test(inside, "IS TRUE", around)?,
+        Expr::IsNotTrue(inside) => test(inside, "IS NOT TRUE", around)?,
+        Expr::IsFalse(inside) => test(inside, "IS FALSE", around)?,
+        Expr::IsNotFalse(inside) => test(inside, "IS NOT FALSE", around)?,
+        Expr::IsUnknown(inside) => test(inside, "IS UNKNOWN", around)?,
+        Expr::IsNotUnknown(inside) => test(inside, "IS NOT UNKNOWN", around)?,
+        Expr::Between(between) => {
+            let not = if between.negated { "NOT " } else { "" };
+            let value = text(&between.expr, around)?.within(Binding::Sum);
+            let low = text(&between.low, around)?.within(Binding::Sum);
+            let high = text(&between.high, around)?.within(Binding::Sum);
+            Text::at(Binding::Comparison, format!("{value} {not}BETWEEN {low} AND {high}"))
+        }
+        Expr::Like(like) => pattern(like, if like.case_insensitive { "ILIKE" } else { "LIKE" }, around)?,
+        Expr::SimilarTo(like) => pattern(like, "SIMILAR TO", around)?,
+        Expr::InList(InList { expr, list, negated }) => {
+            let not = if *negated { "NOT " } else { "" };
+            let value = operand(expr, around)?;
+            Text::at(Binding::Comparison, format!("{value} {not}IN ({})", listed(list, around)?))
+        }
+        Expr::Case(case) => self::case(case, around)?,
+        Expr::Cast(Cast { expr, field }) => conversion("CAST", expr, field, around)?,
+        Expr::TryCast(cast) => conversion("TRY_CAST", &cast.expr, &cast.field, around)?,
+        Expr::ScalarFunction(call) => {
+            Text::closed(format!("{}({})", quoted_if_needed(call.func.name()), listed(&call.args, around)?))
+        }
+        Expr::AggregateFunction(call) => aggregate(call, around)?,
+        Expr::WindowFunction(call) => window(call, around)?,
+        Expr::ScalarSubquery(subquery) => Text::closed(around.query(&subquery.subquery)?),
+        Expr::Exists(exists) => {
+            let query = around.query(&exists.subquery.subquery)?;
+            if exists.negated {
+                Text::at(Binding::Not, format!("NOT EXISTS {query}"))
+            } else {
+                Text::closed(format!("EXISTS {query}"))
+            }
+        }
+        Expr::InSubquery(is_in) => {
+            let not = if is_in.negated { "NOT " } else { "" };
+            let value = operand(&is_in.expr, around)?;
+            Text::at(Binding::Comparison, format!("{value} {not}IN {}", around.query(&is_in.subquery.subquery)?))
+        }
+        Expr::GroupingSet(sets) => Text::closed(grouping_sets(sets, around)?),
+        other => {
+            return plan_err!("{other} cannot be written as text: {} has no form in SQL here", other.variant_name());
+        }
+    })
+}
+
+fn operand(expr: &Expr, around: &mut dyn Surroundings) -> Result<String> {
+    Ok(text(expr, around)?.within(Binding::Closed))
+}
+
+fn listed(exprs: &[Expr], around: &mut dyn Surroundings) -> Result<String> {
+    Ok(exprs.iter().map(|expr| sql(expr, around)).collect::<Result<Vec<_>>>()?.join(", "))
+}
+
+fn test(inside: &Expr, test: &str, around: &mut dyn Surroundings) -> Result<Text> {
+    Ok(Text::at(Binding::Comparison, format!("{} {test}", operand(inside, around)?)))
+}
+
+fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text> {
+    use Binding::{And, Closed, Comparison, Open, Or, Product, Sign, Sum};
+    // What an operand on the left and on the right has to bind at least.
+    let (binding, left, right) = match binary.op {
+        Operator::Or => (Or, Or, And),
+        Operator::And => (And, And, Binding::Not),
+        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
+            (Comparison, Sum, Sum)
+        }
+        Operator::Plus | Operator::Minus => (Sum, Sum, Product),
+        Operator::Multiply | Operator::Divide | Operator::Modulo => (Product, Product, Sign),
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => (Open, Closed, Closed),
+        _ => (Comparison, Closed, Closed),
+    };
+    let op = match binary.op {
+        Operator::NotEq => "<>".to_owned(),
+        op => op.to_string(),
+    };
+    let left = text(&binary.left, around)?.within(left);
+    let right = text(&binary.right, around)?.within(right);
+    Ok(Text::at(binding, format!("{left} {op} {right}")))
+}
+
+fn pattern(like: &Like, operator: &str, around: &mut dyn Surroundings) -> Result<Text> {
+    let not = if like.negated { "NOT " } else { "" };
+    let (value, pattern) = (operand(&like.expr, around)?, operand(&like.pattern, around)?);
+    let escape = match like.escape_char {
+        Some('\'') => " ESCAPE ''''".to_owned(),
+        Some(character) => format!(" ESCAPE '{character}'"),
+        None => String::new(),
+    };
+    Ok(Text::at(Binding::Comparison, format!("{value} {not}{operator} {pattern}{escape}")))
+}
+
+fn case(case: &Case, around: &mut dyn Surroundings) -> Result<Text> {
+    let mut written = "CASE".to_owned();
+    if let Some(operand) = &case.expr {
+        written += &format!(" {}", sql(operand, around)?);
+    }
+    for (when, then) in &case.when_then_expr {
+        written += &format!(" WHEN {} THEN {}", sql(when, around)?, sql(then, around)?);
+    }
+    if let Some(otherwise) = &case.else_expr {
+        written += &format!(" ELSE {}", sql(otherwise, around)?);
+    }
+    Ok(Text::closed(written + " END"))
+}
+
+fn conversion(kind: &str, expr: &Expr, field: &FieldRef, around: &mut dyn Surroundings) -> Result<Text> {
+    Ok(Text::closed(format!("{kind}({} AS {})", sql(expr, around)?, type_sql(field.data_type())?)))
+}
+
+/// The name of a type.
+pub fn type_sql(data_type: &DataType) -> Result<String> {
+    match data_type {
+        DataType::Utf8 | DataType::Utf8View => return Ok("VARCHAR".to_owned()),
+        DataType::Float16 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
+            return plan_err!("the type {data_type} has no name in SQL");
+        }
+        _ => {}
+    }
+    // The types of numbers and times are those of the unparser.
+    let null = Expr::Cast(Cast::new(Box::new(lit(ScalarValue::Null)), data_type.clone()));
+    match Unparser::default().expr_to_sql(&null)? {
+        ast::Expr::Cast { data_type, .. } => Ok(data_type.to_string()),
+        _ => plan_err!("the type {data_type} has no name in SQL"),
+    }
+}
+
+/// A value, of the type that it has.
+fn literal(value: &ScalarValue) -> Result<Text> {
+    let number = |sql: String| Text::at(if sql.starts_with('-') { Binding::Sign } else { Binding::Closed }, sql);
+    let typed = |sql: &str| Ok(Text::closed(format!("CAST({sql} AS {})", type_sql(&value.data_type())?)));
+    if value.is_null() {
+        return if value.data_type().is_null() { Ok(Text::closed("NULL")) } else { typed("NULL") };
+    }
+    Ok(match value {
+        ScalarValue::Boolean(Some(value)) => Text::closed(if *value { "TRUE" } else { "FALSE" }),
+        ScalarValue::Int64(Some(value)) => number(value.to_string()),
+        ScalarValue::Float64(Some(value)) if value.is_finite() => number(format!("{value:?}")),
+        ScalarValue::Float64(Some(value)) => typed(not_finite(*value))?,
+        ScalarValue::Float32(Some(value)) if value.is_finite() => typed(&format!("{value:?}"))?,
+        ScalarValue::Float32(Some(value)) => typed(not_finite((*value).into()))?,
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
+            if text.contains(LINE_BREAK) {
+                return plan_err!("the text {text:?} cannot be written");
+            }
+            Text::closed(format!("'{}'", text.replace('\'', "''").replace('\n', &LINE_BREAK.to_string())))
+        }
+        ScalarValue::Int8(_)
+        | ScalarValue::Int16(_)
+        | ScalarValue::Int32(_)
+        | ScalarValue::UInt8(_)
+        | ScalarValue::UInt16(_)
+        | ScalarValue::UInt32(_)
+        | ScalarValue::UInt64(_) => typed(&value.to_string())?,
+        ScalarValue::Decimal32(..)
+        | ScalarValue::Decimal64(..)
+        | ScalarValue::Decimal128(..)
+        | ScalarValue::Decimal256(..) => typed(&format!("'{}'", decimal(value)?))?,
+        // Dates, times and intervals are those of the unparser.
+        other => match other.data_type() {
+            data_type if data_type.is_temporal() => {
+                Text::closed(Unparser::default().expr_to_sql(&lit(other.clone()))?.to_string())
+            }
+            data_type => return plan_err!("the value {other} of the type {data_type} cannot be written as text"),
+        },
+    })
+}
+
+fn not_finite(value: f64) -> &'static str {
+    match value {
+        value if value.is_nan() => "'NaN'",
+        value if value > 0.0 => "'Infinity'",
+        _ => "'-Infinity'",
+    }
+}
+
+fn decimal(value: &ScalarValue) -> Result<String> {
+    match value.cast_to(&DataType::Utf8)? {
+        ScalarValue::Utf8(Some(text)) => Ok(text),
+        _ => plan_err!("the value {value} cannot be written as text"),
+    }
+}
+
+fn aggregate(call: &AggregateFunction, around: &mut dyn Surroundings) -> Result<Text> {
+    let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = &call.params;
+    let within_group = call.func.supports_within_group_clause() && !order_by.is_empty();
+    // The first argument of a percentile is what it is ordered by.
+    let args = if within_group { args.get(1..).unwrap_or_default() } else { args };
+    let mut written = format!(
+        "{}({}{}",
+        quoted_if_needed(call.func.name()),
+        if *distinct { "DISTINCT " } else { "" },
+        listed(args, around)?
+    );
+    if !order_by.is_empty() && !within_group {
+        written += &format!(" ORDER BY {}", ordered(order_by, around)?);
+    }
+    written += ")";
+    if within_group {
+        written += &format!(" WITHIN GROUP (ORDER BY {})", ordered(order_by, around)?);
+    }
+    written += treatment(*null_treatment);
+    if let Some(filter) = filter {
+        written += &format!(" FILTER (WHERE {})", sql(filter, around)?);
+    }
+    Ok(Text::closed(written))
+}
+
+fn treatment(treatment: Option<NullTreatment>) -> &'static str {
+    match treatment {
+        Some(NullTreatment::IgnoreNulls) => " IGNORE NULLS",
+        Some(NullTreatment::RespectNulls) => " RESPECT NULLS",
+        None => "",
+    }
+}
+
+fn ordered(order_by: &[Sort], around: &mut dyn Surroundings) -> Result<String> {
+    Ok(order_by.iter().map(|key| order_sql(key, around)).collect::<Result<Vec<_>>>()?.join(", "))
+}
+
+fn window(call: &WindowFunction, around: &mut dyn Surroundings) -> Result<Text> {
+    let WindowFunctionParams { args, partition_by, order_by, window_frame, filter, null_treatment, distinct } =
+        &call.params;
+    let mut written = format!(
+        "{}({}{})",
+        quoted_if_needed(call.fun.name()),
+        if *distinct { "DISTINCT " } else { "" },
+        listed(args, around)?
+    );
+    written += treatment(*null_treatment);
+    if let Some(filter) = filter {
+        written += &format!(" FILTER (WHERE {})", sql(filter, around)?);
+    }
+    let mut over = vec![];
+    if !partition_by.is_empty() {
+        over.push(format!("PARTITION BY {}", listed(partition_by, around)?));
+    }
+    if !order_by.is_empty() {
+        over.push(format!("ORDER BY {}", ordered(order_by, around)?));
+    }
+    // What a window has that names no frame.
+    let unnamed = WindowFrame::new((!order_by.is_empty()).then_some(false));
+    if *window_frame != unnamed {
+        over.push(frame(window_frame)?);
+    }
+    Ok(Text::closed(format!("{written} OVER ({})", over.join(" "))))
+}
+
+fn frame(frame: &WindowFrame) -> Result<String> {
+    let units = match frame.units {
+        WindowFrameUnits::Rows => "ROWS",
+        WindowFrameUnits::Range => "RANGE",
+        WindowFrameUnits::Groups => "GROUPS",
+    };
+    let bound = |bound: &WindowFrameBound| -> Result<String> {
+        let distance = |value: &ScalarValue, side: &str| match value {
+            value if value.is_null() => Ok(format!("UNBOUNDED {side}")),
+            value if value.data_type().is_integer() => Ok(format!("{value} {side}")),
+            value => Ok(format!("{} {side}", literal(value)?.sql)),
+        };
+        match bound {
+            WindowFrameBound::Preceding(value) => distance(value, "PRECEDING"),
+            WindowFrameBound::CurrentRow => Ok("CURRENT ROW".to_owned()),
+            WindowFrameBound::Following(value) => distance(value, "FOLLOWING"),
+        }
+    };
+    Ok(format!("{units} BETWEEN {} AND {}", bound(&frame.start_bound)?, bound(&frame.end_bound)?))
+}
+
+fn grouping_sets(sets: &GroupingSet, around: &mut dyn Surroundings) -> Result<String> {
+    Ok(match sets {
+        GroupingSet::Rollup(keys) => format!("ROLLUP ({})", listed(keys, around)?),
+        GroupingSet::Cube(keys) => format!("CUBE ({})", listed(keys, around)?),
+        GroupingSet::GroupingSets(sets) => {
+            let sets = sets.iter().map(|set| Ok(format!("({})", listed(set, around)?)));
+            format!("GROUPING SETS ({})", sets.collect::<Result<Vec<_>>>()?.join(", "))
+        }
+    })
+}

@@ -1,0 +1,110 @@
+//! Names in SQL.
+
+use datafusion_common::utils::quote_identifier;
+use sqlparser::keywords::{
+    ALL_KEYWORDS, ALL_KEYWORDS_INDEX, Keyword, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER,
+    RESERVED_FOR_TABLE_ALIAS, RESERVED_FOR_TABLE_FACTOR,
+};
+
+/// A name as DataFusion's parser reads it again: in double quotes where it has to be.
+pub fn quoted_if_needed(name: &str) -> String {
+    if is_reserved(name) { format!("\"{name}\"") } else { quote_identifier(name).into_owned() }
+}
+
+/// Whether a name means something else in some place of a statement where a column may stand.
+fn is_reserved(name: &str) -> bool {
+    const OTHERS: [Keyword; 24] = [
+        Keyword::ALL,
+        Keyword::AND,
+        Keyword::ARRAY,
+        Keyword::AS,
+        Keyword::ASC,
+        Keyword::BETWEEN,
+        Keyword::CASE,
+        Keyword::CAST,
+        Keyword::DESC,
+        Keyword::DISTINCT,
+        Keyword::ELSE,
+        Keyword::FALSE,
+        Keyword::IN,
+        Keyword::INTERVAL,
+        Keyword::IS,
+        Keyword::LIKE,
+        Keyword::NOT,
+        Keyword::NULL,
+        Keyword::OR,
+        Keyword::TABLE,
+        Keyword::THEN,
+        Keyword::TRUE,
+        Keyword::VALUES,
+        Keyword::WHEN,
+    ];
+    let upper = name.to_ascii_uppercase();
+    let keyword = ALL_KEYWORDS.binary_search(&upper.as_str()).ok().map(|index| ALL_KEYWORDS_INDEX[index]);
+    keyword.is_some_and(|keyword| {
+        [
+            RESERVED_FOR_COLUMN_ALIAS,
+            RESERVED_FOR_TABLE_ALIAS,
+            RESERVED_FOR_IDENTIFIER,
+            RESERVED_FOR_TABLE_FACTOR,
+            &OTHERS,
+        ]
+        .iter()
+        .any(|list| list.contains(&keyword))
+    })
+}
+
+/// A name of letters, digits and underscores for a column that has another: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
+pub fn plain(name: &str) -> String {
+    let name = if name.contains("/∂") { name } else { name.trim_start_matches('∂') };
+    // What the derivative adds is numbered where it is added several times.
+    let name = match name.rsplit_once(" #") {
+        Some((name, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => name,
+    };
+    let mut plain = String::with_capacity(name.len());
+    for character in name.chars() {
+        match character {
+            '∂' => plain.push('d'),
+            letter if letter.is_ascii_alphanumeric() => plain.push(letter.to_ascii_lowercase()),
+            _ if plain.is_empty() || plain.ends_with('_') => {}
+            _ => plain.push('_'),
+        }
+    }
+    let plain = plain.trim_end_matches('_');
+    match plain.chars().next() {
+        Some(first) if first.is_ascii_digit() => format!("c{plain}"),
+        Some(_) => plain.to_owned(),
+        None => "c".to_owned(),
+    }
+}
+
+/// The name that the call of this number goes by while a statement is planned.
+pub fn site_name(operator: &str, number: usize) -> String {
+    format!("∂{operator} {number}")
+}
+
+/// The operator and the number of the call that goes by a name.
+pub fn site_of(name: &str) -> Option<(&str, usize)> {
+    let (operator, number) = name.strip_prefix('∂')?.split_once(' ')?;
+    Some((operator, number.parse().ok()?))
+}
+
+/// The first of `name`, `name_2`, `name_3`... that is free.
+pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
+    let plain = match name.rsplit_once('_') {
+        Some((plain, number)) if !plain.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
+        _ => name,
+    };
+    if is_free(name) {
+        return name.to_owned();
+    }
+    let mut number = 2_usize;
+    loop {
+        let name = format!("{plain}_{number}");
+        if is_free(&name) {
+            return name;
+        }
+        number += 1;
+    }
+}

@@ -1,0 +1,199 @@
+//! A `SELECT` that is being put together, and its text.
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchemaRef};
+use datafusion_expr::Expr;
+
+use crate::names::quoted_if_needed;
+
+/// How far a `SELECT` has come. What comes later reads what came before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    From,
+    Where,
+    Group,
+    Window,
+    Distinct,
+    Order,
+    Limit,
+}
+
+/// A column of a `SELECT` in terms of what it reads.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// Closed, so that it may be an operand of anything.
+    pub sql: String,
+    /// The name that it has without `AS`.
+    pub name: Option<String>,
+    /// Whether it costs nothing and is the same wherever it is written.
+    pub is_simple: bool,
+    pub is_volatile: bool,
+}
+
+impl Item {
+    /// A column of a relation in FROM.
+    pub fn column(relation: &str, name: &str) -> Self {
+        let sql = format!("{}.{}", quoted_if_needed(relation), quoted_if_needed(name));
+        Self { sql, name: Some(name.to_owned()), is_simple: true, is_volatile: false }
+    }
+}
+
+/// A `SELECT`.
+#[derive(Debug, Clone)]
+pub struct Select {
+    pub stage: Stage,
+    /// The columns of the node of the plan that it stands for so far.
+    pub schema: DFSchemaRef,
+    pub items: Vec<Item>,
+    pub from: Option<String>,
+    /// Whether FROM is a join, which needs parentheses on the right side of another.
+    pub is_join: bool,
+    pub filters: Vec<String>,
+    pub groups: Option<Vec<String>>,
+    pub having: Vec<String>,
+    pub distinct: Option<String>,
+    pub order: Vec<String>,
+    pub limit: Option<String>,
+    pub offset: Option<String>,
+    /// The name of the relation where it is written in FROM.
+    pub hint: String,
+}
+
+impl Select {
+    pub fn new(schema: DFSchemaRef, from: Option<String>, items: Vec<Item>, hint: &str) -> Self {
+        Self {
+            stage: Stage::From,
+            schema,
+            items,
+            from,
+            is_join: false,
+            filters: vec![],
+            groups: None,
+            having: vec![],
+            distinct: None,
+            order: vec![],
+            limit: None,
+            offset: None,
+            hint: hint.to_owned(),
+        }
+    }
+
+    /// Whether it is a relation in FROM and no more, with columns that are there.
+    pub fn is_relation(&self) -> bool {
+        self.stage == Stage::From && self.from.is_some() && self.items.iter().all(|item| item.is_simple)
+    }
+
+    pub fn item(&self, column: &Column) -> Option<&Item> {
+        self.items.get(self.schema.maybe_index_of_column(column)?)
+    }
+
+    /// Whether expressions over its columns can be written in terms of what these are computed from: nothing is computed
+    /// twice that is not already, and nothing is drawn twice.
+    pub fn can_be_read_by(&self, exprs: &[&Expr], times: usize) -> bool {
+        let mut read = vec![0_usize; self.items.len()];
+        let mut has_subquery = false;
+        for expr in exprs {
+            let _ = expr.apply(|part| {
+                match part {
+                    Expr::Column(column) => {
+                        if let Some(index) = self.schema.maybe_index_of_column(column) {
+                            read[index] += 1;
+                        }
+                    }
+                    Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) => has_subquery = true,
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            });
+        }
+        let simple = |item: &Item| item.is_simple && !item.is_volatile;
+        if has_subquery && !self.items.iter().all(simple) {
+            return false;
+        }
+        self.items.iter().zip(read).all(|(item, read)| simple(item) || read <= times && !(item.is_volatile && read > 0))
+    }
+
+    /// The text with columns of these names.
+    pub fn text(&self, names: &[String]) -> String {
+        let items = self.items.iter().zip(names).map(|(item, name)| {
+            if item.name.as_ref() == Some(name) {
+                item.sql.clone()
+            } else {
+                format!("{} AS {}", unwrapped(&item.sql), quoted_if_needed(name))
+            }
+        });
+        let mut items: Vec<_> = items.collect();
+        if items.is_empty() {
+            items.push("1 AS one".to_owned());
+        }
+        let mut lines = vec![];
+        let start = match &self.distinct {
+            Some(distinct) => format!("SELECT {distinct}"),
+            None => "SELECT".to_owned(),
+        };
+        clause(&mut lines, &start, &items, ",");
+        if let Some(from) = &self.from {
+            lines.push(format!("FROM {from}"));
+        }
+        let and = |parts: &[String]| parts.iter().map(|part| format!("({part})")).collect::<Vec<_>>();
+        let joined = |parts: &[String]| if parts.len() == 1 { parts.to_vec() } else { and(parts) };
+        if !self.filters.is_empty() {
+            clause(&mut lines, "WHERE", &joined(&self.filters), " AND");
+        }
+        if let Some(groups) = self.groups.as_ref().filter(|groups| !groups.is_empty()) {
+            clause(&mut lines, "GROUP BY", groups, ",");
+        }
+        if !self.having.is_empty() {
+            clause(&mut lines, "HAVING", &joined(&self.having), " AND");
+        }
+        if !self.order.is_empty() {
+            clause(&mut lines, "ORDER BY", &self.order, ",");
+        }
+        lines.extend(self.limit.iter().map(|limit| format!("LIMIT {limit}")));
+        lines.extend(self.offset.iter().map(|offset| format!("OFFSET {offset}")));
+        lines.join("\n")
+    }
+}
+
+/// How long a line may be.
+const WIDTH: usize = 100;
+
+/// A clause in one line, or in a line for each of its parts.
+fn clause(lines: &mut Vec<String>, start: &str, parts: &[String], between: &str) {
+    let line = format!("{start} {}", parts.join(&format!("{between} ")));
+    if line.len() <= WIDTH && !line.contains('\n') || parts.len() == 1 {
+        lines.push(line);
+        return;
+    }
+    lines.push(start.to_owned());
+    for (number, part) in parts.iter().enumerate() {
+        let end = if number + 1 < parts.len() { between } else { "" };
+        lines.push(format!("{}{end}", indented(part)));
+    }
+}
+
+/// The lines of a text two places to the right.
+pub fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// A text without parentheses around all of it.
+fn unwrapped(sql: &str) -> &str {
+    let Some(inside) = sql.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return sql };
+    // A query keeps them, and so does what has others at its ends, as (a) + (b).
+    let mut depth = 0_i32;
+    let mut quote = None;
+    for character in inside.chars() {
+        match (quote, character) {
+            (None, '\'' | '"') => quote = Some(character),
+            (Some(open), close) if open == close => quote = None,
+            (None, '(') => depth += 1,
+            (None, ')') => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return sql;
+        }
+    }
+    if inside.trim_start().starts_with("SELECT") || inside.trim_start().starts_with("WITH") { sql } else { inside }
+}

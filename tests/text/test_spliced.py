@@ -1,0 +1,140 @@
+"""What takes the place of a call, and that all else stays as it is written."""
+
+import pyarrow as pa
+import pytest
+
+import xql_ffi
+
+FLOAT = pa.float64()
+TABLES = {
+    "t": pa.schema(
+        [
+            pa.field("x", FLOAT, nullable=False),
+            pa.field("y", FLOAT, nullable=False),
+            pa.field("n", pa.int64(), nullable=False),
+            pa.field("s", pa.string()),
+            pa.field("X", FLOAT, nullable=False),
+            pa.field("the grad", FLOAT, nullable=False),
+            pa.field("grad", FLOAT, nullable=False),
+        ]
+    ),
+    "u": pa.schema([pa.field("x", FLOAT, nullable=False), pa.field("n", pa.int64(), nullable=False)]),
+    "lake.sea.fish": pa.schema([pa.field("x", FLOAT, nullable=False)]),
+    '"T"': pa.schema([pa.field("x", FLOAT, nullable=False)]),
+}
+
+WRITTEN = {
+    "a call": ("SELECT grad(x * x, x) AS d FROM t", "SELECT 2.0 * x AS d FROM t"),
+    "layout and comments": (
+        "-- grad(x, x)\nselect  GRAD ( x*x /* of */ , -- by\n\tx )\tas d /* grad(x, x) */\nfrom t;\n",
+        "-- grad(x, x)\nselect  2.0 * x\tas d /* grad(x, x) */\nfrom t;\n",
+    ),
+    "a string": (
+        "SELECT 'grad(x * x, x)' AS s, grad(x * x, x) AS d FROM t",
+        "SELECT 'grad(x * x, x)' AS s, 2.0 * x AS d FROM t",
+    ),
+    "two calls in an expression": (
+        "SELECT grad(x * x, x) + 3 * grad(x * y, y) AS d FROM t",
+        "SELECT 2.0 * x + 3 * x AS d FROM t",
+    ),
+    "parentheses on the right": (
+        "SELECT 1 - grad(x * x + x, x) AS d FROM t",
+        "SELECT 1 - (1.0 + 2.0 * x) AS d FROM t",
+    ),
+    "parentheses beside a product": ("SELECT grad(x * x, x) / 2 AS d FROM t", "SELECT 2.0 * x / 2 AS d FROM t"),
+    "parentheses in a product": ("SELECT 3 / grad(x * x, x) AS d FROM t", "SELECT 3 / (2.0 * x) AS d FROM t"),
+    "parentheses after a sign": ("SELECT -grad(x * x, x) AS d FROM t", "SELECT -(2.0 * x) AS d FROM t"),
+    "parentheses before a conversion": (
+        "SELECT grad(x * x, x)::REAL AS d FROM t",
+        "SELECT (2.0 * x)::REAL AS d FROM t",
+    ),
+    "a column called grad": (
+        'SELECT "grad", t.grad + grad AS g, grad(grad * grad, grad) AS d FROM t',
+        'SELECT "grad", t.grad + grad AS g, 2.0 * grad AS d FROM t',
+    ),
+    "names in quotes": (
+        'SELECT grad("the grad" * "X" * x, "X") AS "D" FROM t',
+        'SELECT x * "the grad" AS "D" FROM t',
+    ),
+    "names as they are written": (
+        "SELECT grad(T.X * T.X, x) AS d FROM t",
+        "SELECT 2.0 * T.X AS d FROM t",
+    ),
+    "two tables": (
+        "SELECT grad(u.x * v.x, u.x) AS d FROM t AS u, u AS v",
+        "SELECT v.x AS d FROM t AS u, u AS v",
+    ),
+    "tables of other schemas": (
+        "SELECT grad(fish.x * fish.x, x) AS d FROM lake.sea.fish",
+        "SELECT 2.0 * fish.x AS d FROM lake.sea.fish",
+    ),
+    "tables in quotes": ('SELECT grad(x * x, "T".x) AS d FROM "T"', None),
+    "the name of the column": ("SELECT grad(x * x, x) FROM t", 'SELECT 2.0 * x AS "grad(t.x * t.x,t.x)" FROM t'),
+    "the name behind a wildcard": (
+        "SELECT *, grad(x * x, x) FROM u",
+        'SELECT *, 2.0 * x AS "grad(u.x * u.x,u.x)" FROM u',
+    ),
+    "stop_gradient": (
+        "SELECT stop_gradient(x) * 2 AS s, grad(x, x) AS d FROM t",
+        "SELECT (x) * 2 AS s, 1.0 AS d FROM t",
+    ),
+    "insert": ("INSERT INTO u (x) SELECT grad(x * x, x) FROM t", "INSERT INTO u (x) SELECT 2.0 * x FROM t"),
+    "update": ("UPDATE u SET x = x - grad(x * x, x) WHERE n = 1", "UPDATE u SET x = x - 2.0 * x WHERE n = 1"),
+    "delete": ("DELETE FROM u WHERE grad(x * x, x) > 0", "DELETE FROM u WHERE 2.0 * x > 0"),
+    "a view": ("CREATE VIEW v AS SELECT grad(x * x, x) AS d FROM t", "CREATE VIEW v AS SELECT 2.0 * x AS d FROM t"),
+    "explain": ("EXPLAIN ANALYZE SELECT grad(x * x, x) AS d FROM t", "EXPLAIN ANALYZE SELECT 2.0 * x AS d FROM t"),
+    "a script": (
+        "SET a.b = 'grad;';\nSELECT grad(x * x, x) AS d FROM t; -- next\nSELECT 1 ; SELECT grad(y, y) AS d FROM t;;",
+        "SET a.b = 'grad;';\nSELECT 2.0 * x AS d FROM t; -- next\nSELECT 1 ; SELECT 1.0 AS d FROM t;;",
+    ),
+    "letters of several bytes": (
+        "SELECT 'ü∂€' AS s, /* 𝛁 */ grad(x * x, x) AS d, 'ß' FROM t",
+        "SELECT 'ü∂€' AS s, /* 𝛁 */ 2.0 * x AS d, 'ß' FROM t",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_all_else_as_written(name: str) -> None:
+    statement, wanted = WRITTEN[name]
+    text = xql_ffi.expand_sql(statement, TABLES)
+    assert text == wanted or wanted is None
+    assert xql_ffi.expand_sql(text, TABLES) == text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "",
+        "  -- nothing but a comment",
+        "SELECT no such statement ((",
+        "SELECT 'unfinished",
+        "SELECT graduate, upgrade FROM nowhere",
+        "SELECT grad FROM nowhere WHERE x ~ 'grad(x, x)' -- grad(",
+        'SELECT "GRAD"(x, x), s.grad(x) FROM nowhere',
+        "CREATE TABLE grad (x DOUBLE);\r\nINSERT INTO grad (x) VALUES (1);\r\n",
+    ],
+)
+def test_a_statement_without_a_call_stays_as_it_is(statement: str) -> None:
+    assert xql_ffi.expand_sql(statement, TABLES) == statement
+
+
+DERIVATIVES = {
+    ("sin(x) * y", "x"): "y * cos(x)",
+    ("x * x -- square", "x"): "2.0 * x",
+    ("CASE WHEN x > 0 THEN x ELSE -x END", "x"): "CASE WHEN x > 0.0 THEN 1.0 ELSE -1.0 END",
+    ("grad(x * x * x, x)", "x"): "6.0 * x",
+}
+
+
+@pytest.mark.parametrize(("expression", "wrt"), DERIVATIVES)
+def test_differentiate_sql(expression: str, wrt: str) -> None:
+    columns = pa.schema([pa.field(name, FLOAT, nullable=False) for name in ("x", "y")])
+    assert xql_ffi.differentiate_sql(expression, wrt, columns) == DERIVATIVES[expression, wrt]
+
+
+def test_columns_by_names_and_types() -> None:
+    assert xql_ffi.differentiate_sql("x * x", "x", ["x"]) == "2.0 * x"
+    assert xql_ffi.differentiate_sql('"X" * n', '"X"', {"X": FLOAT, "n": pa.int64()}).startswith("CASE WHEN ")
+    softplus = xql_ffi.rule("tanh(x)", "1.5")
+    assert xql_ffi.differentiate_sql("tanh(x)", "x", ["x"], rules=[softplus]) != "1.0 - tanh(x) * tanh(x)"

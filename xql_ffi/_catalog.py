@@ -1,0 +1,155 @@
+"""The tables and functions that a statement names, as the native library takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from xql_ffi import _native_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Session(Protocol):
+    """What a session of the ``datafusion`` package has, of any version, and those that wrap one."""
+
+    def sql(self, query: str) -> Any:
+        """Plans a statement, and executes it where it does something."""
+
+    def catalog_names(self) -> set[str]:
+        """The names of the catalogs."""
+
+    def catalog(self, name: str) -> Any:
+        """A catalog."""
+
+
+Tables = Mapping[str, "pa.Schema | str"] | Session
+
+
+def catalog(tables: Tables) -> Any:
+    """The catalog of a session, or of tables by their names.
+
+    Raises:
+        TypeError: it is neither, or a table is given by something else than its schema or the query of a view.
+        ValueError: a name or a schema is wrong.
+    """
+    made = _native_text.catalog()
+    if isinstance(tables, Mapping):
+        for name, table in tables.items():
+            if isinstance(table, str):
+                _native_text.add_view(made, name, table)
+            elif isinstance(table, pa.Schema):
+                _native_text.add_table(made, name, table)
+            else:
+                msg = f"the table {name!r} is given by its pyarrow schema, or by the query of a view, not by {table!r}"
+                raise TypeError(msg)
+        return made
+    if not hasattr(tables, "catalog_names"):
+        msg = (
+            f"tables are a session of datafusion, or a mapping of names to pyarrow schemas, and {tables!r} is neither: "
+            'write {"t": pyarrow.schema({"x": pyarrow.float64()})}'
+        )
+        raise TypeError(msg)
+    found = list(_tables(tables))
+    definitions = _definitions(tables) if any(table.kind == "view" for _, table in found) else {}
+    for path, table in found:
+        name = ".".join(_quoted(part) for part in path)
+        if table.kind != "view":
+            _native_text.add_table(made, name, table.schema)
+        elif definition := definitions.get(path):
+            _native_text.add_view(made, name, definition)
+        else:
+            _native_text.add_opaque(made, name, _UNKNOWN_VIEW)
+    return made
+
+
+_UNKNOWN_VIEW = (
+    "the session does not say by what query this view is computed, through which a derivative would have to look: "
+    "make it with CREATE VIEW, or write its query in its place"
+)
+
+
+def _tables(session: Session) -> Iterator[tuple[tuple[str, str, str], Any]]:
+    """The tables of a session with their names in full."""
+    for catalog_name in sorted(session.catalog_names()):
+        found = session.catalog(catalog_name)
+        for schema_name in sorted(found.names()):
+            if schema_name == "information_schema":
+                continue
+            schema = found.schema(schema_name)
+            for name in sorted(schema.names()):
+                yield (catalog_name, schema_name, name), schema.table(name)
+
+
+def _definitions(session: Session) -> dict[tuple[str, str, str], str]:
+    """The queries of views by their names, as far as the session knows them.
+
+    It tells them in its information schema alone, which is switched on for that moment where it is off.
+    """
+    was_on = _columns(session, "SELECT 1 AS one FROM information_schema.views LIMIT 0") is not None
+    if not was_on:
+        session.sql(f"SET {_INFORMATION_SCHEMA} = true")
+    try:
+        columns = _columns(session, _VIEWS) or {}
+    finally:
+        if not was_on:
+            session.sql(f"SET {_INFORMATION_SCHEMA} = false")
+    found = zip(*columns.values(), strict=True)
+    return {(catalog, schema, name): query for catalog, schema, name, query in found if query}
+
+
+_INFORMATION_SCHEMA = "datafusion.catalog.information_schema"
+_VIEWS = "SELECT table_catalog, table_schema, table_name, definition FROM information_schema.views"
+
+
+def _columns(session: Session, query: str) -> dict[str, list[str]] | None:
+    """The columns that a query gives; None if it is refused, as one of a schema that is switched off is."""
+    try:
+        columns: dict[str, list[str]] = session.sql(query).to_pydict()
+    except Exception:  # datafusion has no class of its own for that
+        return None
+    return columns
+
+
+def answer(made: Any, tables: Tables, call: str) -> None:
+    """Adds what a call of a function gives that the native library does not know.
+
+    Raises:
+        ValueError: there is no such function.
+    """
+    if isinstance(tables, Mapping):
+        name = call.partition("(")[0]
+        msg = f"there is no function called {name}: hand over the session that has it in the place of the mapping"
+        raise ValueError(msg)
+    try:
+        field = tables.sql(f"SELECT {call} AS v").schema().field("v")
+    except Exception as error:
+        _native_text.add_function(made, call, None, is_volatile=False)
+        msg = f"the session cannot plan {call}: {error}"
+        raise ValueError(msg) from error
+    _native_text.add_function(made, call, field, is_volatile=_is_volatile(tables, call))
+
+
+def _is_volatile(session: Session, call: str) -> bool:
+    """Whether each call of a function may give something else: then the planner does not make one of two."""
+    name, _, rest = call.partition("(")
+    arguments = rest[:-1]
+    count = arguments.count("CAST(NULL AS ")
+    columns = [f"a{number}" for number in range(count)]
+    if not count:
+        return True
+    source = f"SELECT {', '.join(f'{a} AS {c}' for a, c in zip(_split(arguments), columns, strict=True))}"
+    called = f"{name}({', '.join(columns)})"
+    query = f"SELECT {called} AS u, {called} IS NULL AS v FROM ({source} FROM (VALUES (1), (2)) AS t(i) LIMIT 2)"
+    return "__common_expr" not in session.sql(query).optimized_logical_plan().display_indent()
+
+
+def _split(arguments: str) -> list[str]:
+    return [f"CAST(NULL AS {part.rstrip(', ')}" for part in arguments.split("CAST(NULL AS ")[1:]]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

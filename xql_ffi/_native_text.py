@@ -1,0 +1,118 @@
+"""What the native library makes of SQL text: catalogs that free themselves, texts, and its errors as exceptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyarrow.cffi import ffi as arrow
+
+from xql_ffi import _plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+_ffi, _lib = _plugin.ffi, _plugin.lib
+
+# In an error, this is on both sides of the call of a function that is not known.
+_QUESTION = "\x01"
+
+
+class UnknownFunctionError(Exception):
+    """The native library asks what the call of a function gives."""
+
+    def __init__(self, call: str) -> None:
+        """Asks for this call, in SQL."""
+        super().__init__(call)
+        self.call = call
+
+
+def catalog() -> Any:
+    """A catalog without tables."""
+    return _ffi.gc(_lib.xql_ffi_catalog_new(), _lib.xql_ffi_catalog_free)
+
+
+def add_table(catalog: Any, name: str, schema: pa.Schema) -> None:
+    """Adds a table by its name in SQL."""
+    error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
+    schema._export_to_c(_address(struct))
+    _check(_lib.xql_ffi_catalog_table(catalog, _text(name), _pointer(struct), error), error)
+
+
+def add_view(catalog: Any, name: str, query: str) -> None:
+    """Adds a view by its name in SQL."""
+    error = _ffi.new("char **")
+    _check(_lib.xql_ffi_catalog_view(catalog, _text(name), _text(query), error), error)
+
+
+def add_opaque(catalog: Any, name: str, reason: str) -> None:
+    """Adds a relation that no statement with derivatives may read."""
+    error = _ffi.new("char **")
+    _check(_lib.xql_ffi_catalog_opaque(catalog, _text(name), _text(reason), error), error)
+
+
+def add_function(catalog: Any, call: str, field: pa.Field | None, *, is_volatile: bool) -> None:
+    """Adds what the call of a function gives; nothing if there is no such function."""
+    error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
+    if field is not None:
+        field._export_to_c(_address(struct))
+    pointer = _ffi.NULL if field is None else _pointer(struct)
+    _check(_lib.xql_ffi_catalog_function(catalog, _text(call), pointer, is_volatile, error), error)
+
+
+def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
+    """The statements of a text without derivatives.
+
+    Raises:
+        UnknownFunctionError: what the call of a function gives is not in the catalog.
+        ValueError: a statement is wrong or cannot be written.
+    """
+    error = _ffi.new("char **")
+    made = _lib.xql_ffi_expand(catalog, _text(sql), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
+    return _owned(made, error)
+
+
+def differentiate(catalog: Any, expression: str, wrt: str, table: str, rules: Sequence[Any]) -> str:
+    """The derivative of an expression over the columns of a table.
+
+    Raises:
+        UnknownFunctionError: what the call of a function gives is not in the catalog.
+        ValueError: the expression is wrong or its derivative cannot be written.
+    """
+    error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
+    made = _lib.xql_ffi_differentiate(catalog, _text(expression), _text(wrt), _text(table), listed, len(rules), error)
+    return _owned(made, error)
+
+
+def _address(struct: Any) -> int:
+    return int(arrow.cast("uintptr_t", struct))
+
+
+def _pointer(struct: Any) -> Any:
+    return _ffi.cast("void *", _address(struct))
+
+
+def _text(text: str) -> Any:
+    if "\0" in text:
+        msg = f"{text!r} has a NUL character, which SQL does not know"
+        raise ValueError(msg)
+    return _ffi.new("char[]", text.encode())
+
+
+def _owned(made: Any, error: Any) -> str:
+    _check(made != _ffi.NULL, error)
+    text: str = _ffi.string(made).decode()
+    _lib.xql_ffi_string_free(made)
+    return text
+
+
+def _check(done: bool, error: Any) -> None:
+    """Raises the error, if it was not done."""
+    if done:
+        return
+    message: str = _ffi.string(error[0]).decode()
+    _lib.xql_ffi_string_free(error[0])
+    if _QUESTION in message:
+        raise UnknownFunctionError(message.split(_QUESTION)[1])
+    raise ValueError(message)

@@ -1,0 +1,131 @@
+"""Derivatives as plain SQL, for sessions and engines that know nothing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from xql_ffi import _native_text
+from xql_ffi._catalog import Session, Tables, answer, catalog
+from xql_ffi._operators import checked_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xql_ffi._rules import Rule
+
+DIALECTS = ("datafusion",)
+
+Columns: TypeAlias = Iterable[str] | Mapping[str, pa.DataType] | pa.Schema
+
+
+def expand_sql(sql: str, tables: Tables, *, dialect: str = "datafusion", rules: Iterable[Rule] = ()) -> str:
+    """A statement without ``grad``, ``jvp``, ``vjp`` and ``stop_gradient``.
+
+    >>> import pyarrow as pa
+    >>> import xql_ffi
+    >>> tables = {"t": pa.schema({"x": pa.float64(), "y": pa.float64()})}
+    >>> xql_ffi.expand_sql("SELECT grad(sin(x) * y, x) AS d FROM t -- by x", tables)
+    'SELECT y * cos(x) AS d FROM t -- by x'
+
+    A derivative that reads nothing but what stands beside it takes the place of its call; all else stays as it is
+    written, comments included. A query whose derivatives see through relations is written anew, with a common table
+    expression for what several of its parts read. A statement without a call stays as it is, and so does one that has
+    been expanded. A script of several statements is expanded statement by statement.
+
+    Args:
+        sql: one statement, or several with semicolons between them.
+        tables: the session that has the tables, views and functions; or a mapping of the names of tables, as SQL has
+            them, to their pyarrow schemas, and of the names of views to their queries.
+        dialect: whose SQL it is. So far that is ``"datafusion"`` alone.
+        rules: derivatives of functions that have none, or other ones.
+
+    Raises:
+        TypeError: the statement is no text, the tables are none, or the rules are no list of rules.
+        ValueError: the statement is wrong, or has a call without derivative or one that cannot be written as text; or
+            the dialect is not known.
+    """
+    _check_text(sql, "a statement")
+    if dialect not in DIALECTS:
+        msg = f"{dialect!r} is no dialect that is written here: take one of {', '.join(map(repr, DIALECTS))}"
+        raise ValueError(msg)
+    natives = [rule._native() for rule in checked_rules(rules, "expand_sql")]
+    return _asked(tables, lambda made: _native_text.expand(made, sql, natives))
+
+
+def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
+    """Runs a statement with derivatives on a session that knows nothing of them.
+
+    >>> from datafusion import SessionContext
+    >>> import xql_ffi
+    >>> ctx = SessionContext()
+    >>> _ = ctx.from_pydict({"x": [3.0]}, name="t")
+    >>> xql_ffi.sql(ctx, "SELECT grad(x * x, x) AS d FROM t").to_pydict()
+    {'d': [6.0]}
+
+    Args:
+        session: a session of the ``datafusion`` package, or one that wraps it, as xarray-sql's.
+        statement: one statement, as ``session.sql`` takes it.
+        rules: derivatives of functions that have none, or other ones.
+
+    Returns:
+        What ``session.sql`` returns.
+
+    Raises:
+        TypeError: as for `expand_sql`.
+        ValueError: as for `expand_sql`.
+    """
+    return session.sql(expand_sql(statement, session, rules=rules))
+
+
+def differentiate_sql(expression: str, wrt: str, columns: Columns, *, rules: Iterable[Rule] = ()) -> str:
+    """The derivative of an expression, as text.
+
+    >>> import xql_ffi
+    >>> xql_ffi.differentiate_sql("sin(x) * y", "x", ["x", "y"])
+    'y * cos(x)'
+
+    Args:
+        expression: an expression in SQL.
+        wrt: the column to differentiate by, as SQL names it.
+        columns: all columns that the expression may read, by their names, which are exactly these: their names alone
+            if all are Float64, a mapping of names to types, or a pyarrow schema.
+        rules: derivatives of functions that have none, or other ones.
+
+    Raises:
+        TypeError: the expression or the column is no text, or the rules are no list of rules.
+        ValueError: the expression is wrong or has no derivative that can be written as text.
+    """
+    _check_text(expression, "an expression")
+    _check_text(wrt, "a column")
+    if isinstance(columns, str):
+        msg = f"the columns are a list of names, and {columns!r} is one name: write [{columns!r}]"
+        raise TypeError(msg)
+    schema = columns if isinstance(columns, pa.Schema) else None
+    if schema is None:
+        typed = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, pa.float64())
+        schema = pa.schema(list(typed.items()))
+    natives = [rule._native() for rule in checked_rules(rules, "differentiate_sql")]
+    tables = {_TABLE: schema}
+    return _asked(tables, lambda made: _native_text.differentiate(made, expression, wrt, _TABLE, natives))
+
+
+_TABLE = "columns"
+
+
+def _asked(tables: Tables, make: Callable[[Any], str]) -> str:
+    """What the native library makes with a catalog, which learns what it asks for: what functions of a session give."""
+    made = catalog(tables)
+    while True:
+        try:
+            return make(made)
+        except _native_text.UnknownFunctionError as unknown:
+            answer(made, tables, unknown.call)
+
+
+def _check_text(text: object, what: str) -> None:
+    if not isinstance(text, str):
+        msg = f"{what} is a text in SQL, and {text!r} is none"
+        raise TypeError(msg)
