@@ -1,0 +1,180 @@
+"""The command line: ``python -m xql_ffi doctor | expand | rules``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from xql_ffi import expand_sql
+from xql_ffi._text import DIALECTS
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class UsageError(Exception):
+    """What was asked for cannot be read, with what to write instead."""
+
+
+def doctor(_arguments: argparse.Namespace) -> int:
+    """Prints what this environment has, and whether it differentiates."""
+    from xql_ffi._doctor import examine
+
+    report = examine()
+    print(report)
+    return 0 if report.healthy else EXIT_FAILED
+
+
+def expand(arguments: argparse.Namespace) -> int:
+    """Prints the statement without its derivatives."""
+    statement = _read(arguments.statement)
+    tables = _tables(arguments)
+    try:
+        print(expand_sql(statement, tables, dialect=arguments.dialect))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    return 0
+
+
+def rules(arguments: argparse.Namespace) -> int:
+    """Prints the rules of differentiation, a line each."""
+    from xql_ffi import rule_table
+
+    table = rule_table()
+    if arguments.function:
+        table = table.filter(pc.match_substring(table["signature"], arguments.function.lower()))
+    if not table.num_rows:
+        print(f"error: there is no rule for {arguments.function!r}", file=sys.stderr)
+        return EXIT_FAILED
+    for row in table.to_pylist():
+        partials = [" ".join(partial.split()) for partial in row["partials"]]
+        print(f"{row['signature']:32} {row['reason'] or '; '.join(partials) or row['group']}")
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"the statement cannot be read: {error}"
+        raise UsageError(msg) from error
+
+
+def _tables(arguments: argparse.Namespace) -> dict[str, pa.Schema]:
+    """The schemas of the tables that options name."""
+    tables: dict[str, pa.Schema] = {}
+    for read, given in ((_schema, arguments.schema), (_parquet, arguments.parquet)):
+        for text in given:
+            name, equals, rest = text.partition("=")
+            if not (name and equals and rest):
+                msg = f"{text!r} names no table: write 'name=...'"
+                raise UsageError(msg)
+            tables[name] = read(rest)
+    return tables
+
+
+def _schema(text: str) -> pa.Schema:
+    """A schema written as ``x:double,y:int64``."""
+    fields = []
+    for column in text.split(","):
+        name, colon, type_name = column.strip().rpartition(":")
+        if not (name and colon):
+            msg = f"{column!r} is no column: write 'name:type', as in 'x:double'"
+            raise UsageError(msg)
+        try:
+            fields.append(pa.field(name.strip(), pa.type_for_alias(type_name.strip())))
+        except ValueError as error:
+            msg = f"{type_name!r} is no type of pyarrow: write double, float, int64, string, bool or timestamp[us]"
+            raise UsageError(msg) from error
+    return pa.schema(fields)
+
+
+def _parquet(path: str) -> pa.Schema:
+    """The schema of a Parquet file, or of a folder of them."""
+    try:
+        return ds.dataset(path, format="parquet").schema
+    except (OSError, pa.ArrowException) as error:
+        msg = f"{path} cannot be read as Parquet: {error}"
+        raise UsageError(msg) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m xql_ffi",
+        description="Derivatives in SQL.",
+        epilog="exit status: 0, 1 if what was asked for failed, 2 if it cannot be read",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="doctor | expand | rules")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], about: str, examples: str) -> Any:
+        made = commands.add_parser(
+            name,
+            help=about,
+            description=about[0].upper() + about[1:] + ".",
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made.set_defaults(run=run)
+        return made
+
+    command(
+        "doctor",
+        doctor,
+        "show the versions, what this environment can do, and the outcome of differentiating something",
+        "  python -m xql_ffi doctor",
+    )
+    made = command(
+        "expand",
+        expand,
+        "write a statement without grad, jvp, vjp and stop_gradient, for any engine",
+        "  echo 'SELECT grad(sin(x), x) FROM t' | python -m xql_ffi expand --schema t=x:double\n"
+        "  python -m xql_ffi expand query.sql --parquet era5=data/era5.parquet",
+    )
+    made.add_argument("statement", nargs="?", default="-", help="a file, or - for standard input (default)")
+    made.add_argument(
+        "--schema",
+        action="append",
+        default=[],
+        metavar="TABLE=COLUMN:TYPE,...",
+        help="a table and the types of its columns, by their names in pyarrow",
+    )
+    made.add_argument(
+        "--parquet", action="append", default=[], metavar="TABLE=PATH", help="a table as Parquet files have it"
+    )
+    made.add_argument(
+        "--dialect", default=DIALECTS[0], choices=DIALECTS, help=f"the SQL to write (default: {DIALECTS[0]})"
+    )
+    made = command(
+        "rules",
+        rules,
+        "list the rules of differentiation",
+        "  python -m xql_ffi rules\n  python -m xql_ffi rules atan2",
+    )
+    made.add_argument("function", nargs="?", help="only signatures with this in them")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command that the arguments name."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except BrokenPipeError:
+        # Whoever reads has enough.
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
