@@ -34,14 +34,6 @@ pub enum Rows {
 }
 
 impl Stage {
-    /// The region that it is computed from, if it varies.
-    pub fn below(&self) -> Option<&Region> {
-        match &self.rows {
-            Rows::Variable(_) | Rows::Constant => None,
-            Rows::Same { below, .. } | Rows::Groups { below, .. } => Some(below),
-        }
-    }
-
     /// A scan of all its columns.
     pub fn scan(&self, names: &mut Names) -> Result<Region> {
         read(&self.relation, names)

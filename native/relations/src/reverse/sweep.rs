@@ -140,7 +140,8 @@ pub fn gradients(
     Ok(gradients)
 }
 
-/// The cotangents of columns, as sums. None of them is NULL: what has no value contributes nothing.
+/// The cotangents of columns, as sums. One that is NULL contributes nothing: where it meets others it is 0, and sums over rows leave
+/// it out.
 #[derive(Debug, Default)]
 struct Cotangents(BTreeMap<String, Vec<Expr>>);
 
@@ -149,9 +150,17 @@ impl Cotangents {
         self.0.entry(column.to_owned()).or_default().push(cotangent);
     }
 
-    fn get(&self, column: &str) -> Option<Expr> {
-        let terms = self.0.get(column)?.iter().cloned();
-        terms.reduce(|sum, term| binary_expr(sum, Operator::Plus, term))
+    /// The cotangent of a column of rows, if there is one.
+    fn get(&self, column: &str, rows: &LogicalPlan) -> Result<Option<Expr>> {
+        let Some(terms) = self.0.get(column) else { return Ok(None) };
+        if let [term] = terms.as_slice() {
+            return Ok(Some(term.clone()));
+        }
+        let mut known = vec![];
+        for term in terms {
+            known.push(or_zero(term.clone(), term.nullable(rows.schema())?)?);
+        }
+        Ok(known.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term)))
     }
 }
 
@@ -168,7 +177,7 @@ impl Sweep<'_> {
     /// the cotangents read.
     fn region(&mut self, region: &Region, mut rows: LogicalPlan, mut cotangents: Cotangents) -> Result<()> {
         for step in region.steps.iter().rev() {
-            let Some(cotangent) = cotangents.get(&step.output) else { continue };
+            let Some(cotangent) = cotangents.get(&step.output, &rows)? else { continue };
             let cotangent = self.column(&mut rows, cotangent)?;
             let smooth = is_smooth(&step.expr, rows.schema())?;
             for input in region.varying_in(&step.expr) {
@@ -179,14 +188,21 @@ impl Sweep<'_> {
                     // What does not contribute does not so where its derivative is infinite either, as in max(sqrt(x)) at 0.
                     product = when(cotangent.clone().eq(lit(0.0)), lit(0.0)).otherwise(product)?;
                 }
-                cotangents.add(&input.name, or_zero(product, step.expr.nullable(rows.schema())?)?);
+                cotangents.add(&input.name, product);
             }
         }
+        let mut contributions = vec![];
         for leaf in &region.leaves {
-            let found: Vec<_> = leaf.columns.iter().map(|column| cotangents.get(column)).collect();
+            let found = leaf.columns.iter().map(|column| cotangents.get(column, &rows)).collect::<Result<Vec<_>>>()?;
             if found.iter().any(Option::is_some) {
-                self.contribution(leaf, rows.clone(), found)?;
+                contributions.push((leaf, found));
             }
+        }
+        if contributions.len() > 1 && !region.single {
+            return self.shared_contributions(contributions, rows);
+        }
+        for (leaf, found) in contributions {
+            self.contribution(leaf, leaf.row.clone(), rows.clone(), found)?;
         }
         Ok(())
     }
@@ -201,11 +217,46 @@ impl Sweep<'_> {
         Ok(Expr::Column(Column::new_unqualified(name)))
     }
 
+    /// What the rows of a region, which are computed once, contribute to several stages.
+    fn shared_contributions(
+        &mut self,
+        contributions: Vec<(&Leaf, Vec<Option<Expr>>)>,
+        rows: LogicalPlan,
+    ) -> Result<()> {
+        let mut exprs: Vec<Expr> = vec![];
+        let mut positions = vec![];
+        for (leaf, cotangents) in &contributions {
+            let mut position = |expr: Expr| {
+                exprs.push(expr.alias(self.names.part("cotangent")));
+                exprs.len() - 1
+            };
+            let row = leaf.row.clone().map(Expr::Column).map(&mut position);
+            let cotangents: Vec<_> = cotangents.iter().map(|cotangent| cotangent.clone().map(&mut position)).collect();
+            positions.push((row, cotangents));
+        }
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
+        let relation = Arc::new(SharedRelation::new(self.names.part("cotangents"), plan));
+        for ((leaf, _), (row, cotangents)) in contributions.into_iter().zip(positions) {
+            let rows = read(&relation, self.names)?;
+            let column = |position: usize| rows.columns[position].clone();
+            let cotangents =
+                cotangents.into_iter().map(|cotangent| cotangent.map(|at| Expr::Column(column(at)))).collect();
+            self.contribution(leaf, row.map(column), rows.plan.clone(), cotangents)?;
+        }
+        Ok(())
+    }
+
     /// What the rows of a region contribute to rows of a stage that it reads.
-    fn contribution(&mut self, leaf: &Leaf, mut rows: LogicalPlan, cotangents: Vec<Option<Expr>>) -> Result<()> {
+    fn contribution(
+        &mut self,
+        leaf: &Leaf,
+        number: Option<Column>,
+        mut rows: LogicalPlan,
+        cotangents: Vec<Option<Expr>>,
+    ) -> Result<()> {
         let mut exprs = vec![];
         let mut row = None;
-        if let Some(number) = &leaf.row {
+        if let Some(number) = &number {
             rows = present(rows, number)?;
             let named = Column::new_unqualified(self.names.part("row"));
             exprs.push(Expr::Column(number.clone()).alias(named.name.clone()));
@@ -235,12 +286,8 @@ impl Sweep<'_> {
     }
 
     /// Carries the cotangents of the rows of a stage to what it is computed from.
-    fn stage(&mut self, id: usize, mut total: RowCotangents) -> Result<()> {
+    fn stage(&mut self, id: usize, total: RowCotangents) -> Result<()> {
         let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
-        // Each leaf reads them in a query of its own.
-        if stage.below().is_some_and(|below| below.leaves.len() > 1) {
-            total = total.shared(self.names)?;
-        }
         let cotangents: Vec<_> = total.cotangents.iter().cloned().map(Expr::Column).collect();
         let none = NullEquality::NullEqualsNothing;
         match &stage.rows {
@@ -254,7 +301,7 @@ impl Sweep<'_> {
                 let rows = joined(below.plan.clone(), total.plan, on, None, JoinType::Inner, none)?;
                 let mut found = Cotangents::default();
                 for (column, cotangent) in columns.iter().zip(cotangents) {
-                    found.add(&column.name, or_zero(cotangent, true)?);
+                    found.add(&column.name, cotangent);
                 }
                 self.region(below, rows, found)
             }
@@ -304,8 +351,7 @@ impl Sweep<'_> {
                     let partials = partials.over_group(&by_group[*value], &by_group, ties)?;
                     for (input, product) in products(partials, &by_group[*value], &cotangent)? {
                         if below.varying.contains(&input.name) {
-                            let nullable = product.nullable(rows.schema())?;
-                            found.add(&input.name, or_zero(product, nullable)?);
+                            found.add(&input.name, product);
                         }
                     }
                 }
