@@ -354,7 +354,7 @@ impl Linearizer<'_> {
                     return internal_err!("a stage has a column that varies and is not read");
                 };
                 varying.extend(columns.iter().cloned());
-                leaves.push(Leaf { row: Some(Column::new_unqualified(&rows[number])), columns, ..leaf });
+                leaves.push(Leaf { row: Some(Column::new_unqualified(&rows[number])), columns, own: vec![], ..leaf });
             }
             inputs.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(reader.plan))?)));
         }

@@ -96,10 +96,15 @@ impl Partials {
         Ok(())
     }
 
+    /// Whether rows may share the value, as those of `min` and `max` do.
+    pub fn has_ties(&self) -> bool {
+        matches!(&self.rows, Rows::Aggregated { call, .. } if matches!(call.func.name(), "min" | "max"))
+    }
+
     /// For `min` and `max`, whether a row takes part and has the value.
     pub fn chosen(&self, value: &Expr) -> Option<Expr> {
         let Rows::Aggregated { call, .. } = &self.rows else { return None };
-        let input = call.params.args.first().filter(|_| matches!(call.func.name(), "min" | "max"))?;
+        let input = call.params.args.first().filter(|_| self.has_ties())?;
         let filter = call.params.filter.as_deref().cloned();
         filter.into_iter().chain([input.clone().eq(value.clone())]).reduce(Expr::and)
     }

@@ -42,6 +42,8 @@ pub struct Leaf {
     pub row: Option<Column>,
     /// What the columns of the stage that vary are called.
     pub columns: Vec<String>,
+    /// All columns of the stage, if the region has them.
+    pub own: Vec<Column>,
     /// Whether a row of the stage may be in several rows of the region.
     pub repeated: bool,
 }

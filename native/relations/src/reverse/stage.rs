@@ -109,10 +109,11 @@ impl Stages {
         let row = if stage.single { None } else { region.columns.last().cloned() };
         let read = |index: &usize| Some(region.columns.get(*index)?.name.clone());
         let read: Vec<_> = stage.varying.iter().filter_map(read).collect();
+        let own = region.columns.clone();
         region.columns.truncate(width);
         if !read.is_empty() {
             region.varying.extend(read.iter().cloned());
-            region.leaves.push(Leaf { stage: id, row, columns: read, repeated: false });
+            region.leaves.push(Leaf { stage: id, row, columns: read, own, repeated: false });
         }
         Ok(region)
     }

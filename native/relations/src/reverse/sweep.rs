@@ -25,6 +25,8 @@ pub struct RowCotangents {
     pub plan: LogicalPlan,
     pub row: Option<Column>,
     pub cotangents: Vec<Column>,
+    /// The columns of the stage, if the plan has them.
+    own: Vec<Column>,
     /// Whether a row may be there more than once.
     repeated: bool,
 }
@@ -32,19 +34,32 @@ pub struct RowCotangents {
 impl RowCotangents {
     /// The same under names of their own.
     pub fn renamed(&self, names: &mut Names) -> Result<Self> {
-        Ok(Self::over(renamed(self.plan.clone(), names)?, self.row.is_some(), self.repeated))
+        let region = renamed(self.plan.clone(), names)?;
+        Ok(self.over(region))
     }
 
-    fn over(region: Region, numbered: bool, repeated: bool) -> Self {
+    fn over(&self, region: Region) -> Self {
         let mut columns = region.columns.into_iter();
-        let row = if numbered { columns.next() } else { None };
-        Self { plan: region.plan, row, cotangents: columns.collect(), repeated }
+        let row = self.row.as_ref().and_then(|_| columns.next());
+        let cotangents = columns.by_ref().take(self.cotangents.len()).collect();
+        Self { plan: region.plan, row, cotangents, own: columns.collect(), repeated: self.repeated }
     }
 
     /// The same, computed once, however often they are read.
     pub fn shared(self, names: &mut Names) -> Result<Self> {
-        let relation = Arc::new(SharedRelation::new(names.part("cotangents"), self.plan));
-        Ok(Self::over(read(&relation, names)?, self.row.is_some(), self.repeated))
+        let this = self.alone()?;
+        let relation = Arc::new(SharedRelation::new(names.part("cotangents"), this.plan.clone()));
+        Ok(this.over(read(&relation, names)?))
+    }
+
+    /// The same without the columns of the stage.
+    fn alone(self) -> Result<Self> {
+        if self.own.is_empty() {
+            return Ok(self);
+        }
+        let columns = self.row.iter().chain(&self.cotangents).cloned().map(Expr::Column).collect();
+        let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(self.plan))?);
+        Ok(Self { plan, own: vec![], ..self })
     }
 }
 
@@ -84,7 +99,7 @@ impl RowCotangents {
         let sum = names.part("sum");
         let plan = Projection::try_new(vec![known.alias(sum.clone())], Arc::new(plan))?;
         let cotangents = vec![Column::new_unqualified(sum)];
-        Ok(Self { plan: LogicalPlan::Projection(plan), row: None, cotangents, repeated: false })
+        Ok(Self { plan: LogicalPlan::Projection(plan), row: None, cotangents, own: vec![], repeated: false })
     }
 }
 
@@ -105,7 +120,7 @@ fn sums(plan: LogicalPlan, by: Option<Column>, cotangents: Vec<Column>, names: &
         summed.push(Column::new_unqualified(name));
     }
     let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
-    Ok(RowCotangents { plan, row, cotangents: summed, repeated: false })
+    Ok(RowCotangents { plan, row, cotangents: summed, own: vec![], repeated: false })
 }
 
 /// The gradients of the first column of a region of one row, by the number of the variable, without those that it does not vary
@@ -178,7 +193,8 @@ impl Sweep<'_> {
     fn region(&mut self, region: &Region, mut rows: LogicalPlan, mut cotangents: Cotangents) -> Result<()> {
         for step in region.steps.iter().rev() {
             let Some(cotangent) = cotangents.get(&step.output, &rows)? else { continue };
-            let cotangent = self.column(&mut rows, cotangent)?;
+            let nullable = cotangent.nullable(rows.schema())?;
+            let cotangent = self.column(&mut rows, or_zero(cotangent, nullable)?)?;
             let smooth = is_smooth(&step.expr, rows.schema())?;
             for input in region.varying_in(&step.expr) {
                 let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), cotangent.clone()];
@@ -202,7 +218,8 @@ impl Sweep<'_> {
             return self.shared_contributions(contributions, rows);
         }
         for (leaf, found) in contributions {
-            self.contribution(leaf, leaf.row.clone(), rows.clone(), found)?;
+            let own = if leaf.repeated { &[] } else { leaf.own.as_slice() };
+            self.contribution(leaf, leaf.row.clone(), rows.clone(), found, own)?;
         }
         Ok(())
     }
@@ -241,7 +258,7 @@ impl Sweep<'_> {
             let column = |position: usize| rows.columns[position].clone();
             let cotangents =
                 cotangents.into_iter().map(|cotangent| cotangent.map(|at| Expr::Column(column(at)))).collect();
-            self.contribution(leaf, row.map(column), rows.plan.clone(), cotangents)?;
+            self.contribution(leaf, row.map(column), rows.plan.clone(), cotangents, &[])?;
         }
         Ok(())
     }
@@ -253,6 +270,7 @@ impl Sweep<'_> {
         number: Option<Column>,
         mut rows: LogicalPlan,
         cotangents: Vec<Option<Expr>>,
+        own: &[Column],
     ) -> Result<()> {
         let mut exprs = vec![];
         let mut row = None;
@@ -268,8 +286,15 @@ impl Sweep<'_> {
             exprs.push(cotangent.unwrap_or_else(|| lit(0.0)).alias(name.clone()));
             named.push(Column::new_unqualified(name));
         }
+        let mut beside = vec![];
+        for column in own {
+            let name = self.names.part(&column.name);
+            exprs.push(Expr::Column(column.clone()).alias(name.clone()));
+            beside.push(Column::new_unqualified(name));
+        }
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
-        self.contributions[leaf.stage].push(RowCotangents { plan, row, cotangents: named, repeated: leaf.repeated });
+        let repeated = leaf.repeated;
+        self.contributions[leaf.stage].push(RowCotangents { plan, row, cotangents: named, own: beside, repeated });
         Ok(())
     }
 
@@ -281,7 +306,8 @@ impl Sweep<'_> {
         if !several && !first.repeated {
             return Ok(Some(first));
         }
-        let plan = contributions.try_fold(first.plan, |all, other| union(all, other.plan))?;
+        let first = first.alone()?;
+        let plan = contributions.try_fold(first.plan, |all, other| union(all, other.alone()?.plan))?;
         sums(plan, first.row, first.cotangents, self.names).map(Some)
     }
 
@@ -313,11 +339,15 @@ impl Sweep<'_> {
             //     the cotangents of the groups
             // ```
             Rows::Groups { below, keys, aggregates } => {
-                let own = stage.scan(self.names)?;
-                let by_group: Vec<_> = own.columns.iter().cloned().map(Expr::Column).collect();
-                let on = total.row.into_iter().map(Expr::Column).zip(by_group.last().cloned());
-                let on = on.map(|(row, number)| (number, row)).collect();
-                let mut groups = own.plan;
+                // Ties are counted over the groups alone, and what has come with its group needs no join.
+                let ties = aggregates.iter().any(|partials| partials.has_ties());
+                let (mut groups, by_group, total) = if ties || total.own.is_empty() {
+                    let own = stage.scan(self.names)?;
+                    (own.plan, own.columns, Some((total.row, total.plan)))
+                } else {
+                    (total.plan, total.own, None)
+                };
+                let by_group: Vec<_> = by_group.into_iter().map(Expr::Column).collect();
                 let mut ties = vec![];
                 for (partials, value) in aggregates.iter().zip(&stage.varying) {
                     let chosen = partials.chosen(&by_group[*value]);
@@ -326,7 +356,10 @@ impl Sweep<'_> {
                         None => None,
                     });
                 }
-                let groups = joined(groups, total.plan, on, None, JoinType::Inner, none)?;
+                if let Some((row, total)) = total {
+                    let on = by_group.last().cloned().zip(row.map(Expr::Column)).into_iter().collect();
+                    groups = joined(groups, total, on, None, JoinType::Inner, none)?;
+                }
                 // DataFusion orders inner joins anew, and would join all rows below to both, one after the other, but for the
                 // projection that gives the names.
                 let known = groups.schema().columns();
