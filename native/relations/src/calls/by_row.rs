@@ -186,7 +186,7 @@ impl ByRow {
         }
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let mut linearizer = Linearizer { names: &mut *names, variables: rows, stages };
+            let mut linearizer = Linearizer { names: &mut *names, variables: rows, stages, readers: 1 };
             let Some(region) = linearizer.value(subquery)? else { continue };
             by.push(Swept { sweep, region, gradients: None, derivatives: vec![] });
         }

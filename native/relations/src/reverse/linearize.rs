@@ -10,8 +10,9 @@ use datafusion_expr::{
 };
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
+use std::collections::HashSet;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::is_volatile;
+use xql_autodiff::vocabulary::columns::{columns_read, is_volatile};
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
@@ -39,6 +40,8 @@ pub struct Linearizer<'a> {
     pub names: &'a mut Names,
     pub variables: &'a [RowVariable],
     pub stages: &'a mut Stages,
+    /// How many readers the relation has of which a region is being made.
+    pub readers: usize,
 }
 
 impl Linearizer<'_> {
@@ -93,7 +96,7 @@ impl Linearizer<'_> {
             return self.stages.reader(stage, width, self.names);
         }
         match plan {
-            LogicalPlan::SubqueryAlias(alias) => self.region(&alias.input),
+            LogicalPlan::SubqueryAlias(alias) => self.relation(node, &alias.input),
             LogicalPlan::Subquery(Subquery { subquery, .. }) => self.region(subquery),
             LogicalPlan::Repartition(repartition) => self.region(&repartition.input),
             LogicalPlan::Projection(Projection { expr, input, .. }) => {
@@ -154,6 +157,23 @@ impl Linearizer<'_> {
         }
     }
 
+    /// The region of a CTE, view or derived table. One that has several readers is computed once, unless that is cheap.
+    fn relation(&mut self, node: Node, plan: &LogicalPlan) -> Result<Region> {
+        if matches!(plan, LogicalPlan::SubqueryAlias(_)) {
+            return self.region(plan);
+        }
+        // What it reads has its readers too, as parts of it.
+        let around = self.readers;
+        self.readers = around.max(self.stages.nodes.times(node));
+        let region = self.region(plan);
+        let several = std::mem::replace(&mut self.readers, around) > around;
+        let region = region?;
+        if several && !region.single && !is_read_again_as_it_is(&region.plan)? {
+            return self.settled(node, region);
+        }
+        Ok(region)
+    }
+
     /// What does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
     fn constant(&mut self, plan: &LogicalPlan, node: Node) -> Result<Region> {
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
@@ -195,12 +215,19 @@ impl Linearizer<'_> {
         self.stages.reader(stage, width, self.names)
     }
 
-    /// A stage with the rows of a region. Its first columns are those of the node that the region stands for.
+    /// A stage with the rows of a region. Its first columns are those of the node that the region stands for, the others what a
+    /// sweep through the region reads.
     pub fn same(&mut self, mut region: Region) -> Result<StageId> {
         let repeated = std::mem::take(&mut region.columns);
         region.columns = region.apart(repeated, self.names)?;
         let mut all = region.columns.clone();
-        all.extend(region.plan.schema().columns().into_iter().filter(|column| !region.columns.contains(column)));
+        let mut read: HashSet<_> = region.steps.iter().flat_map(|step| columns_read(&step.expr)).collect();
+        read.extend(region.leaves.iter().filter_map(|leaf| leaf.row.clone()));
+        let others = region.plan.schema().columns().into_iter();
+        all.extend(others.filter(|column| !region.columns.contains(column) && read.contains(column)));
+        for leaf in &mut region.leaves {
+            leaf.own.clear();
+        }
         let exprs: Vec<_> = all.iter().cloned().map(Expr::Column).collect();
         let plan = named(std::mem::take(&mut region.plan), &exprs, self.names)?;
         let table = self.names.part("rows");

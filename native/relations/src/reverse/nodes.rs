@@ -28,6 +28,8 @@ pub struct Nodes {
     relations: Vec<(Arc<SharedRelation>, usize)>,
     /// How many numbers have been given.
     count: usize,
+    /// How often the plan that is being looked at has the node of a number.
+    times: HashMap<usize, usize>,
     /// Plans that stand for nodes of the plan that is being looked at.
     kept: Vec<Arc<LogicalPlan>>,
     /// The nodes by their addresses, which are theirs as long as the plan is there.
@@ -39,7 +41,13 @@ impl Nodes {
     pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
         self.seen.clear();
         self.kept.clear();
+        self.times.clear();
         self.of(plan, variables)
+    }
+
+    /// How often the plan has a node.
+    pub fn times(&self, node: Node) -> usize {
+        self.times.get(&node.id).copied().unwrap_or_default()
     }
 
     /// Keeps a plan that is looked at in the place of a node.
@@ -74,6 +82,7 @@ impl Nodes {
                 other => other,
             };
             let node = self.of(input, variables)?;
+            *self.times.entry(node.id).or_default() += 1;
             reads |= node.reads;
             inputs.push(node.id);
             Ok(TreeNodeRecursion::Continue)
