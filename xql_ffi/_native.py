@@ -61,6 +61,11 @@ def operator(name: str, rules: Sequence[Any]) -> Any:
     return _owned(handle, _lib.xql_ffi_operator_free, error)
 
 
+def datafusion_version() -> int:
+    """The major version of ``datafusion`` that can import the struct of an operator."""
+    return int(_lib.xql_ffi_datafusion_version())
+
+
 def capsule(operator: Any, name: bytes) -> CapsuleType:
     """A capsule with the struct of an operator that goes by this name. It may outlive the operator."""
     struct = _STRUCTS[name](operator)

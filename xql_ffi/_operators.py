@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datafusion import Expr, ScalarUDF, SessionContext
+from datafusion import __version__ as datafusion_version
 from datafusion import _internal as datafusion_internal
 
 from xql_ffi import _native
@@ -29,7 +30,19 @@ class _Exporter:
         self._operator = _native.operator(name, [rule._native() for rule in rules])
 
     def __datafusion_scalar_udf__(self) -> CapsuleType:
-        """The function as an ``FFI_ScalarUDF``."""
+        """The function as an ``FFI_ScalarUDF``.
+
+        Raises:
+            RuntimeError: this ``datafusion`` would read the struct as another one.
+        """
+        needed, installed = _native.datafusion_version(), datafusion_version
+        if installed.partition(".")[0] != str(needed):
+            msg = (
+                f"datafusion {installed} is installed, and the functions of xql-ffi are for datafusion {needed}: "
+                "run the statement as plain SQL, xql_ffi.sql(ctx, statement), or install "
+                f"'datafusion>={needed},<{needed + 1}'"
+            )
+            raise RuntimeError(msg)
         return _native.capsule(self._operator, _native.SCALAR_UDF)
 
     def __datafusion_scalar_udf_simplify__(self) -> CapsuleType:

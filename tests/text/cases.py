@@ -74,6 +74,12 @@ STATEMENTS = {
     "a view": "SELECT AVG(grad(power(pred - y, 2), w)) AS d FROM predicted",
     "a view over a view": "SELECT grad(SUM(e), w) AS d FROM errors GROUP BY w",
     "by a group": "SELECT w, grad(AVG(power(w * x - y, 2)), w) AS d FROM d CROSS JOIN p GROUP BY w",
+    "grouping sets": """
+        SELECT s, n % 2 AS odd, grouping(s, n % 2) AS level, SUM(grad(a * a, y)) AS d
+        FROM (SELECT id, s, n, y, x * y AS a FROM t) AS q GROUP BY GROUPING SETS ((s, n % 2), (n % 2), ())""",
+    "a rollup": """
+        SELECT w, grouping(w) AS level, grad(AVG(power(w * x - y, 2)), w) AS d
+        FROM d CROSS JOIN p GROUP BY ROLLUP (w)""",
     "statistics": """
         SELECT w, grad(stddev(w * x), w) AS d, grad(covar_pop(w * x, y), w) AS e
         FROM d CROSS JOIN p GROUP BY w""",

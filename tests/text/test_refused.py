@@ -30,8 +30,8 @@ REFUSED = {
         "random",
     ),
     "grouping sets": (
-        "SELECT grad(SUM(a), x) FROM (SELECT x, x * x AS a FROM t) AS q GROUP BY ROLLUP (x)",
-        "grouping sets",
+        "SELECT grad(SUM(a), x) FROM (SELECT x, x * x AS a FROM t) AS q GROUP BY GROUPING SETS ((x), (), ())",
+        "two grouping sets that are the same",
     ),
     "update through relations": (
         "UPDATE w SET val = val - grad((SELECT SUM(val * val) FROM w), val)",

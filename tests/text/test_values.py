@@ -1,6 +1,8 @@
-"""The text of a statement gives on the stock module what the statement gives on the engine."""
+"""The text of a statement gives on stock modules what the statement gives on the engine."""
 
 import json
+import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +11,21 @@ from datafusion import SessionContext
 
 import xql_ffi
 from support.compare import assert_same_rows
-from support.processes import json_of
+from support.processes import json_of, run_python
 from text.cases import STATEMENTS
+from text.environments import with_datafusion
 from text.stock import result, session
 
 SCRIPT = Path(__file__).with_name("stock.py")
 
 
-@pytest.fixture(scope="module")
-def stock() -> Any:
-    return json_of([str(SCRIPT), json.dumps(STATEMENTS)], engine=False)
+@pytest.fixture(scope="module", params=["54.0.0", "55.0.0"])
+def stock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the texts give on a stock module: that of this environment without the engine, or of another one."""
+    python = sys.executable
+    if request.param != version("datafusion"):
+        python = str(with_datafusion(request.param, tmp_path_factory.mktemp("environment") / request.param))
+    return json_of([str(SCRIPT), json.dumps(STATEMENTS)], engine=False, python=python)
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +44,13 @@ def test_same_values(name: str, stock: Any, engine: SessionContext) -> None:
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_expanding_again_changes_nothing(name: str, stock: Any) -> None:
     assert stock[name].get("again") == stock[name]["text"]
+
+
+def test_functions_are_kept_from_another_version(tmp_path: Path) -> None:
+    """Its module would read their structs as others."""
+    python = with_datafusion("55.0.0", tmp_path / "environment")
+    script = "import datafusion, xql_ffi; xql_ffi.register(datafusion.SessionContext())"
+    process = run_python(["-c", script], engine=False, python=python)
+    assert process.returncode == 1
+    assert "datafusion 55.0.0 is installed" in process.stderr
+    assert "xql_ffi.sql(ctx, statement)" in process.stderr

@@ -243,9 +243,9 @@ impl ScalarUDFImpl for DifferentialOperator {
         let name = self.name();
         exec_err!(
             "{name} reached execution without having been differentiated. Either this session's DataFusion does not let a \
-             function of another library simplify its calls: in Python, install the engine that does \
-             (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE unset, and start a new process; \
-             `xql_ffi.engine_status()` says what is missing. Or its optimizer was kept from doing so, by \
+             function of another library simplify its calls: in Python, run the statement as plain SQL by \
+             `xql_ffi.sql(ctx, ...)`, or install the engine that does (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE \
+             unset, and start a new process; `xql_ffi.engine_status()` says what is missing. Or its optimizer was kept from doing so, by \
              datafusion.optimizer.max_passes = 0 or by datafusion.optimizer.skip_failed_rules, which hides why a call is \
              refused"
         )

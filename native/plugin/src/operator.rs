@@ -81,3 +81,9 @@ pub unsafe extern "C" fn xql_ffi_scalar_udf_simplify(operator: *const xql_ffi_op
     // SAFETY: as for this function.
     unsafe { operator.as_ref() }.map_or(null(), |operator| (&raw const operator.0.simplify).cast())
 }
+
+/// The major version of DataFusion whose hosts can import the structs of operators.
+#[unsafe(no_mangle)]
+pub extern "C" fn xql_ffi_datafusion_version() -> u64 {
+    datafusion_ffi::version()
+}

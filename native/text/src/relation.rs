@@ -12,9 +12,10 @@ use datafusion_common::{
     Column, DFSchema, DataFusionError, NullEquality, Result, TableReference, plan_datafusion_err, plan_err,
 };
 use datafusion_expr::expr::Sort as SortExpr;
+use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{
-    Aggregate, Distinct, DistinctOn, EmptyRelation, Expr, Filter, Join, JoinType, Limit, LogicalPlan, Operator,
-    Projection, RecursiveQuery, Sort, SubqueryAlias, TableScan, Union, Values, Window, WindowFrameUnits,
+    Aggregate, Distinct, DistinctOn, EmptyRelation, Expr, Filter, GroupingSet, Join, JoinType, Limit, LogicalPlan,
+    Operator, Projection, RecursiveQuery, Sort, SubqueryAlias, TableScan, Union, Values, Window, WindowFrameUnits,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -237,25 +238,28 @@ impl<'a> Writer<'a> {
         if input.stage > Stage::Where || !input.can_be_read_by(&exprs, 0) {
             input = self.relation(input);
         }
-        if let [Expr::GroupingSet(_)] = node.group_expr.as_slice() {
-            return plan_err!(
-                "grouping sets beside a derivative that sees through relations cannot be written as text: \
-                 write one query for each set and UNION ALL them"
-            );
-        }
         let mut groups = vec![];
         let mut items = vec![];
-        for expr in &node.group_expr {
-            let item = self.item(expr, &input)?;
-            let over = &mut self.over(std::slice::from_ref(&input));
-            groups.push(match unaliased(expr) {
-                // A number would be taken for the place of a column.
-                Expr::Literal(value, _) if value.data_type().is_integer() => {
-                    format!("CAST({value} AS {})", crate::expr::type_sql(&value.data_type())?)
-                }
-                expr => sql(expr, over)?,
-            });
-            items.push(item);
+        for key in grouping_set_to_exprlist(&node.group_expr)? {
+            items.push(self.item(key, &input)?);
+        }
+        if let [Expr::GroupingSet(sets)] = node.group_expr.as_slice() {
+            check_different(sets)?;
+            groups.push(sql(&node.group_expr[0], &mut self.over(std::slice::from_ref(&input)))?);
+            let keys = items.iter().map(|item| item.sql.as_str()).collect::<Vec<_>>().join(", ");
+            let kind = crate::expr::type_sql(node.schema.field(items.len()).data_type())?;
+            let sql = format!("CAST(grouping({keys}) AS {kind})");
+            items.push(Item { sql, name: None, is_simple: true, is_volatile: false });
+        } else {
+            for expr in &node.group_expr {
+                groups.push(match unaliased(expr) {
+                    // A number would be taken for the place of a column.
+                    Expr::Literal(value, _) if value.data_type().is_integer() => {
+                        format!("CAST({value} AS {})", crate::expr::type_sql(&value.data_type())?)
+                    }
+                    expr => sql(expr, &mut self.over(std::slice::from_ref(&input)))?,
+                });
+            }
         }
         for expr in &node.aggr_expr {
             let expr = if self.inside_shared > 0 { &totally_ordered(expr, &node.input)? } else { expr };
@@ -717,6 +721,18 @@ fn collect_tables(plan: &LogicalPlan, names: &mut Vec<String>) -> Result<()> {
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
+    Ok(())
+}
+
+/// Refuses grouping sets of which two are the same: only their places tell the rows of one from those of the other.
+fn check_different(sets: &GroupingSet) -> Result<()> {
+    let GroupingSet::GroupingSets(sets) = sets else { return Ok(()) };
+    let sets: Vec<HashSet<_>> = sets.iter().map(|set| set.iter().collect()).collect();
+    if sets.iter().enumerate().any(|(number, set)| sets[..number].contains(set)) {
+        return plan_err!(
+            "two grouping sets that are the same cannot be written beside a derivative that sees through relations"
+        );
+    }
     Ok(())
 }
 
