@@ -12,6 +12,14 @@ from importlib.metadata import version
 from xql_ffi import testing
 from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status
+from xql_ffi._errors import (
+    DifferentiationError,
+    MissingEngineError,
+    MissingRuleError,
+    NotNumericError,
+    UnsupportedRelationError,
+    VariableError,
+)
 from xql_ffi._functions import grad, jvp, stop_gradient, vjp
 from xql_ffi._gradients import Gradients, gradient, gradients, hessian, hvp, jacobian, value_and_grad
 from xql_ffi._operators import (
@@ -30,8 +38,14 @@ __version__ = version("xql-ffi")
 
 __all__ = [
     "DifferentialOperator",
+    "DifferentiationError",
     "Gradients",
+    "MissingEngineError",
+    "MissingRuleError",
+    "NotNumericError",
     "Rule",
+    "UnsupportedRelationError",
+    "VariableError",
     "__version__",
     "annotate",
     "differentiate_sql",

@@ -8,6 +8,7 @@ from functools import lru_cache
 from datafusion import Expr, ScalarUDF, lit
 
 from xql_ffi._columns import column
+from xql_ffi._engine import check_engine
 from xql_ffi._expressions import check_expression
 from xql_ffi._operators import DifferentialOperator, checked_rules, stop_gradient_capsule
 from xql_ffi._rules import Rule
@@ -29,6 +30,7 @@ def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
     Raises:
         TypeError: an argument is no expression, column or rule.
         ValueError: two rules contradict each other.
+        MissingEngineError: this process has no engine.
     """
     return _operator("grad", checked_rules(rules, "grad"))(expr, column(wrt))
 
@@ -49,6 +51,7 @@ def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ())
     Raises:
         TypeError: an argument is no expression, column or rule.
         ValueError: a column has no tangent, or two rules contradict each other.
+        MissingEngineError: this process has no engine.
     """
     if not directions or len(directions) % 2:
         msg = "jvp takes columns, each followed by its tangent: jvp(f, 'x', 1.0) or jvp(f, 'x', 1.0, 'y', col('u'))"
@@ -75,6 +78,7 @@ def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable
     Raises:
         TypeError: an argument is no expression, column or rule.
         ValueError: two rules contradict each other.
+        MissingEngineError: this process has no engine.
     """
     return _operator("vjp", checked_rules(rules, "vjp"))(expr, column(wrt), _number(cotangent, "vjp"))
 
@@ -95,6 +99,7 @@ def stop_gradient(expr: Expr) -> Expr:
 
 @lru_cache(maxsize=32)
 def _operator(name: str, rules: tuple[Rule, ...]) -> DifferentialOperator:
+    check_engine(name)
     return DifferentialOperator(name, rules)
 
 

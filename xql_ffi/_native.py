@@ -6,6 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from xql_ffi import _plugin
+from xql_ffi._errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,5 +91,5 @@ def _owned(handle: Any, free: Any, error: Any) -> Any:
     if handle == _ffi.NULL:
         message = _ffi.string(error[0]).decode()
         _lib.xql_ffi_string_free(error[0])
-        raise ValueError(message)
+        raise translated(message) or ValueError(message)
     return _ffi.gc(handle, free)

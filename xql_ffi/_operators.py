@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datafusion import Expr, ScalarUDF, SessionContext
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
 Context = TypeVar("Context", bound=SessionContext)
+# The method by which IPython asks objects what they look like.
+_SHOWN = "_repr_mimebundle_"
 
 
 class _Exporter:
@@ -196,4 +198,12 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
     rules = checked_rules(rules, "register")
     for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
         ctx.register_udf(function)
+    # A session is printed as all of its configuration, which a notebook would show where this call is the last line.
+    if not hasattr(ctx, _SHOWN):
+        setattr(ctx, _SHOWN, partial(_shown, type(ctx).__name__))
     return ctx
+
+
+def _shown(name: str, **_: Any) -> dict[str, str]:
+    """What IPython shows of a session of this class."""
+    return {"text/plain": f"<{name} with grad, jvp, vjp and stop_gradient>"}

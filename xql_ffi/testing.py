@@ -58,18 +58,46 @@ class Row:
 class ColumnReport:
     """What was found about the derivative by one column, in numbers of rows.
 
-    In the rows that are ``verified``, the derivative is that of the differences, of which it differs most in the row
-    ``worst``, in terms of the tolerance. At ``kinks``, it lies between the derivatives from either side. ``null`` are
-    those where the expression and the derivative are NULL. At the ``inconclusive`` ones, listed by their numbers,
-    differences do not converge: at jumps and poles, at the border of the domain, where the column is NULL or no number,
-    where rounding errors are too large, and where the expression oscillates too fast for the steps.
+    In the rows that are ``verified``, the derivative is that of the differences, of which it differs most in the
+    row ``worst``, in terms of the tolerance; if there is none, that is one of the following. At ``kinks``, it lies
+    between the derivatives from either side. ``null`` are those where the expression and the derivative are NULL.
+    At the ``inconclusive`` ones, listed by their numbers, differences do not converge: at jumps and poles, at the
+    border of the domain, where the column is NULL or no number, where rounding errors are too large, and where the
+    expression oscillates too fast for the steps.
     """
 
     verified: int
     kinks: int
     null: int
     inconclusive: Sequence[int]
-    worst: Row | None
+    worst: Row
+
+
+class Report(dict[str, ColumnReport]):
+    """What `verify_grad` has found: a report for each column, shown as a table.
+
+    Attributes:
+        expression: what was differentiated.
+        checked: the number of rows that were looked at.
+        rows: the number of rows that the table has.
+    """
+
+    def __init__(self, expression: str, reports: Mapping[str, ColumnReport], checked: int, rows: int) -> None:
+        super().__init__(reports)
+        self.expression, self.checked, self.rows = expression, checked, rows
+
+    def __repr__(self) -> str:
+        """The table."""
+        lines: list[tuple[str, ...]] = [("column", "verified", "kinks", "null", "inconclusive", "largest error")]
+        for name, found in self.items():
+            counts = (found.verified, found.kinks, found.null, len(found.inconclusive))
+            lines.append((name, *map(str, counts), f"{found.worst.error:.2g}"))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        shown = [
+            "  ".join(cell.rjust(width) if number else cell.ljust(width) for number, (cell, width) in enumerate(pairs))
+            for pairs in (zip(line, widths, strict=True) for line in lines)
+        ]
+        return "\n".join([f"derivatives of {self.expression} at {self.checked:,} of {self.rows:,} rows", *shown])
 
 
 def verify_grad(
@@ -83,7 +111,7 @@ def verify_grad(
     atol: float = 0.0,
     kinks: bool = True,
     rows: int = 1000,
-) -> dict[str, ColumnReport]:
+) -> Report:
     """Compares ``grad(expr, column)`` with central differences at every row of a table.
 
     The differences have an estimate of their own error, of truncation and of rounding. A derivative is wrong where it
@@ -102,7 +130,7 @@ def verify_grad(
         rows: how many rows are used.
 
     Returns:
-        A report for each column.
+        A report for each column, which is printed as a table.
 
     Raises:
         AssertionError: a derivative is wrong, with the row that is worst, or NULL where the expression is not, or the
@@ -111,7 +139,7 @@ def verify_grad(
         ValueError: a table, column or function is missing, or rows, or the expression is over many rows.
     """
     try:
-        frame = (ctx.table(table) if isinstance(table, str) else table).limit(rows)
+        whole = ctx.table(table) if isinstance(table, str) else table
     except (KeyError, RuntimeError) as error:
         msg = f"the session has no table called {table!r}: register one, or hand over a DataFrame"
         raise ValueError(msg) from error
@@ -121,8 +149,9 @@ def verify_grad(
     except KeyError as error:
         msg = "the session has no function called grad: register it with xql_ffi.register(ctx), or give `grad`"
         raise ValueError(msg) from error
-    sample = Sample(ctx, frame)
-    if not sample.rows.num_rows:
+    sample = Sample(ctx, whole.limit(rows))
+    checked = sample.rows.num_rows
+    if not checked:
         msg = "the table has no rows, so there is nothing to compare"
         raise ValueError(msg)
     expression = sample.frame(sample.rows).parse_sql_expr(expr) if isinstance(expr, str) else expr
@@ -141,7 +170,7 @@ def verify_grad(
             )
         ]
         reports[name] = _report(f"grad({_shortened(expr)}, {name})", compared)
-    return reports
+    return Report(_shortened(expr), reports, checked, checked if checked < rows else whole.count())
 
 
 def _check(rows: pa.Table, expression: Expr, column: str) -> None:
@@ -213,6 +242,6 @@ def _report(call: str, compared: Sequence[tuple[str, Row, float]]) -> ColumnRepo
             "it does not oscillate within a few billionths of the column, or an `atol`"
         )
     else:
-        nulls, worst_verified = len(found.get("null", [])), verified[0] if verified else None
-        return ColumnReport(len(verified), len(kinks), nulls, tuple(inconclusive), worst_verified)
+        nulls, worst = len(found.get("null", [])), (verified or kinks)[0]
+        return ColumnReport(len(verified), len(kinks), nulls, tuple(inconclusive), worst)
     raise AssertionError(msg)

@@ -3,6 +3,8 @@
 import doctest
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,17 @@ def test_the_page() -> None:
         rows = eval(f'found.by["{table}"].sort("inp").to_pydict()', names)
         assert list(rows) == ["inp", "val", "d_val"]
         assert rows["d_val"] == derivatives
+    # The errors are those of the machine.
+    lines = repr(names["report"]).splitlines()
+    shown = [line.rpartition(" ")[0].rstrip() for line in _PAGE.read_text(encoding="utf-8").splitlines()]
+    assert {line.rpartition(" ")[0].rstrip() for line in lines} <= set(shown)
+
+
+def test_the_page_is_typed(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    page = tmp_path / "page.py"
+    page.write_text("\n".join(blocks), encoding="utf-8")
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(page)], capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout + found.stderr

@@ -1,7 +1,7 @@
 //! `grad`, `jvp` and `vjp` as scalar functions.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion_common::{DFSchema, Result, ScalarValue, exec_datafusion_err, plan_err};
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
@@ -12,6 +12,7 @@ use crate::derivative::{Differentiation, Seed, differentiate, differentiate_toge
 use crate::rules::Rules;
 use crate::stop::stop_gradient;
 use crate::vocabulary::messages::{abbreviated, cut};
+use crate::vocabulary::refusals::Refused;
 use crate::vocabulary::transform::Transform;
 use crate::vocabulary::types::result_type;
 
@@ -202,6 +203,30 @@ impl ScalarUDFImpl for DifferentialOperator {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.return_field(&args).map_err(|error| Refused::Other.mark(error))
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let derivative = self.derivative(&args, info.schema()).map_err(|error| Refused::Other.mark(error))?;
+        Ok(ExprSimplifyResult::Simplified(derivative))
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let name = self.name();
+        let error = exec_datafusion_err!(
+            "{name} reached execution without having been differentiated. Either this session's DataFusion does not let a \
+             function of another library simplify its calls: in Python, run the statement as plain SQL by \
+             `xql_ffi.sql(ctx, ...)`, or install the engine that does (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE \
+             unset, and start a new process; `xql_ffi.engine_status()` says what is missing. Or its optimizer was kept from \
+             doing so, by datafusion.optimizer.max_passes = 0 or by datafusion.optimizer.skip_failed_rules, which hides why a \
+             call is refused"
+        );
+        Err(Refused::MissingEngine.mark(error))
+    }
+}
+
+impl DifferentialOperator {
+    fn return_field(&self, args: &ReturnFieldArgs) -> Result<FieldRef> {
         let fields = args.arg_fields;
         if let (Transform::Grad, [function, columns @ ..]) = (self.transform, fields)
             && columns.len() > 1
@@ -219,35 +244,21 @@ impl ScalarUDFImpl for DifferentialOperator {
         let data_type = result_type(fields[0].data_type(), seeds.iter().map(|(column, _)| column.data_type()));
         let total = self.transform == Transform::Tangent;
         if !total {
-            self.check_no_constant(&args)?;
+            self.check_no_constant(args).map_err(|error| Refused::Variable.mark(error))?;
         }
         let nullable = fields[0].is_nullable()
             || !total && seeds.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 
-    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+    fn derivative(&self, args: &[Expr], schema: &DFSchema) -> Result<Expr> {
         if self.transform == Transform::Tangent
-            && let Some(calls) = parse_together(&args)
+            && let Some(calls) = parse_together(args)
         {
             let calls = calls.into_iter().map(|(transform, directions)| self.parse(transform, &args[0], directions));
-            let calls = calls.collect::<Result<Vec<_>>>()?;
-            return differentiate_together(&calls, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified);
+            return differentiate_together(&calls.collect::<Result<Vec<_>>>()?, schema, &self.rules);
         }
         self.transform.check_arity(args.len())?;
-        let call = self.parse(self.transform, &args[0], &args[1..])?;
-        differentiate(&call, info.schema(), &self.rules).map(ExprSimplifyResult::Simplified)
-    }
-
-    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let name = self.name();
-        exec_err!(
-            "{name} reached execution without having been differentiated. Either this session's DataFusion does not let a \
-             function of another library simplify its calls: in Python, run the statement as plain SQL by \
-             `xql_ffi.sql(ctx, ...)`, or install the engine that does (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE \
-             unset, and start a new process; `xql_ffi.engine_status()` says what is missing. Or its optimizer was kept from doing so, by \
-             datafusion.optimizer.max_passes = 0 or by datafusion.optimizer.skip_failed_rules, which hides why a call is \
-             refused"
-        )
+        differentiate(&self.parse(self.transform, &args[0], &args[1..])?, schema, &self.rules)
     }
 }

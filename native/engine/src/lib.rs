@@ -5,12 +5,16 @@
 //!
 //! 1. `method` puts a built-in method in place of another; `scalar_udf` makes Python objects of Rust functions, and back.
 //! 2. `capsule` imports what other libraries export: a scalar function, its `simplify`, and what goes with them.
-//! 3. `from_pycapsule` imports scalar functions together with their `simplify`; `sessions` gives every session the rules of
-//!    differential operators.
+//! 3. `from_pycapsule` imports scalar functions together with their `simplify`.
+//! 4. `operators` tells the differential operators among these; `interruptible` calls what Ctrl-C may interrupt.
+//! 5. `sessions` gives every session the rules of differential operators; `planning` makes exceptions of what is refused.
 
 mod capsule;
 mod from_pycapsule;
+mod interruptible;
 mod method;
+mod operators;
+mod planning;
 mod scalar_udf;
 mod sessions;
 
@@ -21,14 +25,16 @@ mod _engine {
     use super::{Bound, PyModule, PyModuleMethods, PyResult, pyfunction};
     use crate::from_pycapsule::FromPycapsule;
     use crate::method::replace;
-    use crate::sessions;
+    use crate::{planning, sessions};
     use pyo3::types::PyAnyMethods;
 
     /// Extends `module`, the `_internal` of this shared object.
     #[pyfunction]
     fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
         replace::<FromPycapsule>(module.getattr("ScalarUDF")?.cast()?)?;
-        sessions::extend(module.getattr("SessionContext")?.cast()?)
+        sessions::extend(module.getattr("SessionContext")?.cast()?)?;
+        planning::extend_sessions(module.getattr("SessionContext")?.cast()?)?;
+        planning::extend_frames(module.getattr("DataFrame")?.cast()?)
     }
 
     #[pymodule_init]

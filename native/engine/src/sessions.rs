@@ -4,19 +4,17 @@
 //! it would see one node of the plan alone. A `DataFrame` has the rules that its session had when it was made.
 
 use std::ffi::CStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use datafusion::logical_expr::ScalarUDF;
 use datafusion_python::context::PySessionContext;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use xql_autodiff::Differential;
-use xql_simplify_ffi::SimplifyingScalarUDF;
 
 use crate::method::{Method, replace};
+use crate::operators::recognize;
 
 /// Lets all ways to make a session add the rules to it.
 pub fn extend(class: &Bound<'_, PyType>) -> PyResult<()> {
@@ -96,11 +94,4 @@ impl Method for GlobalCtx {
 fn with_rules(session: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     xql_relations::add_rules(&session.cast::<PySessionContext>()?.borrow().ctx, recognize);
     Ok(session)
-}
-
-/// The differential operator that an imported function is.
-fn recognize(function: &ScalarUDF) -> Option<Differential> {
-    let imported = function.inner().downcast_ref::<SimplifyingScalarUDF>()?;
-    let [tangent, analyzed] = imported.companions() else { return None };
-    Some(Differential { tangent: Arc::clone(tangent), analyzed: Arc::clone(analyzed) })
 }

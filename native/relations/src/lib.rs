@@ -43,5 +43,5 @@ mod workarounds;
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
 pub use shared::{SharedExec, SharedRelation};
-pub use vocabulary::operators::Recognize;
+pub use vocabulary::operators::{Recognize, has_calls};
 pub use workarounds::pruning::KeepRecursiveColumns;

@@ -1,12 +1,13 @@
 //! The analyzer rule.
 
-use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
+use datafusion_common::{DataFusionError, Result, SchemaError, plan_datafusion_err};
 use datafusion_expr::LogicalPlan;
 use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
 
 use crate::calls::plan::Differentiation;
@@ -46,6 +47,10 @@ impl DifferentiateRelations {
     }
 
     fn differentiate(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        self.differentiated(plan).map_err(refused)
+    }
+
+    fn differentiated(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let operators = Operators::of(&plan, self.recognize)?;
         if operators.is_empty() {
             return Ok(Transformed::no(plan));
@@ -57,6 +62,20 @@ impl DifferentiateRelations {
             .transform_data(|plan| stacked(plan, &operators, self.size))?
             .transform_data(|plan| left_to_simplify(plan, self.recognize))
     }
+}
+
+/// An error as that of a derivative.
+fn refused(error: DataFusionError) -> DataFusionError {
+    // What is above an aggregate reads its keys and its values.
+    if let DataFusionError::SchemaError(missing, _) = &error
+        && let SchemaError::FieldNotFound { field, .. } = missing.as_ref()
+    {
+        return Refused::Variable.mark(plan_datafusion_err!(
+            "a derivative of an aggregate is taken by one of its keys, and {field} is none. Group by it, \
+             df.aggregate([x], [grad(avg(f), x)]), or take the derivative inside: avg(grad(f, x)) instead of grad(avg(f), x)"
+        ));
+    }
+    Refused::UnsupportedRelation.mark(error)
 }
 
 impl Default for DifferentiateRelations {

@@ -1,7 +1,7 @@
 //! The derivative of an expression, with what is checked before and made sure of after the sweep.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::{DFSchema, Result, internal_err, plan_err};
+use datafusion_common::{DFSchema, Result, internal_err, plan_datafusion_err, plan_err};
 use datafusion_expr::Expr;
 use std::collections::HashMap;
 
@@ -13,6 +13,7 @@ use crate::pullback::{NullSets, Pullback, Sources, Stopped};
 use crate::rules::Rules;
 use crate::vocabulary::fields::{field_of, type_of};
 use crate::vocabulary::messages::abbreviated;
+use crate::vocabulary::refusals::Refused;
 use crate::vocabulary::types::{decoded, result_type};
 
 /// The derivative that a call stands for by these rules: the sum over its seeds of partial derivative times factor.
@@ -91,8 +92,8 @@ fn prepare(
     nulls: &mut NullSets,
     schema: &DFSchema,
 ) -> Result<Prepared> {
-    let columns =
-        call.seeds.iter().map(|seed| variable::check(call, seed.column, schema)).collect::<Result<Vec<_>>>()?;
+    let columns = call.seeds.iter().map(|seed| variable::check(call, seed.column, schema)).collect::<Result<Vec<_>>>();
+    let columns = columns.map_err(|error| Refused::Variable.mark(error))?;
     check_numeric(call, call.expression, &function.field)?;
     let column_types = columns.iter().map(|column| type_of(column, schema)).collect::<Result<Vec<_>>>()?;
     let result_type = result_type(function.field.data_type(), &column_types);
@@ -100,7 +101,8 @@ fn prepare(
     let root = function.node;
     let variables = columns.iter().map(|column| algebra.import(column)).collect::<Result<Vec<_>>>()?;
     if !call.analyzed {
-        variable::check_nothing_else_varies(call, algebra, &algebra.reachable(root), &variables)?;
+        variable::check_nothing_else_varies(call, algebra, &algebra.reachable(root), &variables)
+            .map_err(|error| Refused::UnsupportedRelation.mark(error))?;
     }
     let mut required = nulls.of(algebra, root);
     let mut nullable = function.field.is_nullable();
@@ -142,7 +144,9 @@ fn derivative<'a>(
     let derivative = match swept {
         Ok(derivative) => algebra.place_sign(derivative)?,
         Err(Stopped::Failed(error)) => return Err(error),
-        Err(Stopped::Refused(refusal)) => return Err(errors::worded(call, algebra, *refusal)?),
+        Err(Stopped::Refused(refusal)) => {
+            return Err(Refused::MissingRule.mark(errors::worded(call, algebra, *refusal)?));
+        }
     };
     // What is volatile must not be evaluated again.
     let repeatable = primal.iter().all(|id| !algebra.node(*id).volatile).then_some(root);
@@ -155,7 +159,9 @@ fn check_numeric(call: &Differentiation, expr: &Expr, field: &Field) -> Result<(
     if plain.is_numeric() || plain.is_null() {
         return Ok(());
     }
-    plan_err!("{call}: {} is {data_type}, and only numbers are differentiated", abbreviated(expr))
+    let error =
+        plan_datafusion_err!("{call}: {} is {data_type}, and only numbers are differentiated", abbreviated(expr));
+    Err(Refused::NotNumeric.mark(error))
 }
 
 /// The error for a volatile value that would be another one each time: one of the expression that the derivative reads, or a

@@ -5,6 +5,7 @@ pub mod columns;
 pub mod fields;
 pub mod functions;
 pub mod messages;
+pub mod refusals;
 pub mod syntax;
 pub mod transform;
 pub mod types;

@@ -6,6 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::{abbreviated, message_of};
+use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::branches::branches;
 use super::by_row::null_with;
@@ -208,7 +209,8 @@ fn diagnose(
     let is_operator = |function: &ScalarUDF| (context.recognize)(function).is_some() || function == jvp;
     for variable in independent {
         let here = Scope::here(&site.before);
-        identity::check(derivative.call, function, variable, &named, &here, &context.iterated, &is_operator)?;
+        identity::check(derivative.call, function, variable, &named, &here, &context.iterated, &is_operator)
+            .map_err(|error| Refused::Variable.mark(error))?;
     }
     Ok(())
 }

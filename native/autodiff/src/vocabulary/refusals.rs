@@ -1,0 +1,82 @@
+//! The kinds of what is refused.
+
+use datafusion_common::DataFusionError;
+
+/// Why a derivative is refused. A message of a kind begins with its name, by which bindings make exceptions of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// What has no derivative that is known.
+    MissingRule,
+    /// What cannot be differentiated by.
+    Variable,
+    /// What is no number.
+    NotNumeric,
+    /// What derivatives do not see through.
+    UnsupportedRelation,
+    /// A session that does not simplify calls.
+    MissingEngine,
+    /// Anything else.
+    Other,
+}
+
+const ALL: [Refused; 6] = [
+    Refused::MissingRule,
+    Refused::Variable,
+    Refused::NotNumeric,
+    Refused::UnsupportedRelation,
+    Refused::MissingEngine,
+    Refused::Other,
+];
+
+impl Refused {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MissingRule => "MissingRuleError",
+            Self::Variable => "VariableError",
+            Self::NotNumeric => "NotNumericError",
+            Self::UnsupportedRelation => "UnsupportedRelationError",
+            Self::MissingEngine => "MissingEngineError",
+            Self::Other => "DifferentiationError",
+        }
+    }
+
+    /// An error of this kind, unless its message says already which kind it is of, as that of a call in a branch of a UNION does.
+    pub fn mark(self, error: DataFusionError) -> DataFusionError {
+        match error {
+            DataFusionError::Plan(message) => DataFusionError::Plan(self.marked(message)),
+            DataFusionError::Execution(message) => DataFusionError::Execution(self.marked(message)),
+            other => other,
+        }
+    }
+
+    fn marked(self, message: String) -> String {
+        let known = ALL.into_iter().find_map(|kind| {
+            let mark = format!("{}: ", kind.name());
+            message.contains(&mark).then(|| (kind, message.replacen(&mark, "", 1)))
+        });
+        let (kind, message) = known.unwrap_or((self, message));
+        format!("{}: {message}", kind.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refused;
+    use datafusion_common::{exec_datafusion_err, internal_datafusion_err, plan_datafusion_err};
+
+    #[test]
+    fn the_first_kind_stays() {
+        let marked = Refused::MissingRule.mark(plan_datafusion_err!("f(x): why"));
+        let around = plan_datafusion_err!("in a branch: {}", marked.strip_backtrace());
+        let marked = Refused::UnsupportedRelation.mark(around).strip_backtrace();
+        assert_eq!(marked, "Error during planning: MissingRuleError: in a branch: Error during planning: f(x): why");
+    }
+
+    #[test]
+    fn mistakes_are_no_refusals() {
+        let mistake = Refused::Other.mark(internal_datafusion_err!("a mistake")).strip_backtrace();
+        assert!(!mistake.contains("DifferentiationError"), "{mistake}");
+        let missing = Refused::MissingEngine.mark(exec_datafusion_err!("not simplified")).strip_backtrace();
+        assert_eq!(missing, "Execution error: MissingEngineError: not simplified");
+    }
+}

@@ -1,0 +1,98 @@
+//! Calls that Ctrl-C interrupts.
+//!
+//! Python handles signals in its main thread, between two of its instructions. DataFusion looks for them once a second while a query
+//! is executed, but not while it plans one, which is one step to it. So the call is made by another thread, and the main thread waits.
+
+use std::ffi::c_long;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// How long a signal may wait.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// As much as the main thread has.
+const STACK: usize = 8 << 20;
+
+/// Calls `function`, so that Ctrl-C ends the wait for it.
+///
+/// What is executed is then told to end. What is being planned is planned to the end of its step, and nobody gets the result.
+pub fn interruptible<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    if !is_main_thread(py)? {
+        return function.call(args, kwargs);
+    }
+    let (sender, receiver) = channel();
+    let identity = Arc::new(Mutex::new(None));
+    let call = {
+        let (function, args) = (function.clone().unbind(), args.clone().unbind());
+        let kwargs = kwargs.map(|kwargs| kwargs.clone().unbind());
+        let identity = Arc::clone(&identity);
+        move || {
+            Python::attach(|py| {
+                set(&identity, this_thread(py).ok());
+                let called = function.call(py, args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
+                set(&identity, None);
+                // Nobody waits after an interruption.
+                let _ = sender.send(called);
+            });
+        }
+    };
+    let worker = thread::Builder::new().name("xql-ffi-planning".to_owned()).stack_size(STACK).spawn(call);
+    worker.map_err(|error| PyRuntimeError::new_err(format!("no thread to plan a query in: {error}")))?;
+    let receiver = Mutex::new(receiver);
+    loop {
+        let received = py.detach(|| {
+            let receiver = receiver.lock().map_err(|_| RecvTimeoutError::Disconnected)?;
+            receiver.recv_timeout(PATIENCE)
+        });
+        match received {
+            Ok(called) => return called.map(|value| value.into_bound(py)),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(interrupted) = py.check_signals() {
+                    interrupt(py, &identity);
+                    return Err(interrupted);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("planning a query has panicked"));
+            }
+        }
+    }
+}
+
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    threading.call_method0("main_thread")?.getattr("ident")?.eq(threading.call_method0("get_ident")?)
+}
+
+fn this_thread(py: Python<'_>) -> PyResult<c_long> {
+    py.import("threading")?.call_method0("get_ident")?.extract()
+}
+
+fn set(identity: &Mutex<Option<c_long>>, thread: Option<c_long>) {
+    if let Ok(mut identity) = identity.lock() {
+        *identity = thread;
+    }
+}
+
+/// Has DataFusion find the interruption in a thread when it next looks for signals there.
+fn interrupt(py: Python<'_>, identity: &Mutex<Option<c_long>>) {
+    if let Ok(identity) = identity.lock()
+        && let Some(thread) = *identity
+    {
+        let exception = py.get_type::<PyKeyboardInterrupt>();
+        // SAFETY: it takes the number of any thread, or of none, and an exception class.
+        unsafe { ffi::PyThreadState_SetAsyncExc(thread, exception.as_ptr()) };
+    }
+}

@@ -1,0 +1,108 @@
+//! The methods that plan and execute queries, for queries that differentiate: what is refused is an exception of `xql_ffi`, and Ctrl-C
+//! is answered while a query is planned.
+
+use std::ffi::CStr;
+use std::iter;
+
+use datafusion_python::sql::logical::PyLogicalPlan;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::interruptible::interruptible;
+use crate::method::{Method, replace};
+use crate::operators::recognize;
+
+/// The module of `xql_ffi` that makes exceptions of messages.
+const ERRORS: &str = "xql_ffi._errors";
+
+/// Replaces methods of a class, each by one that calls it with [`planned`].
+macro_rules! replace_methods {
+    ($class:expr, $($name:literal)*) => {
+        $({
+            struct Planning;
+            static STOCK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            impl Method for Planning {
+                const NAME: &CStr = $name;
+
+                fn stock() -> &'static PyOnceLock<Py<PyAny>> {
+                    &STOCK
+                }
+
+                fn call<'py>(
+                    this: &Bound<'py, PyAny>,
+                    args: &Bound<'py, PyTuple>,
+                    kwargs: Option<&Bound<'py, PyDict>>,
+                    stock: &Bound<'py, PyAny>,
+                ) -> PyResult<Bound<'py, PyAny>> {
+                    planned(this, args, kwargs, stock)
+                }
+            }
+            replace::<Planning>($class)?;
+        })*
+    };
+}
+
+/// Replaces the methods of sessions.
+pub fn extend_sessions(class: &Bound<'_, PyType>) -> PyResult<()> {
+    replace_methods!(class, c"sql_with_options" c"execute_logical_plan");
+    Ok(())
+}
+
+/// Replaces the methods of frames.
+pub fn extend_frames(class: &Bound<'_, PyType>) -> PyResult<()> {
+    replace_methods!(class,
+        c"select" c"select_exprs" c"filter" c"with_column" c"with_columns" c"aggregate" c"window" c"sort"
+        c"optimized_logical_plan" c"execution_plan" c"explain" c"collect" c"collect_partitioned" c"collect_column" c"cache" c"count"
+        c"show" c"describe" c"_repr_html_" c"execute_stream" c"execute_stream_partitioned" c"__arrow_c_stream__" c"to_arrow_table"
+        c"to_pandas" c"to_polars" c"to_pydict" c"to_pylist" c"write_csv" c"write_json" c"write_parquet"
+        c"write_parquet_with_options" c"write_table"
+    );
+    Ok(())
+}
+
+/// Calls `stock`, a method of `this`.
+fn planned<'py>(
+    this: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    stock: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = this.py();
+    let with_this = PyTuple::new(py, iter::once(this.clone()).chain(args).collect::<Vec<_>>())?;
+    let query = sql(args, kwargs);
+    let called = if differentiates(this, query.as_deref()) {
+        interruptible(stock, &with_this, kwargs)
+    } else {
+        stock.call(with_this, kwargs)
+    };
+    called.map_err(|error| translated(py, &error, query.as_deref()).unwrap_or(error))
+}
+
+/// The statement, if the method is given one.
+fn sql(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> Option<String> {
+    let by_name = kwargs.and_then(|kwargs| kwargs.get_item("query").ok().flatten());
+    let argument = by_name.or_else(|| args.iter().next())?;
+    argument.extract().ok()
+}
+
+/// Whether a statement, or the plan of a frame, may call an operator.
+fn differentiates(this: &Bound<'_, PyAny>, query: Option<&str>) -> bool {
+    let plan = this.call_method0("logical_plan").ok();
+    let plan = plan.and_then(|plan| plan.cast::<PyLogicalPlan>().ok().map(|plan| plan.borrow().plan()));
+    if let Some(plan) = plan {
+        return xql_relations::has_calls(&plan, recognize).unwrap_or(false);
+    }
+    let query = query.unwrap_or_default().to_ascii_lowercase();
+    ["grad", "jvp", "vjp"].iter().any(|operator| query.contains(operator))
+}
+
+/// The exception of `xql_ffi` for an error about a derivative.
+fn translated(py: Python<'_>, error: &PyErr, query: Option<&str>) -> Option<PyErr> {
+    // Whoever differentiates has imported it.
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let errors = modules.cast::<PyDict>().ok()?.get_item(ERRORS).ok()??;
+    let message = error.value(py).str().ok()?;
+    let exception = errors.call_method1("translated", (message, query)).ok()?;
+    (!exception.is_none()).then(|| PyErr::from_value(exception))
+}
