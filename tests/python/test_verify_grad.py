@@ -430,3 +430,20 @@ def test_a_table_without_rows(session: SessionContext) -> None:
 
 def _counts(report: ColumnReport) -> tuple[int, int, tuple[int, ...]]:
     return report.verified, report.kinks, tuple(report.inconclusive)
+
+
+def test_the_report_is_shown_as_a_table(session: SessionContext) -> None:
+    report = verify_grad(session, "t", "abs(x) * y", ["x", "y"], rows=3)
+    assert (report.checked, report.rows) == (3, 5)
+    title, header, *lines = repr(report).splitlines()
+    assert title == "derivatives of abs(x) * y at 3 of 5 rows"
+    assert header.split() == ["column", "verified", "kinks", "null", "inconclusive", "largest", "error"]
+    assert [line.split()[:5] for line in lines] == [["x", "3", "0", "0", "0"], ["y", "3", "0", "0", "0"]]
+    assert len({len(line) for line in (header, *lines)}) == 1
+    assert verify_grad(session, "t", "y * y", "y").rows == 5
+
+
+def test_a_row_at_a_kink_is_the_worst_where_no_other_is(session: SessionContext) -> None:
+    frame = session.from_pydict({"a": [0.0]})
+    report = verify_grad(session, frame, "abs(a)", "a")["a"]
+    assert (report.verified, report.kinks, report.worst.number) == (0, 1, 0)

@@ -236,7 +236,17 @@ def methods_that_the_engine_replaces(_: Path) -> object:
             return f"{type(error).__name__}: {error}"
 
     register, from_pycapsule = native.SessionContext.register_udf, native.ScalarUDF.from_pycapsule
+    new, session_of_all = native.SessionContext.__new__, native.SessionContext.global_ctx
+    sql, select, collect = native.SessionContext.sql_with_options, native.DataFrame.select, native.DataFrame.collect
+    frame = ctx.sql_with_options("SELECT 1 AS one")
     return [
+        [str(sql), str(select), str(collect), str(type(frame.collect)), str(type(session_of_all))],
+        [outcome(new, native.SessionContext), outcome(native.SessionContext, 1), outcome(native.SessionContext, a=1)],
+        [outcome(session_of_all), outcome(session_of_all, 1)],
+        [outcome(sql, *args) for args in ((), (1,), (ctx,), (ctx, 1), (ctx, "SELECT"), (ctx, "SELECT 1"))],
+        [outcome(sql, ctx, query="SELECT 1"), outcome(sql, ctx, other=1)],
+        [outcome(select, *args) for args in ((), (1,), (frame,), (frame, 1))],
+        [outcome(collect, *args) for args in ((), (1,), (frame,), (frame, 1))],
         [str(register), str(type(ctx.register_udf)), ctx.register_udf == ctx.register_udf, register is register],
         [outcome(register, *args) for args in ((), (1,), (ctx,), (ctx, 1), (1, function), (ctx, function, 1))],
         [outcome(register, ctx, udf=function), outcome(register, ctx, function), outcome(register, ctx, other=1)],

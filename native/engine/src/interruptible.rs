@@ -39,7 +39,7 @@ pub fn interruptible<'py>(
         let kwargs = kwargs.map(|kwargs| kwargs.clone().unbind());
         let identity = Arc::clone(&identity);
         move || {
-            Python::attach(|py| {
+            Python::attach(move |py| {
                 set(&identity, this_thread(py).ok());
                 let called = function.call(py, args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
                 set(&identity, None);

@@ -1,0 +1,46 @@
+"""Ctrl-C ends the wait for a query that differentiates, while it is planned and while it is executed."""
+
+import sys
+
+import pytest
+
+from support.processes import json_of
+
+_SCRIPT = """
+import json, os, signal, threading, time
+import xql_ffi
+from datafusion import SessionContext
+
+ctx = xql_ffi.register(SessionContext())
+ctx.from_pydict({{f"w{{i}}": [0.1] for i in range(120)}}, name="t")
+ctx.from_pydict({{"x": [0.5] * 1000}}, name="d")
+z = " + ".join(f"sin(w{{i}})" for i in range(120))
+planned = "SELECT " + ", ".join(f"grad(ln(1 + exp({{z}})) * ({{z}}), w{{i}})" for i in range(120)) + " FROM t"
+executed = '''WITH RECURSIVE fit AS (
+    SELECT 0 AS step, 0.1 AS w
+    UNION ALL
+    SELECT step + 1, w - 0.01 * grad(AVG(power(w * x, 2)), w)
+    FROM fit CROSS JOIN d WHERE step < 1000000 GROUP BY step, w)
+  SELECT MAX(step) FROM fit'''
+ctx.sql("SELECT grad(w0 * w0, w0) FROM t").collect()
+sent = []
+def interrupt():
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(0.4, interrupt).start()
+try:
+    found = ctx.sql({statement}).to_pydict()
+except KeyboardInterrupt:
+    found = time.monotonic() - sent[0]
+again = ctx.sql("SELECT grad(w0 * w0, w0) AS d FROM t").to_pydict()["d"]
+print(json.dumps([found, again]), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process there cannot send itself Ctrl-C alone")
+@pytest.mark.parametrize("statement", ["planned", "executed"])
+def test_ctrl_c_is_answered_within_a_second(statement: str) -> None:
+    waited, again = json_of(["-c", _SCRIPT.format(statement=statement)], engine=True)
+    assert waited < 1
+    assert again == [0.2]
