@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.cffi import ffi as arrow
 
 from xql_ffi import _plugin
+from xql_ffi._errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,4 +116,4 @@ def _check(done: bool, error: Any) -> None:
     _lib.xql_ffi_string_free(error[0])
     if _QUESTION in message:
         raise UnknownFunctionError(message.split(_QUESTION)[1])
-    raise ValueError(message)
+    raise translated(message) or ValueError(message)
