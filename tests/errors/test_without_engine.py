@@ -59,6 +59,17 @@ def test_a_constant_is_no_column_with_or_without_engine(switched_off: dict[str, 
     assert "reached execution" not in switched_off[statement]
 
 
+def test_functions_of_expressions_say_it_at_once(switched_off: dict[str, str]) -> None:
+    assert_says(switched_off["function"], [*_FIX, r"^grad is not differentiated", "XQL_FFI_ENGINE=0"])
+
+
+def test_messages_say_which_kind_they_are_of(switched_off: dict[str, str]) -> None:
+    for statement in STATEMENTS:
+        assert "MissingEngineError: " in switched_off[statement]
+    for statement in CONSTANTS:
+        assert "VariableError: " in switched_off[statement]
+
+
 def test_the_rest_of_the_session_works(switched_off: dict[str, str]) -> None:
     assert switched_off["registered"] == "['grad', 'jvp', 'vjp']"
     assert switched_off["plain"] == "{'id': [1]}"

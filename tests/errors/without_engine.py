@@ -36,6 +36,10 @@ def main(statements: list[str]) -> dict[str, str]:
 
     outcomes = {statement: outcome(partial(run, statement)) for statement in statements}
     outcomes["registered"] = repr(sorted({"grad", "jvp", "vjp"}.intersection(ctx.udfs())))
+    try:
+        xql_ffi.grad(col("x"), "x")
+    except xql_ffi.MissingEngineError as error:
+        outcomes["function"] = str(error)
     outcomes["plain"] = outcome(lambda: ctx.sql("SELECT id FROM t WHERE id = 1").to_pydict())
     outcomes["version"] = datafusion.__version__
     outcomes["status"] = xql_ffi.engine_status()
