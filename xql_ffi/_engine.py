@@ -26,8 +26,9 @@ def check_engine(operator: str) -> None:
         active = False
     if not active:
         msg = (
-            f"{operator} is not differentiated by the datafusion of this process. Install the engine that does "
-            "(`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE unset, and start a new process. "
+            f"{operator} is not differentiated by the datafusion of this process. Run the statement as plain SQL, "
+            "xql_ffi.sql(ctx, statement), or install the engine that does (`pip install xql-ffi-engine`), leave "
+            "XQL_FFI_ENGINE unset, and start a new process. "
             f"Its status is {engine_status()}"
         )
         raise MissingEngineError(msg)
