@@ -9,6 +9,9 @@ import xql_ffi
 from support.seed import SEED
 from support.tables import add_tables
 
+# Random plans of one test.
+CHUNK = 100
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the sizes of the generated suites."""
@@ -22,6 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--plans", type=int, default=300, metavar="N", help="plans in the suite of random plans (default: 300)"
     )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives tests of random plans their numbers, some for each test, so that several processes share them."""
+    if "chunk" in metafunc.fixturenames:
+        number = metafunc.config.getoption("plans")
+        metafunc.parametrize("chunk", [range(start, min(start + CHUNK, number)) for start in range(0, number, CHUNK)])
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from by_row.tables import SINGLE
 from relations.columns import Column, Origin
+from support.ctes import with_ctes
 
 STEP = "e_"
 
@@ -90,9 +91,7 @@ class Writer:
 
     def whole(self, query: str) -> str:
         """The query, after the CTEs that it refers to."""
-        if not self.ctes:
-            return query
-        return f"WITH {', '.join(f'{name} AS ({text})' for name, text in self.ctes.items())} {query}"
+        return with_ctes(query, self.ctes)
 
 
 class Node(ABC):

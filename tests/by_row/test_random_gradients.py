@@ -10,11 +10,11 @@ import pytest
 from datafusion import SessionContext
 
 from by_row.generation import Value, random_value
-from by_row.verdict import Finding, Judge
+from by_row.verdict import Judge
 from relations.choices import Choices, smallest
+from support.findings import Finding
 from support.seed import SEED
 
-CHUNK = 100
 # Values that are judged by differences and in other sessions as well.
 THOROUGH = 8
 # Findings that one test shows.
@@ -23,12 +23,6 @@ _SHOWN = 3
 _DRAWS = 4
 
 Register = Callable[[SessionContext], SessionContext]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "chunk" in metafunc.fixturenames:
-        number = metafunc.config.getoption("plans")
-        metafunc.parametrize("chunk", [range(start, min(start + CHUNK, number)) for start in range(0, number, CHUNK)])
 
 
 def _drawn(judge: Judge, seed: str) -> tuple[Value, Sequence[int]]:

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from by_row.plans import Cell, Direction, Writer
 from by_row.tables import TABLES, add_row_tables
 from relations import differences
 from relations.differences import Sampled
+from support.findings import Finding
 
 Register = Callable[[SessionContext], SessionContext]
 Floats = NDArray[np.float64]
@@ -34,18 +34,9 @@ DIFFERENCES = 1e-8
 DIRECTIONS = np.sin(np.arange(1.0, 181.0) ** 2 * 0.7131).reshape(60, 3)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is wrong with the gradient of a value, in a word, and in detail."""
-
-    kind: str
-    detail: str
-    value: Value
-
-    def __str__(self) -> str:
-        views, query = statement(self.value)
-        made = "".join(f"CREATE VIEW {name} AS {text};\n" for name, text in views.items())
-        return f"{self.kind} ({self.value.place}):\n{made}{query}\n{self.detail}"
+def found_in(value: Value, kind: str, detail: str) -> Finding:
+    """What is wrong with the gradient of a value."""
+    return Finding(kind, detail, value.place, *statement(value))
 
 
 class Judge:
@@ -77,7 +68,7 @@ class Judge:
         except BaseException as panic:
             if "Panic" not in type(panic).__name__:
                 raise
-            return Finding("panic", str(panic), value)
+            return found_in(value, "panic", str(panic))
         self.counts["gradients"] += 1
         finding = self._null(value, base, found) or self._forward(value, base, found)
         if finding is None and value.own and base is not None:
@@ -152,7 +143,7 @@ class Judge:
                     detail = (
                         f"{relation}.{column} of row {row} is {cell}, the value {base}, the derivative {derivative}"
                     )
-                    return Finding("NULL", detail, value)
+                    return found_in(value, "NULL", detail)
         return None
 
     def _along(self, found: Gradients) -> tuple[float, float]:
@@ -196,7 +187,7 @@ class Judge:
             return None
         off = f"off by {abs(total - forward):.1g} of {scale:.3g}; rounding {rounding:.1g}"
         detail = f"gradient times direction is {total!r}, forward mode {forward!r}, {off}"
-        return Finding("along", f"{detail}\n{_shown(found)}", value)
+        return found_in(value, "along", f"{detail}\n{_shown(found)}")
 
     def _directional(self, value: Value, base: float, factor: float) -> float | None:
         """Forward mode, reference by reference; none where the value is another one when written in that way."""
@@ -263,7 +254,7 @@ class Judge:
                 wanted = expected[0]
                 if wanted is None or not _close(total, wanted, exact * (1 + abs(wanted) + abs(gradient))):
                     detail = f"{value.own} has {total!r} instead of {wanted!r} in row {row} of {key}"
-                    return Finding("own cell", detail, value)
+                    return found_in(value, "own cell", detail)
         self.counts["equal beside the own cell"] += 1
         return None
 
@@ -282,7 +273,7 @@ class Judge:
                     continue
                 if not _close(directional, total, exact * max(1.0, scale)):
                     detail = f"jvp by {key} is {directional!r} instead of {total!r} in row {row}"
-                    return Finding("jvp", f"{detail}\n{_shown(found)}", value)
+                    return found_in(value, "jvp", f"{detail}\n{_shown(found)}")
         self.counts["equal to jvp"] += 1
         return None
 
@@ -295,7 +286,7 @@ class Judge:
                 if ctx is self._small and "Resources exhausted" in str(error):
                     self.counts["not enough memory"] += 1
                     continue
-                return Finding("another session", str(error)[:700], value)
+                return found_in(value, "another session", str(error)[:700])
             except BaseException as panic:
                 if "Panic" not in type(panic).__name__:
                     raise
@@ -303,10 +294,10 @@ class Judge:
                     # A nested loop join executes its input again when that runs out of memory.
                     self.counts["not enough memory: panic of DataFusion"] += 1
                     continue
-                return Finding("panic in another session", str(panic), value)
+                return found_in(value, "panic in another session", str(panic))
             for key, rows in found.items():
                 if rows.keys() != again[key].keys():
-                    return Finding("another session", f"{key} has rows {again[key].keys()}", value)
+                    return found_in(value, "another session", f"{key} has rows {again[key].keys()}")
                 exact = SINGLE_ELSEWHERE if value.single() else 1e-11
                 size = max([1.0, *(abs(g) for _, g in rows.values() if g is not None and math.isfinite(g))])
                 for row, (_, derivative) in rows.items():
@@ -316,7 +307,7 @@ class Judge:
                             self.counts["DataFusion cannot: other rows in another session"] += 1
                             return None
                         detail = f"row {row} of {key} has {other!r} instead of {derivative!r}"
-                        return Finding("another session", detail, value)
+                        return found_in(value, "another session", detail)
             self.counts["equal in another session"] += 1
         return None
 
@@ -360,7 +351,7 @@ class Judge:
             detail = (
                 f"row {row} of {wanted.relation.name}.{column}: {derivative!r} instead of {expected!r} +- {error:.1g}"
             )
-            return Finding("wrong", detail, value)
+            return found_in(value, "wrong", detail)
         return None
 
     def _refused(self, value: Value, message: str) -> Finding | None:
@@ -376,7 +367,7 @@ class Judge:
         if not value.depends() and "does not vary" in message:
             self.counts["refused: does not vary"] += 1
             return None
-        return Finding("refused", message[:700], value)
+        return found_in(value, "refused", message[:700])
 
 
 REASONS = [

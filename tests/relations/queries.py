@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from relations.columns import NOWHERE, Column, Dependence, Origin, Origins, Shift, moved
 from relations.tables import TABLES, is_integer
+from support.ctes import with_ctes
 
 
 class Writer:
@@ -26,10 +27,7 @@ class Writer:
 
     def whole(self, query: str) -> str:
         """The query, after the CTEs that it refers to."""
-        if not self.ctes:
-            return query
-        recursive = "RECURSIVE " if self.recursive else ""
-        return f"WITH {recursive}{', '.join(f'{name} AS ({text})' for name, text in self.ctes.items())} {query}"
+        return with_ctes(query, self.ctes, recursive=self.recursive)
 
 
 class Query(ABC):

@@ -11,20 +11,14 @@ from datafusion import SessionContext
 
 from relations.choices import Choices, smallest
 from relations.statements import statement
-from relations.verdict import Finding, Judge
+from relations.verdict import Judge
+from support.findings import Finding
 from support.seed import SEED
 
-CHUNK = 100
 # Findings that one test shows.
 _SHOWN = 3
 
 Register = Callable[[SessionContext], SessionContext]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "chunk" in metafunc.fixturenames:
-        number = metafunc.config.getoption("plans")
-        metafunc.parametrize("chunk", [range(start, min(start + CHUNK, number)) for start in range(0, number, CHUNK)])
 
 
 def _finding(judge: Judge, choices: Choices) -> Finding | None:

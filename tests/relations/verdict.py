@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from relations.queries import Writer
 from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
 from relations.tables import add_plan_tables
 from support.compare import same_value
+from support.findings import Finding
 
 TOLERANCE = 1e-8
 # By variable, the values of what the derivative by it is multiplied with.
@@ -33,18 +33,9 @@ _MERGING = ("aggregate", "distinct", "union", "group key", "average")
 _BEYOND = ("by the row's own", "in one window", "to a window")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is wrong with a statement, in a word, and in detail."""
-
-    kind: str
-    detail: str
-    statement: Statement
-
-    def __str__(self) -> str:
-        views, query = self.statement.written(self.statement.call.sql)
-        made = "".join(f"CREATE VIEW {name} AS {text};\n" for name, text in views.items())
-        return f"{self.kind} ({self.statement.position}):\n{made}{query}\n{self.detail}"
+def found_in(statement: Statement, kind: str, detail: str) -> Finding:
+    """What is wrong with a statement."""
+    return Finding(kind, detail, statement.position, *statement.written(statement.call.sql))
 
 
 class Judge:
@@ -74,15 +65,15 @@ class Judge:
         except BaseException as panic:
             if "Panic" not in type(panic).__name__:
                 raise
-            return Finding("panic", str(panic), statement)
+            return found_in(statement, "panic", str(panic))
         if statement.barred():
-            return Finding("not refused", f"{statement.barred()} has no derivative", statement)
+            return found_in(statement, "not refused", f"{statement.barred()} has no derivative")
         others = statement.other_references() - statement.by_way_of_named()
         if others and not statement.call.second_order:
             estimate = differences.first(lambda steps: self._at(statement, [others], steps)[0], base, 0, 1)
             certain = np.isfinite(estimate.error) & (np.abs(estimate.value) > 1e-6)
             if certain.any():
-                return Finding("other reference", f"a value depends on another reference to {others}", statement)
+                return found_in(statement, "other reference", f"a value depends on another reference to {others}")
             self.counts["dependent on another reference in form only"] += 1
         return self._leak(statement, base, found) or self._compare(statement, base, factors, found.table)
 
@@ -160,8 +151,8 @@ class Judge:
             if "project index" not in str(error):
                 self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
                 return None
-            return Finding("fails without a call", str(error)[:500], statement)
-        return Finding("refused", message[:700], statement)
+            return found_in(statement, "fails without a call", str(error)[:500])
+        return found_in(statement, "refused", message[:700])
 
     def _leak(self, statement: Statement, base: Sampled, found: Result) -> Finding | None:
         """Whether all but the derivative is as it is without the derivative."""
@@ -177,26 +168,26 @@ class Judge:
             for schema in (found.declared, expected.declared)
         )
         if own != others:
-            return Finding("leak", f"columns {own}\ninstead of {others}", statement)
+            return found_in(statement, "leak", f"columns {own}\ninstead of {others}")
         own, others = (
             [field.type for field in table.schema if field.name != DERIVATIVE]
             for table in (found.table, expected.table)
         )
         if own != others:
-            return Finding("leak", f"types {own} instead of {others}", statement)
+            return found_in(statement, "leak", f"types {own} instead of {others}")
         derivative = {schema.field(DERIVATIVE).type for schema in (found.table.schema, found.declared)}
         if derivative != {pa.float64()}:
-            return Finding("leak", f"the derivative is {derivative}", statement)
+            return found_in(statement, "leak", f"the derivative is {derivative}")
         if found.table.num_rows != expected.table.num_rows:
             detail = f"{found.table.num_rows} rows instead of {expected.table.num_rows}"
-            return Finding("leak", detail, statement)
+            return found_in(statement, "leak", detail)
         for name in expected.table.schema.names:
             if name == DERIVATIVE:
                 continue
             pairs = zip(found.table[name].to_pylist(), expected.table[name].to_pylist(), strict=True)
             for number, pair in enumerate(pairs):
                 if not same_value(*pair, rel=1e-9, abs_=1e-12):
-                    return Finding("leak", f"{name} in row {number} is {pair[0]} instead of {pair[1]}", statement)
+                    return found_in(statement, "leak", f"{name} in row {number} is {pair[0]} instead of {pair[1]}")
         return None
 
     def _compare(self, statement: Statement, base: Sampled, factors: Factors, found: pa.Table) -> Finding | None:
@@ -221,7 +212,7 @@ class Judge:
         if inexact.any():
             row = int(np.argmax(inexact))
             detail = f"row {row}: the derivative is {derivative[row]}, the value {found[VALUE][row]}"
-            return Finding("NULL", detail, statement)
+            return found_in(statement, "NULL", detail)
         estimate = self._estimate(statement, base, factors)
         actual = np.array([np.nan if v is None else v for v in derivative.to_pylist()], dtype=float)
         size = np.maximum(1, np.abs(estimate.value))
@@ -236,7 +227,7 @@ class Judge:
                 f"row {row} of {int(wrong.sum())} wrong of {int(usable.sum())} compared: {actual[row]!r} instead of "
                 f"{estimate.value[row]!r} +- {estimate.error[row]:.1g}\n{found.slice(row, 1).to_pylist()}"
             )
-            return Finding("wrong", detail, statement)
+            return found_in(statement, "wrong", detail)
         if (~null).any():
             self.counts["plans of which differences tell " + ("something" if usable.any() else "nothing")] += 1
         telling = usable & (np.abs(estimate.value) > 1e-6)

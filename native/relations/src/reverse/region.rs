@@ -1,5 +1,6 @@
 //! Regions: plans whose rows have all that a sweep through them reads.
 
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue};
 use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan};
@@ -8,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_followed;
 
+use crate::tangents::pairs::{pair_of_tangent, tangent_of_pair};
 use crate::vocabulary::names::{Names, with_columns};
 use xql_autodiff::vocabulary::types::can_vary;
 
@@ -71,7 +73,7 @@ impl Region {
         let mut found = vec![];
         let mut added = vec![];
         for (name, expr) in exprs {
-            let expr = expr.unalias_nested().data;
+            let expr = self.with_tangents_of_pairs(expr.unalias_nested().data, names)?;
             if let Expr::Column(column) = expr {
                 found.push(column);
                 continue;
@@ -81,11 +83,29 @@ impl Region {
             added.push(expr.clone().alias(output.clone()));
             if self.varies(&expr)? {
                 self.varying.insert(output.clone());
+                // Of a pair only the tangent is read, and its cotangent is that of the tangent.
+                let expr = tangent_of_pair(&expr).cloned().unwrap_or(expr);
                 self.steps.push(Step { output, expr });
             }
         }
         self.plan = with_columns(std::mem::take(&mut self.plan), added)?;
         Ok(found)
+    }
+
+    /// An expression that reads the tangents of pairs that vary as columns.
+    fn with_tangents_of_pairs(&mut self, expr: Expr, names: &mut Names) -> Result<Expr> {
+        let read = expr.transform_down(|part| {
+            let pair = match pair_of_tangent(&part) {
+                Some(Expr::Column(pair)) if self.varies(&part)? => pair.clone(),
+                _ => return Ok(Transformed::no(part)),
+            };
+            let output = names.part("tangent");
+            self.plan = with_columns(std::mem::take(&mut self.plan), vec![part.alias(output.clone())])?;
+            self.varying.insert(output.clone());
+            self.steps.push(Step { output: output.clone(), expr: Expr::Column(pair) });
+            Ok(Transformed::new(Expr::Column(Column::new_unqualified(output)), true, TreeNodeRecursion::Jump))
+        })?;
+        Ok(read.data)
     }
 
     /// These columns, each once: those that are repeated, as in `SELECT x, x AS y`, under names of their own.

@@ -193,6 +193,10 @@ impl Sweep<'_> {
     fn region(&mut self, region: &Region, mut rows: LogicalPlan, mut cotangents: Cotangents) -> Result<()> {
         for step in region.steps.iter().rev() {
             let Some(cotangent) = cotangents.get(&step.output, &rows)? else { continue };
+            if let Expr::Column(input) = &step.expr {
+                cotangents.add(&input.name, cotangent);
+                continue;
+            }
             let nullable = cotangent.nullable(rows.schema())?;
             let cotangent = self.column(&mut rows, or_zero(cotangent, nullable)?)?;
             let smooth = is_smooth(&step.expr, rows.schema())?;

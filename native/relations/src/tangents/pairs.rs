@@ -20,6 +20,24 @@ pub fn tangent_in(pair: Expr) -> Expr {
     get_field(pair, TANGENT)
 }
 
+/// The tangent of which an expression makes a pair.
+pub fn tangent_of_pair(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    match (call.func.name(), call.args.as_slice()) {
+        ("named_struct", [_, _, name, tangent]) if name == &lit(TANGENT) => Some(tangent),
+        _ => None,
+    }
+}
+
+/// The pair whose tangent an expression is.
+pub fn pair_of_tangent(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    match (call.func.name(), call.args.as_slice()) {
+        ("get_field", [both, name]) if name == &lit(TANGENT) => Some(both),
+        _ => None,
+    }
+}
+
 /// The tangent of a pair or of what is taken from one, by the tangents of its parts; nothing for any other expression.
 pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> Result<Option<Expr>> {
     let call = match expr {
@@ -39,12 +57,12 @@ pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> 
         }
         _ => return Ok(None),
     };
-    Ok(match (call.func.name(), call.args.as_slice()) {
-        ("named_struct", [_, value, name, derived]) if name == &lit(TANGENT) => {
-            Some(pair(tangent(value)?, tangent(derived)?))
-        }
-        ("get_field", [both, name]) if name == &lit(TANGENT) => Some(tangent_in(tangent(both)?)),
-        _ => None,
+    Ok(match (tangent_of_pair(expr), call.args.as_slice()) {
+        (Some(derived), [_, value, ..]) => Some(pair(tangent(value)?, tangent(derived)?)),
+        _ => match pair_of_tangent(expr) {
+            Some(both) => Some(tangent_in(tangent(both)?)),
+            None => None,
+        },
     })
 }
 
@@ -52,7 +70,6 @@ pub fn linearize_pair(expr: &Expr, tangent: &impl Fn(&Expr) -> Result<Expr>) -> 
 fn is_of_pair(expr: &Expr) -> bool {
     match expr {
         Expr::Cast(cast) => is_of_pair(&cast.expr),
-        Expr::ScalarFunction(call) => call.func.name() == "get_field" && call.args.get(1) == Some(&lit(TANGENT)),
-        _ => false,
+        other => pair_of_tangent(other).is_some(),
     }
 }
