@@ -318,7 +318,7 @@ class Generator:
         conditions = ["equal", "less", "equal and", "floats"] if a.integers and b.integers else ["floats"]
         condition = "" if kind == "CROSS JOIN" else choices.of(conditions)
         if kind == "FULL JOIN" and condition in ("less", "floats"):
-            # DataFusion 54 shows rows without a partner several times now and then, where the right side has several partitions.
+            # Over several partitions, DataFusion 54 shows rows without a partner twice now and then.
             kind = "LEFT JOIN"
         floats = f"{choices.of(a.floats).text} > {choices.of(b.floats).text} - 0.7717"
         on = ""
