@@ -48,11 +48,9 @@ pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &
     let planner = Planner::new(catalog, rules);
     let expansion = Expansion { source, planner, options: Arc::new(ConfigOptions::new()) };
     let statements = expansion.source.statements()?;
-    let is_whole = |call: &WrittenCall| {
-        call.range.start == start.len() - "grad(".len()
-            && text.ends_with(&format!(") FROM {table}"))
-            && call.range.end == text.len() - format!(" FROM {table}").len()
-    };
+    // What is handed over may not close the call that is around it.
+    let whole = start.len() - "grad(".len()..text.len() - format!(" FROM {table}").len();
+    let is_whole = |call: &WrittenCall| call.range == whole;
     let [written] = statements.as_slice() else { return plan_err!("{expression} is not one expression") };
     let calls = expansion.source.calls(written)?;
     if !calls.first().is_some_and(is_whole) {

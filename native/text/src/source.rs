@@ -1,6 +1,6 @@
 //! Statements as they were written: their tokens, where these stand, and the calls among them.
 
-use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
+use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
 use sqlparser::ast::{self, Expr, ObjectNamePart, SelectItem, SetExpr, Spanned, Visit, Visitor};
 use sqlparser::dialect::GenericDialect;
@@ -12,8 +12,11 @@ use std::ops::{ControlFlow, Range};
 use crate::expr::Binding;
 use crate::names::site_name;
 
-/// How deep expressions and queries may be nested.
+/// How deep expressions and queries of a statement may be nested. Sessions can be told to take more than they do by default.
 const DEPTH: usize = 300;
+
+/// How deep they may be where a session has not been told so.
+const PLAIN_DEPTH: usize = 50;
 
 const STOP: &str = "stop_gradient";
 const OPERATORS: [&str; 3] = ["grad", "jvp", "vjp"];
@@ -87,7 +90,7 @@ impl<'a> Source<'a> {
     }
 
     fn parsed(&self, tokens: Vec<TokenWithSpan>) -> Result<Statement> {
-        let mut statements = parse(tokens)?;
+        let mut statements = parse(tokens, DEPTH)?;
         match (statements.pop_front(), statements.is_empty()) {
             (Some(statement), true) => Ok(statement),
             _ => Err(plan_datafusion_err!("what stands between two semicolons is no single statement")),
@@ -408,29 +411,20 @@ const OPERATOR_WORDS: [Keyword; 16] = [
 ];
 
 /// Parses tokens as DataFusion does.
-pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<VecDeque<Statement>> {
+fn parse(tokens: Vec<TokenWithSpan>, depth: usize) -> Result<VecDeque<Statement>> {
     DFParserBuilder::new(tokens)
         .with_dialect(&GenericDialect {})
-        .with_recursion_limit(DEPTH)
+        .with_recursion_limit(depth)
         .build()
         .and_then(|mut parser| parser.parse_statements())
-        .map_err(DataFusionError::strip_parser)
+        .map_err(|error| plan_datafusion_err!("{}", error.strip_backtrace()))
 }
 
-trait StripParser {
-    fn strip_parser(self) -> Self;
-}
-
-impl StripParser for DataFusionError {
-    fn strip_parser(self) -> Self {
-        plan_datafusion_err!("{}", self.strip_backtrace())
-    }
-}
-
-/// The statement of a text that has one.
+/// The statement of a text that has one, as a session reads it by default.
 pub fn parse_one(text: &str) -> Result<Statement> {
     let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
-    let mut statements = parse(tokens.map_err(|error| plan_datafusion_err!("the statement cannot be read: {error}"))?)?;
+    let mut statements =
+        parse(tokens.map_err(|error| plan_datafusion_err!("the statement cannot be read: {error}"))?, PLAIN_DEPTH)?;
     match (statements.pop_front(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
         _ => Err(plan_datafusion_err!("a single statement is wanted")),
