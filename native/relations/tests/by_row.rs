@@ -329,3 +329,35 @@ async fn variables_of_groups_and_unions() -> Result<()> {
     assert!(error.as_ref().is_some_and(|error| error.contains("which rows of a variable are in a group")), "{error:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn relations_that_several_places_read_are_computed_once() -> Result<()> {
+    let ctx = session().await?;
+    let sql = "WITH j AS (SELECT x.sample AS s, x.val * w.val AS v FROM x JOIN w ON x.inp = w.inp),
+                    loss AS (SELECT SUM(a.v * b.v) AS l FROM j a JOIN j b ON a.s = b.s)
+               SELECT inp, out, grad((SELECT l FROM loss), val) AS d FROM w ORDER BY inp, out";
+    close(&run(&ctx, sql).await?, &[3.914, 3.914, 9.216, 9.216]);
+    let plan = pretty_format_batches(&ctx.sql(&format!("EXPLAIN {sql}")).await?.collect().await?)?.to_string();
+    // The product of both references, and what it gives to each of them.
+    assert_eq!(plan.matches("computes ∂cotangents").count(), 1, "{plan}");
+    // The join of x and w.
+    let joins = plan.lines().filter(|line| line.contains("HashJoinExec") && line.contains("∂inp"));
+    assert_eq!(joins.count(), 1, "{plan}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rows_that_contribute_nothing() -> Result<()> {
+    let ctx = session().await?;
+    let rows = "(0, 2.0), (0, 3.0), (1, NULL), (1, 5.0), (2, 7.0), (NULL, 1.0)";
+    ctx.sql(&format!("CREATE TABLE n AS SELECT * FROM (VALUES {rows}) AS t(k, val)")).await?.collect().await?;
+    for (value, expected) in [
+        ("a.val * b.val", [Some(0.0), Some(10.0), Some(10.0), Some(10.0), Some(14.0), None]),
+        ("coalesce(a.val * b.val, 0) + a.val", [Some(1.0), Some(12.0), Some(12.0), Some(12.0), Some(15.0), None]),
+    ] {
+        let loss = format!("SELECT SUM({value}) FROM n a LEFT JOIN n b ON a.k = b.k");
+        let gradient = run(&ctx, &format!("SELECT val, grad(({loss}), val) AS d FROM n ORDER BY val")).await?;
+        assert_eq!(gradient, expected);
+    }
+    Ok(())
+}
