@@ -1,12 +1,14 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, JoinType, NullEquality, Result};
+use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, lit, when};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::messages::abbreviated;
 
 use crate::reverse::{Linearizer, Reference, Region, RowCotangents, RowVariable, Stages, gradients, joined};
 use crate::tangents::tangent::Tangent;
@@ -184,6 +186,10 @@ impl ByRow {
         if let Some(known) = self.values.iter().find(|value| value.subquery == subquery.subquery) {
             return Ok(Some(known.column.clone()));
         }
+        // One that reads columns of the input is no value of all rows. It stays, unless a call reads it.
+        if !subquery.outer_ref_columns.is_empty() {
+            return Ok(None);
+        }
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
             let mut linearizer = Linearizer { names: &mut *names, variables: rows, stages, readers: 1 };
@@ -268,6 +274,27 @@ impl ByRow {
         totals(parts, variable, input, names).map(Some)
     }
 
+    /// The error for a correlated subquery in an expression that reads the relation of a variable.
+    fn refuse_correlated(&self, expression: &Expr) -> Result<()> {
+        let rows = || self.sweeps.iter().flat_map(|sweep| &sweep.rows);
+        expression.apply(|part| {
+            if stopped(part).is_some() {
+                return Ok(TreeNodeRecursion::Jump);
+            }
+            let Expr::ScalarSubquery(subquery) = part else { return Ok(TreeNodeRecursion::Continue) };
+            for rows in rows() {
+                if rows.is_read_by(&subquery.subquery)? {
+                    return plan_err!(
+                        "the correlated subquery {} reads the relation of the variable. Write it as a join",
+                        abbreviated(part)
+                    );
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+
     /// The subqueries that an expression reads as columns and that read the relation of a variable, swept.
     fn read(
         &mut self,
@@ -276,6 +303,7 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Vec<Read<'_>>> {
+        self.refuse_correlated(expression)?;
         let mut found = vec![];
         for Value { column, by, .. } in &mut self.values {
             if !expression.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))? {
