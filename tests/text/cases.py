@@ -138,6 +138,10 @@ STATEMENTS = {
         FROM w JOIN inputs i ON i.inp = w.inp""",
     "by row, a name in full": "SELECT inp, out, grad((SELECT SUM(sin(val)) FROM w), w.val) AS d FROM public.w",
     "by row, the total": "SELECT id, grad(x - (SELECT AVG(x) FROM u), x) AS d FROM u",
+    "by row, rows that are numbered": """
+        WITH h AS (SELECT inp, tanh(SUM(val)) AS v FROM w GROUP BY inp),
+             s AS (SELECT v, row_number() OVER (ORDER BY inp) AS r FROM h)
+        SELECT inp, out, grad((SELECT SUM(v * r) FROM s), val) AS d FROM w""",
     "by row, a maximum": "SELECT id, grad((SELECT MAX(x) / SUM(x) FROM u), x) AS d FROM u",
     "by row, the first rows": """
         SELECT id, grad((SELECT SUM(x * x)

@@ -498,7 +498,7 @@ impl<'a> Writer<'a> {
         let text = if relation.is_numbered() {
             let select = self.relation(select);
             let row = columns.pop().unwrap_or_default();
-            self.numbered(&select, &columns, &row)?
+            self.numbered(&select, &distinguishing(&plan), &columns, &row)?
         } else {
             select.text(&columns)
         };
@@ -533,18 +533,12 @@ impl<'a> Writer<'a> {
 
     /// Rows with numbers, which are the same wherever the text is read: rows that are equal in all columns are one as good as the
     /// other.
-    fn numbered(&mut self, select: &Select, columns: &[String], row: &str) -> Result<String> {
+    fn numbered(&mut self, select: &Select, by: &[usize], columns: &[String], row: &str) -> Result<String> {
         let mut keys = vec![];
-        for (item, field) in select.items.iter().zip(select.schema.fields()) {
-            match field.data_type() {
-                kind if kind.is_nested() => {
-                    return plan_err!(
-                        "rows with the column {} of the type {kind} cannot be numbered in text",
-                        field.name()
-                    );
-                }
-                kind => keys.push((kind.is_floating(), item.sql.clone())),
-            }
+        for index in by {
+            let (item, field) = (&select.items[*index], select.schema.field(*index));
+            check_order(field)?;
+            keys.push((field.data_type().is_floating(), item.sql.clone()));
         }
         // What is computed from floats may differ in its last digit the next time.
         keys.sort_by_key(|(is_float, _)| *is_float);
@@ -736,6 +730,31 @@ fn check_different(sets: &GroupingSet) -> Result<()> {
     Ok(())
 }
 
+/// The columns in which rows differ that differ at all: those that are not computed from others of them.
+///
+/// DataFusion 54 cannot always order by both: `SanityCheckPlan ... does not satisfy order requirements`.
+fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
+    let all = 0..plan.schema().fields().len();
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => distinguishing(&alias.input),
+        LogicalPlan::Projection(node) => {
+            let is_passed = |column: &Column| {
+                node.expr.iter().any(|expr| matches!(unaliased(expr), Expr::Column(passed) if passed == column))
+            };
+            let is_computed = |expr: &Expr| {
+                let is_query =
+                    |part: &Expr| matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_));
+                !matches!(unaliased(expr), Expr::Column(_))
+                    && !expr.is_volatile()
+                    && !expr.exists(|part| Ok(is_query(part))).unwrap_or(true)
+                    && expr.column_refs().into_iter().all(is_passed)
+            };
+            all.filter(|index| !is_computed(&node.expr[*index])).collect()
+        }
+        _ => all.collect(),
+    }
+}
+
 /// Refuses a column by which rows cannot be ordered.
 fn check_order(field: &FieldRef) -> Result<()> {
     if field.data_type().is_nested() {
@@ -754,9 +773,9 @@ fn totally_ordered(expr: &Expr, input: &LogicalPlan) -> Result<Expr> {
     const PLACES: [&str; 4] = ["row_number", "ntile", "lag", "lead"];
     const AGGREGATES: [&str; 4] = ["first_value", "last_value", "nth_value", "array_agg"];
     let extended = |order_by: &mut Vec<SortExpr>| {
-        for (column, field) in input.schema().columns().into_iter().zip(input.schema().fields()) {
-            check_order(field)?;
-            let column = Expr::Column(column);
+        for index in distinguishing(input) {
+            check_order(input.schema().field(index))?;
+            let column = Expr::Column(Column::from(input.schema().qualified_field(index)));
             if !order_by.iter().any(|key| key.expr == column) {
                 order_by.push(column.sort(true, false));
             }
