@@ -57,7 +57,7 @@ CASES = [
 ALL, ORDINARY_ROWS = slice(0, None), slice(0, ORDINARY)
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.calls[1].sql)
 def test_what_is_right_is_accepted(case: Case) -> None:
     assert Judge(Session(), AT).disagreements([case]) == []
 
