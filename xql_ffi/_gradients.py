@@ -8,7 +8,7 @@ from functools import reduce
 from operator import add
 from uuid import uuid4
 
-from datafusion import DataFrame, Expr, SessionContext, col, lit
+from datafusion import DataFrame, Expr, SessionContext, SQLOptions, col, lit
 
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
@@ -228,7 +228,9 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
             twice, or one without its relation; a relation has a column already that is called as a derivative is; or no
             ``grad`` is registered.
     """
-    frame = ctx.sql(loss) if isinstance(loss, str) else loss
+    # DataFusion executes DDL and DML when they are planned.
+    query = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    frame = ctx.sql(loss, options=query) if isinstance(loss, str) else loss
     # xarray-sql has DataFrames of its own, around those of DataFusion.
     if not hasattr(frame, "into_view"):
         msg = f"the loss is a query in SQL or a DataFrame, and {loss!r} is neither"

@@ -189,3 +189,15 @@ def test_session_without_grad() -> None:
     session.from_pydict({"val": [1.0]}, name="t")
     with pytest.raises(ValueError, match=re.escape("register it with xql_ffi.register(ctx)")):
         gradients(session, "SELECT SUM(val) FROM t", "t.val")
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP TABLE kept", "CREATE TABLE made AS SELECT 1.0 AS a", "INSERT INTO kept VALUES (1.0)"]
+)
+def test_the_loss_changes_nothing(statement: str) -> None:
+    ctx = register(SessionContext())
+    ctx.from_pydict({"x": [1.0, 2.0]}, name="kept")
+    with pytest.raises(Exception, match="not supported"):
+        gradients(ctx, statement, "kept.x")
+    assert ctx.table("kept").count() == 2
+    assert not ctx.table_exist("made")

@@ -130,7 +130,15 @@ STATEMENTS = {
     "a statement of many names": """
         WITH "M" AS (SELECT id AS "Id", x AS "X", x * y AS "select" FROM t)
         SELECT "Id", grad("select" * "select", "X") AS "From" FROM "M" """,
+    "constants of a side that a join extends": """
+        SELECT q.id, n, b, grad(q.p * COALESCE(n, 5), q.x) AS d FROM (SELECT id, x, x * x AS p FROM t) AS q
+        LEFT JOIN (SELECT id, 1.0 AS n FROM u WHERE id > 1) AS o ON q.id = o.id
+        FULL JOIN (SELECT id, 'b' AS b FROM u WHERE id < 2) AS r ON r.id = q.id""",
     # By row.
+    "by row, a constant derivative": "SELECT id, grad((SELECT SUM(x) FROM u WHERE x > 0.6), x) AS d FROM u",
+    "by row, a constant beside": """
+        SELECT id, grad((SELECT SUM(u.x * COALESCE(n, 7)) FROM u
+        LEFT JOIN (SELECT id, 1.0 AS n FROM t WHERE id > 1) AS o ON u.id = o.id), x) AS d FROM u""",
     "by row": f"{NETWORK} SELECT inp, out, val - 0.1 * grad((SELECT l FROM loss), val) AS val FROM w",
     "by the rows of two relations": f"""
         {NETWORK} SELECT w.inp, out, i.sample, grad((SELECT l FROM loss), w.val) AS d,

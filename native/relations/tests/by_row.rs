@@ -327,6 +327,13 @@ async fn variables_of_groups_and_unions() -> Result<()> {
     let repeated = format!("SELECT k, {by_k} FROM t JOIN (VALUES (1), (2)) AS x(n) ON n <= j GROUP BY k, n");
     let error = run(&ctx, &repeated).await.err().map(|error| error.to_string());
     assert!(error.as_ref().is_some_and(|error| error.contains("which rows of a variable are in a group")), "{error:?}");
+    for twice in [
+        "SELECT k FROM t UNION SELECT k FROM t WHERE k > 1",
+        "SELECT k FROM (SELECT k FROM t UNION ALL SELECT k FROM t) q GROUP BY k",
+    ] {
+        let error = run(&ctx, &format!("SELECT k, {by_k} FROM ({twice}) q")).await.err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("by several branches of a UNION")), "{error:?}");
+    }
     Ok(())
 }
 

@@ -80,7 +80,9 @@ impl Select {
 
     /// Whether it is a relation in FROM and no more, with columns that are there.
     pub fn is_relation(&self) -> bool {
-        self.stage == Stage::From && self.from.is_some() && self.items.iter().all(|item| item.is_simple)
+        // A value that is written above a join would be there in rows that the join extends by NULL as well:
+        // `FROM t LEFT JOIN (SELECT k, 1.0 AS q FROM u) u ON t.k = u.k`.
+        self.stage == Stage::From && self.from.is_some() && self.items.iter().all(|item| item.name.is_some())
     }
 
     pub fn item(&self, column: &Column) -> Option<&Item> {

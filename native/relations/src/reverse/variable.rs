@@ -14,7 +14,7 @@ use crate::carry::{lifted, widened_union};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::source::{is_same, sources_of};
+use crate::vocabulary::source::{Source, is_same, sources_of};
 
 /// Columns of one relation by whose cells is differentiated.
 ///
@@ -208,6 +208,19 @@ impl RowVariable {
             );
         };
         let Some((_, below)) = below.first() else { return internal_err!("a group has no rows") };
+        // Each branch of a union is followed by itself: a cell that comes into a group by two of them would count twice.
+        let sources = sources_of(&aggregate.input, *below)?;
+        let name = |source: &Source| source.origin.schema().field(source.position).name().clone();
+        let is_repeated = sources.iter().enumerate().any(|(place, source)| {
+            let same = |other: &Source| name(other) == name(source) && is_same(&other.origin, &source.origin);
+            sources[..place].iter().any(same)
+        });
+        if is_repeated {
+            return plan_err!(
+                "rows of one variable come into {} by several branches of a UNION. Take the derivative below it, in a CTE",
+                node.display()
+            );
+        }
         let (input, reference) = self.lifted(aggregate.input.as_ref().clone(), *below, place, names)?;
         if reference.groups.is_some() || !is_in_one_group(&input, aggregate.group_expr.len() == 1)? {
             return plan_err!(
