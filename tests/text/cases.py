@@ -130,6 +130,9 @@ STATEMENTS = {
     "a statement of many names": """
         WITH "M" AS (SELECT id AS "Id", x AS "X", x * y AS "select" FROM t)
         SELECT "Id", grad("select" * "select", "X") AS "From" FROM "M" """,
+    "operators on bits": """
+        SELECT (n ^ 3) + 1 AS e, n & 1 AS a, n | 4 AS o, n << 2 AS l, grad(q, x) AS d
+        FROM (SELECT n, x, x * x AS q FROM t) AS q""",
     "constants of a side that a join extends": """
         SELECT q.id, n, b, grad(q.p * COALESCE(n, 5), q.x) AS d FROM (SELECT id, x, x * x AS p FROM t) AS q
         LEFT JOIN (SELECT id, 1.0 AS n FROM u WHERE id > 1) AS o ON q.id = o.id

@@ -199,6 +199,8 @@ fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text>
     };
     let op = match binary.op {
         Operator::NotEq => "<>".to_owned(),
+        // What a plan shows for it is no SQL.
+        Operator::BitwiseXor => "^".to_owned(),
         op => op.to_string(),
     };
     let left = text(&binary.left, around)?.within(left);
