@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
 
-use crate::context::{Catalog, Planner};
+use crate::binding::Binding;
+use crate::catalog::Catalog;
 use crate::derive::{differentiated, is_call, simplified, tidied, typed};
 use crate::functions::{Site, recognize};
+use crate::planner::Planner;
 use crate::relation::query_sql;
 use crate::source::{Source, Written, WrittenCall, outer_query};
 use crate::splice::{Edit, derivatives, edited};
@@ -70,7 +72,7 @@ struct Expansion<'a> {
     options: Arc<ConfigOptions>,
 }
 
-type Derivatives = BTreeMap<usize, (String, crate::expr::Binding)>;
+type Derivatives = BTreeMap<usize, (String, Binding)>;
 
 impl Expansion<'_> {
     /// What of a statement is to be written otherwise.
@@ -155,7 +157,7 @@ impl Expansion<'_> {
                 text: edit.text.clone(),
             })
             .collect();
-        let text = edited(&self.source.text()[range], edits);
+        let text = edited(&self.source.text[range], edits);
         let Ok(statement) = crate::source::parse_one(&text) else { return Ok(false) };
         match self.planner.plan(query_or_all(&statement)) {
             Ok(after) => {

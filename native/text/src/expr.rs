@@ -3,22 +3,19 @@
 //! An expression is written in the form that it has: a text is read back as the same tree, so that sums and products are computed in
 //! the same order. What cannot be written is an error that names it.
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::FieldRef;
 use datafusion_common::{Column, Result, ScalarValue, plan_err};
 use datafusion_expr::expr::{
     AggregateFunction, AggregateFunctionParams, Case, Cast, InList, NullTreatment, Sort, WindowFunction,
     WindowFunctionParams,
 };
 use datafusion_expr::{
-    BinaryExpr, Expr, GroupingSet, Like, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, lit,
+    BinaryExpr, Expr, GroupingSet, Like, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
-use datafusion_sql::unparser::Unparser;
-use sqlparser::ast;
 
+use crate::binding::{Binding, Text};
 use crate::names::quoted_if_needed;
-
-/// Stands for a line break inside of a text in quotes, while lines are indented.
-pub const LINE_BREAK: char = '\u{E000}';
+use crate::values::{literal, type_sql};
 
 /// What an expression stands in: the names of its columns, and the text of the queries inside of it.
 pub trait Surroundings {
@@ -30,43 +27,6 @@ pub trait Surroundings {
 
     /// A query in parentheses.
     fn query(&mut self, plan: &LogicalPlan) -> Result<String>;
-}
-
-/// How tightly the outermost operator of a text binds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Binding {
-    /// The parser takes all that follows for its right side.
-    Open,
-    Or,
-    And,
-    Not,
-    /// Comparisons, and all operators that are rare.
-    Comparison,
-    Sum,
-    Product,
-    Sign,
-    /// Nothing can be torn out of it.
-    Closed,
-}
-
-struct Text {
-    sql: String,
-    binding: Binding,
-}
-
-impl Text {
-    fn closed(sql: impl Into<String>) -> Self {
-        Self { sql: sql.into(), binding: Binding::Closed }
-    }
-
-    fn at(binding: Binding, sql: String) -> Self {
-        Self { sql, binding }
-    }
-
-    /// The text where what binds less needs parentheses.
-    fn within(self, least: Binding) -> String {
-        if self.binding >= least { self.sql } else { format!("({})", self.sql) }
-    }
 }
 
 /// The text of an expression where a whole expression may stand.
@@ -102,7 +62,7 @@ pub fn order_sql(sort: &Sort, around: &mut dyn Surroundings) -> Result<String> {
     Ok(format!("{key}{direction}{nulls}"))
 }
 
-fn unaliased(expr: &Expr) -> &Expr {
+pub fn unaliased(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => unaliased(&alias.expr),
         other => other,
@@ -235,79 +195,6 @@ fn case(case: &Case, around: &mut dyn Surroundings) -> Result<Text> {
 
 fn conversion(kind: &str, expr: &Expr, field: &FieldRef, around: &mut dyn Surroundings) -> Result<Text> {
     Ok(Text::closed(format!("{kind}({} AS {})", sql(expr, around)?, type_sql(field.data_type())?)))
-}
-
-/// The name of a type.
-pub fn type_sql(data_type: &DataType) -> Result<String> {
-    match data_type {
-        DataType::Utf8 | DataType::Utf8View => return Ok("VARCHAR".to_owned()),
-        DataType::Float16 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
-            return plan_err!("the type {data_type} has no name in SQL");
-        }
-        _ => {}
-    }
-    // The types of numbers and times are those of the unparser.
-    let null = Expr::Cast(Cast::new(Box::new(lit(ScalarValue::Null)), data_type.clone()));
-    match Unparser::default().expr_to_sql(&null)? {
-        ast::Expr::Cast { data_type, .. } => Ok(data_type.to_string()),
-        _ => plan_err!("the type {data_type} has no name in SQL"),
-    }
-}
-
-/// A value, of the type that it has.
-fn literal(value: &ScalarValue) -> Result<Text> {
-    let number = |sql: String| Text::at(if sql.starts_with('-') { Binding::Sign } else { Binding::Closed }, sql);
-    let typed = |sql: &str| Ok(Text::closed(format!("CAST({sql} AS {})", type_sql(&value.data_type())?)));
-    if value.is_null() {
-        return if value.data_type().is_null() { Ok(Text::closed("NULL")) } else { typed("NULL") };
-    }
-    Ok(match value {
-        ScalarValue::Boolean(Some(value)) => Text::closed(if *value { "TRUE" } else { "FALSE" }),
-        ScalarValue::Int64(Some(value)) => number(value.to_string()),
-        ScalarValue::Float64(Some(value)) if value.is_finite() => number(format!("{value:?}")),
-        ScalarValue::Float64(Some(value)) => typed(not_finite(*value))?,
-        ScalarValue::Float32(Some(value)) if value.is_finite() => typed(&format!("{value:?}"))?,
-        ScalarValue::Float32(Some(value)) => typed(not_finite((*value).into()))?,
-        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
-            if text.contains(LINE_BREAK) {
-                return plan_err!("the text {text:?} cannot be written");
-            }
-            Text::closed(format!("'{}'", text.replace('\'', "''").replace('\n', &LINE_BREAK.to_string())))
-        }
-        ScalarValue::Int8(_)
-        | ScalarValue::Int16(_)
-        | ScalarValue::Int32(_)
-        | ScalarValue::UInt8(_)
-        | ScalarValue::UInt16(_)
-        | ScalarValue::UInt32(_)
-        | ScalarValue::UInt64(_) => typed(&value.to_string())?,
-        ScalarValue::Decimal32(..)
-        | ScalarValue::Decimal64(..)
-        | ScalarValue::Decimal128(..)
-        | ScalarValue::Decimal256(..) => typed(&format!("'{}'", decimal(value)?))?,
-        // Dates, times and intervals are those of the unparser.
-        other => match other.data_type() {
-            data_type if data_type.is_temporal() => {
-                Text::closed(Unparser::default().expr_to_sql(&lit(other.clone()))?.to_string())
-            }
-            data_type => return plan_err!("the value {other} of the type {data_type} cannot be written as text"),
-        },
-    })
-}
-
-fn not_finite(value: f64) -> &'static str {
-    match value {
-        value if value.is_nan() => "'NaN'",
-        value if value > 0.0 => "'Infinity'",
-        _ => "'-Infinity'",
-    }
-}
-
-fn decimal(value: &ScalarValue) -> Result<String> {
-    match value.cast_to(&DataType::Utf8)? {
-        ScalarValue::Utf8(Some(text)) => Ok(text),
-        _ => plan_err!("the value {value} cannot be written as text"),
-    }
 }
 
 fn aggregate(call: &AggregateFunction, around: &mut dyn Surroundings) -> Result<Text> {

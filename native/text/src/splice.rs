@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::binding::Binding;
 use crate::derive;
-use crate::expr::{Binding, LINE_BREAK, Surroundings, bound_sql};
+use crate::expr::{Surroundings, bound_sql};
 use crate::functions::Site;
 use crate::names::quoted_if_needed;
 use crate::source::{Source, WrittenCall};
+use crate::values::LINE_BREAK;
 
 /// A part of a text and what takes its place.
 #[derive(Debug, Clone)]
@@ -67,7 +69,7 @@ pub fn derivatives(
     })?;
     // The planner takes two calls that are the same for one.
     for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
-        let written = |call: &WrittenCall| &source.text()[call.range.clone()];
+        let written = |call: &WrittenCall| &source.text[call.range.clone()];
         if !found.contains_key(&number) {
             let twin = found.keys().copied().find(|other| written(&calls[*other]) == written(call));
             match twin {

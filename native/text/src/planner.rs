@@ -1,65 +1,25 @@
-//! What a statement is planned with: tables by their schemas, views, and functions.
+//! What a statement is planned with: DataFusion's planner and functions, and a catalog.
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use async_trait::async_trait;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion_catalog::TableProvider;
 use datafusion_catalog::cte_worktable::CteWorkTable;
 use datafusion_catalog::default_table_source::provider_as_source;
-use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::{Result, TableReference, not_impl_err, plan_datafusion_err, plan_err};
+use datafusion_common::{Result, TableReference, plan_datafusion_err, plan_err};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner};
-use datafusion_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, TableType, WindowUDF};
-use datafusion_physical_plan::ExecutionPlan;
+use datafusion_expr::{AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion_sql::parser::Statement;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use datafusion_sql::resolve::resolve_table_references;
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
 
-use crate::functions::{Asked, SessionFunction, Site};
+use crate::catalog::{Catalog, Table, resolved};
+use crate::functions::{SessionFunction, Site};
 use crate::names::site_of;
 use crate::source::{outer_query, parse_one};
-
-/// What is known of the tables and functions that statements name.
-#[derive(Debug, Default)]
-pub struct Catalog {
-    /// A table is one provider however often it is read, by which derivatives know that it is the same.
-    tables: HashMap<String, Arc<Table>>,
-    views: HashMap<String, String>,
-    /// Tables of which nobody knows what computes them.
-    opaque: HashMap<String, String>,
-    functions: Asked,
-}
-
-impl Catalog {
-    /// Adds a table by its name in SQL.
-    pub fn table(&mut self, name: &str, schema: SchemaRef) {
-        self.tables.insert(resolved(&TableReference::from(name)), Arc::new(Table { schema, view: None }));
-    }
-
-    /// Adds a view by its name in SQL and the query, or the statement that makes it.
-    pub fn view(&mut self, name: &str, sql: &str) {
-        self.views.insert(resolved(&TableReference::from(name)), sql.to_owned());
-    }
-
-    /// Adds a relation that a statement with derivatives may not read, and why.
-    pub fn opaque(&mut self, name: &str, reason: &str) {
-        self.opaque.insert(resolved(&TableReference::from(name)), reason.to_owned());
-    }
-
-    /// Adds what a function gives, by the call that was asked for; none if the session has no such function.
-    pub fn function(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
-        self.functions.insert(call, gives, is_volatile);
-    }
-}
-
-/// The name of a table in full.
-fn resolved(name: &TableReference) -> String {
-    name.clone().resolve("datafusion", "public").to_string()
-}
 
 /// Plans statements.
 pub struct Planner<'a> {
@@ -160,38 +120,6 @@ impl<'a> Planner<'a> {
 
 fn parser_options(options: &ConfigOptions) -> ParserOptions {
     ParserOptions::from(&options.sql_parser)
-}
-
-/// A table of which the schema is known, or a view.
-#[derive(Debug)]
-struct Table {
-    schema: SchemaRef,
-    view: Option<LogicalPlan>,
-}
-
-#[async_trait]
-impl TableProvider for Table {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        if self.view.is_some() { TableType::View } else { TableType::Base }
-    }
-
-    fn get_logical_plan(&'_ self) -> Option<Cow<'_, LogicalPlan>> {
-        self.view.as_ref().map(Cow::Borrowed)
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        _projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        _limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("of a table the schema is known and not the rows")
-    }
 }
 
 impl ContextProvider for Planner<'_> {

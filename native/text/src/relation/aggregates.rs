@@ -1,0 +1,65 @@
+//! Aggregates: GROUP BY with its keys and sets.
+
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::utils::grouping_set_to_exprlist;
+use datafusion_expr::{Aggregate, Expr, GroupingSet};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::order::totally_ordered;
+use super::writer::Writer;
+use crate::expr::{sql, unaliased};
+use crate::select::{Item, Select, Stage};
+use crate::values::type_sql;
+
+impl Writer<'_> {
+    pub fn aggregate(&mut self, node: &Aggregate) -> Result<Select> {
+        let mut input = self.select(&node.input)?;
+        let exprs: Vec<_> = node.group_expr.iter().chain(&node.aggr_expr).collect();
+        if input.stage > Stage::Where || !input.can_be_read_by(&exprs, 0) {
+            input = self.relation(input);
+        }
+        let mut groups = vec![];
+        let mut items = vec![];
+        for key in grouping_set_to_exprlist(&node.group_expr)? {
+            items.push(self.item(key, &input)?);
+        }
+        if let [Expr::GroupingSet(sets)] = node.group_expr.as_slice() {
+            check_different(sets)?;
+            groups.push(sql(&node.group_expr[0], &mut self.over(std::slice::from_ref(&input)))?);
+            let keys = items.iter().map(|item| item.sql.as_str()).collect::<Vec<_>>().join(", ");
+            let kind = type_sql(node.schema.field(items.len()).data_type())?;
+            let sql = format!("CAST(grouping({keys}) AS {kind})");
+            items.push(Item { sql, name: None, is_simple: true, is_volatile: false });
+        } else {
+            for expr in &node.group_expr {
+                groups.push(match unaliased(expr) {
+                    // A number would be taken for the place of a column.
+                    Expr::Literal(value, _) if value.data_type().is_integer() => {
+                        format!("CAST({value} AS {})", type_sql(&value.data_type())?)
+                    }
+                    expr => sql(expr, &mut self.over(std::slice::from_ref(&input)))?,
+                });
+            }
+        }
+        for expr in &node.aggr_expr {
+            let expr = if self.inside_shared > 0 { &totally_ordered(expr, &node.input)? } else { expr };
+            let written = sql(unaliased(expr), &mut self.over(std::slice::from_ref(&input)))?;
+            items.push(Item { sql: written, name: None, is_simple: true, is_volatile: expr.is_volatile() });
+        }
+        let schema = Arc::clone(&node.schema);
+        Ok(Select { stage: Stage::Group, groups: Some(groups), items, schema, ..input })
+    }
+}
+
+/// Refuses grouping sets of which two are the same: only their places tell the rows of one from those of the other.
+fn check_different(sets: &GroupingSet) -> Result<()> {
+    let GroupingSet::GroupingSets(sets) = sets else { return Ok(()) };
+    let sets: Vec<HashSet<_>> = sets.iter().map(|set| set.iter().collect()).collect();
+    if sets.iter().enumerate().any(|(number, set)| sets[..number].contains(set)) {
+        return plan_err!(
+            "two grouping sets that are the same cannot be written beside a derivative that sees through relations"
+        );
+    }
+    Ok(())
+}

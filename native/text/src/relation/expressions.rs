@@ -1,0 +1,63 @@
+//! The expressions of a node, in terms of what a SELECT reads.
+
+use datafusion_common::{Column, Result, plan_datafusion_err};
+use datafusion_expr::expr::Sort as SortExpr;
+use datafusion_expr::{Expr, LogicalPlan};
+
+use super::names::unique_names;
+use super::writer::Writer;
+use crate::expr::{Surroundings, closed_sql, order_sql, unaliased};
+use crate::select::{Item, Select, indented};
+
+/// The surroundings of the expressions of a node.
+pub struct Over<'w, 'a> {
+    writer: &'w mut Writer<'a>,
+    inputs: &'w [Select],
+}
+
+impl Surroundings for Over<'_, '_> {
+    fn column(&mut self, column: &Column) -> Result<String> {
+        let item = self.inputs.iter().find_map(|input| input.item(column));
+        item.map(|item| item.sql.clone())
+            .ok_or_else(|| plan_datafusion_err!("there is no column {column} to be written"))
+    }
+
+    fn outer_column(&mut self, column: &Column) -> Result<String> {
+        let item = self.writer.outer.iter().rev().flatten().find_map(|input| input.item(column));
+        item.map(|item| item.sql.clone())
+            .ok_or_else(|| plan_datafusion_err!("there is no outer column {column} to be written"))
+    }
+
+    fn query(&mut self, plan: &LogicalPlan) -> Result<String> {
+        self.writer.outer.push(self.inputs.to_vec());
+        let select = self.writer.select(plan);
+        self.writer.outer.pop();
+        let select = select?;
+        let text = select.text(&unique_names(&select.schema));
+        Ok(if text.contains('\n') { format!("(\n{}\n)", indented(&text)) } else { format!("({text})") })
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// The expressions of a node whose inputs these are.
+    pub fn over<'w>(&'w mut self, inputs: &'w [Select]) -> Over<'w, 'a> {
+        Over { writer: self, inputs }
+    }
+
+    pub fn item(&mut self, expr: &Expr, input: &Select) -> Result<Item> {
+        let inside = unaliased(expr);
+        if let Expr::Column(column) = inside
+            && let Some(item) = input.item(column)
+        {
+            return Ok(item.clone());
+        }
+        let sql = closed_sql(inside, &mut self.over(std::slice::from_ref(input)))?;
+        let is_simple = matches!(inside, Expr::Literal(..));
+        Ok(Item { sql, name: None, is_simple, is_volatile: inside.is_volatile() })
+    }
+
+    pub fn order(&mut self, keys: &[SortExpr], input: &Select) -> Result<Vec<String>> {
+        let over = &mut self.over(std::slice::from_ref(input));
+        keys.iter().map(|key| order_sql(key, over)).collect()
+    }
+}

@@ -1,0 +1,66 @@
+//! Joins: two relations in FROM.
+
+use datafusion_common::{NullEquality, Result, plan_err};
+use datafusion_expr::{Join, JoinType};
+use std::sync::Arc;
+
+use super::rounding::check_found_again;
+use super::writer::Writer;
+use crate::expr::{closed_sql, sql};
+use crate::select::{Select, indented};
+
+impl Writer<'_> {
+    pub fn join(&mut self, node: &Join) -> Result<Select> {
+        let left = self.select(&node.left)?;
+        let left = self.relation(left);
+        let right = self.select(&node.right)?;
+        let right = self.relation(right);
+        let inputs = [left, right];
+        let mut conditions = vec![];
+        let equal = match node.null_equality {
+            NullEquality::NullEqualsNothing => "=",
+            NullEquality::NullEqualsNull => "IS NOT DISTINCT FROM",
+        };
+        for (a, b) in &node.on {
+            check_found_again(&a.clone().eq(b.clone()), &[&node.left, &node.right])?;
+            let over = &mut self.over(&inputs);
+            let condition = format!("{} {equal} {}", closed_sql(a, over)?, closed_sql(b, over)?);
+            // The parser takes all that follows IS NOT DISTINCT FROM for its right side.
+            let is_open = node.null_equality == NullEquality::NullEqualsNull;
+            conditions.push(if is_open { format!("({condition})") } else { condition });
+        }
+        if let Some(filter) = &node.filter {
+            check_found_again(filter, &[&node.left, &node.right])?;
+            let over = &mut self.over(&inputs);
+            conditions.push(if conditions.is_empty() { sql(filter, over)? } else { closed_sql(filter, over)? });
+        }
+        let [left, right] = inputs;
+        let kind = match node.join_type {
+            JoinType::Inner if conditions.is_empty() => "CROSS JOIN",
+            JoinType::Inner => "JOIN",
+            JoinType::Left => "LEFT JOIN",
+            JoinType::Right => "RIGHT JOIN",
+            JoinType::Full => "FULL JOIN",
+            JoinType::LeftSemi => "LEFT SEMI JOIN",
+            JoinType::LeftAnti => "LEFT ANTI JOIN",
+            JoinType::RightSemi => "RIGHT SEMI JOIN",
+            JoinType::RightAnti => "RIGHT ANTI JOIN",
+            JoinType::LeftMark | JoinType::RightMark => {
+                return plan_err!("a {} join cannot be written as text", node.join_type);
+            }
+        };
+        if conditions.is_empty() && node.join_type != JoinType::Inner {
+            conditions.push("TRUE".to_owned());
+        }
+        let on = if conditions.is_empty() { String::new() } else { format!(" ON {}", conditions.join(" AND ")) };
+        let right_from = right.from.unwrap_or_default();
+        let right_from = if right.is_join { format!("(\n{}\n)", indented(&right_from)) } else { right_from };
+        let from = format!("{}\n{kind} {right_from}{on}", left.from.unwrap_or_default());
+        let items = match node.join_type {
+            JoinType::LeftSemi | JoinType::LeftAnti => left.items,
+            JoinType::RightSemi | JoinType::RightAnti => right.items,
+            _ => [left.items, right.items].concat(),
+        };
+        Ok(Select { is_join: true, ..Select::new(Arc::clone(&node.schema), Some(from), items, "joined") })
+    }
+}

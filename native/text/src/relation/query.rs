@@ -1,0 +1,54 @@
+//! A query of a plan.
+
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::{Distinct, LogicalPlan};
+use std::sync::Arc;
+
+use super::leaves::empty;
+use super::writer::Writer;
+use crate::select::Select;
+use crate::values::LINE_BREAK;
+
+/// The text of a query whose columns have the names that the plan gives them.
+pub fn query_sql(plan: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<String> {
+    let mut writer = Writer::new(plan, options)?;
+    let select = writer.select(plan)?;
+    let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    let body = select.text(&names);
+    let text = writer.with_tables(body, 0);
+    Ok(text.replace(LINE_BREAK, "\n"))
+}
+
+impl Writer<'_> {
+    #[recursive::recursive]
+    pub fn select(&mut self, plan: &LogicalPlan) -> Result<Select> {
+        match plan {
+            LogicalPlan::Projection(node) => self.projection(node),
+            LogicalPlan::Filter(node) => self.filter(node),
+            LogicalPlan::Window(node) => self.window(node),
+            LogicalPlan::Aggregate(node) => self.aggregate(node),
+            LogicalPlan::Sort(node) => self.sort(node),
+            LogicalPlan::Limit(node) => self.limit(node),
+            LogicalPlan::Join(node) => self.join(node),
+            LogicalPlan::Union(node) => self.union(node),
+            LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input),
+            LogicalPlan::Distinct(Distinct::On(node)) => self.distinct_on(node),
+            LogicalPlan::TableScan(node) => self.scan(node, None),
+            LogicalPlan::SubqueryAlias(node) => self.subquery_alias(node),
+            LogicalPlan::EmptyRelation(node) => Ok(empty(node)?),
+            LogicalPlan::Values(node) => self.values(node),
+            LogicalPlan::RecursiveQuery(node) => self.recursive_query(node),
+            // It is there for an optimizer of plans and moves no row to another place.
+            LogicalPlan::Repartition(node) => self.select(&node.input),
+            LogicalPlan::Subquery(node) if node.outer_ref_columns.is_empty() => self.select(&node.subquery),
+            LogicalPlan::Subquery(_) => {
+                plan_err!("LATERAL beside a derivative that sees through relations cannot be written as text")
+            }
+            other => {
+                let shown = other.display().to_string();
+                plan_err!("{shown} cannot be written as text beside a derivative that sees through relations")
+            }
+        }
+    }
+}

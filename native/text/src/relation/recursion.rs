@@ -1,0 +1,84 @@
+//! Recursive queries, and which common table expressions are inside of their second terms.
+
+use datafusion_catalog::cte_worktable::CteWorkTable;
+use datafusion_catalog::default_table_source::source_as_provider;
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::{LogicalPlan, RecursiveQuery};
+use std::sync::Arc;
+use xql_relations::SharedRelation;
+
+use super::names::unique_names;
+use super::writer::{Open, Table, Writer};
+use crate::names::plain;
+use crate::select::{Select, Stage, indented};
+
+impl Writer<'_> {
+    pub fn recursive_query(&mut self, node: &RecursiveQuery) -> Result<Select> {
+        let schema = Arc::clone(node.static_term.schema());
+        let columns = unique_names(&schema);
+        let depth = {
+            let whole = LogicalPlan::RecursiveQuery(node.clone());
+            self.depth(&whole)?
+        };
+        let first = self.select(&node.static_term)?;
+        let first = if first.stage >= Stage::Order { self.relation(first) } else { first };
+        let first = first.text(&columns);
+        let written = self.table_name(&plain(&node.name));
+        self.open.push(Open {
+            name: node.name.clone(),
+            written: written.clone(),
+            columns: columns.clone(),
+            tables: vec![],
+            reads: 0,
+        });
+        let shared = self.shared.len();
+        let next = self.select(&node.recursive_term);
+        let next = next.map(|next| if next.stage >= Stage::Order { self.relation(next) } else { next });
+        let next = next.map(|next| {
+            let depth = self.open.len();
+            let has_tables = !self.open[depth - 1].tables.is_empty();
+            let text = self.with_tables(next.text(&columns), depth);
+            if has_tables { format!("(\n{}\n)", indented(&text)) } else { text }
+        });
+        let closed = self.open.pop();
+        // Those of this term are known in it only.
+        let is_known = |name: &String, writer: &Self| writer.tables.iter().any(|table| table.name == *name);
+        let kept: Vec<_> = self.shared.drain(shared..).collect();
+        let kept: Vec<_> = kept.into_iter().filter(|shared| is_known(&shared.name, self)).collect();
+        self.shared.extend(kept);
+        let next = next?;
+        if let Some(closed) = closed
+            && closed.reads > 1
+        {
+            return plan_err!(
+                "the derivative reads the rows of the last iteration of {} {} times, which a recursive query of SQL may not: \
+                 write one step as a statement of its own, keep its rows in a table, and repeat it in a loop",
+                node.name,
+                closed.reads
+            );
+        }
+        let union = if node.is_distinct { "UNION" } else { "UNION ALL" };
+        let table = Table { name: written.clone(), text: format!("{first}\n{union}\n{next}"), is_recursive: true };
+        match depth.checked_sub(1) {
+            None => self.tables.push(table),
+            Some(index) => self.open[index].tables.push(table),
+        }
+        Ok(self.named(&written, columns.into_iter(), schema, &node.name))
+    }
+
+    /// How many of the open recursions a plan is inside of: up to the last one whose rows it reads.
+    pub fn depth(&self, plan: &LogicalPlan) -> Result<usize> {
+        for (index, open) in self.open.iter().enumerate().rev() {
+            let reads = |node: &LogicalPlan| match node {
+                LogicalPlan::TableScan(scan) => source_as_provider(&scan.source).is_ok_and(|provider| {
+                    provider.downcast_ref::<CteWorkTable>().is_some_and(|work| work.name() == open.name)
+                }),
+                _ => false,
+            };
+            if SharedRelation::any_node_in(plan, &reads)? {
+                return Ok(index + 1);
+            }
+        }
+        Ok(0)
+    }
+}

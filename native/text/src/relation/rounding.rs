@@ -1,0 +1,109 @@
+//! Values whose last digit may be another when they are computed again.
+
+use datafusion_common::tree_node::TreeNode;
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Expr, LogicalPlan, Operator};
+use xql_relations::SharedRelation;
+
+/// Refuses a condition of the derivative that finds rows again by a value whose last digits may be others the next time.
+pub fn check_found_again(expr: &Expr, inputs: &[&LogicalPlan]) -> Result<()> {
+    let is_rounded = |part: &Expr| match part {
+        Expr::Column(column) if column.name.starts_with('∂') => is_rounded_in(column, inputs),
+        _ => Ok(false),
+    };
+    let compares = expr.exists(|part| match part {
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::Eq | Operator::IsNotDistinctFrom) => {
+            Ok(is_rounded(&binary.left)? || is_rounded(&binary.right)?)
+        }
+        _ => Ok(false),
+    })?;
+    if compares {
+        return plan_err!(
+            "the derivative finds the rows of a minimum, a maximum or a group again by the value of a sum, whose last digit may be \
+             another when it is computed again: keep the sums in a table first"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a column of one of these plans is a sum of floats, or computed from one: rounded, and in an order of the rows that is not
+/// known.
+#[recursive::recursive]
+fn is_rounded_in(column: &Column, plans: &[&LogicalPlan]) -> Result<bool> {
+    for plan in plans {
+        if let Some(index) = plan.schema().maybe_index_of_column(column) {
+            return is_rounded(plan, index);
+        }
+    }
+    Ok(false)
+}
+
+fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
+    let field = plan.schema().field(index);
+    let computed = |expr: &Expr, input: &LogicalPlan| {
+        let rounds = expr.exists(|part| {
+            let name = match part {
+                Expr::AggregateFunction(call) => call.func.name(),
+                Expr::WindowFunction(call) => call.fun.name(),
+                _ => return Ok(false),
+            };
+            Ok(field.data_type().is_floating() && !EXACT.contains(&name))
+        })?;
+        if rounds {
+            return Ok(true);
+        }
+        for column in expr.column_refs() {
+            if is_rounded_in(column, &[input])? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    match plan {
+        LogicalPlan::Projection(node) => computed(&node.expr[index], &node.input),
+        LogicalPlan::Aggregate(node) => {
+            let exprs: Vec<_> = node.group_expr.iter().chain(&node.aggr_expr).collect();
+            exprs.get(index).map_or(Ok(true), |expr| computed(expr, &node.input))
+        }
+        LogicalPlan::Window(node) => match index.checked_sub(node.input.schema().fields().len()) {
+            Some(number) => computed(&node.window_expr[number], &node.input),
+            None => is_rounded(&node.input, index),
+        },
+        LogicalPlan::TableScan(scan) => match SharedRelation::scanned(scan) {
+            Some(relation) => {
+                let index = scan.projection.as_ref().map_or(index, |projection| projection[index]);
+                let plan = relation.plan();
+                Ok(index < plan.schema().fields().len() && is_rounded(plan, index)?)
+            }
+            None => Ok(false),
+        },
+        LogicalPlan::Union(node) => {
+            for input in &node.inputs {
+                if is_rounded(input, index)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        LogicalPlan::SubqueryAlias(node) => is_rounded(&node.input, index),
+        LogicalPlan::RecursiveQuery(_) => Ok(true),
+        other => is_rounded_in(&plan.schema().columns()[index], &other.inputs()),
+    }
+}
+
+/// Aggregates and window functions that do not round.
+const EXACT: [&str; 13] = [
+    "min",
+    "max",
+    "count",
+    "first_value",
+    "last_value",
+    "nth_value",
+    "lag",
+    "lead",
+    "row_number",
+    "rank",
+    "dense_rank",
+    "ntile",
+    "array_agg",
+];

@@ -1,0 +1,139 @@
+//! What the writer of a query keeps while it goes through a plan, and the relations in FROM that it makes.
+
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::LogicalPlan;
+use std::collections::HashSet;
+use std::sync::Arc;
+use xql_relations::SharedRelation;
+
+use super::names::{names_of_tables, unique_names};
+use crate::names::{numbered, plain, quoted_if_needed};
+use crate::select::{Item, Select, indented};
+
+/// A common table expression.
+#[derive(Debug)]
+pub struct Table {
+    pub name: String,
+    pub text: String,
+    pub is_recursive: bool,
+}
+
+/// A recursive query in whose second term the writer is.
+#[derive(Debug)]
+pub struct Open {
+    /// What the plan calls it.
+    pub name: String,
+    pub written: String,
+    pub columns: Vec<String>,
+    /// What its second term computes by itself.
+    pub tables: Vec<Table>,
+    pub reads: usize,
+}
+
+/// The common table expression of a shared relation.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    pub relation: Arc<SharedRelation>,
+    pub name: String,
+    pub columns: Vec<String>,
+    /// How often it reads the rows of each of the open recursions.
+    pub reads: Vec<usize>,
+}
+
+pub struct Writer<'a> {
+    pub options: &'a Arc<ConfigOptions>,
+    pub tables: Vec<Table>,
+    pub shared: Vec<Shared>,
+    pub open: Vec<Open>,
+    pub taken: HashSet<String>,
+    /// Names of tables in the plan, which no common table expression may have.
+    pub scanned: HashSet<String>,
+    /// The columns of the queries around, the outermost first.
+    pub outer: Vec<Vec<Select>>,
+    /// In how many shared relations the writer is. Hosts compute a common table expression anew wherever it is read, so that there
+    /// has to be one order of its rows only.
+    pub inside_shared: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(plan: &LogicalPlan, options: &'a Arc<ConfigOptions>) -> Result<Self> {
+        let mut scanned = HashSet::new();
+        names_of_tables(plan, &mut scanned)?;
+        Ok(Self {
+            options,
+            tables: vec![],
+            shared: vec![],
+            open: vec![],
+            taken: HashSet::new(),
+            scanned,
+            outer: vec![],
+            inside_shared: 0,
+        })
+    }
+
+    /// A name for a relation in FROM that no other has.
+    pub fn alias(&mut self, wanted: &str) -> String {
+        let name = numbered(wanted, |name| !self.taken.contains(name));
+        self.taken.insert(name.clone());
+        name
+    }
+
+    /// A name for a common table expression.
+    pub fn table_name(&mut self, wanted: &str) -> String {
+        let name = numbered(wanted, |name| !self.scanned.contains(name) && !self.taken.contains(name));
+        self.taken.insert(name.clone());
+        self.scanned.insert(name.clone());
+        name
+    }
+
+    /// A query after the common table expressions of a depth: 0 for those of all, n for those of the n-th open recursion.
+    pub fn with_tables(&mut self, body: String, depth: usize) -> String {
+        let tables = match depth.checked_sub(1) {
+            None => std::mem::take(&mut self.tables),
+            Some(index) => std::mem::take(&mut self.open[index].tables),
+        };
+        if tables.is_empty() {
+            return body;
+        }
+        let recursive = if tables.iter().any(|table| table.is_recursive) { "RECURSIVE " } else { "" };
+        let written =
+            tables.iter().map(|table| format!("{} AS (\n{}\n)", quoted_if_needed(&table.name), indented(&table.text)));
+        format!("WITH {recursive}{}\n{body}", written.collect::<Vec<_>>().join(", "))
+    }
+
+    /// A relation in FROM that has the rows of a `SELECT`.
+    pub fn relation(&mut self, select: Select) -> Select {
+        if select.is_relation() {
+            return select;
+        }
+        let names = unique_names(&select.schema);
+        self.derived(&select.text(&names), names, &select)
+    }
+
+    /// A text as a relation in FROM that stands for a `SELECT`.
+    pub fn derived(&mut self, text: &str, names: Vec<String>, select: &Select) -> Select {
+        let alias = self.alias(&select.hint);
+        let from = format!("(\n{}\n) AS {}", indented(text), quoted_if_needed(&alias));
+        let items = names.iter().map(|name| Item::column(&alias, name)).collect();
+        Select::new(Arc::clone(&select.schema), Some(from), items, &select.hint)
+    }
+
+    /// A common table expression in FROM.
+    pub fn named(
+        &mut self,
+        table: &str,
+        columns: impl Iterator<Item = String>,
+        schema: Arc<DFSchema>,
+        hint: &str,
+    ) -> Select {
+        let alias = self.alias(&plain(hint));
+        let from = if alias == table {
+            quoted_if_needed(table)
+        } else {
+            format!("{} AS {}", quoted_if_needed(table), quoted_if_needed(&alias))
+        };
+        let items = columns.map(|name| Item::column(&alias, &name)).collect();
+        Select::new(schema, Some(from), items, &alias)
+    }
+}

@@ -1,0 +1,10 @@
+//! Statements as they were written: their tokens, where these stand, and the calls among them.
+
+mod calls;
+mod places;
+mod statements;
+mod tokens;
+
+pub use calls::WrittenCall;
+pub use statements::{Written, outer_query, parse_one};
+pub use tokens::Source;

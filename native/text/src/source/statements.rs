@@ -1,0 +1,147 @@
+//! The statements of a text, parsed as DataFusion does, and the query that one is or has.
+
+use datafusion_common::{Result, plan_datafusion_err};
+use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use sqlparser::ast::{self, Spanned};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::tokens::Source;
+
+/// How deep expressions and queries of a statement may be nested. Sessions can be told to take more than they do by default.
+const DEPTH: usize = 300;
+
+/// How deep they may be where a session has not been told so.
+const PLAIN_DEPTH: usize = 50;
+
+pub const STOP: &str = "stop_gradient";
+const OPERATORS: [&str; 3] = ["grad", "jvp", "vjp"];
+
+/// A statement of a text.
+pub struct Written {
+    pub statement: Statement,
+    /// Its tokens.
+    pub tokens: Range<usize>,
+}
+
+impl Source<'_> {
+    /// The statements with a word that is the name of one of the functions, in order. Others are not even parsed.
+    pub fn statements(&self) -> Result<Vec<Written>> {
+        let mut written = vec![];
+        let mut start = 0;
+        for end in 0..=self.tokens.len() {
+            if self.tokens.get(end).is_none_or(|token| token.token == Token::SemiColon) {
+                let tokens = self.trimmed(start..end);
+                let names_call =
+                    |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if called(word).is_some());
+                if self.tokens[tokens.clone()].iter().any(names_call) {
+                    let statement = self.parsed(self.tokens[tokens.clone()].to_vec())?;
+                    written.push(Written { statement, tokens });
+                }
+                start = end + 1;
+            }
+        }
+        Ok(written)
+    }
+
+    pub fn parsed(&self, tokens: Vec<TokenWithSpan>) -> Result<Statement> {
+        let mut statements = parse(tokens, DEPTH)?;
+        match (statements.pop_front(), statements.is_empty()) {
+            (Some(statement), true) => Ok(statement),
+            _ => Err(plan_datafusion_err!("what stands between two semicolons is no single statement")),
+        }
+    }
+
+    /// Where the query stands that a statement is or has.
+    pub fn query(&self, written: &Written) -> Option<Range<usize>> {
+        let query = outer_query(&written.statement)?;
+        let mut start = written.tokens.start;
+        if !matches!(&written.statement, Statement::Statement(statement) if matches!(**statement, ast::Statement::Query(_)))
+        {
+            start = *self.by_start.get(&query.span().start)?;
+            // A parenthesis around the first part of a union belongs to the query, one around all of it does not.
+            let open = |token: usize| {
+                let before = (written.tokens.start..token)
+                    .rfind(|before| !matches!(self.tokens[*before].token, Token::Whitespace(_)))?;
+                (self.tokens[before].token == Token::LParen).then_some(before)
+            };
+            while let Some(before) = open(start) {
+                let close = self.closing(before)?;
+                start = before;
+                if self.trimmed(close + 1..written.tokens.end).is_empty() {
+                    break;
+                }
+                if matches!(written.statement, Statement::CopyTo(_)) {
+                    return Some(self.ranges[before].end..self.ranges[close].start);
+                }
+            }
+        }
+        Some(self.ranges[start].start..self.ranges[written.tokens.end - 1].end)
+    }
+
+    /// Where a statement stands.
+    pub fn range(&self, written: &Written) -> Range<usize> {
+        self.ranges[written.tokens.start].start..self.ranges[written.tokens.end - 1].end
+    }
+
+    /// Whether a statement inserts the rows of a query, whose columns have no names then.
+    pub fn is_insert(&self, written: &Written) -> bool {
+        matches!(&written.statement, Statement::Statement(statement) if matches!(**statement, ast::Statement::Insert(_)))
+    }
+}
+
+/// Parses tokens as DataFusion does.
+fn parse(tokens: Vec<TokenWithSpan>, depth: usize) -> Result<VecDeque<Statement>> {
+    DFParserBuilder::new(tokens)
+        .with_dialect(&GenericDialect {})
+        .with_recursion_limit(depth)
+        .build()
+        .and_then(|mut parser| parser.parse_statements())
+        .map_err(|error| plan_datafusion_err!("{}", error.strip_backtrace()))
+}
+
+/// The statement of a text that has one, as a session reads it by default.
+pub fn parse_one(text: &str) -> Result<Statement> {
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+    let mut statements =
+        parse(tokens.map_err(|error| plan_datafusion_err!("the statement cannot be read: {error}"))?, PLAIN_DEPTH)?;
+    match (statements.pop_front(), statements.is_empty()) {
+        (Some(statement), true) => Ok(statement),
+        _ => Err(plan_datafusion_err!("a single statement is wanted")),
+    }
+}
+
+/// The operator that a word names.
+pub fn called(word: &Word) -> Option<&'static str> {
+    let same = |name: &&str| match word.quote_style {
+        Some(_) => word.value == *name,
+        None => word.value.eq_ignore_ascii_case(name),
+    };
+    OPERATORS.iter().chain([&STOP]).copied().find(same)
+}
+
+/// The query that a statement is or has.
+pub fn outer_query(statement: &Statement) -> Option<&ast::Query> {
+    match statement {
+        Statement::Statement(statement) => query_of(statement),
+        Statement::Explain(explain) => outer_query(&explain.statement),
+        Statement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => Some(query),
+            CopyToSource::Relation(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn query_of(statement: &ast::Statement) -> Option<&ast::Query> {
+    match statement {
+        ast::Statement::Query(query) => Some(query),
+        ast::Statement::Insert(insert) => insert.source.as_deref(),
+        ast::Statement::CreateTable(table) => table.query.as_deref(),
+        ast::Statement::CreateView(view) => Some(&view.query),
+        ast::Statement::Explain { statement, .. } | ast::Statement::Prepare { statement, .. } => query_of(statement),
+        _ => None,
+    }
+}
