@@ -1,38 +1,28 @@
 //! `ScalarUDF.from_pycapsule`, which takes `simplify` along where it is exported.
 
-use std::ffi::CStr;
-
 use datafusion::logical_expr::ScalarUDF;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 use xql_simplify_ffi::SimplifyingScalarUDF;
 
-use crate::method::Method;
+use crate::method::replace_methods;
 use crate::{capsule, scalar_udf};
 
-/// For what exports no `simplify`, the static method that was there before.
-pub struct FromPycapsule;
+/// Replaces the static method. What exports no `simplify` is taken by the one that was there before.
+pub fn extend(class: &Bound<'_, PyType>) -> PyResult<()> {
+    replace_methods!(class, from_pycapsule, c"from_pycapsule");
+    Ok(())
+}
 
-static STOCK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-impl Method for FromPycapsule {
-    const NAME: &CStr = c"from_pycapsule";
-
-    fn stock() -> &'static PyOnceLock<Py<PyAny>> {
-        &STOCK
-    }
-
-    fn call<'py>(
-        _class: &Bound<'py, PyAny>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-        stock: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        match exporter(args, kwargs)? {
-            Some(exporter) => import(&exporter),
-            None => stock.call(args, kwargs),
-        }
+fn from_pycapsule<'py>(
+    _class: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    stock: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match exporter(args, kwargs)? {
+        Some(exporter) => import(&exporter),
+        None => stock.call(args, kwargs),
     }
 }
 

@@ -23,15 +23,13 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _engine {
     use super::{Bound, PyModule, PyModuleMethods, PyResult, pyfunction};
-    use crate::from_pycapsule::FromPycapsule;
-    use crate::method::replace;
-    use crate::{planning, sessions};
+    use crate::{from_pycapsule, planning, sessions};
     use pyo3::types::PyAnyMethods;
 
     /// Extends `module`, the `_internal` of this shared object.
     #[pyfunction]
     fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        replace::<FromPycapsule>(module.getattr("ScalarUDF")?.cast()?)?;
+        from_pycapsule::extend(module.getattr("ScalarUDF")?.cast()?)?;
         sessions::extend(module.getattr("SessionContext")?.cast()?)?;
         planning::extend_sessions(module.getattr("SessionContext")?.cast()?)?;
         planning::extend_frames(module.getattr("DataFrame")?.cast()?)

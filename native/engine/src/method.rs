@@ -32,6 +32,36 @@ pub trait Method {
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
+/// Puts a function in place of methods of a class, called as [`Method::call`] is.
+macro_rules! replace_methods {
+    ($class:expr, $call:path, $($name:literal)+) => {
+        $({
+            struct Replacement;
+
+            impl $crate::method::Method for Replacement {
+                const NAME: &std::ffi::CStr = $name;
+
+                fn stock() -> &'static pyo3::sync::PyOnceLock<pyo3::Py<pyo3::PyAny>> {
+                    static STOCK: pyo3::sync::PyOnceLock<pyo3::Py<pyo3::PyAny>> = pyo3::sync::PyOnceLock::new();
+                    &STOCK
+                }
+
+                fn call<'py>(
+                    this: &Bound<'py, PyAny>,
+                    args: &Bound<'py, PyTuple>,
+                    kwargs: Option<&Bound<'py, PyDict>>,
+                    stock: &Bound<'py, PyAny>,
+                ) -> PyResult<Bound<'py, PyAny>> {
+                    $call(this, args, kwargs, stock)
+                }
+            }
+
+            $crate::method::replace::<Replacement>($class)?;
+        })+
+    };
+}
+pub(crate) use replace_methods;
+
 /// Puts `M` in place of the method of its name, static or not, with the signature and the documentation of that.
 pub fn replace<M: Method>(class: &Bound<'_, PyType>) -> PyResult<()> {
     let py = class.py();

@@ -1,57 +1,28 @@
 //! The methods that plan and execute queries, for queries that differentiate: what is refused is an exception of `xql_ffi`, and Ctrl-C
 //! is answered while a query is planned.
 
-use std::ffi::CStr;
 use std::iter;
 
 use datafusion_python::sql::logical::PyLogicalPlan;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::interruptible::interruptible;
-use crate::method::{Method, replace};
+use crate::method::replace_methods;
 use crate::operators::recognize;
 
 /// The module of `xql_ffi` that makes exceptions of messages.
 const ERRORS: &str = "xql_ffi._errors";
 
-/// Replaces methods of a class, each by one that calls it with [`planned`].
-macro_rules! replace_methods {
-    ($class:expr, $($name:literal)*) => {
-        $({
-            struct Planning;
-            static STOCK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-            impl Method for Planning {
-                const NAME: &CStr = $name;
-
-                fn stock() -> &'static PyOnceLock<Py<PyAny>> {
-                    &STOCK
-                }
-
-                fn call<'py>(
-                    this: &Bound<'py, PyAny>,
-                    args: &Bound<'py, PyTuple>,
-                    kwargs: Option<&Bound<'py, PyDict>>,
-                    stock: &Bound<'py, PyAny>,
-                ) -> PyResult<Bound<'py, PyAny>> {
-                    planned(this, args, kwargs, stock)
-                }
-            }
-            replace::<Planning>($class)?;
-        })*
-    };
-}
-
 /// Replaces the methods of sessions.
 pub fn extend_sessions(class: &Bound<'_, PyType>) -> PyResult<()> {
-    replace_methods!(class, c"sql_with_options" c"execute_logical_plan");
+    replace_methods!(class, planned, c"sql_with_options" c"execute_logical_plan");
     Ok(())
 }
 
 /// Replaces the methods of frames.
 pub fn extend_frames(class: &Bound<'_, PyType>) -> PyResult<()> {
-    replace_methods!(class,
+    replace_methods!(class, planned,
         c"select" c"select_exprs" c"filter" c"with_column" c"with_columns" c"aggregate" c"window" c"sort"
         c"optimized_logical_plan" c"execution_plan" c"explain" c"collect" c"collect_partitioned" c"collect_column" c"cache" c"count"
         c"show" c"describe" c"_repr_html_" c"execute_stream" c"execute_stream_partitioned" c"__arrow_c_stream__" c"to_arrow_table"

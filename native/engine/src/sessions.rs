@@ -3,17 +3,15 @@
 //! An operator need not be registered to be called: `df.select(grad(...))` is an expression like any other, and without the rules
 //! it would see one node of the plan alone. A `DataFrame` has the rules that its session had when it was made.
 
-use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use datafusion_python::context::PySessionContext;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use crate::method::{Method, replace};
+use crate::method::replace_methods;
 use crate::operators::recognize;
 
 /// Lets all ways to make a session add the rules to it.
@@ -25,70 +23,47 @@ pub fn extend(class: &Bound<'_, PyType>) -> PyResult<()> {
         let new = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::newfunc>>(slot) };
         NEW.get_or_init(|| new);
     }
-    replace::<New>(class)?;
-    replace::<GlobalCtx>(class)
+    replace_methods!(class, new, c"__new__");
+    replace_methods!(class, global_ctx, c"global_ctx");
+    Ok(())
 }
 
 /// What makes an object of the class, which cannot be called by its name once that names another.
 static NEW: OnceLock<Option<ffi::newfunc>> = OnceLock::new();
 
 /// `SessionContext.__new__`.
-struct New;
-
-static STOCK_NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-impl Method for New {
-    const NAME: &CStr = c"__new__";
-
-    fn stock() -> &'static PyOnceLock<Py<PyAny>> {
-        &STOCK_NEW
+fn new<'py>(
+    this: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    _stock: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let new = NEW.get().copied().flatten().ok_or_else(|| PyRuntimeError::new_err("sessions cannot be made"))?;
+    let first = args.iter().next();
+    let class = first.as_ref().and_then(|first| first.cast::<PyType>().ok());
+    let class = class.ok_or_else(|| PyTypeError::new_err("SessionContext.__new__(X): X is not a type object"))?;
+    if !class.is_subclass(this)? {
+        let name = class.name()?;
+        return Err(PyTypeError::new_err(format!(
+            "SessionContext.__new__({name}): {name} is not a subtype of SessionContext"
+        )));
     }
-
-    fn call<'py>(
-        this: &Bound<'py, PyAny>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-        _stock: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let new = NEW.get().copied().flatten().ok_or_else(|| PyRuntimeError::new_err("sessions cannot be made"))?;
-        let first = args.iter().next();
-        let class = first.as_ref().and_then(|first| first.cast::<PyType>().ok());
-        let class = class.ok_or_else(|| PyTypeError::new_err("SessionContext.__new__(X): X is not a type object"))?;
-        if !class.is_subclass(this)? {
-            let name = class.name()?;
-            return Err(PyTypeError::new_err(format!(
-                "SessionContext.__new__({name}): {name} is not a subtype of SessionContext"
-            )));
-        }
-        let rest = args.get_slice(1, args.len());
-        let kwargs = kwargs.map_or(std::ptr::null_mut(), Bound::as_ptr);
-        // SAFETY: it is called as Python calls it, with a class that has it, a tuple and a dictionary or null.
-        let made = unsafe { new(class.as_type_ptr(), rest.as_ptr(), kwargs) };
-        // SAFETY: what it makes is a new reference, or null after an error.
-        with_rules(unsafe { Bound::from_owned_ptr_or_err(this.py(), made) }?)
-    }
+    let rest = args.get_slice(1, args.len());
+    let kwargs = kwargs.map_or(std::ptr::null_mut(), Bound::as_ptr);
+    // SAFETY: it is called as Python calls it, with a class that has it, a tuple and a dictionary or null.
+    let made = unsafe { new(class.as_type_ptr(), rest.as_ptr(), kwargs) };
+    // SAFETY: what it makes is a new reference, or null after an error.
+    with_rules(unsafe { Bound::from_owned_ptr_or_err(this.py(), made) }?)
 }
 
 /// `SessionContext.global_ctx`.
-struct GlobalCtx;
-
-static STOCK_GLOBAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-impl Method for GlobalCtx {
-    const NAME: &CStr = c"global_ctx";
-
-    fn stock() -> &'static PyOnceLock<Py<PyAny>> {
-        &STOCK_GLOBAL
-    }
-
-    fn call<'py>(
-        _class: &Bound<'py, PyAny>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-        stock: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        with_rules(stock.call(args, kwargs)?)
-    }
+fn global_ctx<'py>(
+    _class: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    stock: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    with_rules(stock.call(args, kwargs)?)
 }
 
 fn with_rules(session: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
