@@ -5,12 +5,12 @@
 //! filters, projections), and *stages* between them (groups, windows, limits). Cotangents go through a region row by row, and from a
 //! region to a leaf as sums over the leaf's rows.
 //!
-//! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `linearize` makes *regions* of plans, whose rows
-//! still have what a sweep reads (`region`), and *stages* of what lies between regions, computed once (`stage`); `window` makes
-//! joins of window functions, and `grouping` unions of grouping sets. `partials` has the partial derivative of an aggregate by one of its rows, and `sweep` carries
-//! cotangents from the value to the variable.
+//! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `linearize` makes
+//! *regions* of plans, whose rows still have what a sweep reads (`region`), and *stages* of what lies between regions, computed once
+//! (`stage`). `partials` has the partial derivative of an aggregate by one of its rows, `cotangents` the cotangents of columns and of
+//! rows, and `sweep` carries them from the value to the variable.
 
-mod grouping;
+mod cotangents;
 mod linearize;
 mod nodes;
 mod partials;
@@ -18,10 +18,10 @@ mod region;
 mod stage;
 mod sweep;
 mod variable;
-mod window;
 
+pub use cotangents::RowCotangents;
 pub use linearize::Linearizer;
 pub use region::{Region, joined};
 pub use stage::Stages;
-pub use sweep::{RowCotangents, gradients};
+pub use sweep::gradients;
 pub use variable::{Reference, RowVariable};

@@ -1,47 +1,31 @@
 //! Calls by columns of relations that scalar subqueries in them read.
 
+mod swept;
+mod variables;
+
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{Expr, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, lit, when};
-use datafusion_functions::core::expr_fn::coalesce;
-use std::collections::BTreeMap;
+use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF};
 use std::sync::Arc;
+use swept::{Swept, add_part, totals};
+use variables::{Found, Numbered, Variables, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use crate::reverse::{Linearizer, Reference, Region, RowCotangents, RowVariable, Stages, gradients, joined};
+use crate::reverse::{Linearizer, Reference, RowVariable, joined};
 use crate::tangents::tangent::Tangent;
-use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, with_columns};
-use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::source::{Source, beside, has_node, is_same, reads, sources_of};
+use crate::vocabulary::operators::Recognize;
+use crate::vocabulary::source::{beside, is_same, sources_of};
+
+pub use swept::null_with;
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
 #[derive(Default)]
 pub struct ByRow {
     sweeps: Vec<Variables>,
     values: Vec<Value>,
-}
-
-/// Variables that one sweep serves: none of their relations is computed from another.
-#[derive(Default)]
-struct Variables {
-    origins: Vec<LogicalPlan>,
-    rows: Vec<RowVariable>,
-    columns: Vec<Numbered>,
-    /// What lies between them and the subqueries.
-    stages: Stages,
-}
-
-/// A column of the input that is a variable.
-struct Numbered {
-    column: Column,
-    /// How a row knows its cell. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have numbers of their own.
-    cell: Arc<Reference>,
-    /// Which of the relations it is of, and its position among the variables of that.
-    relation: usize,
-    position: usize,
 }
 
 /// A subquery, joined to the input as a column.
@@ -52,41 +36,13 @@ struct Value {
     by: Vec<Swept>,
 }
 
-struct Swept {
-    /// The number of the sweep.
-    sweep: usize,
-    region: Region,
-    /// The gradients by relation, once they have been asked for.
-    gradients: Option<BTreeMap<usize, RowCotangents>>,
-    /// The derivatives by the variables whose rows have such numbers, once joined to the input.
-    derivatives: Vec<(Column, Vec<Column>)>,
-}
-
-/// A column by which a call differentiates, in the input of a node, and where it originates.
-struct Found {
-    column: Column,
-    source: Source,
-    /// Which of the places it is that the column originates in.
-    place: usize,
-}
-
-impl Variables {
-    /// The gradients of a value by relation. Those that several references to a relation read are computed once.
-    fn gradients(
-        &self,
-        value: &Region,
-        names: &mut Names,
-        tangent: &Arc<ScalarUDF>,
-    ) -> Result<BTreeMap<usize, RowCotangents>> {
-        let mut found = BTreeMap::new();
-        for (relation, gradient) in gradients(value, &self.stages, names, tangent)? {
-            let mut cells = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.cell);
-            let first = cells.next().map(|cell| &cell.number);
-            let is_shared = cells.any(|cell| Some(&cell.number) != first);
-            found.insert(relation, if is_shared { gradient.shared(names)? } else { gradient });
-        }
-        Ok(found)
-    }
+/// A subquery that an expression reads as a column.
+struct Read<'v> {
+    rows: &'v [RowVariable],
+    /// The variable where it originates, in several places if it comes from a union.
+    numbered: Vec<&'v Numbered>,
+    column: &'v Column,
+    swept: &'v mut Swept,
 }
 
 impl ByRow {
@@ -324,133 +280,4 @@ impl ByRow {
         }
         Ok(found)
     }
-}
-
-/// A subquery that an expression reads as a column.
-struct Read<'v> {
-    rows: &'v [RowVariable],
-    /// The variable where it originates, in several places if it comes from a union.
-    numbered: Vec<&'v Numbered>,
-    column: &'v Column,
-    swept: &'v mut Swept,
-}
-
-impl Swept {
-    /// The gradient by the relation of a variable, if the value varies with it.
-    fn gradient_by(&self, variable: &Numbered) -> Option<&RowCotangents> {
-        self.gradients.as_ref()?.get(&variable.relation)
-    }
-
-    /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
-    /// vary.
-    fn by_cell(
-        &mut self,
-        variable: &Numbered,
-        value: &Column,
-        input: &mut LogicalPlan,
-        names: &mut Names,
-    ) -> Result<Option<Column>> {
-        let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
-        let Reference { number, groups } = variable.cell.as_ref();
-        if !self.derivatives.iter().any(|(cell, _)| cell == number) {
-            let mut gradient = gradient.renamed(names)?;
-            if let Some(groups) = groups {
-                gradient = gradient.by_group(groups, names)?;
-            }
-            let on = gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of)));
-            let (left, on) = (std::mem::take(input), on.into_iter().collect());
-            *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
-            let mut exprs = vec![];
-            let mut derivatives = vec![];
-            for cotangent in gradient.cotangents {
-                // A row that the value does not depend on has none. A tangent is NULL where its column is.
-                let name = names.tangent("value", &variable.column.name);
-                let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
-                exprs.push(null_with(&Expr::Column(value.clone()), derivative)?.alias(name.clone()));
-                derivatives.push(Column::new_unqualified(name));
-            }
-            *input = with_columns(std::mem::take(input), exprs)?;
-            self.derivatives.push((number.clone(), derivatives));
-        }
-        let known = self.derivatives.iter().find(|(cell, _)| cell == number);
-        Ok(known.and_then(|(_, derivatives)| derivatives.get(variable.position)).cloned())
-    }
-}
-
-/// Notes a derivative of a value among those by the places that the variable originates in.
-fn add_part(parts: &mut Vec<(Column, Vec<Column>)>, value: &Column, derivative: Option<Column>) {
-    match parts.iter_mut().find(|(known, _)| known == value) {
-        Some((_, known)) => known.extend(derivative),
-        None => parts.push((value.clone(), derivative.into_iter().collect())),
-    }
-}
-
-/// The derivatives of values, each the sum of those by the places that the variable originates in.
-fn totals(
-    parts: Vec<(Column, Vec<Column>)>,
-    variable: &Column,
-    input: &mut LogicalPlan,
-    names: &mut Names,
-) -> Result<Vec<(Column, Tangent)>> {
-    let mut tangents = vec![];
-    for (value, parts) in parts {
-        if let [part] = parts.as_slice() {
-            tangents.push((value, Tangent::Column(part.clone())));
-            continue;
-        }
-        let parts = parts.into_iter().map(Expr::Column);
-        let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
-        let name = names.tangent("value", &variable.name);
-        *input = with_columns(std::mem::take(input), vec![total.alias(name.clone())])?;
-        tangents.push((value, Tangent::Column(Column::new_unqualified(name))));
-    }
-    Ok(tangents)
-}
-
-/// The columns by which calls of a node differentiate, if they originate in what a subquery of the call reads.
-fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
-    let inputs = plan.inputs();
-    let [input] = inputs.as_slice() else { return Ok(vec![]) };
-    let mut found: Vec<Found> = vec![];
-    plan.apply_expressions(|expr| {
-        expr.apply(|part| {
-            let Expr::ScalarFunction(call) = part else { return Ok(TreeNodeRecursion::Continue) };
-            let [expression, variables @ ..] = call.args.as_slice() else { return Ok(TreeNodeRecursion::Continue) };
-            if !is_call(part, recognize) {
-                return Ok(TreeNodeRecursion::Continue);
-            }
-            for variable in variables.iter().step_by(2) {
-                let Expr::Column(named) = unaliased(variable) else { continue };
-                let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
-                let column = Column::from(input.schema().qualified_field(index));
-                for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
-                    let is_known = found.iter().any(|known| known.column == column && known.place == place);
-                    if !is_known && reads(expression, &source.origin)? {
-                        found.push(Found { column: column.clone(), source, place });
-                    }
-                }
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    Ok(found)
-}
-
-/// The position of a relation that none of the others is a part of.
-fn innermost(relations: &[(LogicalPlan, Vec<Found>)]) -> Result<usize> {
-    for (number, (origin, _)) in relations.iter().enumerate() {
-        let mut has_other = false;
-        for (other, (part, _)) in relations.iter().enumerate() {
-            has_other |= other != number && has_node(origin, part)?;
-        }
-        if !has_other {
-            return Ok(number);
-        }
-    }
-    Ok(0)
-}
-
-/// A derivative by row, NULL where the row's own value is NULL.
-pub fn null_with(variable: &Expr, derivative: Expr) -> Result<Expr> {
-    when(variable.clone().is_not_null(), derivative).end()
 }

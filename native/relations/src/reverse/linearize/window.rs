@@ -27,9 +27,11 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use super::linearize::{Linearizer, Members, is_read_again_as_it_is};
-use super::nodes::Node;
-use super::region::{Region, StageId};
+use super::Linearizer;
+use super::groups::Members;
+use super::settled::is_read_again_as_it_is;
+use crate::reverse::nodes::Node;
+use crate::reverse::region::{Region, StageId};
 use crate::rows::frames::is_over_partition;
 use xql_autodiff::vocabulary::types::can_vary;
 

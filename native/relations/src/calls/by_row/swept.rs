@@ -1,0 +1,99 @@
+//! The derivatives of a subquery by the rows of variables, joined to the input of a node.
+
+use datafusion_common::{Column, JoinType, NullEquality, Result};
+use datafusion_expr::{Expr, LogicalPlan, Operator, binary_expr, lit, when};
+use datafusion_functions::core::expr_fn::coalesce;
+use std::collections::BTreeMap;
+
+use super::variables::Numbered;
+use crate::reverse::{Reference, Region, RowCotangents, joined};
+use crate::tangents::tangent::Tangent;
+use crate::vocabulary::names::{Names, with_columns};
+
+/// What a subquery is to the sweep of variables that it varies with.
+pub struct Swept {
+    /// Which of the sweeps it is.
+    pub sweep: usize,
+    pub region: Region,
+    /// The gradients by relation, once they have been asked for.
+    pub gradients: Option<BTreeMap<usize, RowCotangents>>,
+    /// The derivatives by the variables whose rows have such numbers, once joined to the input.
+    pub derivatives: Vec<(Column, Vec<Column>)>,
+}
+
+impl Swept {
+    /// The gradient by the relation of a variable, if the value varies with it.
+    pub fn gradient_by(&self, variable: &Numbered) -> Option<&RowCotangents> {
+        self.gradients.as_ref()?.get(&variable.relation)
+    }
+
+    /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
+    /// vary.
+    pub fn by_cell(
+        &mut self,
+        variable: &Numbered,
+        value: &Column,
+        input: &mut LogicalPlan,
+        names: &mut Names,
+    ) -> Result<Option<Column>> {
+        let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
+        let Reference { number, groups } = variable.cell.as_ref();
+        if !self.derivatives.iter().any(|(cell, _)| cell == number) {
+            let mut gradient = gradient.renamed(names)?;
+            if let Some(groups) = groups {
+                gradient = gradient.by_group(groups, names)?;
+            }
+            let on = gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of)));
+            let (left, on) = (std::mem::take(input), on.into_iter().collect());
+            *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+            let mut exprs = vec![];
+            let mut derivatives = vec![];
+            for cotangent in gradient.cotangents {
+                // A row that the value does not depend on has none. A tangent is NULL where its column is.
+                let name = names.tangent("value", &variable.column.name);
+                let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
+                exprs.push(null_with(&Expr::Column(value.clone()), derivative)?.alias(name.clone()));
+                derivatives.push(Column::new_unqualified(name));
+            }
+            *input = with_columns(std::mem::take(input), exprs)?;
+            self.derivatives.push((number.clone(), derivatives));
+        }
+        let known = self.derivatives.iter().find(|(cell, _)| cell == number);
+        Ok(known.and_then(|(_, derivatives)| derivatives.get(variable.position)).cloned())
+    }
+}
+
+/// Notes a derivative of a value among those by the places that the variable originates in.
+pub fn add_part(parts: &mut Vec<(Column, Vec<Column>)>, value: &Column, derivative: Option<Column>) {
+    match parts.iter_mut().find(|(known, _)| known == value) {
+        Some((_, known)) => known.extend(derivative),
+        None => parts.push((value.clone(), derivative.into_iter().collect())),
+    }
+}
+
+/// The derivatives of values, each the sum of those by the places that the variable originates in.
+pub fn totals(
+    parts: Vec<(Column, Vec<Column>)>,
+    variable: &Column,
+    input: &mut LogicalPlan,
+    names: &mut Names,
+) -> Result<Vec<(Column, Tangent)>> {
+    let mut tangents = vec![];
+    for (value, parts) in parts {
+        if let [part] = parts.as_slice() {
+            tangents.push((value, Tangent::Column(part.clone())));
+            continue;
+        }
+        let parts = parts.into_iter().map(Expr::Column);
+        let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
+        let name = names.tangent("value", &variable.name);
+        *input = with_columns(std::mem::take(input), vec![total.alias(name.clone())])?;
+        tangents.push((value, Tangent::Column(Column::new_unqualified(name))));
+    }
+    Ok(tangents)
+}
+
+/// A derivative by row, NULL where the row's own value is NULL.
+pub fn null_with(variable: &Expr, derivative: Expr) -> Result<Expr> {
+    when(variable.clone().is_not_null(), derivative).end()
+}

@@ -1,0 +1,103 @@
+//! The variables by row of a node.
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result};
+use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, gradients};
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::Names;
+use crate::vocabulary::operators::{Recognize, is_call};
+use crate::vocabulary::source::{Source, has_node, reads, sources_of};
+
+/// Variables that one sweep serves: none of their relations is computed from another.
+#[derive(Default)]
+pub struct Variables {
+    pub origins: Vec<LogicalPlan>,
+    pub rows: Vec<RowVariable>,
+    pub columns: Vec<Numbered>,
+    /// What lies between them and the subqueries.
+    pub stages: Stages,
+}
+
+/// A column of the input that is a variable.
+pub struct Numbered {
+    pub column: Column,
+    /// How a row knows its cell. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have numbers of their own.
+    pub cell: Arc<Reference>,
+    /// Which of the relations it is of, and its position among the variables of that.
+    pub relation: usize,
+    pub position: usize,
+}
+
+impl Variables {
+    /// The gradients of a value by relation. Those that several references to a relation read are computed once.
+    pub fn gradients(
+        &self,
+        value: &Region,
+        names: &mut Names,
+        tangent: &Arc<ScalarUDF>,
+    ) -> Result<BTreeMap<usize, RowCotangents>> {
+        let mut found = BTreeMap::new();
+        for (relation, gradient) in gradients(value, &self.stages, names, tangent)? {
+            let mut cells = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.cell);
+            let first = cells.next().map(|cell| &cell.number);
+            let is_shared = cells.any(|cell| Some(&cell.number) != first);
+            found.insert(relation, if is_shared { gradient.shared(names)? } else { gradient });
+        }
+        Ok(found)
+    }
+}
+
+/// A column by which a call differentiates, in the input of a node, and where it originates.
+pub struct Found {
+    pub column: Column,
+    pub source: Source,
+    /// Which of the places it is that the column originates in.
+    pub place: usize,
+}
+
+/// The columns by which calls of a node differentiate, if they originate in what a subquery of the call reads.
+pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
+    let inputs = plan.inputs();
+    let [input] = inputs.as_slice() else { return Ok(vec![]) };
+    let mut found: Vec<Found> = vec![];
+    plan.apply_expressions(|expr| {
+        expr.apply(|part| {
+            let Expr::ScalarFunction(call) = part else { return Ok(TreeNodeRecursion::Continue) };
+            let [expression, variables @ ..] = call.args.as_slice() else { return Ok(TreeNodeRecursion::Continue) };
+            if !is_call(part, recognize) {
+                return Ok(TreeNodeRecursion::Continue);
+            }
+            for variable in variables.iter().step_by(2) {
+                let Expr::Column(named) = unaliased(variable) else { continue };
+                let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
+                let column = Column::from(input.schema().qualified_field(index));
+                for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
+                    let is_known = found.iter().any(|known| known.column == column && known.place == place);
+                    if !is_known && reads(expression, &source.origin)? {
+                        found.push(Found { column: column.clone(), source, place });
+                    }
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
+
+/// The position of a relation that none of the others is a part of.
+pub fn innermost(relations: &[(LogicalPlan, Vec<Found>)]) -> Result<usize> {
+    for (number, (origin, _)) in relations.iter().enumerate() {
+        let mut has_other = false;
+        for (other, (part, _)) in relations.iter().enumerate() {
+            has_other |= other != number && has_node(origin, part)?;
+        }
+        if !has_other {
+            return Ok(number);
+        }
+    }
+    Ok(0)
+}

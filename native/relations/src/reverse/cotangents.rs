@@ -1,0 +1,155 @@
+//! Cotangents of columns and of rows.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
+use datafusion_expr::{
+    Aggregate, Expr, ExprSchemable, LogicalPlan, Operator, Projection, binary_expr, cast, lit, when,
+};
+use datafusion_functions_aggregate::count::count;
+use datafusion_functions_aggregate::sum::sum;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::region::{Region, joined};
+use super::stage::{read, renamed};
+use super::variable::RowVariable;
+use crate::shared::SharedRelation;
+use crate::vocabulary::names::{Names, columns};
+
+/// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
+pub struct RowCotangents {
+    pub plan: LogicalPlan,
+    pub row: Option<Column>,
+    pub cotangents: Vec<Column>,
+    /// The columns of the stage, if the plan has them.
+    pub own: Vec<Column>,
+    /// Whether a row may be there more than once.
+    pub repeated: bool,
+}
+
+impl RowCotangents {
+    /// The same under names of their own.
+    pub fn renamed(&self, names: &mut Names) -> Result<Self> {
+        let region = renamed(self.plan.clone(), names)?;
+        Ok(self.over(region))
+    }
+
+    fn over(&self, region: Region) -> Self {
+        let mut columns = region.columns.into_iter();
+        let row = self.row.as_ref().and_then(|_| columns.next());
+        let cotangents = columns.by_ref().take(self.cotangents.len()).collect();
+        Self { plan: region.plan, row, cotangents, own: columns.collect(), repeated: self.repeated }
+    }
+
+    /// The same, computed once, however often they are read.
+    pub fn shared(self, names: &mut Names) -> Result<Self> {
+        let this = self.alone()?;
+        let relation = Arc::new(SharedRelation::new(names.part("cotangents"), this.plan.clone()));
+        Ok(this.over(read(&relation, names)?))
+    }
+
+    /// The same without the columns of the stage.
+    pub fn alone(self) -> Result<Self> {
+        if self.own.is_empty() {
+            return Ok(self);
+        }
+        let columns = self.row.iter().chain(&self.cotangents).cloned().map(Expr::Column).collect();
+        let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(self.plan))?);
+        Ok(Self { plan, own: vec![], ..self })
+    }
+}
+
+impl RowCotangents {
+    /// Their sums over the rows of groups: `groups` has the number of a group beside that of each of its rows.
+    pub fn by_group(self, groups: &LogicalPlan, names: &mut Names) -> Result<Self> {
+        let members = renamed(groups.clone(), names)?;
+        let [group, of] = members.columns.as_slice() else { return internal_err!("groups have no rows") };
+        let on = self.row.map(|row| (Expr::Column(row), Expr::Column(of.clone()))).into_iter().collect();
+        let plan = joined(self.plan, members.plan, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+        sums(plan, Some(group.clone()), self.cotangents, names)
+    }
+
+    /// Their sum along a direction by the variable of this position, one row with one column. It is NULL if the direction of a cell
+    /// is, and a cell that is NULL itself does not move.
+    pub fn along(self, variable: &RowVariable, position: usize, direction: &Expr, names: &mut Names) -> Result<Self> {
+        let mut rows = columns(variable.scan()?.schema());
+        let number = rows.pop();
+        let cell = rows.get(variable.columns[position]).cloned();
+        let (Some(number), Some(cell), Some(cotangent)) = (number, cell, self.cotangents.get(position)) else {
+            return internal_err!("a variable has no rows");
+        };
+        let on = self.row.iter().map(|row| (number.clone(), Expr::Column(row.clone()))).collect();
+        let plan = joined(variable.scan()?, self.plan, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+        let direction = cast(direction.clone(), DataType::Float64);
+        let product = binary_expr(Expr::Column(cotangent.clone()), Operator::Multiply, direction.clone());
+        let moves = cell.is_not_null();
+        let unknown = moves.clone().and(direction.is_null());
+        let [total, missing] = ["sum", "missing"].map(|name| names.part(name));
+        let sums = vec![
+            sum(when(moves, product).end()?).alias(total.clone()),
+            count(when(unknown, lit(1)).end()?).alias(missing.clone()),
+        ];
+        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), vec![], sums)?);
+        let [total, missing] = [total, missing].map(|name| Expr::Column(Column::new_unqualified(name)));
+        let known = when(missing.eq(lit(0_i64)), or_zero(total, true)?).end()?;
+        let sum = names.part("sum");
+        let plan = Projection::try_new(vec![known.alias(sum.clone())], Arc::new(plan))?;
+        let cotangents = vec![Column::new_unqualified(sum)];
+        Ok(Self { plan: LogicalPlan::Projection(plan), row: None, cotangents, own: vec![], repeated: false })
+    }
+}
+
+/// The sums of cotangents of rows by their numbers.
+pub fn sums(
+    plan: LogicalPlan,
+    by: Option<Column>,
+    cotangents: Vec<Column>,
+    names: &mut Names,
+) -> Result<RowCotangents> {
+    let mut keys = vec![];
+    let mut row = None;
+    if let Some(number) = by {
+        let named = Column::new_unqualified(names.part("row"));
+        keys.push(Expr::Column(number).alias(named.name.clone()));
+        row = Some(named);
+    }
+    let mut sums = vec![];
+    let mut summed = vec![];
+    for cotangent in cotangents {
+        let name = names.part("cotangent");
+        sums.push(sum(Expr::Column(cotangent)).alias(name.clone()));
+        summed.push(Column::new_unqualified(name));
+    }
+    let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
+    Ok(RowCotangents { plan, row, cotangents: summed, own: vec![], repeated: false })
+}
+
+/// The cotangents of columns, as sums. One that is NULL contributes nothing: where it meets others it is 0, and sums over rows leave
+/// it out.
+#[derive(Debug, Default)]
+pub struct Cotangents(BTreeMap<String, Vec<Expr>>);
+
+impl Cotangents {
+    pub fn add(&mut self, column: &str, cotangent: Expr) {
+        self.0.entry(column.to_owned()).or_default().push(cotangent);
+    }
+
+    /// The cotangent of a column of rows, if there is one.
+    pub fn get(&self, column: &str, rows: &LogicalPlan) -> Result<Option<Expr>> {
+        let Some(terms) = self.0.get(column) else { return Ok(None) };
+        if let [term] = terms.as_slice() {
+            return Ok(Some(term.clone()));
+        }
+        let mut known = vec![];
+        for term in terms {
+            known.push(or_zero(term.clone(), term.nullable(rows.schema())?)?);
+        }
+        Ok(known.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term)))
+    }
+}
+
+/// An expression, or 0 where it is NULL. To DataFusion the result may be NULL: what it knows of a `coalesce` when it plans an
+/// aggregate over it is less than what it knew before, and it takes that for an error.
+pub fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
+    if nullable { when(expr.clone().is_null(), lit(0.0)).otherwise(expr) } else { Ok(expr) }
+}
