@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -14,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """What a session of the ``datafusion`` package has, of any version, and those that wrap one."""
+    """What a session of the ``datafusion`` package has, of any version, those that wrap one, and DuckDB's connections."""
 
     def sql(self, query: str) -> Any:
         """Plans a statement, and executes it where it does something."""
 
-    def catalog_names(self) -> set[str]:
-        """The names of the catalogs."""
-
-    def catalog(self, name: str) -> Any:
-        """A catalog."""
-
 
 Tables = Mapping[str, "pa.Schema | str"] | Session
+
+
+def is_duckdb(tables: object) -> bool:
+    """Whether this is a DuckDB connection, or the module, which has one."""
+    name = tables.__name__ if isinstance(tables, ModuleType) else type(tables).__module__
+    return name.partition(".")[0] in ("duckdb", "_duckdb")
 
 
 def catalog(tables: Tables) -> Any:
@@ -53,26 +54,32 @@ def catalog(tables: Tables) -> Any:
             'write {"t": pyarrow.schema({"x": pyarrow.float64()})}'
         )
         raise TypeError(msg)
-    found = list(_tables(tables))
-    definitions = _definitions(tables) if any(table.kind == "view" for _, table in found) else {}
-    for path, table in found:
+    for path, table in relations(tables):
         name = ".".join(_quoted(part) for part in path)
-        if table.kind != "view":
-            _native_text.add_table(made, name, table.schema)
-        elif definition := definitions.get(path):
-            _native_text.add_view(made, name, definition)
+        if isinstance(table, pa.Schema):
+            _native_text.add_table(made, name, table)
+        elif table:
+            _native_text.add_view(made, name, table)
         else:
-            _native_text.add_opaque(made, name, _UNKNOWN_VIEW)
+            _native_text.add_opaque(made, name, UNKNOWN_VIEW)
     return made
 
 
-_UNKNOWN_VIEW = (
+def relations(session: Any) -> Iterator[tuple[tuple[str, str, str], pa.Schema | str | None]]:
+    """The names in full of tables with their columns, and of views with their queries as far as these are known."""
+    found = list(_tables(session))
+    definitions = _definitions(session) if any(table.kind == "view" for _, table in found) else {}
+    for path, table in found:
+        yield path, definitions.get(path) if table.kind == "view" else table.schema
+
+
+UNKNOWN_VIEW = (
     "the session does not say by what query this view is computed, through which a derivative would have to look: "
     "make it with CREATE VIEW, or write its query in its place"
 )
 
 
-def _tables(session: Session) -> Iterator[tuple[tuple[str, str, str], Any]]:
+def _tables(session: Any) -> Iterator[tuple[tuple[str, str, str], Any]]:
     """The tables of a session with their names in full."""
     for catalog_name in sorted(session.catalog_names()):
         found = session.catalog(catalog_name)

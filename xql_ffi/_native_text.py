@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyarrow.cffi import ffi as arrow
 
 from xql_ffi import _plugin
@@ -11,8 +12,6 @@ from xql_ffi._errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
 _ffi, _lib = _plugin.ffi, _plugin.lib
 
@@ -72,6 +71,40 @@ def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
     error = _ffi.new("char **")
     made = _lib.xql_ffi_expand(catalog, _text(sql), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
     return _owned(made, error)
+
+
+def edits(catalog: Any, sql: str, rules: Sequence[Any]) -> list[tuple[int, int, str]]:
+    """What of a text is to be written otherwise: where each part starts and ends, and what takes its place.
+
+    Raises:
+        UnknownFunctionError: what the call of a function gives is not in the catalog.
+        ValueError: a statement is wrong or cannot be written.
+    """
+    error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
+    # Places are counted in bytes.
+    encoded = sql.encode()
+    rest = _owned(_lib.xql_ffi_edits(catalog, _text(sql), listed, len(rules), error), error).encode()
+    found = []
+    while rest:
+        line, _, rest = rest.partition(b"\n")
+        start, end, length = map(int, line.split())
+        found.append((len(encoded[:start].decode()), len(encoded[:end].decode()), rest[:length].decode()))
+        rest = rest[length:]
+    return found
+
+
+def columns(catalog: Any, sql: str, rules: Sequence[Any]) -> pa.Schema:
+    """The columns of the query that a statement is or has, with or without calls.
+
+    Raises:
+        UnknownFunctionError: what the call of a function gives is not in the catalog.
+        ValueError: the statement is wrong.
+    """
+    error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
+    listed = _ffi.new("xql_ffi_rule *[]", rules)
+    made = _lib.xql_ffi_columns(catalog, _text(sql), listed, len(rules), _pointer(struct), error)
+    _check(made, error)
+    return pa.Schema._import_from_c(_address(struct))
 
 
 def differentiate(catalog: Any, expression: str, wrt: str, table: str, rules: Sequence[Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from xql_ffi import _native_text
-from xql_ffi._catalog import Session, Tables, answer, catalog
+from xql_ffi._catalog import Session, Tables, answer, catalog, is_duckdb
 from xql_ffi._operators import checked_rules
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from xql_ffi._rules import Rule
 
-DIALECTS = ("datafusion",)
+# Those that are tested. Others are written as sqlglot has them.
+DIALECTS = ("datafusion", "duckdb")
 
 Columns: TypeAlias = Iterable[str] | Mapping[str, pa.DataType] | pa.Schema
 
 
-def expand_sql(sql: str, tables: Tables, *, dialect: str = "datafusion", rules: Iterable[Rule] = ()) -> str:
+def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: Iterable[Rule] = ()) -> str:
     """A statement without ``grad``, ``jvp``, ``vjp`` and ``stop_gradient``.
 
     >>> import pyarrow as pa
@@ -37,9 +38,10 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str = "datafusion", rules: 
 
     Args:
         sql: one statement, or several with semicolons between them.
-        tables: the session that has the tables, views and functions; or a mapping of the names of tables, as SQL has
-            them, to their pyarrow schemas, and of the names of views to their queries.
-        dialect: whose SQL it is. So far that is ``"datafusion"`` alone.
+        tables: the session that has the tables, views and functions, of DataFusion or DuckDB; or a mapping of the
+            names of tables, as SQL has them, to their pyarrow schemas, and of the names of views to their queries.
+        dialect: whose SQL the statement is, and the text that comes back: ``"datafusion"``, ``"duckdb"`` or another one
+            of `DIALECTS`, or any that sqlglot writes. By default that of the session.
         rules: derivatives of functions that have none, or other ones.
 
     Raises:
@@ -48,11 +50,12 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str = "datafusion", rules: 
             the dialect is not known.
     """
     _check_text(sql, "a statement")
-    if dialect not in DIALECTS:
-        msg = f"{dialect!r} is no dialect that is written here: take one of {', '.join(map(repr, DIALECTS))}"
-        raise ValueError(msg)
     natives = [rule._native() for rule in checked_rules(rules, "expand_sql")]
-    return _asked(tables, lambda made: _native_text.expand(made, sql, natives))
+    if (dialect or _dialect_of(tables)) == "datafusion":
+        return _asked(tables, lambda made: _native_text.expand(made, sql, natives))
+    from xql_ffi._dialects import texts
+
+    return texts.expand(sql, tables, dialect or _dialect_of(tables), natives)
 
 
 def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
@@ -66,7 +69,7 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
     {'d': [6.0]}
 
     Args:
-        session: a session of the ``datafusion`` package, or one that wraps it, as xarray-sql's.
+        session: a session of the ``datafusion`` package, or one that wraps it, as xarray-sql's, or a DuckDB connection.
         statement: one statement, as ``session.sql`` takes it.
         rules: derivatives of functions that have none, or other ones.
 
@@ -80,7 +83,9 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
     return session.sql(expand_sql(statement, session, rules=rules))
 
 
-def differentiate_sql(expression: str, wrt: str, columns: Columns, *, rules: Iterable[Rule] = ()) -> str:
+def differentiate_sql(
+    expression: str, wrt: str, columns: Columns, *, dialect: str = "datafusion", rules: Iterable[Rule] = ()
+) -> str:
     """The derivative of an expression, as text.
 
     >>> import xql_ffi
@@ -92,6 +97,7 @@ def differentiate_sql(expression: str, wrt: str, columns: Columns, *, rules: Ite
         wrt: the column to differentiate by, as SQL names it.
         columns: all columns that the expression may read, by their names, which are exactly these: their names alone
             if all are Float64, a mapping of names to types, or a pyarrow schema.
+        dialect: whose SQL the expression is, and the text that comes back, as for `expand_sql`.
         rules: derivatives of functions that have none, or other ones.
 
     Raises:
@@ -109,10 +115,14 @@ def differentiate_sql(expression: str, wrt: str, columns: Columns, *, rules: Ite
         schema = pa.schema(list(typed.items()))
     natives = [rule._native() for rule in checked_rules(rules, "differentiate_sql")]
     tables = {_TABLE: schema}
+    if dialect != "datafusion":
+        from xql_ffi._dialects import texts
+
+        return texts.differentiate(expression, wrt, _TABLE, tables, dialect, natives)
     return _asked(tables, lambda made: _native_text.differentiate(made, expression, wrt, _TABLE, natives))
 
 
-_TABLE = "columns"
+_TABLE = "inputs"
 
 
 def _asked(tables: Tables, make: Callable[[Any], str]) -> str:
@@ -123,6 +133,10 @@ def _asked(tables: Tables, make: Callable[[Any], str]) -> str:
             return make(made)
         except _native_text.UnknownFunctionError as unknown:
             answer(made, tables, unknown.call)
+
+
+def _dialect_of(tables: object) -> str:
+    return "duckdb" if is_duckdb(tables) else "datafusion"
 
 
 def _check_text(text: object, what: str) -> None:

@@ -6,7 +6,7 @@ use datafusion_common::{Result, plan_datafusion_err};
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use xql_text::Catalog;
+use xql_text::{Catalog, Edit};
 
 use crate::boundary::{free, handle, text};
 use crate::rule::{rules_of, xql_ffi_rule};
@@ -152,6 +152,62 @@ pub unsafe extern "C" fn xql_ffi_expand(
     unsafe { string(error, make) }
 }
 
+/// What `xql_ffi_expand` writes otherwise, for `xql_ffi_string_free`: for each part of the text a line with the bytes where it
+/// starts and ends and the number of bytes that take its place, and then these.
+///
+/// # Safety
+/// As for `xql_ffi_expand`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_edits(
+    catalog: *const xql_ffi_catalog,
+    sql: *const c_char,
+    rules: *const *const xql_ffi_rule,
+    count: usize,
+    error: *mut *mut c_char,
+) -> *mut c_char {
+    let make = || {
+        // SAFETY: as for this function.
+        let (catalog, sql, rules) = unsafe { (known(catalog)?, text(sql)?, rules_of(rules, count)?) };
+        let edits = xql_text::edits(sql, catalog, &rules)?;
+        let lines = edits.iter().map(|Edit { range, text }| {
+            let (start, end, length) = (range.start, range.end, text.len());
+            format!("{start} {end} {length}\n{text}")
+        });
+        Ok(lines.collect())
+    };
+    // SAFETY: as for this function.
+    unsafe { string(error, make) }
+}
+
+/// The columns of the query that a statement is or has: an `ArrowSchema` is put into `schema`. False and a reason in `error` if
+/// the statement is wrong, as for `xql_ffi_expand`.
+///
+/// # Safety
+/// As for `xql_ffi_expand`; `schema` is null or may be written an `ArrowSchema` to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_columns(
+    catalog: *const xql_ffi_catalog,
+    sql: *const c_char,
+    rules: *const *const xql_ffi_rule,
+    count: usize,
+    schema: *mut c_void,
+    error: *mut *mut c_char,
+) -> bool {
+    let make = || {
+        // SAFETY: as for this function.
+        let (catalog, sql, rules) = unsafe { (known(catalog)?, text(sql)?, rules_of(rules, count)?) };
+        let made = FFI_ArrowSchema::try_from(&xql_text::columns(sql, catalog, &rules)?)?;
+        if schema.is_null() {
+            return Err(plan_datafusion_err!("a place for the schema is missing"));
+        }
+        // SAFETY: as for this function; what was there is not read.
+        unsafe { schema.cast::<FFI_ArrowSchema>().write(made) };
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { was_done(error, make) }
+}
+
 /// The derivative of an expression by a column, both over the columns of a table of the catalog, for `xql_ffi_string_free`. Null
 /// and a reason in `error` if there is none, as for `xql_ffi_expand`.
 ///
@@ -197,6 +253,13 @@ unsafe fn changed(
     // SAFETY: as for this function.
     let catalog = unsafe { catalog.as_mut() };
     let make = || change(&mut catalog.ok_or_else(|| plan_datafusion_err!("a catalog is missing"))?.0);
+    // SAFETY: as for this function.
+    unsafe { was_done(error, make) }
+}
+
+/// # Safety
+/// `error` is null or may be written to.
+unsafe fn was_done(error: *mut *mut c_char, make: impl FnOnce() -> Result<()>) -> bool {
     // SAFETY: as for this function.
     let done = unsafe { handle(error, make) };
     let is_done = !done.is_null();

@@ -1,5 +1,6 @@
 //! Statements without calls.
 
+use arrow::datatypes::Schema;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, Result, plan_err};
@@ -24,8 +25,17 @@ use crate::splice::{Edit, derivatives, edited};
 /// # Errors
 /// What makes a statement invalid, what has no derivative, and what cannot be written as text.
 pub fn expand(text: &str, catalog: &Catalog, rules: &Rules) -> Result<String> {
+    Ok(edited(text, edits(text, catalog, rules)?))
+}
+
+/// What of a text is to be written otherwise, so that its statements are without calls of the operators: calls, a name behind an
+/// item of `SELECT`, or a whole query.
+///
+/// # Errors
+/// As for [`expand`].
+pub fn edits(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Vec<Edit>> {
     if !["grad", "jvp", "vjp"].iter().any(|name| text.to_ascii_lowercase().contains(name)) {
-        return Ok(text.to_owned());
+        return Ok(vec![]);
     }
     let source = Source::new(text)?;
     let planner = Planner::new(catalog, rules);
@@ -35,7 +45,17 @@ pub fn expand(text: &str, catalog: &Catalog, rules: &Rules) -> Result<String> {
     for written in expansion.source.statements()? {
         edits.extend(expansion.statement(&written)?);
     }
-    Ok(edited(text, edits))
+    Ok(edits)
+}
+
+/// The columns of the query that a statement is or has, with or without calls.
+///
+/// # Errors
+/// What makes the statement invalid.
+pub fn columns(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Schema> {
+    let planner = Planner::new(catalog, rules);
+    let plan = planner.plan(query_or_all(&crate::source::parse_one(text)?))?;
+    Ok(typed(plan, &ConfigOptions::new())?.schema().as_arrow().clone())
 }
 
 /// The derivative of an expression by a column, both over these columns of one relation.

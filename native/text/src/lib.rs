@@ -36,4 +36,5 @@ mod splice;
 mod values;
 
 pub use catalog::Catalog;
-pub use expand::{differentiate, expand};
+pub use expand::{columns, differentiate, edits, expand};
+pub use splice::Edit;

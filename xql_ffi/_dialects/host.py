@@ -1,0 +1,276 @@
+"""What a host's SQL is: its names, its functions and operators, and what it does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import sqlglot
+from sqlglot import exp, parser
+from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.tokens import Token
+
+from xql_ffi._dialects.datafusion import XqlDataFusion
+
+# A kind of node with the name of a function and the number of arguments.
+Head: TypeAlias = tuple[type[exp.Expression], str, int]
+
+# Functions with a syntax of their own. All others are read as calls of names.
+_SYNTAX = ("CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
+
+# Words that are names in DataFusion and may not be in another host. Quotes around a name do no harm.
+_RESERVED = frozenset(
+    """
+    all analyse analyze and any array as asc asymmetric at authorization between binary both by case cast check collate
+    collation column constraint create cross cube current current_date current_time current_timestamp current_user
+    default deferrable desc describe distinct do else end escape except exists false fetch filter first following for
+    foreign freeze from full function glob grant group grouping groups hash having ilike in initially inner inout
+    intersect interval into is isnull join key lambda last lateral leading left like limit localtime localtimestamp
+    lookup match merge natural new no not notnull null nulls of off offset on only or order out outer over overlaps
+    partition placing pivot preceding primary proto qualify range recursive references respect returning right rollup
+    row rows sample select session_user set similar some struct summarize symmetric system_user table tablesample then
+    to trailing treat true unbounded union unique unnest unpivot user using value values variadic verbose view when
+    where window with within
+    """.split()
+)
+
+
+class HostError(ValueError):
+    """What a host does not have, or cannot be read."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host's SQL, as far as it differs from DataFusion's.
+
+    The tables have expressions on both sides, whose columns stand for arguments: ``"signum(x)": "sign(x)"``.
+    """
+
+    name: str
+    # sqlglot's dialect.
+    syntax: type[Dialect]
+    # What a table is in that is named without schema.
+    catalog: str
+    schema: str
+    # Functions that are DataFusion's by name and meaning, of any arguments.
+    same: str
+    # Functions of another name, of any arguments: DataFusion's name, and the host's.
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    # Further names that the host has for functions of DataFusion.
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    # Aggregates that are called otherwise than the window functions of their name.
+    aggregates: Mapping[str, str] = field(default_factory=dict)
+    # DataFusion's expressions, and the host's.
+    written: Mapping[str, str] = field(default_factory=dict)
+    # Further expressions of the host, and DataFusion's.
+    read: Mapping[str, str] = field(default_factory=dict)
+    # Functions of DataFusion that the host does not have, and what to do. Those that are in no table are refused as well.
+    refused: Mapping[str, str] = field(default_factory=dict)
+    # Whether the quotient of two integers is a float.
+    divides_to_float: bool = False
+    # How a float is written where a literal with a point is a decimal, `{}` being its digits; nothing where it is a float.
+    float_literal: str | None = None
+    # NaN and the infinities.
+    not_finite: Mapping[str, str] = field(default_factory=dict)
+    # Whether a common table expression can be said to be computed once.
+    materializes: bool = False
+    # Whether the columns of a result may have any name.
+    names_freely: bool = True
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """sqlglot's dialect."""
+        return self.syntax()
+
+    @cached_property
+    def same_names(self) -> frozenset[str]:
+        """Functions that are DataFusion's by name and meaning."""
+        return frozenset(self.same.split())
+
+    @cached_property
+    def named_in_datafusion(self) -> dict[str, str]:
+        """What functions of the host are called in DataFusion."""
+        inverse = {theirs: ours for renamed in (self.renamed, self.aggregates) for ours, theirs in renamed.items()}
+        return {**{name: name for name in self.same_names}, **inverse, **self.aliases}
+
+    @cached_property
+    def to_datafusion(self) -> dict[Head, Template]:
+        """What the host's expressions are in DataFusion."""
+        inverse = {theirs: ours for ours, theirs in self.written.items() if is_call(self.parsed(theirs))}
+        return _templates({**inverse, **self.read}, self, DATAFUSION)
+
+    @cached_property
+    def from_datafusion(self) -> dict[Head, Template]:
+        """What DataFusion's expressions are in the host."""
+        return _templates(self.written, DATAFUSION, self)
+
+    def tokens(self, text: str) -> list[Token]:
+        """The tokens of a text.
+
+        Raises:
+            HostError: it cannot be read.
+        """
+        try:
+            return list(self._tokenizer(dialect=self.dialect).tokenize(text))
+        except SqlglotError as error:
+            msg = f"the statement cannot be read as SQL of {self.name}: {error}"
+            raise HostError(msg) from error
+
+    def parsed(self, text: str) -> exp.Expression:
+        """The tree of a text that has one statement or expression.
+
+        Raises:
+            HostError: it cannot be read.
+        """
+        read = self._parser(dialect=self.dialect, error_level=ErrorLevel.RAISE)
+        try:
+            trees = read.parse(self.tokens(text), text)
+        except SqlglotError as error:
+            msg = f"the statement cannot be read as SQL of {self.name}: {error}"
+            raise HostError(msg) from error
+        if len(trees) != 1 or trees[0] is None:
+            msg = f"{text!r} is no single statement"
+            raise HostError(msg)
+        return trees[0]
+
+    def text(self, tree: exp.Expression, *, pretty: bool = False) -> str:
+        """The text of a tree.
+
+        Raises:
+            HostError: the host has no words for part of it.
+        """
+        settings: dict[str, Any] = {"unsupported_level": ErrorLevel.RAISE, "comments": False, "pretty": pretty}
+        write = self._generator(dialect=self.dialect, normalize_functions=False, **settings)
+        try:
+            text: str = write.generate(tree, copy=True)
+        except SqlglotError as error:
+            msg = f"this cannot be written as SQL of {self.name}: {error}"
+            raise HostError(msg) from error
+        return text
+
+    def key(self, name: str, *, quoted: bool = True) -> str:
+        """A name as it is compared with others."""
+        strategy = self.dialect.normalization_strategy
+        if strategy is NormalizationStrategy.CASE_INSENSITIVE:
+            return name.lower()
+        if strategy is NormalizationStrategy.CASE_INSENSITIVE_UPPERCASE:
+            return name.upper()
+        if quoted or strategy is NormalizationStrategy.CASE_SENSITIVE:
+            return name
+        return name.upper() if strategy is NormalizationStrategy.UPPERCASE else name.lower()
+
+    def identifier(self, name: str) -> exp.Identifier:
+        """A name, in quotes where it needs them."""
+        is_plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and self.key(name, quoted=False) == self.key(
+            name, quoted=True
+        )
+        return exp.to_identifier(name, quoted=not is_plain or name.lower() in _RESERVED)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        # Otherwise what follows EXPLAIN would be one token.
+        return type("Tokenizer", (self.syntax.tokenizer_class,), {"COMMANDS": set()})
+
+    @cached_property
+    def _generator(self) -> Any:
+        kind = self.syntax.generator_class
+        return type("Generator", (kind,), {"TRANSFORMS": {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses}})
+
+    @cached_property
+    def _parser(self) -> Any:
+        syntax = self.syntax.parser_class.FUNCTION_PARSERS
+        kept = {name: syntax[name] for name in _SYNTAX if name in syntax}
+        return type("Parser", (self.syntax.parser_class,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept})
+
+
+def _negation(write: Any, node: exp.Not) -> str:
+    inside = node.this
+    if isinstance(inside, exp.Is) and isinstance(inside.expression, exp.Null):
+        return f"{write.sql(inside, 'this')} IS NOT NULL"
+    return f"NOT {write.sql(node, 'this')}"
+
+
+def _parentheses(write: Any, node: exp.Paren) -> str:
+    # Only a query has lines of its own.
+    return f"({write.sql(node, 'this')})"
+
+
+@dataclass(frozen=True)
+class Template:
+    """An expression with columns that stand for arguments."""
+
+    parameters: tuple[str, ...]
+    body: exp.Expression
+
+    def of(self, arguments: list[exp.Expression]) -> exp.Expression:
+        """The expression of these arguments, closed."""
+        by_name = dict(zip(self.parameters, arguments, strict=True))
+
+        def placed(node: exp.Expression) -> exp.Expression:
+            if isinstance(node, exp.Column) and node.name in by_name:
+                return closed(by_name[node.name].copy())
+            return node
+
+        return closed(self.body.transform(placed))
+
+
+def closed(node: exp.Expression) -> exp.Expression:
+    """An expression that may be an operand of anything."""
+    is_closed = isinstance(node, (exp.Func, exp.Column, exp.Literal, exp.Paren, exp.Case, exp.Null, exp.Boolean, exp.Subquery))
+    is_open = isinstance(node, (exp.Connector, exp.Pow, exp.Star))
+    return node if is_closed and not is_open else exp.Paren(this=node)
+
+
+def head(node: exp.Expression) -> Head | None:
+    """By what a node is found in a table."""
+    if isinstance(node, exp.Anonymous):
+        return exp.Anonymous, node.name.lower(), len(node.expressions)
+    if isinstance(node, (exp.Binary, exp.Unary)) and not isinstance(node, exp.Paren):
+        return type(node), "", len(arguments(node))
+    return None
+
+
+def arguments(node: exp.Expression) -> list[exp.Expression]:
+    """The operands of an operator, or the arguments of a call."""
+    if isinstance(node, exp.Anonymous):
+        return list(node.expressions)
+    return [node.args[name] for name in ("this", "expression") if node.args.get(name) is not None]
+
+
+def is_call(node: exp.Expression) -> bool:
+    """Whether an expression is a call or an operation of different columns, and no more."""
+    found = arguments(node)
+    names = [argument.name for argument in found if isinstance(argument, exp.Column)]
+    return head(node) is not None and len(set(names)) == len(found)
+
+
+def _templates(table: Mapping[str, str], source: Host, target: Host) -> dict[Head, Template]:
+    templates = {}
+    for theirs, ours in table.items():
+        tree = source.parsed(theirs)
+        key = head(tree)
+        if key is None:
+            msg = f"{theirs} is no call and no operation"
+            raise AssertionError(msg)
+        templates[key] = Template(tuple(argument.name for argument in arguments(tree)), target.parsed(ours))
+    return templates
+
+
+DATAFUSION = Host(name="datafusion", syntax=XqlDataFusion, catalog="datafusion", schema="public", same="")
+
+
+def of_any_name(name: str) -> type[Dialect]:
+    """sqlglot's dialect of a name.
+
+    Raises:
+        HostError: it has none.
+    """
+    found = sqlglot.Dialect.get(name)
+    if found is None:
+        msg = f"{name!r} is no dialect"
+        raise HostError(msg)
+    return found

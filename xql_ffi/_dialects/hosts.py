@@ -1,0 +1,23 @@
+"""The dialects by their names."""
+
+from __future__ import annotations
+
+from xql_ffi._dialects.duckdb import DUCKDB
+from xql_ffi._dialects.host import Host, HostError
+
+HOSTS: dict[str, Host] = {host.name: host for host in (DUCKDB,)}
+
+
+def host_of(dialect: str) -> Host:
+    """The host of a name.
+
+    Raises:
+        HostError: there is none.
+    """
+    found = HOSTS.get(dialect)
+    if found is None:
+        msg = f"{dialect!r} is no dialect that is written here: take one of {', '.join(map(repr, ('datafusion', *HOSTS)))}"
+        raise HostError(msg)
+    return found
+
+

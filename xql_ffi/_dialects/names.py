@@ -1,0 +1,43 @@
+"""Names of a statement: as a host compares them, and as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from xql_ffi._dialects.host import DATAFUSION, Host
+
+
+class Names:
+    """What the names of a statement are in DataFusion, where they stand in quotes, and how the host has them."""
+
+    def __init__(self, host: Host, declared: Mapping[str, str]) -> None:
+        """Names of a host, which has some of them in its catalog."""
+        self._host = host
+        self._declared = declared
+        self._written: dict[str, str] = {}
+        # The schema and the catalog that names without them are in.
+        self._places = {host.schema: DATAFUSION.schema, host.catalog: DATAFUSION.catalog}
+        self._places |= {there: here for here, there in self._places.items()}
+
+    def read(self, tree: exp.Expression) -> None:
+        """Makes the names in a tree those of DataFusion."""
+        for name in list(tree.find_all(exp.Identifier)):
+            key = self._host.key(name.name, quoted=bool(name.args.get("quoted")))
+            self._written.setdefault(key, name.name)
+            name.replace(exp.to_identifier(self._placed(name, key), quoted=True))
+
+    def write(self, tree: exp.Expression) -> None:
+        """Makes the names in a tree those of the host."""
+        for name in list(tree.find_all(exp.Identifier)):
+            key = self._placed(name, name.name)
+            name.replace(self._host.identifier(self._declared.get(key) or self._written.get(key) or key))
+
+    def path(self, column: exp.Column) -> tuple[str, ...]:
+        """The parts of a column's name as the host compares them."""
+        return tuple(self._host.key(part.name, quoted=bool(part.args.get("quoted"))) for part in column.parts)
+
+    def _placed(self, name: exp.Identifier, key: str) -> str:
+        is_place = isinstance(name.parent, (exp.Table, exp.Column)) and name.arg_key in ("db", "catalog")
+        return self._places.get(key, key) if is_place else key

@@ -1,0 +1,107 @@
+"""What a statement of a host is in DataFusion."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlglot import exp
+
+from xql_ffi._dialects.datafusion import FUNCTIONS
+from xql_ffi._dialects.host import DATAFUSION, Host, HostError, arguments, head
+from xql_ffi._dialects.names import Names
+
+OPERATORS = frozenset(("grad", "jvp", "vjp", "stop_gradient"))
+
+# What stands for the number of a call of an operator among the properties of a node.
+CALL = "call"
+
+
+def datafusion_tree(tree: exp.Expression, host: Host, names: Names, floats: Collection[str]) -> exp.Expression:
+    """The tree of a statement of a host as one of DataFusion.
+
+    Args:
+        tree: the statement, which stays as it is.
+        host: whose SQL it is.
+        names: learns the names in it.
+        floats: the names of columns that are floats in every table.
+    """
+    root = exp.Paren(this=tree.copy())
+    floats = frozenset(floats) - _named(root, host)
+    for node in reversed(list(root.walk())):
+        if node is not root and (read := _read(node, host, floats)) is not node:
+            node.replace(read)
+    names.read(root)
+    made: exp.Expression = root.this
+    return made
+
+
+def _read(node: exp.Expression, host: Host, floats: frozenset[str]) -> exp.Expression:
+    template = host.to_datafusion.get(head(node) or (exp.Expression, "", 0))
+    if template and CALL not in node.meta:
+        if any(isinstance(argument, (exp.Distinct, exp.Order, exp.Star)) for argument in arguments(node)):
+            msg = f"{host.text(node)} is not read: {node.name} is of plain arguments here"
+            raise HostError(msg)
+        return template.of(arguments(node))
+    if isinstance(node, exp.Anonymous):
+        return _call(node, host)
+    if isinstance(node, exp.CTE):
+        # DataFusion has no word for it.
+        node.set("materialized", None)
+    if isinstance(node, exp.Div):
+        node.set("typed", True)
+        node.set("safe", False)
+        if host.divides_to_float and not (is_float(node.this, host, floats) or is_float(node.expression, host, floats)):
+            node.this.replace(exp.cast(node.this.copy(), exp.DataType.Type.DOUBLE))
+    return node
+
+
+def _call(node: exp.Anonymous, host: Host) -> exp.Expression:
+    name = node.name.lower()
+    if CALL in node.meta:
+        return node
+    if name in OPERATORS:
+        node.set("this", name)
+    elif known := host.named_in_datafusion.get(name):
+        node.set("this", known)
+    elif name in FUNCTIONS:
+        node.set("this", exp.to_identifier(f"{host.name}.{name}", quoted=True))
+    return node
+
+
+def is_float(node: exp.Expression, host: Host, floats: frozenset[str]) -> bool:
+    """Whether an expression is a float by what is seen of it."""
+    if isinstance(node, exp.Literal):
+        return not node.is_string and not node.this.isdigit()
+    if isinstance(node, exp.Column):
+        return host.key(node.name, quoted=bool(node.this.args.get("quoted"))) in floats
+    if isinstance(node, (exp.Paren, exp.Neg)):
+        return is_float(node.this, host, floats)
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        return is_float(node.this, host, floats) or is_float(node.expression, host, floats)
+    if isinstance(node, exp.Cast):
+        return node.to.this in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT)
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _FLOATS
+
+
+_FLOATS = frozenset("exp ln log log2 log10 sqrt cbrt sin cos tan asin acos atan atan2 sinh cosh tanh power pow avg".split())
+
+
+def _named(tree: exp.Expression, host: Host) -> frozenset[str]:
+    """The names that a statement gives to columns."""
+    given = [alias.args.get("alias") for alias in tree.find_all(exp.Alias)]
+    given += [column for alias in tree.find_all(exp.TableAlias) for column in alias.args.get("columns") or []]
+    found = []
+    for name in given:
+        name = name.find(exp.Identifier) if isinstance(name, exp.Expression) else None
+        if name is not None:
+            found.append(host.key(name.name, quoted=bool(name.args.get("quoted"))))
+    return frozenset(found)
+
+
+def datafusion_text(tree: exp.Expression) -> str:
+    """The text of a tree of DataFusion.
+
+    Raises:
+        HostError: DataFusion has no words for part of it.
+    """
+    return DATAFUSION.text(tree)

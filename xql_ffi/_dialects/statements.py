@@ -1,0 +1,264 @@
+"""Statements of a host without calls of the operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from xql_ffi import _native_text
+from xql_ffi._dialects.host import Host, HostError
+from xql_ffi._dialects.names import Names
+from xql_ffi._dialects.places import Binding, Edit, Place, binding, closing, edited, item_end, needed, place
+from xql_ffi._dialects.reading import CALL, OPERATORS, datafusion_text, datafusion_tree
+from xql_ffi._dialects.writing import host_tree
+
+STOP = "stop_gradient"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the tables that statements name."""
+
+    # The native library's catalog.
+    catalog: Any
+    # Names as the host has them, by how it compares them.
+    names: Mapping[str, str]
+    # Names of columns that are floats in every table.
+    floats: Collection[str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an operator, as it was written."""
+
+    place: Place
+    name: str
+    # The columns that it names, by their names as the host compares them.
+    columns: Mapping[tuple[str, ...], exp.Column]
+
+
+def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
+    """The statements of a text without calls. A text without calls is given back as it is.
+
+    Raises:
+        HostError: the host does not have what would have to be written, or a statement cannot be read.
+        ValueError: a statement is wrong, or has no derivative.
+    """
+    if not any(name in text.lower() for name in ("grad", "jvp", "vjp")):
+        return text
+    edits = []
+    for tokens in _statements(host.tokens(text)):
+        if not _has_call(tokens):
+            continue
+        start, end = tokens[0].start, tokens[-1].end + 1
+        statement = Statement(text[start:end], host, known, rules)
+        edits.append(Edit(start, end, statement.expanded()))
+    return edited(text, edits)
+
+
+def differentiate(expression: str, wrt: str, table: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
+    """The derivative of an expression by a column of a table.
+
+    Raises:
+        HostError: the host does not have what would have to be written, or the expression cannot be read.
+        ValueError: the expression is wrong, or has no derivative.
+    """
+    start = "SELECT "
+    # A comment at the end of the expression ends with its line.
+    text = f"{start}grad({expression}\n, {wrt}\n) AS d FROM {host.text(host.identifier(table))}"
+    statement = Statement(text, host, known, rules)
+    _, calls = statement.read()
+    item = statement.tree.selects if isinstance(statement.tree, exp.Select) else []
+    is_one = len(item) == 1 and isinstance(item[0], exp.Alias) and item[0].this.meta.get(CALL) == 0
+    if not is_one or len(item[0].this.expressions) != 2:
+        msg = f"{expression} is not one expression"
+        raise HostError(msg)
+    found = statement.derivatives(calls)
+    if found is None:
+        msg = f"the derivative of {expression} reads more than the columns of one row: use a whole statement"
+        raise HostError(msg)
+    return host.text(found[0])
+
+
+def _statements(tokens: list[Token]) -> list[list[Token]]:
+    statements: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def _has_call(tokens: Sequence[Token]) -> bool:
+    pairs = zip(tokens, [*tokens[1:]], strict=False)
+    return any(a.text.lower() in OPERATORS and b.token_type is TokenType.L_PAREN for a, b in pairs)
+
+
+class Statement:
+    """A statement with calls."""
+
+    def __init__(self, text: str, host: Host, known: Known, rules: Sequence[Any]) -> None:
+        """A statement of a host."""
+        self._host = host
+        self._known = known
+        self._rules = rules
+        self._text = text
+        tokens = host.tokens(text)
+        start, end = _query(tokens)
+        # Without what stands around the query of an INSERT and the like, whose columns have no names then.
+        self._before, self._after = text[: tokens[start].start], text[tokens[end - 1].end + 1 :]
+        self._query = text[tokens[start].start : tokens[end - 1].end + 1]
+        self._is_insert = tokens[0].token_type is TokenType.INSERT
+        self._tokens = host.tokens(self._query)
+        self.tree = host.parsed(self._query)
+        self._names = Names(host, known.names)
+
+    def expanded(self) -> str:
+        """The text of the statement without calls.
+
+        Raises:
+            HostError: the host does not have what would have to be written.
+            ValueError: the statement is wrong, or has no derivative.
+        """
+        asked, calls = self.read()
+        if not calls:
+            return self._text
+        wanted = _native_text.columns(self._known.catalog, asked, self._rules)
+        derivatives = self.derivatives(calls)
+        text = self._spliced(calls, derivatives) if derivatives is not None else self._written_anew()
+        self._check(text, wanted)
+        return self._before + text + self._after
+
+    def read(self) -> tuple[str, list[Call]]:
+        """The statement as DataFusion's, and its outer calls by their numbers."""
+        outer = [node for node in self.tree.find_all(exp.Anonymous) if _is_operator(node) and not _is_inner(node)]
+        calls = []
+        for number, node in enumerate(sorted(outer, key=lambda node: int(node.meta["start"]))):
+            node.meta[CALL] = number
+            columns = {self._names.path(column): column for column in node.find_all(exp.Column)}
+            calls.append(Call(place(self._tokens, int(node.meta["start"])), node.name.lower(), columns))
+        tree = datafusion_tree(self.tree, self._host, self._names, self._known.floats)
+        mark = "_call"
+        while mark in self._query:
+            mark += "_"
+        for node in tree.find_all(exp.Anonymous):
+            if CALL in node.meta:
+                node.set("this", f"{node.name.lower()}{mark}{node.meta[CALL]}_")
+        parts = re.split(rf"{mark}(\d+)_\(", datafusion_text(tree))
+        self._asked = parts[0]
+        # The numbers of the calls by where they start.
+        self._starts: dict[int, int] = {}
+        for number, part in zip(parts[1::2], parts[2::2], strict=True):
+            name = calls[int(number)].name
+            self._starts[len(self._asked) - len(name)] = int(number)
+            self._asked += "(" + part
+        return self._asked, calls
+
+    def derivatives(self, calls: list[Call]) -> dict[int, exp.Expression] | None:
+        """What takes the place of the calls; nothing if the query has to be written anew."""
+        edits = _native_text.edits(self._known.catalog, self._asked, self._rules)
+        self._anew = next((text for start, _, text in edits if start == 0), None)
+        self._named = [(start, text) for start, end, text in edits if start == end]
+        if self._anew is not None:
+            return None
+        found: dict[int, exp.Expression] = {}
+        for start, end, text in edits:
+            number = self._starts.get(start)
+            if number is None or start == end or calls[number].name == STOP:
+                continue
+            made = host_tree(text, self._host, self._names, calls[number].columns)
+            # What needs parentheses where DataFusion has it may do without where it goes.
+            made = made.this if isinstance(made, exp.Paren) else made
+            if found.setdefault(number, made) != made:
+                msg = f"a call of {calls[number].name} stands for several things in DataFusion's SQL"
+                raise HostError(msg)
+        missing = [call.name for number, call in enumerate(calls) if call.name != STOP and number not in found]
+        if missing:
+            msg = f"a call of {missing[0]} stands where {self._host.name} reads otherwise than DataFusion"
+            raise HostError(msg)
+        return found
+
+    def _spliced(self, calls: list[Call], derivatives: dict[int, exp.Expression]) -> str:
+        edits = []
+        for number, call in enumerate(calls):
+            name, opening, end = (self._tokens[token] for token in (call.place.name, call.place.opening, call.place.closing))
+            if call.name == STOP:
+                edits += [Edit(name.start, opening.end + 1, "("), Edit(end.start, end.end + 1, ")")]
+                continue
+            tree = derivatives[number]
+            text = self._host.text(tree)
+            if binding(tree) < needed(self._tokens, call.place):
+                text = f"({text})"
+            edits.append(Edit(name.start, end.end + 1, text))
+        if not self._is_insert and self._host.names_freely:
+            for at, text in self._named:
+                number = self._starts[max(start for start in self._starts if start < at)]
+                end = self._tokens[item_end(self._tokens, calls[number].place)].end + 1
+                name = text.removeprefix(' AS "').removesuffix('"').replace('""', '"')
+                edits.append(Edit(end, end, f" AS {self._host.text(self._host.identifier(name))}"))
+        # What is inside of stop_gradient is replaced as well.
+        return edited(self._query, edits)
+
+    def _written_anew(self) -> str:
+        tree = host_tree(self._anew or "", self._host, self._names)
+        if not self._host.names_freely and isinstance(tree, exp.Select):
+            for item in tree.selects:
+                if isinstance(item, exp.Alias) and not re.fullmatch(r"\w+", item.alias):
+                    item.replace(item.this)
+        return self._host.text(tree, pretty=True)
+
+    def _check(self, text: str, wanted: pa.Schema) -> None:
+        """Refuses a text with other columns than the statement."""
+        tree = datafusion_tree(self._host.parsed(text), self._host, Names(self._host, self._known.names), self._known.floats)
+        again = datafusion_text(tree)
+        made = _native_text.columns(self._known.catalog, again, self._rules)
+        is_named = self._host.names_freely and not self._is_insert
+        shown = [[(self._host.key(f.name) if is_named else "", f.type) for f in schema] for schema in (wanted, made)]
+        if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
+            msg = f"the derivative cannot be written as SQL of {self._host.name}: its columns would be others"
+            raise HostError(msg)
+
+
+def _is_operator(node: exp.Anonymous) -> bool:
+    return node.name.lower() in OPERATORS and "start" in node.meta and not isinstance(node.parent, exp.Dot)
+
+
+def _is_inner(node: exp.Anonymous) -> bool:
+    """Whether a call is part of what another one differentiates."""
+    around = node.find_ancestor(exp.Anonymous)
+    while around is not None:
+        if around.name.lower() in OPERATORS and around.name.lower() != STOP:
+            return True
+        around = around.find_ancestor(exp.Anonymous)
+    return False
+
+
+_QUERIES = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES)
+_CHANGES = (TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
+
+
+def _query(tokens: list[Token]) -> tuple[int, int]:
+    """The tokens of the query that a statement is or has; all of one that has none."""
+    kinds = [token.token_type for token in tokens]
+    if kinds[0] in _QUERIES or kinds[0] in _CHANGES:
+        return 0, len(tokens)
+    for start, kind in enumerate(kinds):
+        if kind not in (TokenType.SELECT, TokenType.WITH) or kinds[start + 1 : start + 2] == [TokenType.L_PAREN]:
+            continue
+        if kinds[start - 1] is TokenType.L_PAREN:
+            return start, closing(tokens, start - 1)
+        return start, next((end for end in range(start, len(tokens)) if _ends_query(tokens, end)), len(tokens))
+    return 0, len(tokens)
+
+
+def _ends_query(tokens: list[Token], at: int) -> bool:
+    """Whether what is said of an INSERT starts behind its query."""
+    is_conflict = tokens[at].text.upper() == "ON" and [t.text.upper() for t in tokens[at + 1 : at + 2]] == ["CONFLICT"]
+    return tokens[at].token_type is TokenType.RETURNING or is_conflict

@@ -1,0 +1,199 @@
+"""The tables that statements of a host name, as the native library takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from xql_ffi import _catalog, _native_text
+from xql_ffi._dialects.duckdb import DUCKDB
+from xql_ffi._dialects.host import DATAFUSION, Host, HostError
+from xql_ffi._dialects.names import Names
+from xql_ffi._dialects.reading import datafusion_text, datafusion_tree
+from xql_ffi._dialects.statements import Known
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or a view."""
+
+    # Its name, in full or as far as it is given.
+    path: tuple[str, ...]
+    # The columns of a table, the query of a view in the SQL of `host`, or why neither is known.
+    columns: pa.Schema | None = None
+    query: str | None = None
+    reason: str = ""
+    # The names of a view's columns where it gives them itself.
+    renamed: tuple[str, ...] = ()
+
+
+def known(tables: Any, host: Host) -> Known:
+    """What is known of the tables of a session, or of a mapping of names to schemas.
+
+    Raises:
+        TypeError: it is neither, or a table is given by something else than its schema or the query of a view.
+        ValueError: a name or a schema is wrong, or the query of a view cannot be read.
+    """
+    if isinstance(tables, Mapping):
+        return _known(_given(tables, host), host, host)
+    if _catalog.is_duckdb(tables):
+        return _known(_of_duckdb(tables), DUCKDB, host)
+    return _known(_of_session(tables), DATAFUSION, host)
+
+
+def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
+    made = _native_text.catalog()
+    names: dict[str, str] = {}
+    floats: dict[str, bool] = {}
+    views = []
+    places = {source.schema: DATAFUSION.schema, source.catalog: DATAFUSION.catalog}
+    for relation in relations:
+        keys = [host.key(part) for part in relation.path]
+        names.update(zip(keys, relation.path, strict=True))
+        keys = [places.get(key, key) if number + 1 < len(keys) else key for number, key in enumerate(keys)]
+        name = ".".join(_quoted(key) for key in keys)
+        if relation.columns is not None:
+            fields = [field.with_name(host.key(field.name)) for field in relation.columns]
+            names.update((host.key(field.name), field.name) for field in relation.columns)
+            for field in fields:
+                floats[field.name] = floats.get(field.name, True) and pa.types.is_floating(field.type)
+            _native_text.add_table(made, name, pa.schema(fields))
+        elif relation.query is not None:
+            views.append((name, relation))
+        else:
+            _native_text.add_opaque(made, name, relation.reason)
+    # Whether a column is a float is known of all tables before the first view is read.
+    columns = {name for name, is_float in floats.items() if is_float}
+    for name, relation in views:
+        try:
+            _native_text.add_view(made, name, _definition(relation, source, columns))
+        except HostError as error:
+            _native_text.add_opaque(made, name, str(error))
+    return Known(made, {key: name for key, name in names.items() if key != name}, columns)
+
+
+def _definition(relation: Relation, source: Host, floats: Iterable[str]) -> str:
+    """The query of a view as DataFusion's."""
+    if source is DATAFUSION:
+        return relation.query or ""
+    tree = source.parsed(relation.query or "")
+    renamed = relation.renamed
+    if isinstance(tree, exp.Create):
+        if isinstance(tree.this, exp.Schema):
+            renamed = tuple(column.name for column in tree.this.expressions)
+        tree = tree.expression
+    text = datafusion_text(datafusion_tree(tree, source, Names(source, {}), list(floats)))
+    if not renamed:
+        return text
+    columns = ", ".join(_quoted(source.key(column)) for column in renamed)
+    return f"SELECT * FROM ({text}) AS renamed({columns})"
+
+
+def _given(tables: Mapping[Any, Any], host: Host) -> Iterator[Relation]:
+    for name, table in tables.items():
+        parts = [part for part in exp.to_table(name, dialect=host.syntax).parts if isinstance(part, exp.Identifier)]
+        path = tuple(host.key(part.name, quoted=bool(part.args.get("quoted"))) for part in parts)
+        if isinstance(table, str):
+            yield Relation(path, query=table)
+        elif isinstance(table, pa.Schema):
+            yield Relation(path, columns=table)
+        else:
+            msg = f"the table {name!r} is given by its pyarrow schema, or by the query of a view, not by {table!r}"
+            raise TypeError(msg)
+
+
+def _of_session(session: Any) -> Iterator[Relation]:
+    """The relations of a session of datafusion."""
+    for path, table in _catalog.relations(session):
+        if isinstance(table, pa.Schema):
+            yield Relation(path, columns=table)
+        elif table is None:
+            yield Relation(path, reason=_catalog.UNKNOWN_VIEW)
+        else:
+            yield Relation(path, query=table)
+
+
+def _of_duckdb(connection: Any) -> Iterator[Relation]:
+    """The relations of a DuckDB connection."""
+    ((catalog, schema),) = connection.sql("SELECT current_database(), current_schema()").fetchall()
+    here = {catalog: DUCKDB.catalog, "temp": DUCKDB.catalog}
+    columns = "SELECT database_name, schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT is_nullable"
+    never_null = set(connection.sql(columns).fetchall())
+    tables = "SELECT database_name, schema_name, table_name, '' FROM duckdb_tables() WHERE NOT internal"
+    views = "SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
+    for *path, query in connection.sql(f"{tables} UNION ALL {views}").fetchall():
+        place = (here.get(path[0], path[0]), DUCKDB.schema if path[1] == schema else path[1], path[2])
+        name = ".".join(_quoted(part) for part in path)
+        if query and not _reads_files(query):
+            yield Relation(place, query=query)
+            continue
+        if query and not _is_all(query):
+            yield Relation(place, reason=_NO_TABLE)
+            continue
+        made = connection.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
+        fields = [field.with_nullable((*path, field.name) not in never_null) for field in made]
+        yield Relation(place, columns=pa.schema(fields))
+
+
+_NO_TABLE = (
+    "this view computes its columns from a function that gives a table: make a view of SELECT * of the function, "
+    "and another one that computes from it"
+)
+
+
+def _reads_files(query: str) -> bool:
+    """Whether a view reads what a function gives, as read_parquet."""
+    try:
+        tables = list(DUCKDB.parsed(query).find_all(exp.Table))
+    except HostError:
+        return True
+    return not tables or any(not isinstance(table.this, exp.Identifier) for table in tables[1:] or tables)
+
+
+def _is_all(query: str) -> bool:
+    """Whether a view has the columns as they are."""
+    try:
+        tree = DUCKDB.parsed(query)
+    except HostError:
+        return False
+    select = tree.expression if isinstance(tree, exp.Create) else tree
+    return isinstance(select, exp.Select) and all(isinstance(item, exp.Star) for item in select.selects)
+
+
+def answer(made: Any, tables: Any, host: Host, call: str) -> None:
+    """Adds what a call of a function gives that the native library does not know.
+
+    Raises:
+        ValueError: there is no such function.
+    """
+    name, _, rest = call.partition("(")
+    arguments = DATAFUSION.parsed(f"f({rest}").expressions
+    if name == "integer_quotient":
+        is_float = any(argument.to.this in exp.DataType.REAL_TYPES for argument in arguments)
+        field = pa.field("v", pa.float64() if is_float else pa.int64())
+        _native_text.add_function(made, call, field, is_volatile=False)
+        return
+    own = name.strip('"').removeprefix(f"{host.name}.")
+    if not _catalog.is_duckdb(tables):
+        _catalog.answer(made, tables, f"{own}({rest}" if isinstance(tables, Mapping) else call)
+        return
+    asked = f"{DUCKDB.text(DUCKDB.identifier(own))}({', '.join(DUCKDB.text(argument) for argument in arguments)})"
+    try:
+        field = tables.sql(f"SELECT {asked} AS v LIMIT 0").to_arrow_table().schema.field("v")
+        stable = "SELECT bool_and(stability = 'CONSISTENT') FROM duckdb_functions() WHERE lower(function_name) = ?"
+        ((is_stable,),) = tables.sql(stable, params=[own.lower()]).fetchall()
+    except Exception as error:
+        _native_text.add_function(made, call, None, is_volatile=False)
+        msg = f"the session cannot plan {asked}: {error}"
+        raise ValueError(msg) from error
+    _native_text.add_function(made, call, field, is_volatile=is_stable is False)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+

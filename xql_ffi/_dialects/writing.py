@@ -1,0 +1,157 @@
+"""What DataFusion's text is in a host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from xql_ffi._dialects.datafusion import FUNCTIONS
+from xql_ffi._dialects.host import DATAFUSION, Host, HostError, arguments, closed, head
+from xql_ffi._dialects.names import Names
+
+
+def host_tree(
+    text: str, host: Host, names: Names, columns: Mapping[tuple[str, ...], exp.Column] | None = None
+) -> exp.Expression:
+    """The tree of DataFusion's text, a query or an expression, as one of a host.
+
+    Args:
+        text: what the native library has written.
+        host: whose SQL is to be written.
+        names: how names are written.
+        columns: how columns are written, by their names as the host compares them.
+
+    Raises:
+        HostError: the host does not have part of it.
+    """
+    root = exp.Paren(this=DATAFUSION.parsed(text))
+    for order in root.find_all(exp.Order):
+        order.set("expressions", [key for ordered in order.expressions for key in _keys(ordered)])
+    _literals(root, host)
+    _materialize(root, host)
+    for node in reversed(list(root.walk())):
+        if node is not root and (written := _written(node, host)) is not node:
+            node.replace(written)
+    paths = [(column, tuple(part.name for part in column.parts)) for column in root.find_all(exp.Column)]
+    kept = [(column, columns[path].copy()) for column, path in paths if columns and path in columns]
+    names.write(root)
+    for column, written in kept:
+        column.replace(written)
+    made: exp.Expression = root.this
+    return made
+
+
+def _written(node: exp.Expression, host: Host) -> exp.Expression:
+    if isinstance(node, exp.Case) and (inside := _certain(node)) is not None:
+        return closed(inside)
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        return _special(node, host)
+    if isinstance(node, exp.Div):
+        node.set("typed", host.dialect.TYPED_DIVISION)
+        node.set("safe", host.dialect.SAFE_DIVISION)
+    template = host.from_datafusion.get(head(node) or (exp.Expression, "", 0))
+    if template:
+        return template.of(arguments(node))
+    return _call(node, host) if isinstance(node, exp.Anonymous) else node
+
+
+def _call(node: exp.Anonymous, host: Host) -> exp.Expression:
+    name = node.name
+    if host.name != name and name.startswith(f"{host.name}."):
+        node.set("this", name.removeprefix(f"{host.name}."))
+    elif name in host.aggregates and not isinstance(node.find_ancestor(exp.Window, exp.Select), exp.Window):
+        node.set("this", host.aggregates[name])
+    elif name in host.renamed:
+        node.set("this", host.renamed[name])
+    elif name in FUNCTIONS and name not in host.same_names:
+        advice = host.refused.get(name)
+        msg = f"{host.name} has no function for DataFusion's {name}" + (f": {advice}" if advice else "")
+        raise HostError(msg)
+    return node
+
+
+def _certain(node: exp.Case) -> exp.Expression | None:
+    """What a condition gives that always holds, by which DataFusion is told that a column may be NULL."""
+    branches = node.args["ifs"]
+    if node.this is not None or len(branches) != 1 or node.args.get("default") is not None:
+        return None
+    condition = branches[0].this
+    is_draw = isinstance(condition, exp.GTE) and condition.this.name == "random" and condition.expression.name == "0.0"
+    return branches[0].args["true"].copy() if is_draw else None
+
+
+def _special(node: exp.Cast, host: Host) -> exp.Expression:
+    """NaN or an infinity, or what else is in quotes."""
+    value = node.this.name.lower().replace("infinity", "inf").lstrip("+")
+    if value not in ("nan", "inf", "-inf") or not host.not_finite:
+        return node
+    return host.parsed(host.not_finite[value])
+
+
+def _keys(ordered: exp.Expression) -> list[exp.Expression]:
+    """Keys in the place of one that is a struct of them."""
+    fields = ordered.this
+    if not (isinstance(ordered, exp.Ordered) and isinstance(fields, exp.Anonymous) and fields.name == "named_struct"):
+        return [ordered]
+    keys = []
+    for value in fields.expressions[1::2]:
+        key = ordered.copy()
+        key.set("this", value.copy())
+        keys.append(key)
+    return keys
+
+
+def _materialize(root: exp.Expression, host: Host) -> None:
+    """Says that what is read several times is computed once."""
+    reads = Counter(table.name for table in root.find_all(exp.Table))
+    for cte in root.find_all(exp.CTE) if host.materializes else ():
+        is_recursive = any(table.name == cte.alias for table in cte.this.find_all(exp.Table))
+        if reads[cte.alias] > 1 and not is_recursive:
+            cte.set("materialized", True)
+
+
+def _literals(root: exp.Expression, host: Host) -> None:
+    """Writes floats as floats where the host would take them for decimals."""
+    if host.float_literal is None:
+        return
+    found = [node for node in root.find_all(exp.Literal) if not node.is_string and not node.this.isdigit()]
+    exposed = [node for node in found if not _is_beside_float(node)]
+    for node in exposed:
+        digits = node.this.removesuffix(".0")
+        node.replace(host.parsed(host.float_literal.format(digits) if "e" not in digits else digits))
+
+
+def _is_beside_float(node: exp.Expression) -> bool:
+    """Whether something beside a literal makes the host take it for a float."""
+    parent = node.parent
+    if isinstance(parent, (exp.Paren, exp.Neg, exp.If)):
+        return _is_beside_float(parent)
+    if isinstance(parent, exp.Case):
+        beside = [branch.args["true"] for branch in parent.args["ifs"]] + [parent.args.get("default")]
+    elif isinstance(parent, (exp.Binary, exp.Between, exp.In)):
+        beside = [child for child in parent.iter_expressions()]
+    elif isinstance(parent, exp.Anonymous):
+        beside = list(parent.expressions)
+    else:
+        return False
+    return any(is_float(other) for other in beside if other is not None and other is not node)
+
+
+def is_float(node: exp.Expression) -> bool:
+    """Whether an expression is a float in a host, if it is one in DataFusion."""
+    if isinstance(node, (exp.Paren, exp.Neg)):
+        return is_float(node.this)
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        return is_float(node.this) or is_float(node.expression)
+    if isinstance(node, exp.If):
+        return is_float(node.args["true"])
+    if isinstance(node, exp.Case):
+        beside = [branch.args["true"] for branch in node.args["ifs"]] + [node.args.get("default")]
+        return any(is_float(other) for other in beside if other is not None)
+    if isinstance(node, exp.Anonymous):
+        return any(is_float(argument) for argument in node.expressions)
+    if isinstance(node, exp.Window):
+        return is_float(node.this)
+    return isinstance(node, exp.Column) or isinstance(node, exp.Cast)
