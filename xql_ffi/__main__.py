@@ -68,8 +68,13 @@ def _read(path: str) -> str:
         raise UsageError(msg) from error
 
 
-def _tables(arguments: argparse.Namespace) -> dict[str, pa.Schema]:
-    """The schemas of the tables that options name."""
+def _tables(arguments: argparse.Namespace) -> Any:
+    """The schemas of the tables that options name, or the database that has them."""
+    if arguments.duckdb:
+        if arguments.schema or arguments.parquet:
+            msg = "a DuckDB file has the tables by itself: leave --schema and --parquet away, or --duckdb"
+            raise UsageError(msg)
+        return _database(arguments.duckdb)
     tables: dict[str, pa.Schema] = {}
     for read, given in ((_schema, arguments.schema), (_parquet, arguments.parquet)):
         for text in given:
@@ -106,6 +111,20 @@ def _parquet(path: str) -> pa.Schema:
         raise UsageError(msg) from error
 
 
+def _database(path: str) -> Any:
+    """A connection to a DuckDB file, which stays as it is."""
+    try:
+        import duckdb
+    except ImportError as error:
+        msg = "the module duckdb is missing: pip install duckdb"
+        raise UsageError(msg) from error
+    try:
+        return duckdb.connect(path, read_only=True)
+    except duckdb.Error as error:
+        msg = f"{path} cannot be read as a DuckDB file: {error}"
+        raise UsageError(msg) from error
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m xql_ffi",
@@ -136,7 +155,9 @@ def _parser() -> argparse.ArgumentParser:
         expand,
         "write a statement without grad, jvp, vjp and stop_gradient, for any engine",
         "  echo 'SELECT grad(sin(x), x) FROM t' | python -m xql_ffi expand --schema t=x:double\n"
-        "  python -m xql_ffi expand query.sql --parquet era5=data/era5.parquet",
+        "  python -m xql_ffi expand query.sql --parquet era5=data/era5.parquet\n"
+        "  python -m xql_ffi expand query.sql --duckdb era5.duckdb\n"
+        "  python -m xql_ffi expand query.sql --schema t=x:double --dialect postgres",
     )
     made.add_argument("statement", nargs="?", default="-", help="a file, or - for standard input (default)")
     made.add_argument(
@@ -149,8 +170,11 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--parquet", action="append", default=[], metavar="TABLE=PATH", help="a table as Parquet files have it"
     )
+    made.add_argument("--duckdb", metavar="FILE", help="a database that has the tables")
     made.add_argument(
-        "--dialect", default=DIALECTS[0], choices=DIALECTS, help=f"the SQL to write (default: {DIALECTS[0]})"
+        "--dialect",
+        metavar="NAME",
+        help=f"whose SQL it is: {', '.join(DIALECTS)}, or another one that sqlglot knows (default: that of the tables)",
     )
     made = command(
         "rules",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """What a session of the ``datafusion`` package has, of any version, those that wrap one, and DuckDB's connections."""
+    """What a session of the ``datafusion`` package has, of any version, what wraps one, and a DuckDB connection."""
 
     def sql(self, query: str) -> Any:
         """Plans a statement, and executes it where it does something."""

@@ -1,1 +1,1 @@
-"""Statements of other engines: sqlglot reads and writes them, and what differs from DataFusion is in a table for each."""
+"""Statements of other engines: sqlglot reads and writes them, what differs from DataFusion is in a table for each."""

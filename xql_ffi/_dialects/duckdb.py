@@ -18,8 +18,8 @@ DUCKDB = Host(
     stddev_pop stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
     regr_sxx regr_sxy regr_syy string_agg
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
-    ascii chr concat concat_ws ends_with left length levenshtein lower lpad ltrim md5 octet_length repeat replace reverse
-    right rpad rtrim split_part starts_with strpos substr substring to_hex translate trim upper
+    ascii chr concat concat_ws ends_with left length levenshtein lower lpad ltrim md5 octet_length repeat replace
+    reverse right rpad rtrim split_part starts_with strpos substr substring to_hex translate trim upper
     date_part date_trunc now unnest
     """,
     renamed={"nvl": "ifnull", "make_array": "list_value"},

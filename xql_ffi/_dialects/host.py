@@ -9,33 +9,33 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import sqlglot
-from sqlglot import exp, parser
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
-from xql_ffi._dialects.datafusion import XqlDataFusion
+from xql_ffi._dialects.datafusion import XqlDataFusion, words
 
 # A kind of node with the name of a function and the number of arguments.
-Head: TypeAlias = tuple[type[exp.Expression], str, int]
+Head: TypeAlias = tuple[type[exp.Expr], str, int]
 
 # Functions with a syntax of their own. All others are read as calls of names.
 _SYNTAX = ("CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
 
 # Words that are names in DataFusion and may not be in another host. Quotes around a name do no harm.
-_RESERVED = frozenset(
+_RESERVED = words(
     """
-    all analyse analyze and any array as asc asymmetric at authorization between binary both by case cast check collate
-    collation column constraint create cross cube current current_date current_time current_timestamp current_user
-    default deferrable desc describe distinct do else end escape except exists false fetch filter first following for
-    foreign freeze from full function glob grant group grouping groups hash having ilike in initially inner inout
-    intersect interval into is isnull join key lambda last lateral leading left like limit localtime localtimestamp
-    lookup match merge natural new no not notnull null nulls of off offset on only or order out outer over overlaps
-    partition placing pivot preceding primary proto qualify range recursive references respect returning right rollup
-    row rows sample select session_user set similar some struct summarize symmetric system_user table tablesample then
-    to trailing treat true unbounded union unique unnest unpivot user using value values variadic verbose view when
-    where window with within
-    """.split()
+    all analyse analyze and any array as asc asymmetric at authorization between binary both by case cast check
+    collate collation column constraint create cross cube current current_date current_time current_timestamp
+    current_user default deferrable desc describe distinct do else end escape except exists false fetch filter
+    first following for foreign freeze from full function glob grant group grouping groups hash having ilike in
+    initially inner inout intersect interval into is isnull join key lambda last lateral leading left like limit
+    localtime localtimestamp lookup match merge natural new no not notnull null nulls of off offset on only or
+    order out outer over overlaps partition placing pivot preceding primary proto qualify range recursive
+    references respect returning right rollup row rows sample select session_user set similar some struct
+    summarize symmetric system_user table tablesample then to trailing treat true unbounded union unique unnest
+    unpivot user using value values variadic verbose view when where window with within
+    """
 )
 
 
@@ -68,11 +68,11 @@ class Host:
     written: Mapping[str, str] = field(default_factory=dict)
     # Further expressions of the host, and DataFusion's.
     read: Mapping[str, str] = field(default_factory=dict)
-    # Functions of DataFusion that the host does not have, and what to do. Those that are in no table are refused as well.
+    # Functions of DataFusion that the host does not have, and what to do. Those in no table are refused as well.
     refused: Mapping[str, str] = field(default_factory=dict)
     # Whether the quotient of two integers is a float.
     divides_to_float: bool = False
-    # How a float is written where a literal with a point is a decimal, `{}` being its digits; nothing where it is a float.
+    # How a float is written of these digits, `{}`, where a literal with a point is a decimal.
     float_literal: str | None = None
     # NaN and the infinities.
     not_finite: Mapping[str, str] = field(default_factory=dict)
@@ -83,13 +83,13 @@ class Host:
 
     @cached_property
     def dialect(self) -> Dialect:
-        """sqlglot's dialect."""
+        """Sqlglot's dialect."""
         return self.syntax()
 
     @cached_property
     def same_names(self) -> frozenset[str]:
         """Functions that are DataFusion's by name and meaning."""
-        return frozenset(self.same.split())
+        return words(self.same)
 
     @cached_property
     def named_in_datafusion(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Host:
             msg = f"the statement cannot be read as SQL of {self.name}: {error}"
             raise HostError(msg) from error
 
-    def parsed(self, text: str) -> exp.Expression:
+    def parsed(self, text: str) -> exp.Expr:
         """The tree of a text that has one statement or expression.
 
         Raises:
@@ -128,7 +128,7 @@ class Host:
         """
         read = self._parser(dialect=self.dialect, error_level=ErrorLevel.RAISE)
         try:
-            trees = read.parse(self.tokens(text), text)
+            trees: list[exp.Expr | None] = read.parse(self.tokens(text), text)
         except SqlglotError as error:
             msg = f"the statement cannot be read as SQL of {self.name}: {error}"
             raise HostError(msg) from error
@@ -137,7 +137,7 @@ class Host:
             raise HostError(msg)
         return trees[0]
 
-    def text(self, tree: exp.Expression, *, pretty: bool = False) -> str:
+    def text(self, tree: exp.Expr, *, pretty: bool = False) -> str:
         """The text of a tree.
 
         Raises:
@@ -178,7 +178,9 @@ class Host:
     @cached_property
     def _generator(self) -> Any:
         kind = self.syntax.generator_class
-        return type("Generator", (kind,), {"TRANSFORMS": {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses}})
+        return type(
+            "Generator", (kind,), {"TRANSFORMS": {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses}}
+        )
 
     @cached_property
     def _parser(self) -> Any:
@@ -204,13 +206,13 @@ class Template:
     """An expression with columns that stand for arguments."""
 
     parameters: tuple[str, ...]
-    body: exp.Expression
+    body: exp.Expr
 
-    def of(self, arguments: list[exp.Expression]) -> exp.Expression:
+    def of(self, arguments: list[exp.Expr]) -> exp.Expr:
         """The expression of these arguments, closed."""
         by_name = dict(zip(self.parameters, arguments, strict=True))
 
-        def placed(node: exp.Expression) -> exp.Expression:
+        def placed(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and node.name in by_name:
                 return closed(by_name[node.name].copy())
             return node
@@ -218,14 +220,16 @@ class Template:
         return closed(self.body.transform(placed))
 
 
-def closed(node: exp.Expression) -> exp.Expression:
+def closed(node: exp.Expr) -> exp.Expr:
     """An expression that may be an operand of anything."""
-    is_closed = isinstance(node, (exp.Func, exp.Column, exp.Literal, exp.Paren, exp.Case, exp.Null, exp.Boolean, exp.Subquery))
+    is_closed = isinstance(
+        node, (exp.Func, exp.Column, exp.Literal, exp.Paren, exp.Case, exp.Null, exp.Boolean, exp.Subquery)
+    )
     is_open = isinstance(node, (exp.Connector, exp.Pow, exp.Star))
     return node if is_closed and not is_open else exp.Paren(this=node)
 
 
-def head(node: exp.Expression) -> Head | None:
+def head(node: exp.Expr) -> Head | None:
     """By what a node is found in a table."""
     if isinstance(node, exp.Anonymous):
         return exp.Anonymous, node.name.lower(), len(node.expressions)
@@ -234,14 +238,14 @@ def head(node: exp.Expression) -> Head | None:
     return None
 
 
-def arguments(node: exp.Expression) -> list[exp.Expression]:
+def arguments(node: exp.Expr) -> list[exp.Expr]:
     """The operands of an operator, or the arguments of a call."""
     if isinstance(node, exp.Anonymous):
         return list(node.expressions)
     return [node.args[name] for name in ("this", "expression") if node.args.get(name) is not None]
 
 
-def is_call(node: exp.Expression) -> bool:
+def is_call(node: exp.Expr) -> bool:
     """Whether an expression is a call or an operation of different columns, and no more."""
     found = arguments(node)
     names = [argument.name for argument in found if isinstance(argument, exp.Column)]
@@ -264,7 +268,7 @@ DATAFUSION = Host(name="datafusion", syntax=XqlDataFusion, catalog="datafusion",
 
 
 def of_any_name(name: str) -> type[Dialect]:
-    """sqlglot's dialect of a name.
+    """Sqlglot's dialect of a name.
 
     Raises:
         HostError: it has none.

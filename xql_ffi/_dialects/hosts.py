@@ -16,8 +16,7 @@ def host_of(dialect: str) -> Host:
     """
     found = HOSTS.get(dialect)
     if found is None:
-        msg = f"{dialect!r} is no dialect that is written here: take one of {', '.join(map(repr, ('datafusion', *HOSTS)))}"
+        names = ", ".join(map(repr, ("datafusion", *HOSTS)))
+        msg = f"{dialect!r} is no dialect that is written here: take one of {names}"
         raise HostError(msg)
     return found
-
-

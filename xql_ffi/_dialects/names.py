@@ -21,14 +21,14 @@ class Names:
         self._places = {host.schema: DATAFUSION.schema, host.catalog: DATAFUSION.catalog}
         self._places |= {there: here for here, there in self._places.items()}
 
-    def read(self, tree: exp.Expression) -> None:
+    def read(self, tree: exp.Expr) -> None:
         """Makes the names in a tree those of DataFusion."""
         for name in list(tree.find_all(exp.Identifier)):
             key = self._host.key(name.name, quoted=bool(name.args.get("quoted")))
             self._written.setdefault(key, name.name)
             name.replace(exp.to_identifier(self._placed(name, key), quoted=True))
 
-    def write(self, tree: exp.Expression) -> None:
+    def write(self, tree: exp.Expr) -> None:
         """Makes the names in a tree those of the host."""
         for name in list(tree.find_all(exp.Identifier)):
             key = self._placed(name, name.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi._dialects.host import HostError
 
@@ -99,7 +99,7 @@ def _opening(tokens: Sequence[Token], closed: int) -> int:
     return 0
 
 
-def binding(tree: exp.Expression) -> Binding:
+def binding(tree: exp.Expr) -> Binding:
     """How tightly the outermost operator of an expression binds."""
     if isinstance(tree, (exp.Add, exp.Sub)):
         return Binding.SUM

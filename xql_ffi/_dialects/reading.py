@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from xql_ffi._dialects.datafusion import FUNCTIONS
+from xql_ffi._dialects.datafusion import FUNCTIONS, words
 from xql_ffi._dialects.host import DATAFUSION, Host, HostError, arguments, head
 from xql_ffi._dialects.names import Names
 
@@ -16,7 +16,7 @@ OPERATORS = frozenset(("grad", "jvp", "vjp", "stop_gradient"))
 CALL = "call"
 
 
-def datafusion_tree(tree: exp.Expression, host: Host, names: Names, floats: Collection[str]) -> exp.Expression:
+def datafusion_tree(tree: exp.Expr, host: Host, names: Names, floats: Collection[str]) -> exp.Expr:
     """The tree of a statement of a host as one of DataFusion.
 
     Args:
@@ -31,12 +31,12 @@ def datafusion_tree(tree: exp.Expression, host: Host, names: Names, floats: Coll
         if node is not root and (read := _read(node, host, floats)) is not node:
             node.replace(read)
     names.read(root)
-    made: exp.Expression = root.this
+    made: exp.Expr = root.this
     return made
 
 
-def _read(node: exp.Expression, host: Host, floats: frozenset[str]) -> exp.Expression:
-    template = host.to_datafusion.get(head(node) or (exp.Expression, "", 0))
+def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
+    template = host.to_datafusion.get(head(node) or (exp.Expr, "", 0))
     if template and CALL not in node.meta:
         if any(isinstance(argument, (exp.Distinct, exp.Order, exp.Star)) for argument in arguments(node)):
             msg = f"{host.text(node)} is not read: {node.name} is of plain arguments here"
@@ -55,7 +55,7 @@ def _read(node: exp.Expression, host: Host, floats: frozenset[str]) -> exp.Expre
     return node
 
 
-def _call(node: exp.Anonymous, host: Host) -> exp.Expression:
+def _call(node: exp.Anonymous, host: Host) -> exp.Expr:
     name = node.name.lower()
     if CALL in node.meta:
         return node
@@ -68,7 +68,7 @@ def _call(node: exp.Anonymous, host: Host) -> exp.Expression:
     return node
 
 
-def is_float(node: exp.Expression, host: Host, floats: frozenset[str]) -> bool:
+def is_float(node: exp.Expr, host: Host, floats: frozenset[str]) -> bool:
     """Whether an expression is a float by what is seen of it."""
     if isinstance(node, exp.Literal):
         return not node.is_string and not node.this.isdigit()
@@ -83,22 +83,22 @@ def is_float(node: exp.Expression, host: Host, floats: frozenset[str]) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in _FLOATS
 
 
-_FLOATS = frozenset("exp ln log log2 log10 sqrt cbrt sin cos tan asin acos atan atan2 sinh cosh tanh power pow avg".split())
+_FLOATS = words("exp ln log log2 log10 sqrt cbrt sin cos tan asin acos atan atan2 sinh cosh tanh power pow avg")
 
 
-def _named(tree: exp.Expression, host: Host) -> frozenset[str]:
+def _named(tree: exp.Expr, host: Host) -> frozenset[str]:
     """The names that a statement gives to columns."""
     given = [alias.args.get("alias") for alias in tree.find_all(exp.Alias)]
     given += [column for alias in tree.find_all(exp.TableAlias) for column in alias.args.get("columns") or []]
     found = []
     for name in given:
-        name = name.find(exp.Identifier) if isinstance(name, exp.Expression) else None
+        name = name.find(exp.Identifier) if isinstance(name, exp.Expr) else None
         if name is not None:
             found.append(host.key(name.name, quoted=bool(name.args.get("quoted"))))
     return frozenset(found)
 
 
-def datafusion_text(tree: exp.Expression) -> str:
+def datafusion_text(tree: exp.Expr) -> str:
     """The text of a tree of DataFusion.
 
     Raises:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi import _native_text
 from xql_ffi._dialects.host import Host, HostError
 from xql_ffi._dialects.names import Names
-from xql_ffi._dialects.places import Binding, Edit, Place, binding, closing, edited, item_end, needed, place
+from xql_ffi._dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._dialects.reading import CALL, OPERATORS, datafusion_text, datafusion_tree
 from xql_ffi._dialects.writing import host_tree
 
@@ -155,20 +155,20 @@ class Statement:
         self._asked = parts[0]
         # The numbers of the calls by where they start.
         self._starts: dict[int, int] = {}
-        for number, part in zip(parts[1::2], parts[2::2], strict=True):
-            name = calls[int(number)].name
-            self._starts[len(self._asked) - len(name)] = int(number)
+        for digits, part in zip(parts[1::2], parts[2::2], strict=True):
+            number = int(digits)
+            self._starts[len(self._asked) - len(calls[number].name)] = number
             self._asked += "(" + part
         return self._asked, calls
 
-    def derivatives(self, calls: list[Call]) -> dict[int, exp.Expression] | None:
+    def derivatives(self, calls: list[Call]) -> dict[int, exp.Expr] | None:
         """What takes the place of the calls; nothing if the query has to be written anew."""
         edits = _native_text.edits(self._known.catalog, self._asked, self._rules)
         self._anew = next((text for start, _, text in edits if start == 0), None)
         self._named = [(start, text) for start, end, text in edits if start == end]
         if self._anew is not None:
             return None
-        found: dict[int, exp.Expression] = {}
+        found: dict[int, exp.Expr] = {}
         for start, end, text in edits:
             number = self._starts.get(start)
             if number is None or start == end or calls[number].name == STOP:
@@ -185,10 +185,12 @@ class Statement:
             raise HostError(msg)
         return found
 
-    def _spliced(self, calls: list[Call], derivatives: dict[int, exp.Expression]) -> str:
+    def _spliced(self, calls: list[Call], derivatives: dict[int, exp.Expr]) -> str:
         edits = []
         for number, call in enumerate(calls):
-            name, opening, end = (self._tokens[token] for token in (call.place.name, call.place.opening, call.place.closing))
+            name, opening, end = (
+                self._tokens[token] for token in (call.place.name, call.place.opening, call.place.closing)
+            )
             if call.name == STOP:
                 edits += [Edit(name.start, opening.end + 1, "("), Edit(end.start, end.end + 1, ")")]
                 continue
@@ -200,10 +202,9 @@ class Statement:
         if not self._is_insert and self._host.names_freely:
             for at, text in self._named:
                 number = self._starts[max(start for start in self._starts if start < at)]
-                end = self._tokens[item_end(self._tokens, calls[number].place)].end + 1
-                name = text.removeprefix(' AS "').removesuffix('"').replace('""', '"')
-                edits.append(Edit(end, end, f" AS {self._host.text(self._host.identifier(name))}"))
-        # What is inside of stop_gradient is replaced as well.
+                last = self._tokens[item_end(self._tokens, calls[number].place)].end + 1
+                column = text.removeprefix(' AS "').removesuffix('"').replace('""', '"')
+                edits.append(Edit(last, last, f" AS {self._host.text(self._host.identifier(column))}"))
         return edited(self._query, edits)
 
     def _written_anew(self) -> str:
@@ -216,7 +217,9 @@ class Statement:
 
     def _check(self, text: str, wanted: pa.Schema) -> None:
         """Refuses a text with other columns than the statement."""
-        tree = datafusion_tree(self._host.parsed(text), self._host, Names(self._host, self._known.names), self._known.floats)
+        tree = datafusion_tree(
+            self._host.parsed(text), self._host, Names(self._host, self._known.names), self._known.floats
+        )
         again = datafusion_text(tree)
         made = _native_text.columns(self._known.catalog, again, self._rules)
         is_named = self._host.names_freely and not self._is_insert

@@ -195,5 +195,3 @@ def answer(made: Any, tables: Any, host: Host, call: str) -> None:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-

@@ -22,9 +22,7 @@ def expand(sql: str, tables: Any, dialect: str, rules: Sequence[Any]) -> str:
 def differentiate(expression: str, wrt: str, table: str, tables: Any, dialect: str, rules: Sequence[Any]) -> str:
     """The derivative of an expression by a column of a table."""
     host = host_of(dialect)
-    return _asked(
-        tables, host, lambda found: statements.differentiate(expression, wrt, table, host, found, rules)
-    )
+    return _asked(tables, host, lambda found: statements.differentiate(expression, wrt, table, host, found, rules))
 
 
 def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -14,7 +14,7 @@ from xql_ffi._dialects.names import Names
 
 def host_tree(
     text: str, host: Host, names: Names, columns: Mapping[tuple[str, ...], exp.Column] | None = None
-) -> exp.Expression:
+) -> exp.Expr:
     """The tree of DataFusion's text, a query or an expression, as one of a host.
 
     Args:
@@ -34,16 +34,19 @@ def host_tree(
     for node in reversed(list(root.walk())):
         if node is not root and (written := _written(node, host)) is not node:
             node.replace(written)
+    for inside in list(root.find_all(exp.Paren)):
+        if isinstance(inside.parent, (exp.Anonymous, exp.Cast, exp.Alias)) and not isinstance(inside.this, exp.Query):
+            inside.replace(inside.this)
     paths = [(column, tuple(part.name for part in column.parts)) for column in root.find_all(exp.Column)]
     kept = [(column, columns[path].copy()) for column, path in paths if columns and path in columns]
     names.write(root)
     for column, written in kept:
         column.replace(written)
-    made: exp.Expression = root.this
+    made: exp.Expr = root.this
     return made
 
 
-def _written(node: exp.Expression, host: Host) -> exp.Expression:
+def _written(node: exp.Expr, host: Host) -> exp.Expr:
     if isinstance(node, exp.Case) and (inside := _certain(node)) is not None:
         return closed(inside)
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
@@ -51,13 +54,13 @@ def _written(node: exp.Expression, host: Host) -> exp.Expression:
     if isinstance(node, exp.Div):
         node.set("typed", host.dialect.TYPED_DIVISION)
         node.set("safe", host.dialect.SAFE_DIVISION)
-    template = host.from_datafusion.get(head(node) or (exp.Expression, "", 0))
+    template = host.from_datafusion.get(head(node) or (exp.Expr, "", 0))
     if template:
         return template.of(arguments(node))
     return _call(node, host) if isinstance(node, exp.Anonymous) else node
 
 
-def _call(node: exp.Anonymous, host: Host) -> exp.Expression:
+def _call(node: exp.Anonymous, host: Host) -> exp.Expr:
     name = node.name
     if host.name != name and name.startswith(f"{host.name}."):
         node.set("this", name.removeprefix(f"{host.name}."))
@@ -72,7 +75,7 @@ def _call(node: exp.Anonymous, host: Host) -> exp.Expression:
     return node
 
 
-def _certain(node: exp.Case) -> exp.Expression | None:
+def _certain(node: exp.Case) -> exp.Expr | None:
     """What a condition gives that always holds, by which DataFusion is told that a column may be NULL."""
     branches = node.args["ifs"]
     if node.this is not None or len(branches) != 1 or node.args.get("default") is not None:
@@ -82,7 +85,7 @@ def _certain(node: exp.Case) -> exp.Expression | None:
     return branches[0].args["true"].copy() if is_draw else None
 
 
-def _special(node: exp.Cast, host: Host) -> exp.Expression:
+def _special(node: exp.Cast, host: Host) -> exp.Expr:
     """NaN or an infinity, or what else is in quotes."""
     value = node.this.name.lower().replace("infinity", "inf").lstrip("+")
     if value not in ("nan", "inf", "-inf") or not host.not_finite:
@@ -90,7 +93,7 @@ def _special(node: exp.Cast, host: Host) -> exp.Expression:
     return host.parsed(host.not_finite[value])
 
 
-def _keys(ordered: exp.Expression) -> list[exp.Expression]:
+def _keys(ordered: exp.Expr) -> Sequence[exp.Expr]:
     """Keys in the place of one that is a struct of them."""
     fields = ordered.this
     if not (isinstance(ordered, exp.Ordered) and isinstance(fields, exp.Anonymous) and fields.name == "named_struct"):
@@ -103,7 +106,7 @@ def _keys(ordered: exp.Expression) -> list[exp.Expression]:
     return keys
 
 
-def _materialize(root: exp.Expression, host: Host) -> None:
+def _materialize(root: exp.Expr, host: Host) -> None:
     """Says that what is read several times is computed once."""
     reads = Counter(table.name for table in root.find_all(exp.Table))
     for cte in root.find_all(exp.CTE) if host.materializes else ():
@@ -112,7 +115,7 @@ def _materialize(root: exp.Expression, host: Host) -> None:
             cte.set("materialized", True)
 
 
-def _literals(root: exp.Expression, host: Host) -> None:
+def _literals(root: exp.Expr, host: Host) -> None:
     """Writes floats as floats where the host would take them for decimals."""
     if host.float_literal is None:
         return
@@ -123,7 +126,7 @@ def _literals(root: exp.Expression, host: Host) -> None:
         node.replace(host.parsed(host.float_literal.format(digits) if "e" not in digits else digits))
 
 
-def _is_beside_float(node: exp.Expression) -> bool:
+def _is_beside_float(node: exp.Expr) -> bool:
     """Whether something beside a literal makes the host take it for a float."""
     parent = node.parent
     if isinstance(parent, (exp.Paren, exp.Neg, exp.If)):
@@ -131,7 +134,7 @@ def _is_beside_float(node: exp.Expression) -> bool:
     if isinstance(parent, exp.Case):
         beside = [branch.args["true"] for branch in parent.args["ifs"]] + [parent.args.get("default")]
     elif isinstance(parent, (exp.Binary, exp.Between, exp.In)):
-        beside = [child for child in parent.iter_expressions()]
+        beside = list(parent.iter_expressions())
     elif isinstance(parent, exp.Anonymous):
         beside = list(parent.expressions)
     else:
@@ -139,7 +142,7 @@ def _is_beside_float(node: exp.Expression) -> bool:
     return any(is_float(other) for other in beside if other is not None and other is not node)
 
 
-def is_float(node: exp.Expression) -> bool:
+def is_float(node: exp.Expr) -> bool:
     """Whether an expression is a float in a host, if it is one in DataFusion."""
     if isinstance(node, (exp.Paren, exp.Neg)):
         return is_float(node.this)
@@ -154,4 +157,4 @@ def is_float(node: exp.Expression) -> bool:
         return any(is_float(argument) for argument in node.expressions)
     if isinstance(node, exp.Window):
         return is_float(node.this)
-    return isinstance(node, exp.Column) or isinstance(node, exp.Cast)
+    return isinstance(node, (exp.Column, exp.Cast))
