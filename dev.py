@@ -24,8 +24,15 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-NATIVE, BUILD, TOOLS = ROOT / "native", ROOT / "build", ROOT / ".venv" / "bin"
+SCRIPTS = "Scripts" if sys.platform == "win32" else "bin"  # where an environment has its programs
+NATIVE, BUILD, TOOLS = ROOT / "native", ROOT / "build", ROOT / ".venv" / SCRIPTS
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 29.0  # the largest wheels that are handed out
+# By platform, what puts the libraries into a wheel that a system may lack, and what shows which ones a wheel needs.
+REPAIR, SHOW = {
+    "darwin": (("delocate-wheel", "--wheel-dir"), ("delocate-listdeps", "--all")),
+    "win32": (("delvewheel", "repair", "--wheel-dir"), ("delvewheel", "show")),
+}.get(sys.platform, (("auditwheel", "repair", "--wheel-dir"), ("auditwheel", "show")))
 
 
 def say(text: str) -> None:
@@ -37,10 +44,13 @@ def environment() -> dict[str, str]:
     """The environment of every command: the tools of `.venv`, and compiled crates shared with other checkouts."""
     # A changed value of these would make cargo build again what they reach, DataFusion included.
     env = {name: value for name, value in os.environ.items() if name not in ("PROTOC", "PYTHONHOME", "PYTHONPATH")}
-    env |= {"VIRTUAL_ENV": str(TOOLS.parent), "PATH": f"{TOOLS}:{env.get('PATH', '')}"}
+    env |= {"VIRTUAL_ENV": str(TOOLS.parent), "PATH": f"{TOOLS}{os.pathsep}{env.get('PATH', '')}"}
     env |= {"UV_CONSTRAINT": str(ROOT / "constraints.txt")}
-    cache = {"RUSTC_WRAPPER": "sccache", "SCCACHE_IGNORE_SERVER_IO_ERROR": "1"} if (TOOLS / "sccache").exists() else {}
-    return {**cache, **env}
+    if sys.platform == "win32":  # pyo3, which asks no interpreter, leaves it to the linker to find python3.lib
+        env |= {"LIB": f"{Path(sys.base_prefix, 'libs')}{os.pathsep}{env.get('LIB', '')}"}
+    if shutil.which("sccache", path=TOOLS):
+        env = {"RUSTC_WRAPPER": "sccache", "SCCACHE_IGNORE_SERVER_IO_ERROR": "1", **env}
+    return env
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **extra: str) -> None:
@@ -60,15 +70,16 @@ def set_up(job: str) -> None:
         "cargo": "install Rust 1.88 or newer, for example with rustup",
         "cargo-fmt": "rustup component add rustfmt",
         "clippy-driver": "rustup component add clippy",
-        os.environ.get("CC", "cc").split()[0]: "install gcc or clang; on Debian and Ubuntu, build-essential",
     }
+    if sys.platform != "win32":  # rustc finds the compiler of Visual Studio by itself
+        needed[os.environ.get("CC", "cc").split()[0]] = "install gcc or clang; on Debian and Ubuntu, build-essential"
     if missing := [f"\n  - {tool}: {advice}" for tool, advice in needed.items() if not shutil.which(tool)]:
         sys.exit(f"dev.py needs{''.join(missing)}")
     settings = TOOLS.parent / "pyvenv.cfg"
     if not settings.exists() or f"version = {platform.python_version()}\n" not in settings.read_text():
         say(f"virtual environment .venv, Python {platform.python_version()}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", TOOLS.parent], check=True)
-    if not (TOOLS / "uv").exists():
+    if not shutil.which("uv", path=TOOLS):
         run(TOOLS / "python", "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt", "uv")
     install(TOOLS, "--group=build", f"--group={job}")
 
@@ -92,10 +103,10 @@ def wheels(arguments: list[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for project in (ROOT, NATIVE / "engine"):
         run("maturin", "build", "--release", "--locked", "--auditwheel", "skip", "--out", linked, cwd=project)
-    run("auditwheel", "repair", "--wheel-dir", dist, *linked.iterdir())
+    run(*REPAIR, dist, *linked.iterdir())
     engine, plugin = *dist.glob("xql_ffi_engine-*"), *dist.glob("xql_ffi-*")
-    run("auditwheel", "show", engine)
-    run("auditwheel", "show", plugin)
+    run(*SHOW, engine)
+    run(*SHOW, plugin)
     run("abi3audit", "--strict", "--summary", engine)
     run("twine", "check", "--strict", engine, plugin)
     pip = (TOOLS / "python", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:")
@@ -105,9 +116,31 @@ def wheels(arguments: list[str]) -> None:
     if engine_mb > ENGINE_TO_STOCK * stock_mb or plugin_mb > PLUGIN_MB:
         sys.exit(f"dev.py: a wheel is larger than {ENGINE_TO_STOCK} times that of datafusion, or than {PLUGIN_MB} MB")
     run("uv", "venv", "--quiet", "--python", sys.executable, fresh)
-    install(fresh / "bin", "--group=test", engine, plugin)
+    install(fresh / SCRIPTS, "--group=test", engine, plugin)
     # Not `python -m`, which would import the package of the checkout.
-    run(fresh / "bin" / "pytest", *arguments)
+    run(fresh / SCRIPTS / "pytest", *arguments)
+    try_out(dist)
+
+
+def try_out(wheels: Path) -> None:
+    """Installs the wheels as users do, in two ways and with every Python that is here, and differentiates something."""
+    active = "import datafusion, xql_ffi; assert xql_ffi.engine_status().startswith('active'), xql_ffi.engine_status()"
+    for version in PYTHONS:
+        found = subprocess.run(
+            [TOOLS / "uv", "python", "find", "--no-python-downloads", version], stdout=subprocess.PIPE, text=True
+        )
+        if found.returncode:
+            say(f"there is no Python {version} to install the wheels with")
+            continue
+        tried = BUILD / "tried"
+        run("uv", "venv", "--quiet", "--clear", "--python", found.stdout.strip(), tried)
+        python = tried / SCRIPTS / "python"
+        for wanted in ("xql-ffi", "xql-ffi[engine]"):
+            say(f"pip install {wanted}, Python {version}")
+            command = ("uv", "pip", "install", "--quiet", "--only-binary=:all:", "--find-links", wheels)
+            run(*command, "--python", python, wanted, UV_CONSTRAINT="")
+            run(python, "-m", "xql_ffi", "doctor", cwd=tried)
+        run(python, "-c", active, cwd=tried)
 
 
 def lint(rustc: str, *arguments: str) -> int:

@@ -30,6 +30,7 @@ from xql_ffi._operators import (
     stop_gradient_capsule,
     vjp_capsule,
 )
+from xql_ffi._progress import Step, progress
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
 from xql_ffi._text import differentiate_sql, expand_sql, sql
@@ -44,6 +45,7 @@ __all__ = [
     "MissingRuleError",
     "NotNumericError",
     "Rule",
+    "Step",
     "UnsupportedRelationError",
     "VariableError",
     "__version__",
@@ -60,6 +62,7 @@ __all__ = [
     "jacobian",
     "jvp",
     "jvp_capsule",
+    "progress",
     "register",
     "rule",
     "rule_table",

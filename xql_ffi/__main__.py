@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from xql_ffi import expand_sql
+from xql_ffi import expand_sql, rule_table
+from xql_ffi._doctor import examine
 from xql_ffi._text import DIALECTS
 
 EXIT_FAILED = 1
@@ -25,8 +26,6 @@ class UsageError(Exception):
 
 def doctor(_arguments: argparse.Namespace) -> int:
     """Prints what this environment has, and whether it differentiates."""
-    from xql_ffi._doctor import examine
-
     report = examine()
     print(report)
     return 0 if report.healthy else EXIT_FAILED
@@ -46,8 +45,6 @@ def expand(arguments: argparse.Namespace) -> int:
 
 def rules(arguments: argparse.Namespace) -> int:
     """Prints the rules of differentiation, a line each."""
-    from xql_ffi import rule_table
-
     table = rule_table()
     if arguments.function:
         table = table.filter(pc.match_substring(table["signature"], arguments.function.lower()))
@@ -62,10 +59,12 @@ def rules(arguments: argparse.Namespace) -> int:
 
 def _read(path: str) -> str:
     try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"the statement cannot be read: {error}"
         raise UsageError(msg) from error
+    # Editors of Windows put a byte order mark before a text.
+    return text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
 
 
 def _tables(arguments: argparse.Namespace) -> Any:
@@ -81,6 +80,9 @@ def _tables(arguments: argparse.Namespace) -> Any:
             name, equals, rest = text.partition("=")
             if not (name and equals and rest):
                 msg = f"{text!r} names no table: write 'name=...'"
+                raise UsageError(msg)
+            if name in tables:
+                msg = f"the table {name!r} is given twice: name each table once, by --schema or by --parquet"
                 raise UsageError(msg)
             tables[name] = read(rest)
     return tables

@@ -8,6 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from datafusion import SessionContext
+
+from xql_ffi._engine import check_engine, engine_status
+from xql_ffi._operators import register
+from xql_ffi._text import sql
+
 DISTRIBUTIONS = ("xql-ffi", "xql-ffi-engine", "datafusion", "pyarrow", "xarray-sql", "duckdb")
 
 QUERY = "SELECT grad(sin(x) * x, x) AS d FROM (VALUES (0.5)) AS t(x)"
@@ -49,8 +55,6 @@ class Report:
 
 def examine() -> Report:
     """Looks at this environment and differentiates something in each way that it has."""
-    from xql_ffi._engine import engine_status
-
     found = {"python": platform.python_version(), **{name: _version(name) for name in DISTRIBUTIONS}}
     ways = {"xql_ffi.register(ctx), ctx.sql(...)": _by_engine, "xql_ffi.sql(ctx, ...)": _by_text}
     return Report(found, engine_status(), {name: _problem(way) for name, way in ways.items()})
@@ -75,16 +79,9 @@ def _problem(way: Callable[[], float]) -> str:
 
 
 def _by_engine() -> float:
-    from datafusion import SessionContext
-
-    from xql_ffi import register
-
+    check_engine("grad")
     return float(register(SessionContext()).sql(QUERY).to_pydict()["d"][0])
 
 
 def _by_text() -> float:
-    from datafusion import SessionContext
-
-    from xql_ffi import sql
-
     return float(sql(SessionContext(), QUERY).to_pydict()["d"][0])

@@ -1,6 +1,10 @@
 """Whether this process' ``datafusion`` can differentiate."""
 
+import warnings
+
 from xql_ffi._errors import MissingEngineError
+
+INSTALL = 'pip install "xql-ffi[engine]"'
 
 
 def engine_status() -> str:
@@ -9,26 +13,40 @@ def engine_status() -> str:
         import xql_ffi_engine
     except ImportError:
         return (
-            "no: the engine is not installed; run `pip install xql-ffi-engine` and start a new process. "
-            "Without it datafusion cannot let a function of another library simplify its calls"
+            f"inactive: it is not installed; run `{INSTALL}` and start Python again. The datafusion wheel alone "
+            "does not let a function of another library simplify its calls"
         )
     status: str = xql_ffi_engine.status()
     return status
 
 
-def check_engine(operator: str) -> None:
-    """Raises a `MissingEngineError` if calls of an operator would not be differentiated."""
+def is_active() -> bool:
+    """Whether ``datafusion`` runs on the engine in this process."""
     try:
         import xql_ffi_engine
-
-        active = xql_ffi_engine.is_active()
     except ImportError:
-        active = False
-    if not active:
+        return False
+    active: bool = xql_ffi_engine.is_active()
+    return active
+
+
+def check_engine(operator: str) -> None:
+    """Raises a `MissingEngineError` if calls of an operator would not be differentiated."""
+    if not is_active():
         msg = (
-            f"{operator} is not differentiated by the datafusion of this process. Run the statement as plain SQL, "
-            "xql_ffi.sql(ctx, statement), or install the engine that does (`pip install xql-ffi-engine`), leave "
-            "XQL_FFI_ENGINE unset, and start a new process. "
-            f"Its status is {engine_status()}"
+            f"the datafusion of this process does not differentiate {operator}. Run the statement as plain SQL, "
+            f"xql_ffi.sql(ctx, statement), or install the engine (`{INSTALL}`), leave XQL_FFI_ENGINE unset and start "
+            f"Python again. The engine is {engine_status()}"
         )
         raise MissingEngineError(msg)
+
+
+def warn_without_engine(registered: str) -> None:
+    """Warns if calls of what has just been registered will not be differentiated."""
+    if not is_active():
+        msg = (
+            f"{registered} are registered, but the datafusion of this process does not differentiate them. Run "
+            "statements by xql_ffi.sql(ctx, statement), or activate the engine. "
+            f"The engine is {engine_status()}"
+        )
+        warnings.warn(msg, stacklevel=3)

@@ -11,6 +11,8 @@ from datafusion import __version__ as datafusion_version
 from datafusion import _internal as datafusion_internal
 
 from xql_ffi import _native
+from xql_ffi._engine import INSTALL, warn_without_engine
+from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression
 from xql_ffi._rules import Rule
 
@@ -35,16 +37,16 @@ class _Exporter:
         """The function as an ``FFI_ScalarUDF``.
 
         Raises:
-            RuntimeError: this ``datafusion`` would read the struct as another one.
+            MissingEngineError: this ``datafusion`` would read the struct as another one.
         """
         needed, installed = _native.datafusion_version(), datafusion_version
         if installed.partition(".")[0] != str(needed):
             msg = (
-                f"datafusion {installed} is installed, and the functions of xql-ffi are for datafusion {needed}: "
-                "run the statement as plain SQL, xql_ffi.sql(ctx, statement), or install "
-                f"'datafusion>={needed},<{needed + 1}'"
+                f"grad and the like are functions of sessions of datafusion {needed}, but datafusion {installed} is "
+                "installed. Run statements by xql_ffi.sql(ctx, statement), which works with it, or install "
+                f"datafusion {needed} and its engine: `{INSTALL}`"
             )
-            raise RuntimeError(msg)
+            raise MissingEngineError(msg)
         return _native.capsule(self._operator, _native.SCALAR_UDF)
 
     def __datafusion_scalar_udf_simplify__(self) -> CapsuleType:
@@ -184,6 +186,8 @@ def stop_gradient_capsule() -> ScalarUDF:
 def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
     """Registers ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` with a session.
 
+    Warns if the ``datafusion`` of this process does not differentiate, because the engine is missing or switched off.
+
     Args:
         ctx: a `datafusion.SessionContext` or a subclass, such as xarray-sql's context.
         rules: derivatives of functions that have none, or other ones.
@@ -194,10 +198,12 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
     Raises:
         TypeError: the rules are no list of rules.
         ValueError: two rules contradict each other.
+        MissingEngineError: this ``datafusion`` cannot have the functions at all.
     """
     rules = checked_rules(rules, "register")
     for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
         ctx.register_udf(function)
+    warn_without_engine("grad, jvp and vjp")
     # A session is printed as all of its configuration, which a notebook would show where this call is the last line.
     if not hasattr(ctx, _SHOWN):
         setattr(ctx, _SHOWN, partial(_shown, type(ctx).__name__))

@@ -60,7 +60,25 @@ def test_a_constant_is_no_column_with_or_without_engine(switched_off: dict[str, 
 
 
 def test_functions_of_expressions_say_it_at_once(switched_off: dict[str, str]) -> None:
-    assert_says(switched_off["function"], [*_FIX, r"^grad is not differentiated", "XQL_FFI_ENGINE=0"])
+    assert_says(
+        switched_off["function"],
+        [
+            r"^the datafusion of this process does not differentiate grad\.",
+            r"pip install \"xql-ffi\[engine\]\"",
+            "XQL_FFI_ENGINE=0",
+        ],
+    )
+
+
+def test_registering_warns_at_once(switched_off: dict[str, str]) -> None:
+    (warned,) = json.loads(switched_off["warned"])
+    expected = "grad, jvp and vjp are registered, but the datafusion of this process does not differentiate them. Run "
+    assert (
+        warned["text"]
+        == f"{expected}statements by xql_ffi.sql(ctx, statement), or activate the engine. The engine is "
+        + (switched_off["status"])
+    )
+    assert warned["file"] == "without_engine.py"
 
 
 def test_messages_say_which_kind_they_are_of(switched_off: dict[str, str]) -> None:
@@ -83,6 +101,7 @@ def test_missing() -> None:
     for statement in STATEMENTS:
         assert_says(outcomes[statement], _FIX)
     assert outcomes["plain"] == "{'id': [1]}"
+    assert_says(outcomes["warned"], ["are registered, but", "start Python again"])
 
 
 def test_other_version(tmp_path: Path) -> None:
@@ -96,4 +115,5 @@ def test_other_version(tmp_path: Path) -> None:
     for statement in STATEMENTS:
         assert_says(outcomes[statement], [*_FIX, r"engine_status\(\)"])
     assert_says(outcomes["status"], [r"54\.99\.0", r"54\.0\.0"])
+    assert_says(outcomes["warned"], [r"54\.99\.0", r"54\.0\.0", r"xql_ffi\.sql\(ctx, statement\)"])
     assert outcomes["plain"] == "{'id': [1]}"

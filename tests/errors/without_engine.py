@@ -3,8 +3,10 @@
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 sys.path.extend(json.loads(os.environ.get("XQL_TEST_PATHS", "[]")))
 
@@ -26,7 +28,9 @@ def main(statements: list[str]) -> dict[str, str]:
     ctx = SessionContext()
     add_tables(ctx)
     ctx.sql("CREATE TABLE w (d DOUBLE)")
-    assert xql_ffi.register(ctx) is ctx
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert xql_ffi.register(ctx) is ctx
 
     def run(statement: str) -> object:
         if statement == "dataframe":
@@ -42,6 +46,7 @@ def main(statements: list[str]) -> dict[str, str]:
         outcomes["function"] = str(error)
     outcomes["plain"] = outcome(lambda: ctx.sql("SELECT id FROM t WHERE id = 1").to_pydict())
     outcomes["version"] = datafusion.__version__
+    outcomes["warned"] = json.dumps([{"text": str(w.message), "file": Path(w.filename).name} for w in warned])
     outcomes["status"] = xql_ffi.engine_status()
     return outcomes
 

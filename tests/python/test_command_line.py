@@ -49,6 +49,17 @@ def test_a_file_is_expanded(query: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "grad" not in text
 
 
+@pytest.mark.parametrize("by", ["file", "standard input"])
+def test_a_byte_order_mark_is_no_part_of_a_statement(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "query.sql"
+    path.write_text(STATEMENT, encoding="utf-8-sig")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeff" + STATEMENT))
+    text = expanded(str(path) if by == "file" else "-", "--schema", "t=x:double,y:double", capsys=capsys)
+    assert text.startswith("SELECT ")
+
+
 def test_standard_input_and_parquet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], query: str
 ) -> None:
@@ -71,6 +82,7 @@ def test_what_cannot_be_differentiated_is_an_error(query: str, capsys: pytest.Ca
         (["QUERY", "--schema", "t=x"], "write 'name:type'"),
         (["QUERY", "--schema", "t=x:real number"], "no type of pyarrow"),
         (["QUERY", "--parquet", "t=missing.parquet"], "cannot be read as Parquet"),
+        (["QUERY", "--schema", "t=x:double", "--schema", "t=x:float"], "the table 't' is given twice"),
     ],
 )
 def test_bad_input(arguments: list[str], said: str, query: str, capsys: pytest.CaptureFixture[str]) -> None:

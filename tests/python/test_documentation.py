@@ -20,6 +20,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
         "xql_ffi._expressions",
         "xql_ffi._functions",
         "xql_ffi._gradients",
+        "xql_ffi._progress",
         "xql_ffi._text",
         "xql_ffi.testing",
     ],
@@ -34,7 +35,7 @@ def test_the_page() -> None:
     """Each block in turn, in one namespace. What an expression gives is in the comment after it."""
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         exec(block, names)
     checked = 0
@@ -46,6 +47,10 @@ def test_the_page() -> None:
     assert eval('result["d_t"].attrs', names) == {"long_name": "derivative of e_s by t", "units": "Pa K-1"}
     assert eval('report["x"].verified', names) == 2
     assert eval("found.value", names) == 4.0
+    losses = eval("losses", names)
+    assert losses[0] is None
+    assert losses[1:] == sorted(losses[1:], reverse=True)
+    assert len(losses) == 21
     for table, derivatives in (("w1", [-8.0, -12.0]), ("w2", [-2.0, 4.0])):
         rows = eval(f'found.by["{table}"].sort("inp").to_pydict()', names)
         assert list(rows) == ["inp", "val", "d_val"]

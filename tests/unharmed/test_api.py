@@ -9,7 +9,13 @@ import pytest
 from support.processes import json_of
 from unharmed.probe import PROBES
 
-_RULES = ("differentiate_relations", "keep_recursive_columns", "nullable_recursive_columns", "without_stops")
+_RULES = (
+    "differentiate_relations",
+    "keep_recursive_columns",
+    "nullable_recursive_columns",
+    "observe_recursion",
+    "without_stops",
+)
 _SCRIPT = str(Path(__file__).with_name("probe.py"))
 
 

@@ -7,7 +7,8 @@
 //! 2. `capsule` imports what other libraries export: a scalar function, its `simplify`, and what goes with them.
 //! 3. `from_pycapsule` imports scalar functions together with their `simplify`.
 //! 4. `operators` tells the differential operators among these; `interruptible` calls what Ctrl-C may interrupt.
-//! 5. `sessions` gives every session the rules of differential operators; `planning` makes exceptions of what is refused.
+//! 5. `sessions` gives every session the rules of differential operators; `planning` makes exceptions of what is refused;
+//!    `progress` tells of the steps of recursive queries.
 
 mod capsule;
 mod from_pycapsule;
@@ -15,6 +16,7 @@ mod interruptible;
 mod method;
 mod operators;
 mod planning;
+mod progress;
 mod scalar_udf;
 mod sessions;
 
@@ -22,8 +24,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _engine {
-    use super::{Bound, PyModule, PyModuleMethods, PyResult, pyfunction};
-    use crate::{from_pycapsule, planning, sessions};
+    use super::{Bound, Py, PyAny, PyModule, PyModuleMethods, PyResult, pyfunction};
+    use crate::{from_pycapsule, planning, progress, sessions};
     use pyo3::types::PyAnyMethods;
 
     /// Extends `module`, the `_internal` of this shared object.
@@ -33,6 +35,13 @@ mod _engine {
         sessions::extend(module.getattr("SessionContext")?.cast()?)?;
         planning::extend_sessions(module.getattr("SessionContext")?.cast()?)?;
         planning::extend_frames(module.getattr("DataFrame")?.cast()?)
+    }
+
+    /// Has `callable` called for every step of recursive queries that are planned from now on; `None` for nobody.
+    #[pyfunction]
+    #[pyo3(signature = (callable))]
+    fn observe(callable: Option<Py<PyAny>>) {
+        progress::observe(callable);
     }
 
     #[pymodule_init]

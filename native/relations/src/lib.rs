@@ -10,7 +10,8 @@
 //! has the derivatives of aggregates and window functions; `shared` has relations that are computed once; `carry` gives the columns of a
 //! plan their tangents, node by node; `reverse` carries cotangents down from the value of a subquery to the rows of its relations;
 //! `calls` replaces the calls of a node; `stack` writes those that say all by themselves as stacks of projections; `rule` is the
-//! analyzer rule, which `register` adds to a session with `stops`. `workarounds` keeps what
+//! analyzer rule, which `register` adds to a session with `stops` and `observe`, by which
+//! recursive queries tell what they compute. `workarounds` keeps what
 //! DataFusion 54 gets wrong about recursive queries from doing harm.
 //!
 //! ```
@@ -29,6 +30,7 @@
 
 mod calls;
 mod carry;
+mod observe;
 mod register;
 mod reverse;
 mod rows;
@@ -40,8 +42,10 @@ mod tangents;
 mod vocabulary;
 mod workarounds;
 
+pub use observe::observe;
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
 pub use shared::{SharedExec, SharedRelation};
+pub use vocabulary::observed::Observer;
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use workarounds::pruning::KeepRecursiveColumns;

@@ -6,6 +6,7 @@ use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
 
+use crate::observe::ObserveRecursion;
 use crate::rule::DifferentiateRelations;
 use crate::stops::WithoutStops;
 use crate::vocabulary::operators::Recognize;
@@ -73,4 +74,5 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
     }
     session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
     session.add_optimizer_rule(Arc::new(WithoutStops));
+    session.add_optimizer_rule(Arc::new(ObserveRecursion));
 }

@@ -1,5 +1,7 @@
+from collections.abc import Callable
 from types import ModuleType
 
 DATAFUSION_VERSION: str
 
 def install(module: ModuleType) -> None: ...
+def observe(callable: Callable[..., object] | None) -> None: ...  # noqa: A002

@@ -4,6 +4,7 @@ pub mod expressions;
 pub mod markers;
 pub mod names;
 pub mod nodes;
+pub mod observed;
 pub mod operators;
 pub mod origin;
 pub mod source;

@@ -7,10 +7,14 @@ use datafusion_common::Result;
 use datafusion_expr::{TableScan, TableSource};
 use std::sync::Arc;
 
+use super::observed::ObservedWorkTable;
+
 /// Whether a scan reads the work table of the recursive query of this name.
 pub fn is_work_table(scan: &TableScan, name: &str) -> bool {
-    source_as_provider(&scan.source)
-        .is_ok_and(|provider| provider.downcast_ref::<CteWorkTable>().is_some_and(|table| table.name() == name))
+    source_as_provider(&scan.source).is_ok_and(|provider| {
+        let plain = provider.downcast_ref::<CteWorkTable>().map(CteWorkTable::name);
+        plain.or_else(|| provider.downcast_ref::<ObservedWorkTable>().map(ObservedWorkTable::name)) == Some(name)
+    })
 }
 
 /// A work table of this name with columns of its own.
