@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from datafusion import SessionContext
 
-from xql_ffi._engine import check_engine, engine_status
+from xql_ffi._engine import engine_status, is_active
+from xql_ffi._errors import MissingEngineError
 from xql_ffi._operators import register
 from xql_ffi._text import sql
 
@@ -79,7 +80,9 @@ def _problem(way: Callable[[], float]) -> str:
 
 
 def _by_engine() -> float:
-    check_engine("grad")
+    if not is_active():
+        msg = "it needs the engine"
+        raise MissingEngineError(msg)
     return float(register(SessionContext()).sql(QUERY).to_pydict()["d"][0])
 
 
