@@ -295,19 +295,12 @@ class Judge:
                     self.counts["not enough memory: panic of DataFusion"] += 1
                     continue
                 return found_in(value, "panic in another session", str(panic))
-            for key, rows in found.items():
-                if rows.keys() != again[key].keys():
-                    return found_in(value, "another session", f"{key} has rows {again[key].keys()}")
-                exact = SINGLE_ELSEWHERE if value.single() else 1e-11
-                size = max([1.0, *(abs(g) for _, g in rows.values() if g is not None and math.isfinite(g))])
-                for row, (_, derivative) in rows.items():
-                    other = again[key][row][1]
-                    if not _same(derivative, other, exact * size):
-                        if self._varies(ctx, value):
-                            self.counts["DataFusion cannot: other rows in another session"] += 1
-                            return None
-                        detail = f"row {row} of {key} has {other!r} instead of {derivative!r}"
-                        return found_in(value, "another session", detail)
+            detail = apart(value, found, again)
+            if detail:
+                if self._varies(ctx, value):
+                    self.counts["DataFusion cannot: other rows in another session"] += 1
+                    return None
+                return found_in(value, "another session", detail)
             self.counts["equal in another session"] += 1
         return None
 
@@ -368,6 +361,20 @@ class Judge:
             self.counts["refused: does not vary"] += 1
             return None
         return found_in(value, "refused", message[:700])
+
+
+def apart(value: Value, found: Gradients, again: Gradients) -> str:
+    """Where the gradients of two sessions differ by more than sums in another order do; nothing if they do not."""
+    for key, rows in found.items():
+        if rows.keys() != again[key].keys():
+            return f"{key} has rows {again[key].keys()}"
+        exact = SINGLE_ELSEWHERE if value.single() else 1e-11
+        size = max([1.0, *(abs(g) for _, g in rows.values() if g is not None and math.isfinite(g))])
+        for row, (_, derivative) in rows.items():
+            other = again[key][row][1]
+            if not _same(derivative, other, exact * size):
+                return f"row {row} of {key} has {other!r} instead of {derivative!r}"
+    return ""
 
 
 REASONS = [

@@ -87,19 +87,30 @@ class Judge:
 
     def _of_case(self, case: Case, columns: Sequence[pa.ChunkedArray | Exception]) -> list[Disagreement]:
         if isinstance(columns[0], Exception):
-            self.counts["expressions that DataFusion cannot evaluate"] += 1
+            self._not_evaluated(columns[0])
             return []
         found = []
-        for call, column, reference in zip(case.calls, columns, case.references(self.points), strict=True):
+        for call, column, reference in zip(case.calls, columns, self._references(case), strict=True):
             if isinstance(column, Exception):
                 if any(isinstance(self._evaluate([e.sql])[0], Exception) for e in call.operands[1:]):
                     continue  # a factor of the user's fails
-                found.append(Disagreement(case, call, f"fails, though the expression does not: {column}"))
+                found += self._failed(case, call, column)
             elif column.type != _ARROW[call.dtype]:
                 found.append(Disagreement(case, call, f"is {column.type} instead of {_ARROW[call.dtype]}"))
             else:
                 found += self._compare(case, call, column, reference)
         return found
+
+    def _references(self, case: Case) -> Sequence[Reference]:
+        return case.references(self.points)
+
+    def _not_evaluated(self, error: Exception) -> None:
+        """Counts an expression that fails by itself."""
+        self.counts["expressions that DataFusion cannot evaluate"] += 1
+
+    def _failed(self, case: Case, call: Call, error: Exception) -> list[Disagreement]:
+        """What is said of a call that fails."""
+        return [Disagreement(case, call, f"fails, though the expression does not: {error}")]
 
     def _compare(self, case: Case, call: Call, column: pa.ChunkedArray, reference: Reference) -> list[Disagreement]:
         null = np.array(column.is_null())

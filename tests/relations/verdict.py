@@ -61,7 +61,7 @@ class Judge:
         try:
             found = self._run(statement, statement.call.sql)
         except Exception as error:
-            return self._refused(statement, base, str(error))
+            return self._refused(statement, base, error)
         except BaseException as panic:
             if "Panic" not in type(panic).__name__:
                 raise
@@ -127,8 +127,9 @@ class Judge:
             for what in reversed(made):
                 ctx.sql(f"DROP {what.replace(' ', ' IF EXISTS ', 1)}").collect()
 
-    def _refused(self, statement: Statement, base: Sampled, message: str) -> Finding | None:
+    def _refused(self, statement: Statement, base: Sampled, error: Exception) -> Finding | None:
         """Whether it was right to refuse."""
+        message = str(error)
         barred = statement.barred()
         if barred and any(function in message for function in barred):
             self.counts["refused, and rightly: no derivative"] += 1

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -30,3 +31,28 @@ def with_datafusion(version: str, folder: Path) -> Path:
     for source in (Path(xql_ffi.__file__).parent, *metadata.glob("xql_ffi-*.dist-info")):
         (packages / source.name).symlink_to(source)
     return python
+
+
+def shared(version: str, folder: Path) -> Path:
+    """The interpreter of the one environment with this version for all processes of a test run."""
+    environment, done, none = (folder / f"datafusion-{version}{end}" for end in ("", ".done", ".none"))
+    try:
+        folder.joinpath(f"datafusion-{version}.begun").mkdir(parents=True)
+    except FileExistsError:
+        return _made_by_another(environment, done, none)
+    try:
+        python = with_datafusion(version, environment)
+    except pytest.skip.Exception as skipped:
+        none.write_text(str(skipped))
+        raise
+    done.touch()
+    return python
+
+
+def _made_by_another(environment: Path, done: Path, none: Path) -> Path:
+    end = time.monotonic() + 300
+    while not done.exists():
+        if none.exists() or time.monotonic() > end:
+            pytest.skip(none.read_text() if none.exists() else f"{environment.name} is not made in five minutes")
+        time.sleep(0.2)
+    return environment / "bin" / "python"

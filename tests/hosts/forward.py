@@ -1,0 +1,68 @@
+"""Random plans on a host: the derivatives that differences have, and the rows that the host has without them."""
+
+from __future__ import annotations
+
+import random
+
+from datafusion import SessionContext
+
+import xql_ffi
+from hosts.host import Host, Ran, RefusedError, tables_of
+from hosts.reasons import reason
+from relations import verdict
+from relations.choices import Choices
+from relations.differences import Sampled
+from relations.statements import Statement, statement
+from relations.tables import add_plan_tables
+from relations.verdict import Result, found_in
+from support.findings import Finding
+from support.seed import SEED
+
+
+class Session:
+    """A host that expands what it runs."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        # The last text in which a call has been replaced.
+        self.text = ""
+
+    def sql(self, statement: str) -> Ran:
+        text = self.host.expand(statement)
+        self.text = self.text if text == statement else text
+        return self.host.run(text)
+
+
+class Judge(verdict.Judge):
+    """Compares on a host, and counts what it refuses. What the host says of the primal is its own affair."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(xql_ffi.register)
+        self._session = Session(host)
+        host.open(tables_of(add_plan_tables))
+
+    def judge(self, statement: Statement) -> Finding | None:
+        self.counts["plans"] += 1
+        return super().judge(statement)
+
+    def _run(self, statement: Statement, derivative: str, ctx: SessionContext | None = None) -> Result:
+        return super()._run(statement, derivative, self._session)
+
+    def _refused(self, statement: Statement, base: Sampled, error: Exception) -> Finding | None:
+        text = self._session.text
+        if isinstance(error, RefusedError):
+            self.counts[f"refused: {reason(error)}"] += 1
+            return None
+        try:
+            self._run(statement, statement.value.sql)
+        except Exception as primal:
+            self.counts[f"the host has no such plan: {reason(primal)}"] += 1
+            return None
+        return found_in(statement, "fails on the host", f"{str(error)[:700]}\n{text}")
+
+
+def judged(host: Host, numbers: range, seed: int = SEED) -> tuple[Judge, list[Finding]]:
+    """What a host makes of these plans."""
+    judge = Judge(host)
+    found = [judge.judge(statement(Choices(random.Random(f"{seed} {number}")))) for number in numbers]
+    return judge, [finding for finding in found if finding]

@@ -1,0 +1,13 @@
+"""What errors say, without what they say it of."""
+
+from __future__ import annotations
+
+import re
+
+
+def reason(error: Exception) -> str:
+    """The first sentence of an error, without names and numbers, by which like errors are counted together."""
+    text = " ".join(str(error).split())
+    text = re.sub(r"^(\w+: |DataFusion error: |[A-Z]\w+(\(\"| error: ))+", "", text)
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", text)
+    return re.split(r"(?<=[.;:]) ", text)[0][:120].rstrip(".:;")
