@@ -1,7 +1,6 @@
 """Hosts for the tests."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 

@@ -69,3 +69,9 @@ def tables_of(register: Callable[[SessionContext], None]) -> dict[str, pa.Table]
     register(ctx)
     schema = ctx.catalog().schema()
     return {name: ctx.table(name).to_arrow_table() for name in sorted(schema.names())}
+
+
+def declared(schema: pa.Schema, types: Mapping[pa.DataType, str]) -> str:
+    """The columns of a table as CREATE TABLE has them; what has no type here is text."""
+    nullable = {True: "", False: " NOT NULL"}
+    return ", ".join(f'"{f.name}" {types.get(f.type, "TEXT")}{nullable[f.nullable]}' for f in schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import xql_ffi
 from by_row import verdict
@@ -10,8 +11,8 @@ from by_row.generation import Value, random_value
 from by_row.plans import Writer
 from by_row.tables import add_row_tables
 from by_row.verdict import apart, found_in
-from hosts.host import Host, HostError, RefusedError, tables_of
 from hosts.forward import Session
+from hosts.host import Host, HostError, RefusedError, tables_of
 from hosts.reasons import reason
 from relations.choices import Choices
 from support.findings import Finding
@@ -23,7 +24,8 @@ class Judge(verdict.Judge):
 
     def __init__(self, host: Host) -> None:
         super().__init__(xql_ffi.register)
-        self._session = Session(host)
+        # It has what a judge asks of a session.
+        self._session: Any = Session(host)
         host.open(tables_of(add_row_tables))
 
     def compare(self, value: Value) -> Finding | None:

@@ -1,7 +1,7 @@
 """Statements without a call, from DataFusion's own suite of SQL, come back byte for byte.
 
-The corpus is what the crate `datafusion-sqllogictest` carries: in cargo's folder, if cargo can fetch it, or in the folder
-that XQL_FFI_SQLLOGICTEST names, with `.slt` files of any project.
+The corpus is what the crate `datafusion-sqllogictest` carries: in cargo's folder, if cargo can fetch it, or in the
+folder that XQL_FFI_SQLLOGICTEST names, with `.slt` files of any project.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ def _folder() -> Path:
     if not _fetched():
         # It shows a crate by fetching it, and nothing that it depends on.
         shown = subprocess.run(
-            ["cargo", "info", "--color=never", f"{_CRATE}@54.0.0"], capture_output=True, text=True, check=False, timeout=120
+            ["cargo", "info", "--color=never", f"{_CRATE}@54.0.0"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         if not _fetched():
             pytest.skip(f"cargo does not fetch {_CRATE}: {shown.stderr.strip()[-300:]}")

@@ -116,7 +116,8 @@ impl Expansion<'_> {
         let plan = typed(self.planner.plan(query_or_all(&written.statement))?, &self.options)?;
         let schema = Arc::clone(plan.schema());
         let plan = simplified(differentiated(plan, recognize, &self.options)?, &self.options)?;
-        let text = query_sql(&tidied(plan, &self.options)?, &self.options)?;
+        let unites_values = self.source.has_columns_of_a_table(written);
+        let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;
         let again = self.planner.plan(crate::source::parse_one(&text)?)?;
         if !same_columns(&schema, typed(again, &self.options)?.schema(), true) {
             return plan_err!("the derivative cannot be written as text: its columns would be others");

@@ -11,7 +11,7 @@ use super::names::{table_sql, unique_names};
 use super::writer::Writer;
 use crate::expr::sql;
 use crate::names::quoted_if_needed;
-use crate::select::{Item, Select, Stage};
+use crate::select::{Item, Select, Stage, indented};
 use crate::values::type_sql;
 
 impl Writer<'_> {
@@ -59,17 +59,25 @@ impl Writer<'_> {
     }
 
     pub fn values(&mut self, node: &Values) -> Result<Select> {
+        let names: Vec<_> = unique_names(&node.schema).iter().map(|name| quoted_if_needed(name)).collect();
         let rows = node.values.iter().map(|row| {
             let over = &mut self.over(&[]);
             let row = row.iter().map(|value| sql(value, over)).collect::<Result<Vec<_>>>()?;
-            Ok(format!("({})", row.join(", ")))
+            Ok(if self.unites_values {
+                let items = row.iter().zip(&names).map(|(value, name)| format!("{value} AS {name}"));
+                format!("SELECT {}", items.collect::<Vec<_>>().join(", "))
+            } else {
+                format!("({})", row.join(", "))
+            })
         });
         let rows = rows.collect::<Result<Vec<_>>>()?;
         let alias = self.alias("rows");
-        let names = unique_names(&node.schema);
-        let listed = names.iter().map(|name| quoted_if_needed(name)).collect::<Vec<_>>().join(", ");
-        let from = format!("(VALUES {}) AS {alias}({listed})", rows.join(", "));
-        let items = names.iter().map(|name| Item::column(&alias, name)).collect();
+        let from = if self.unites_values {
+            format!("(\n{}\n) AS {alias}", indented(&rows.join("\nUNION ALL\n")))
+        } else {
+            format!("(VALUES {}) AS {alias}({})", rows.join(", "), names.join(", "))
+        };
+        let items = unique_names(&node.schema).iter().map(|name| Item::column(&alias, name)).collect();
         Ok(Select::new(Arc::clone(&node.schema), Some(from), items, "rows"))
     }
 }

@@ -10,9 +10,10 @@ use super::writer::Writer;
 use crate::select::Select;
 use crate::values::LINE_BREAK;
 
-/// The text of a query whose columns have the names that the plan gives them.
-pub fn query_sql(plan: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<String> {
-    let mut writer = Writer::new(plan, options)?;
+/// The text of a query whose columns have the names that the plan gives them. Rows that are written down are VALUES, or queries of
+/// a row each that are united.
+pub fn query_sql(plan: &LogicalPlan, options: &Arc<ConfigOptions>, unites_values: bool) -> Result<String> {
+    let mut writer = Writer::new(plan, options, unites_values)?;
     let select = writer.select(plan)?;
     let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     let body = select.text(&names);

@@ -54,10 +54,11 @@ pub struct Writer<'a> {
     /// In how many shared relations the writer is. Hosts compute a common table expression anew wherever it is read, so that there
     /// has to be one order of its rows only.
     pub inside_shared: usize,
+    pub unites_values: bool,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(plan: &LogicalPlan, options: &'a Arc<ConfigOptions>) -> Result<Self> {
+    pub fn new(plan: &LogicalPlan, options: &'a Arc<ConfigOptions>, unites_values: bool) -> Result<Self> {
         let mut scanned = HashSet::new();
         names_of_tables(plan, &mut scanned)?;
         Ok(Self {
@@ -69,6 +70,7 @@ impl<'a> Writer<'a> {
             scanned,
             outer: vec![],
             inside_shared: 0,
+            unites_values,
         })
     }
 

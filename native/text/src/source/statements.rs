@@ -90,6 +90,29 @@ impl Source<'_> {
     pub fn is_insert(&self, written: &Written) -> bool {
         matches!(&written.statement, Statement::Statement(statement) if matches!(**statement, ast::Statement::Insert(_)))
     }
+
+    /// Whether a statement says what columns the rows of its query get. DataFusion takes every VALUES in it for such rows.
+    pub fn has_columns_of_a_table(&self, written: &Written) -> bool {
+        match &written.statement {
+            Statement::Statement(statement) => has_columns_of_a_table(statement),
+            Statement::Explain(explain) => match explain.statement.as_ref() {
+                Statement::Statement(statement) => has_columns_of_a_table(statement),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+fn has_columns_of_a_table(statement: &ast::Statement) -> bool {
+    match statement {
+        ast::Statement::Insert(_) => true,
+        ast::Statement::CreateTable(table) => !table.columns.is_empty(),
+        ast::Statement::Explain { statement, .. } | ast::Statement::Prepare { statement, .. } => {
+            has_columns_of_a_table(statement)
+        }
+        _ => false,
+    }
 }
 
 /// Parses tokens as DataFusion does.
