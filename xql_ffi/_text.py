@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xql_ffi._rules import Rule
 
 # Those that are tested. Others are written as sqlglot has them.
-DIALECTS = ("datafusion", "duckdb")
+DIALECTS = ("datafusion", "duckdb", "spark")
 
 Columns: TypeAlias = Iterable[str] | Mapping[str, pa.DataType] | pa.Schema
 

@@ -15,6 +15,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token
 
 from xql_ffi._dialects.datafusion import XqlDataFusion, words
+from xql_ffi._dialects.first import First
 
 # A kind of node with the name of a function and the number of arguments.
 Head: TypeAlias = tuple[type[exp.Expr], str, int]
@@ -70,6 +71,10 @@ class Host:
     read: Mapping[str, str] = field(default_factory=dict)
     # Functions of DataFusion that the host does not have, and what to do. Those in no table are refused as well.
     refused: Mapping[str, str] = field(default_factory=dict)
+    # What of the syntax the host does not have, and what to do: a kind of node, or one of its properties.
+    lacks: Mapping[type[exp.Expr], tuple[str, str]] = field(default_factory=dict)
+    # How the first value of a group in an order is written, which DataFusion has as an aggregate; by that name if nothing.
+    first: First | None = None
     # Whether the quotient of two integers is a float.
     divides_to_float: bool = False
     # How a float is written of these digits, `{}`, where a literal with a point is a decimal.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xql_ffi._dialects.duckdb import DUCKDB
 from xql_ffi._dialects.host import Host, HostError
+from xql_ffi._dialects.spark import SPARK
 
-HOSTS: dict[str, Host] = {host.name: host for host in (DUCKDB,)}
+HOSTS: dict[str, Host] = {host.name: host for host in (DUCKDB, SPARK)}
 
 
 def host_of(dialect: str) -> Host:

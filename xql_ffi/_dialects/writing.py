@@ -29,6 +29,8 @@ def host_tree(
     root = exp.Paren(this=DATAFUSION.parsed(text))
     for order in root.find_all(exp.Order):
         order.set("expressions", [key for ordered in order.expressions for key in _keys(ordered)])
+    _check(root, host)
+    _firsts(root, host)
     _literals(root, host)
     _materialize(root, host)
     for node in reversed(list(root.walk())):
@@ -44,6 +46,28 @@ def host_tree(
         column.replace(written)
     made: exp.Expr = root.this
     return made
+
+
+def _check(root: exp.Expr, host: Host) -> None:
+    """Refuses what the host does not have."""
+    for kind, (property_, advice) in host.lacks.items():
+        if any(not property_ or node.args.get(property_) for node in root.find_all(kind)):
+            raise HostError(advice)
+
+
+def _firsts(root: exp.Expr, host: Host) -> None:
+    """Writes the first value of a group in an order as the host has it."""
+    for call in list(root.find_all(exp.Anonymous)) if host.first else ():
+        if call.name != "first_value" or isinstance(call.find_ancestor(exp.Window, exp.Select), exp.Window):
+            continue
+        (argument,) = call.expressions
+        around = call.parent if isinstance(call.parent, exp.Filter) else None
+        condition = around.expression if around else None
+        made = host.first(argument.this, argument.expressions, condition) if isinstance(argument, exp.Order) else None
+        if made is None or host.first is None:
+            msg = f"{host.name} has no first value of a group in an order"
+            raise HostError(msg)
+        (around or call).replace(made)
 
 
 def _written(node: exp.Expr, host: Host) -> exp.Expr:
@@ -127,19 +151,12 @@ def _literals(root: exp.Expr, host: Host) -> None:
 
 
 def _is_beside_float(node: exp.Expr) -> bool:
-    """Whether something beside a literal makes the host take it for a float."""
+    """Whether an operand beside a literal makes the host take it for a float."""
     parent = node.parent
-    if isinstance(parent, (exp.Paren, exp.Neg, exp.If)):
+    if isinstance(parent, (exp.Paren, exp.Neg)):
         return _is_beside_float(parent)
-    if isinstance(parent, exp.Case):
-        beside = [branch.args["true"] for branch in parent.args["ifs"]] + [parent.args.get("default")]
-    elif isinstance(parent, (exp.Binary, exp.Between, exp.In)):
-        beside = list(parent.iter_expressions())
-    elif isinstance(parent, exp.Anonymous):
-        beside = list(parent.expressions)
-    else:
-        return False
-    return any(is_float(other) for other in beside if other is not None and other is not node)
+    is_operand = isinstance(parent, (exp.Binary, exp.Between, exp.In))
+    return is_operand and any(is_float(other) for other in parent.iter_expressions() if other is not node)
 
 
 def is_float(node: exp.Expr) -> bool:
