@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xql_ffi._rules import Rule
 
 # Those that are tested. Others are written as sqlglot has them.
-DIALECTS = ("datafusion", "duckdb", "spark")
+DIALECTS = ("datafusion", "bigquery", "duckdb", "polars", "postgres", "spark", "sqlite")
 
 Columns: TypeAlias = Iterable[str] | Mapping[str, pa.DataType] | pa.Schema
 

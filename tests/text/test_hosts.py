@@ -39,7 +39,7 @@ def test_same_values(name: str, statement: str, hosts: dict[str, Any], engine: S
     text = xql_ffi.expand_sql(query, host.tables, dialect=name)
     assert xql_ffi.expand_sql(text, host.tables, dialect=name) == text
     columns, rows = host.run(text)
-    wanted = engine.sql(ENGINE.get(statement, STATEMENTS[statement])).to_arrow_table()
+    wanted = engine.sql(ENGINE.get((name, statement), STATEMENTS[statement])).to_arrow_table()
     assert [column.lower() for column in columns] == [column.lower() for column in wanted.column_names]
     found, expected = ordered(rows), ordered(row.values() for row in wanted.to_pylist())
     assert len(found) == len(expected)

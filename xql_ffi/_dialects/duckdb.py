@@ -59,4 +59,5 @@ DUCKDB = Host(
         "-inf": "CAST('-Infinity' AS DOUBLE)",
     },
     materializes=True,
+    has_unsigned=True,
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 from sqlglot.errors import ErrorLevel, SqlglotError
@@ -45,6 +44,16 @@ class HostError(ValueError):
 
 
 @dataclass(frozen=True)
+class Lack:
+    """A kind of node that a host does not have, and what to do."""
+
+    kind: type[exp.Expr]
+    advice: str
+    # Which of them.
+    which: Callable[[exp.Expr], bool] = lambda _node: True
+
+
+@dataclass(frozen=True)
 class Host:
     """A host's SQL, as far as it differs from DataFusion's.
 
@@ -71,9 +80,9 @@ class Host:
     read: Mapping[str, str] = field(default_factory=dict)
     # Functions of DataFusion that the host does not have, and what to do. Those in no table are refused as well.
     refused: Mapping[str, str] = field(default_factory=dict)
-    # What of the syntax the host does not have, and what to do: a kind of node, or one of its properties.
-    lacks: Mapping[type[exp.Expr], tuple[str, str]] = field(default_factory=dict)
-    # How the first value of a group in an order is written, which DataFusion has as an aggregate; by that name if nothing.
+    # What of the syntax the host does not have.
+    lacks: tuple[Lack, ...] = ()
+    # How the first value of a group in an order is written, if not as an aggregate with an order.
     first: First | None = None
     # Whether the quotient of two integers is a float.
     divides_to_float: bool = False
@@ -83,6 +92,12 @@ class Host:
     not_finite: Mapping[str, str] = field(default_factory=dict)
     # Whether a common table expression can be said to be computed once.
     materializes: bool = False
+    # Whether an aggregate may have a FILTER.
+    has_filter: bool = True
+    # Whether integers may be unsigned.
+    has_unsigned: bool = False
+    # Whether VALUES may stand in FROM with names for its columns.
+    has_values: bool = True
     # Whether the columns of a result may have any name.
     names_freely: bool = True
 
@@ -183,9 +198,8 @@ class Host:
     @cached_property
     def _generator(self) -> Any:
         kind = self.syntax.generator_class
-        return type(
-            "Generator", (kind,), {"TRANSFORMS": {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses}}
-        )
+        transforms = {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses}
+        return type("Generator", (kind,), {"TRANSFORMS": transforms, "VALUES_AS_TABLE": self.has_values})
 
     @cached_property
     def _parser(self) -> Any:
@@ -270,16 +284,3 @@ def _templates(table: Mapping[str, str], source: Host, target: Host) -> dict[Hea
 
 
 DATAFUSION = Host(name="datafusion", syntax=XqlDataFusion, catalog="datafusion", schema="public", same="")
-
-
-def of_any_name(name: str) -> type[Dialect]:
-    """Sqlglot's dialect of a name.
-
-    Raises:
-        HostError: it has none.
-    """
-    found = sqlglot.Dialect.get(name)
-    if found is None:
-        msg = f"{name!r} is no dialect"
-        raise HostError(msg)
-    return found

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from xql_ffi._dialects.first import by_extreme
-from xql_ffi._dialects.host import Host
+from xql_ffi._dialects.host import Host, Lack
 
 SPARK = Host(
     name="spark",
@@ -17,7 +17,8 @@ SPARK = Host(
     abs acos acosh asin asinh atan atan2 atanh cbrt coalesce cos cosh cot degrees exp factorial greatest isnan least ln
     log10 log2 nanvl nullif nvl nvl2 pi power radians random round sin sinh sqrt tan tanh
     avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp max median min stddev stddev_pop
-    stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
+    stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy
+    regr_syy
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
     ascii char_length chr concat concat_ws initcap left length levenshtein lower lpad ltrim md5 repeat replace reverse
     right rpad rtrim split_part substr substring translate trim upper
@@ -62,7 +63,13 @@ SPARK = Host(
         "min_by(x, y)": "first_value(x ORDER BY y)",
     },
     refused={"trunc": "Spark's own is of dates", "unnest": "explode is no expression"},
-    lacks={exp.With: ("recursive", "Sail has no recursive common table expression: repeat one step in a loop")},
+    lacks=(
+        Lack(
+            exp.With,
+            "Sail has no recursive common table expression: repeat one step in a loop",
+            lambda node: bool(node.args.get("recursive")),
+        ),
+    ),
     first=by_extreme,
     divides_to_float=True,
     float_literal="{}e0",

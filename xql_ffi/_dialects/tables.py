@@ -172,14 +172,20 @@ def answer(made: Any, tables: Any, host: Host, call: str) -> None:
     """
     name, _, rest = call.partition("(")
     arguments = DATAFUSION.parsed(f"f({rest}").expressions
-    if name == "integer_quotient":
+    if name in ("integer_quotient", "integer_remainder"):
         is_float = any(argument.to.this in exp.DataType.REAL_TYPES for argument in arguments)
         field = pa.field("v", pa.float64() if is_float else pa.int64())
         _native_text.add_function(made, call, field, is_volatile=False)
         return
     own = name.strip('"').removeprefix(f"{host.name}.")
+    if isinstance(tables, Mapping):
+        asked = ", ".join(str(argument.to) for argument in arguments)
+        msg = (
+            f"no function {own}({asked}) of {host.name} is known: hand over the session that has it, if it is one's own"
+        )
+        raise HostError(msg)
     if not _catalog.is_duckdb(tables):
-        _catalog.answer(made, tables, f"{own}({rest}" if isinstance(tables, Mapping) else call)
+        _catalog.answer(made, tables, call)
         return
     asked = f"{DUCKDB.text(DUCKDB.identifier(own))}({', '.join(DUCKDB.text(argument) for argument in arguments)})"
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from xql_ffi._dialects.datafusion import FUNCTIONS
+from xql_ffi._dialects.datafusion import FUNCTIONS, words
 from xql_ffi._dialects.host import DATAFUSION, Host, HostError, arguments, closed, head
 from xql_ffi._dialects.names import Names
 
@@ -29,8 +29,15 @@ def host_tree(
     root = exp.Paren(this=DATAFUSION.parsed(text))
     for order in root.find_all(exp.Order):
         order.set("expressions", [key for ordered in order.expressions for key in _keys(ordered)])
+    for window in root.find_all(exp.Window):
+        if window.this.name in _OF_NO_FRAME:
+            window.set("spec", None)
     _check(root, host)
+    for case in reversed(list(root.find_all(exp.Case))):
+        if (inside := _certain(case)) is not None:
+            case.replace(closed(inside))
     _firsts(root, host)
+    _filters(root, host)
     _literals(root, host)
     _materialize(root, host)
     for node in reversed(list(root.walk())):
@@ -50,31 +57,60 @@ def host_tree(
 
 def _check(root: exp.Expr, host: Host) -> None:
     """Refuses what the host does not have."""
-    for kind, (property_, advice) in host.lacks.items():
-        if any(not property_ or node.args.get(property_) for node in root.find_all(kind)):
-            raise HostError(advice)
+    for lack in host.lacks:
+        if any(lack.which(node) for node in root.find_all(lack.kind)):
+            raise HostError(lack.advice)
+
+
+def _filters(root: exp.Expr, host: Host) -> None:
+    """Writes the rows that an aggregate takes as NULL for all others."""
+    for node in list(root.find_all(exp.Filter)) if not host.has_filter else ():
+        call, condition = node.this, node.expression.this
+        arguments_ = call.expressions
+        if len(arguments_) != 1 or isinstance(arguments_[0], (exp.Distinct, exp.Order)):
+            msg = f"{host.name} has no FILTER, which {call.name} of several arguments would need"
+            raise HostError(msg)
+        value = exp.Literal.number(1) if isinstance(arguments_[0], exp.Star) else arguments_[0]
+        call.set("expressions", [exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])])
+        node.replace(call)
 
 
 def _firsts(root: exp.Expr, host: Host) -> None:
     """Writes the first value of a group in an order as the host has it."""
-    for call in list(root.find_all(exp.Anonymous)) if host.first else ():
+    write = host.first
+    if write is None:
+        return
+    for call in list(root.find_all(exp.Anonymous)):
         if call.name != "first_value" or isinstance(call.find_ancestor(exp.Window, exp.Select), exp.Window):
             continue
         (argument,) = call.expressions
         around = call.parent if isinstance(call.parent, exp.Filter) else None
         condition = around.expression if around else None
-        made = host.first(argument.this, argument.expressions, condition) if isinstance(argument, exp.Order) else None
-        if made is None or host.first is None:
+        made = write(argument.this, argument.expressions, condition) if isinstance(argument, exp.Order) else None
+        if made is None:
             msg = f"{host.name} has no first value of a group in an order"
             raise HostError(msg)
         (around or call).replace(made)
 
 
+# What holds the values of the smaller ones; of the largest, DataFusion writes none by itself.
+_SIGNED = {
+    exp.DataType.Type.UTINYINT: exp.DataType.Type.SMALLINT,
+    exp.DataType.Type.USMALLINT: exp.DataType.Type.INT,
+    exp.DataType.Type.UINT: exp.DataType.Type.BIGINT,
+    exp.DataType.Type.UBIGINT: exp.DataType.Type.BIGINT,
+}
+
+
+# Functions whose frame says nothing, which many hosts do not take there.
+_OF_NO_FRAME = words("row_number rank dense_rank percent_rank cume_dist ntile lag lead")
+
+
 def _written(node: exp.Expr, host: Host) -> exp.Expr:
-    if isinstance(node, exp.Case) and (inside := _certain(node)) is not None:
-        return closed(inside)
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
         return _special(node, host)
+    if isinstance(node, exp.DataType) and not host.has_unsigned and node.this in _SIGNED:
+        return exp.DataType.build(_SIGNED[node.this])
     if isinstance(node, exp.Div):
         node.set("typed", host.dialect.TYPED_DIVISION)
         node.set("safe", host.dialect.SAFE_DIVISION)
@@ -155,8 +191,9 @@ def _is_beside_float(node: exp.Expr) -> bool:
     parent = node.parent
     if isinstance(parent, (exp.Paren, exp.Neg)):
         return _is_beside_float(parent)
-    is_operand = isinstance(parent, (exp.Binary, exp.Between, exp.In))
-    return is_operand and any(is_float(other) for other in parent.iter_expressions() if other is not node)
+    if not isinstance(parent, (exp.Binary, exp.Between, exp.In)):
+        return False
+    return any(is_float(other) for other in parent.iter_expressions() if other is not node)
 
 
 def is_float(node: exp.Expr) -> bool:
