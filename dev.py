@@ -180,6 +180,7 @@ def test(arguments: list[str]) -> int:
         "ruff format": partial(run, "ruff", "format", "--check"),
         "build": build,
         "mypy": partial(run, "python", "-m", "mypy"),
+        "documentation": partial(run, "mkdocs", "build", "--strict", NO_MKDOCS_2_WARNING="1"),
         "clippy and rustdoc": partial(run, "cargo", "build", *workspace, cwd=NATIVE, **linter),
         "cargo test": partial(counted, "cargo", "test", "--workspace", "--locked", "--no-fail-fast", cwd=NATIVE),
         "pytest": partial(counted, "python", "-m", "pytest", "--numprocesses=auto", "--dist=worksteal", *arguments),

@@ -6,8 +6,6 @@ Losses are sums of a hundred terms in another order, repeated over the steps: 1e
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,31 +18,21 @@ import pytest
 import xarray as xr
 from sklearn.datasets import load_digits
 
+from support.examples import load
+
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 Array = npt.NDArray[np.float64]
 Weights = tuple[jax.Array, ...]
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STEPS = 100
 LOSS = 1e-9
 PIXEL = 1e-9
 
 
-def load_example() -> ModuleType:
-    """The example as a module; it lives in no package."""
-    spec = importlib.util.spec_from_file_location("digits", EXAMPLES / "digits.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    return load_example()
+    return load("digits")
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,6 @@ before anything is computed from it, so all arithmetic is float64 and errors are
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -26,29 +24,18 @@ import numpy.typing as npt
 import pytest
 import xarray as xr
 
-Array = npt.NDArray[np.float64]
+from support.examples import EXAMPLES, load
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+Array = npt.NDArray[np.float64]
 
 CELL = 1e-13
 SPREAD = 1e-11
 FIT = 1e-11
 
 
-def load_example() -> ModuleType:
-    """The example as a module; it lives in no package."""
-    spec = importlib.util.spec_from_file_location("era5_sensitivity", EXAMPLES / "era5_sensitivity.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    return load_example()
+    return load("era5_sensitivity")
 
 
 @pytest.fixture(scope="module")

@@ -75,3 +75,8 @@ pub use operators::{
 pub use rules::{Rule, Rules};
 pub use stop::stop_gradient;
 pub use table::rule_table;
+
+// The program in the README runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

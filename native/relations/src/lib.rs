@@ -49,3 +49,11 @@ pub use shared::{SharedExec, SharedRelation};
 pub use vocabulary::observed::Observer;
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use workarounds::pruning::KeepRecursiveColumns;
+
+// The programs in the README and on the page about Rust run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Page;

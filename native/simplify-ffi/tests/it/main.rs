@@ -4,6 +4,7 @@
 
 mod boundary;
 mod common;
+mod cost;
 mod extra_functions;
 mod failures;
 mod foreign;
