@@ -51,10 +51,10 @@ def embeddings() -> np.ndarray:
 def attend() -> tuple[np.ndarray, np.ndarray]:
     """The weights by word that asks and word that answers, and the derivatives of one of them by word and feature."""
     x = embeddings()
-    word, feature = np.indices(x.shape)
+    word, feature = (np.ravel(number) for number in np.indices(x.shape))
     ctx = register(SessionContext())
-    columns = {"word": word, "feature": feature, "val": x}
-    ctx.from_pydict({name: values.ravel().tolist() for name, values in columns.items()}, name="x")
+    columns = {"word": word, "feature": feature, "val": x.ravel()}
+    ctx.from_pydict({name: values.tolist() for name, values in columns.items()}, name="x")
     weights = np.array(ctx.sql(WEIGHTS).to_pydict()["weight"]).reshape(len(WORDS), len(WORDS))
     slopes = np.array(ctx.sql(GRADIENT).to_pydict()["slope"]).reshape(x.shape)
     return weights, slopes

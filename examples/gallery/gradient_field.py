@@ -35,16 +35,18 @@ FIELD = """
 def temperature() -> xr.DataArray:
     """Temperature of the first member at the first time, at 850 hPa, in K."""
     era5 = xr.open_dataset(DATA).astype(np.float64)
-    chosen = era5.sel(isobaricInhPa=850).isel(number=0, time=0).reset_coords(drop=True)
-    return chosen["t"].sortby("latitude").load()
+    chosen: xr.Dataset = era5.sel(isobaricInhPa=850).isel(number=0, time=0).reset_coords(drop=True)
+    t: xr.DataArray = chosen["t"].sortby("latitude").load()
+    return t
 
 
 def by_sql(t: xr.DataArray) -> xr.Dataset:
     """Temperature and its derivatives in K per degree."""
     ctx = XarrayContext()
     ctx.from_dataset("air", t.to_dataset(name="t"), chunks={"latitude": t.sizes["latitude"]})
-    field: xr.Dataset = ctx.sql(FIELD).to_dataset(dims=["latitude", "longitude"])
-    return field.sortby(["latitude", "longitude"]).load()
+    field = ctx.sql(FIELD).to_dataset(dims=["latitude", "longitude"])
+    field_in_order: xr.Dataset = field.sortby(["latitude", "longitude"]).load()
+    return field_in_order
 
 
 def by_xarray(t: xr.DataArray) -> xr.Dataset:
@@ -56,9 +58,10 @@ def by_xarray(t: xr.DataArray) -> xr.Dataset:
 
 def steepness(field: xr.Dataset) -> xr.DataArray:
     """The length of the gradient in K per 100 km."""
-    parallel = np.cos(np.radians(field["latitude"]))
-    by_degree = np.hypot(field["by_latitude"], field["by_longitude"] / parallel.where(parallel > 0.02))
-    return by_degree * 100 / KM_BY_DEGREE
+    parallel = xr.apply_ufunc(np.cos, np.pi / 180 * field["latitude"])
+    by_degree = (field["by_latitude"] ** 2 + (field["by_longitude"] / parallel) ** 2) ** 0.5
+    by_distance: xr.DataArray = by_degree * 100 / KM_BY_DEGREE
+    return by_distance
 
 
 def draw() -> Figure:

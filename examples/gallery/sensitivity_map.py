@@ -34,7 +34,8 @@ def sensitivity() -> xr.Dataset:
     ctx.from_dataset("air", air, chunks={"latitude": air.sizes["latitude"]})
     found = ctx.sql(SENSITIVITY).to_dataset(dims=["latitude", "longitude"])
     found = found.sortby(["latitude", "longitude"]).load()
-    return annotate(found, {"gain": (("100 ln(humidity)", "%"), "t")}, template=air)
+    annotated: xr.Dataset = annotate(found, {"gain": (("100 ln(humidity)", "%"), "t")}, template=air)
+    return annotated
 
 
 def draw() -> Figure:

@@ -46,10 +46,10 @@ def measurements() -> tuple[np.ndarray, np.ndarray]:
 def train(steps: int, tumours: int | None = None) -> dict[float, list[float]]:
     """The loss before each step, by learning rate."""
     x, sign = (values[:tumours] for values in measurements())
-    tumour, feature = np.indices(x.shape)
+    tumour, feature = (np.ravel(number) for number in np.indices(x.shape))
     ctx = register(SessionContext())
-    columns = {"tumour": tumour, "feature": feature, "val": x}
-    ctx.from_pydict({name: values.ravel().tolist() for name, values in columns.items()}, name="measurements")
+    columns = {"tumour": tumour, "feature": feature, "val": x.ravel()}
+    ctx.from_pydict({name: values.tolist() for name, values in columns.items()}, name="measurements")
     ctx.from_pydict({"tumour": list(range(len(sign))), "sign": sign.tolist()}, name="labels")
     ctx.from_pydict({"rate": list(RATES)}, name="rates")
     found = ctx.sql(TRAINING.format(steps=steps)).to_pydict()

@@ -32,7 +32,8 @@ PROPAGATION = f"""
 
 def covariance() -> np.ndarray:
     """Of the parameters v and k."""
-    return np.outer(SPREAD, SPREAD) * np.array([[1, CORRELATION], [CORRELATION, 1]])
+    matrix: np.ndarray = np.outer(SPREAD, SPREAD) * np.array([[1, CORRELATION], [CORRELATION, 1]])
+    return matrix
 
 
 def propagate(concentrations: np.ndarray) -> dict[str, np.ndarray]:

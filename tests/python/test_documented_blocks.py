@@ -153,7 +153,7 @@ def test_the_notebook_is_the_tutorial() -> None:
 # Jupyter's own: it warns about TCP and about its event loop.
 @pytest.mark.filterwarnings("default")
 def test_the_notebook() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.reads(NOTEBOOK.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     shown = "".join(output.get("text", "") for output in outputs)

@@ -4,8 +4,8 @@
 //! cargo test --workspace --test it -- --ignored --nocapture cost
 //! ```
 
+use std::fs::read_to_string;
 use std::hint::black_box;
-use std::time::Instant;
 
 use datafusion::common::Result;
 use datafusion::logical_expr::simplify::ExprSimplifyResult;
@@ -19,16 +19,22 @@ fn chain(levels: usize) -> Expr {
     (0..levels).fold(col("t.x"), |inner, level| sin(inner * lit(level as f64) + lit(0.5)))
 }
 
-/// Microseconds that `simplify` takes, the fastest of five rounds.
+/// Nanoseconds that this thread has computed, which a busy machine does not change. Linux knows.
+fn processor_time() -> f64 {
+    let times = read_to_string("/proc/thread-self/schedstat").unwrap();
+    times.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Microseconds of processor time that `simplify` takes, the fastest of five rounds.
 fn microseconds(function: &ScalarUDF, argument: &Expr, calls: u32) -> Result<f64> {
     let context = context(schema());
     let mut fastest = f64::INFINITY;
     for _ in 0..5 {
-        let start = Instant::now();
+        let start = processor_time();
         for _ in 0..calls {
             black_box(function.simplify(vec![argument.clone()], &context)?);
         }
-        fastest = fastest.min(start.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
+        fastest = fastest.min((processor_time() - start) / 1e3 / f64::from(calls));
     }
     Ok(fastest)
 }
@@ -39,7 +45,7 @@ fn cost_of_a_call() -> Result<()> {
     let here = probe(|mut args, _| Ok(ExprSimplifyResult::Simplified(args.remove(0) + lit(1.0))));
     let there = import(&here);
     println!("operations   in one library   across the boundary");
-    for levels in [1, 10, 100, 1000] {
+    for levels in [1, 10, 100] {
         let argument = chain(levels);
         let calls = 2000 / u32::try_from(levels).unwrap_or(1) + 3;
         let (inside, across) = (microseconds(&here, &argument, calls)?, microseconds(&there, &argument, calls)?);
