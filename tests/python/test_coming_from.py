@@ -229,7 +229,7 @@ def _(ctx: SessionContext) -> tuple[Any, Any]:
 
 @case("from-jax", "`jax.test_util.check_grads`")
 def _(ctx: SessionContext) -> tuple[Any, Any]:
-    test_util.check_grads(lambda x: jnp.sin(x) * x, (X,), order=1)
+    test_util.check_grads(lambda x: jnp.sin(x) * x, (X,), order=1)  # type: ignore[no-untyped-call]
     return [len(X)], [verify_grad(ctx, "t", "sin(x) * x", "x")["x"].verified]
 
 

@@ -48,7 +48,7 @@ fn cost_of_a_call() -> Result<()> {
     for levels in [1, 10, 100] {
         let argument = chain(levels);
         let calls = 2000 / u32::try_from(levels).unwrap_or(1) + 3;
-        let (inside, across) = (microseconds(&here, &argument, calls)?, microseconds(&there, &argument, calls)?);
+        let (inside, across) = (microseconds(&here, &argument, 200 * calls)?, microseconds(&there, &argument, calls)?);
         println!("{:10} {inside:13.1} us {across:18.1} us", 3 * levels);
     }
     Ok(())
