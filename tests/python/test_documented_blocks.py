@@ -155,7 +155,9 @@ def test_the_notebook_is_the_tutorial() -> None:
 @pytest.mark.filterwarnings("default")
 def test_the_notebook() -> None:
     notebook = nbformat.reads(NOTEBOOK.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+    NotebookClient(
+        notebook, timeout=300, startup_timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent)}}
+    ).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     shown = "".join(output.get("text", "") for output in outputs)
     assert "{'long_name': 'derivative of vapour pressure by t', 'units': 'hPa K-1'}" in shown
