@@ -1,12 +1,14 @@
 """What the site does with formulas, and what keeps it from loading anything from other servers."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import xql_ffi
 from support.pages import DOCS
 
 
@@ -19,6 +21,13 @@ def hooks() -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_reference_has_everything_public() -> None:
+    shown = set(
+        re.findall(r"^::: xql_ffi\.([\w.]+)$", (DOCS / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert shown == {*xql_ffi.__all__, "testing.verify_grad"} - {"__version__", "testing"}
 
 
 def test_formulas_are_mathml(hooks: ModuleType) -> None:
