@@ -98,6 +98,8 @@ class Host:
     has_unsigned: bool = False
     # Whether VALUES may stand in FROM with names for its columns.
     has_values: bool = True
+    # How long a name may be.
+    longest_name: int | None = None
     # Whether the columns of a result may have any name.
     names_freely: bool = True
 

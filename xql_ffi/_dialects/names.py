@@ -17,6 +17,8 @@ class Names:
         self._host = host
         self._declared = declared
         self._written: dict[str, str] = {}
+        # The numbers of names that are too long.
+        self._shortened: dict[str, int] = {}
         # The schema and the catalog that names without them are in.
         self._places = {host.schema: DATAFUSION.schema, host.catalog: DATAFUSION.catalog}
         self._places |= {there: here for here, there in self._places.items()}
@@ -32,11 +34,19 @@ class Names:
         """Makes the names in a tree those of the host."""
         for name in list(tree.find_all(exp.Identifier)):
             key = self._placed(name, name.name)
-            name.replace(self._host.identifier(self._declared.get(key) or self._written.get(key) or key))
+            name.replace(self._host.identifier(self._declared.get(key) or self._written.get(key) or self._short(key)))
 
     def path(self, column: exp.Column) -> tuple[str, ...]:
         """The parts of a column's name as the host compares them."""
         return tuple(self._host.key(part.name, quoted=bool(part.args.get("quoted"))) for part in column.parts)
+
+    def _short(self, key: str) -> str:
+        """A name that the host does not cut off by itself, by which two might become one."""
+        longest = self._host.longest_name
+        if longest is None or len(key.encode()) <= longest:
+            return key
+        ending = f"_{self._shortened.setdefault(key, len(self._shortened) + 1)}"
+        return key.encode()[: longest - len(ending)].decode(errors="ignore") + ending
 
     def _placed(self, name: exp.Identifier, key: str) -> str:
         is_place = isinstance(name.parent, (exp.Table, exp.Column)) and name.arg_key in ("db", "catalog")

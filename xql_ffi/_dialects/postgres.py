@@ -47,4 +47,5 @@ POSTGRES = Host(
         "-inf": "CAST('-Infinity' AS DOUBLE PRECISION)",
     },
     materializes=True,
+    longest_name=63,
 )

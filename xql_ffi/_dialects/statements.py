@@ -142,7 +142,9 @@ class Statement:
         calls = []
         for number, node in enumerate(sorted(outer, key=lambda node: int(node.meta["start"]))):
             node.meta[CALL] = number
-            columns = {self._names.path(column): column for column in node.find_all(exp.Column)}
+            found = sorted(node.find_all(exp.Column), key=_start, reverse=True)
+            # That which is written first counts.
+            columns = {self._names.path(column): column for column in found}
             calls.append(Call(place(self._tokens, int(node.meta["start"])), node.name.lower(), columns))
         tree = datafusion_tree(self.tree, self._host, self._names, self._known.floats)
         mark = "_call"
@@ -222,11 +224,21 @@ class Statement:
         )
         again = datafusion_text(tree)
         made = _native_text.columns(self._known.catalog, again, self._rules)
-        is_named = self._host.names_freely and not self._is_insert
-        shown = [[(self._host.key(f.name) if is_named else "", f.type) for f in schema] for schema in (wanted, made)]
+        shown = [[(self._shown(field.name), field.type) for field in schema] for schema in (wanted, made)]
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
             msg = f"the derivative cannot be written as SQL of {self._host.name}: its columns would be others"
             raise HostError(msg)
+
+    def _shown(self, name: str) -> str:
+        """A column's name as far as it matters."""
+        longest = self._host.longest_name
+        is_cut = longest is not None and len(name.encode()) > longest - 4
+        is_named = self._host.names_freely and not self._is_insert and not is_cut
+        return self._host.key(name) if is_named else ""
+
+
+def _start(column: exp.Column) -> int:
+    return int(column.this.meta.get("start", 0))
 
 
 def _is_operator(node: exp.Anonymous) -> bool:
