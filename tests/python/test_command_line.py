@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -47,6 +48,20 @@ def test_a_file_is_expanded(query: str, capsys: pytest.CaptureFixture[str]) -> N
     assert text.endswith(" AS d /* slope */ FROM t")
     assert "cos(x)" in text
     assert "grad" not in text
+
+
+def test_tables_of_a_database_and_other_dialects(
+    tmp_path: Path, query: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "some.duckdb")
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE t (X DOUBLE NOT NULL, y DOUBLE NOT NULL)")
+    assert expanded(query, "--duckdb", path, capsys=capsys) == "SELECT y * cos(x) AS d /* slope */ FROM t"
+    text = expanded(query, "--schema", "t=x:double,y:double", "--dialect", "postgres", capsys=capsys)
+    assert text.endswith(" AS d /* slope */ FROM t")
+    for arguments in (["--duckdb", query], ["--duckdb", path, "--schema", "t=x:double"]):
+        assert main(["expand", query, *arguments]) == 2
+    assert "DuckDB file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("by", ["file", "standard input"])

@@ -46,9 +46,8 @@ def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
         return _call(node, host)
     if isinstance(node, exp.Limit) and isinstance(node.parent, exp.Anonymous):
         # The only element of a list is the first one of all.
-        return node.this
-    if isinstance(node, exp.Anonymous) and isinstance(node.parent, exp.Bracket) and node.name.lower() == "offset":
-        return exp.Literal.number(int(node.expressions[0].name) + 1)
+        first: exp.Expr = node.this
+        return first
     if isinstance(node, exp.CTE):
         # DataFusion has no word for it.
         node.set("materialized", None)
