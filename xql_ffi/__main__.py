@@ -79,7 +79,7 @@ def _tables(arguments: argparse.Namespace) -> Any:
         for text in given:
             name, equals, rest = text.partition("=")
             if not (name and equals and rest):
-                msg = f"{text!r} names no table: write 'name=...'"
+                msg = f"{text!r} does not name a table: write 'name=...'"
                 raise UsageError(msg)
             if name in tables:
                 msg = f"the table {name!r} is given twice: name each table once, by --schema or by --parquet"
@@ -94,12 +94,12 @@ def _schema(text: str) -> pa.Schema:
     for column in text.split(","):
         name, colon, type_name = column.strip().rpartition(":")
         if not (name and colon):
-            msg = f"{column!r} is no column: write 'name:type', as in 'x:double'"
+            msg = f"{column!r} is not a column: write 'name:type', as in 'x:double'"
             raise UsageError(msg)
         try:
             fields.append(pa.field(name.strip(), pa.type_for_alias(type_name.strip())))
         except ValueError as error:
-            msg = f"{type_name!r} is no type of pyarrow: write double, float, int64, string, bool or timestamp[us]"
+            msg = f"{type_name!r} is not a type of pyarrow: write double, float, int64, string, bool or timestamp[us]"
             raise UsageError(msg) from error
     return pa.schema(fields)
 

@@ -20,7 +20,7 @@ def column(named: object) -> Expr:
     if isinstance(named, Expr) and named.variant_name() == "Column":
         return named
     msg = (
-        f"one differentiates by a column, and {named!r} is none: give its name or col(name). To differentiate by an "
+        f"a variable must be a column, by name or as col(name); {named!r} is not one. To differentiate by an "
         "expression, compute it first, df.with_column(name, ...)"
     )
     raise TypeError(msg)

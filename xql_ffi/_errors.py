@@ -6,27 +6,27 @@ import re
 
 
 class DifferentiationError(ValueError):
-    """A derivative that cannot be taken. The message names the expression, the column, the reason and what to do."""
+    """xql-ffi cannot take a derivative. The message names the expression, the column, the reason and what to do."""
 
 
 class MissingRuleError(DifferentiationError):
-    """A function or an operator that varies with the variable has no derivative that is known."""
+    """The expression has a function or an operator whose derivative xql-ffi does not know."""
 
 
 class VariableError(DifferentiationError):
-    """What is differentiated by is none: a constant, an expression, a whole number, or no column of GROUP BY."""
+    """The variable is not a column of floats, or not a column of GROUP BY where the expression is an aggregate."""
 
 
 class NotNumericError(DifferentiationError):
-    """What is differentiated is no number: a text, a truth value, a list."""
+    """The expression is not a number, but a string, a truth value or a list."""
 
 
 class UnsupportedRelationError(DifferentiationError):
-    """The derivative is not known through the relations between the variable and the call."""
+    """xql-ffi cannot carry the derivative through a relation between the variable and the call."""
 
 
 class MissingEngineError(DifferentiationError):
-    """This process' ``datafusion`` does not let functions of other libraries simplify their calls."""
+    """The ``datafusion`` of this process does not let functions of other libraries simplify their calls."""
 
 
 _KINDS = {
@@ -61,7 +61,7 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
     if query is not None and (called := _CALL.search(query)) and (found := _UNGROUPED.search(message)):
         operator, column = called[1].lower(), found["column"]
         return VariableError(
-            f"{operator} of an aggregate is taken by a column of GROUP BY, and {column} is none. Add it, GROUP BY "
-            f"{column}, or take the derivative inside: AVG({operator}(f, x)) instead of {operator}(AVG(f), x)"
+            f"the variable of {operator} of an aggregate must be a column of GROUP BY; {column} is not. Add it, "
+            f"GROUP BY {column}, or take the derivative inside: AVG({operator}(f, x)) instead of {operator}(AVG(f), x)"
         )
     return None

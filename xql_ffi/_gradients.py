@@ -167,7 +167,7 @@ def hvp(expr: Expr, wrt: Columns, vector: Sequence[Expr | float], *, grad: Grad 
     columns = named_columns(wrt)
     check_expression(expr, "hvp")
     if len(vector) != len(columns):
-        msg = f"hvp takes a vector with a component for each of {len(columns)} columns, and it has {len(vector)}"
+        msg = f"the vector of hvp must have a component for each column: {len(columns)}, not {len(vector)}"
         raise ValueError(msg)
     operator = grad or functions.grad
     terms = []
@@ -233,10 +233,10 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     frame = ctx.sql(loss, options=query) if isinstance(loss, str) else loss
     # xarray-sql has DataFrames of its own, around those of DataFusion.
     if not hasattr(frame, "into_view"):
-        msg = f"the loss is a query in SQL or a DataFrame, and {loss!r} is neither"
+        msg = f"the loss must be a query in SQL or a DataFrame; {loss!r} is neither"
         raise TypeError(msg)
     if len(names := frame.schema().names) != 1:
-        msg = f"the loss is one value, and the query has the columns {', '.join(map(repr, names))}: select one"
+        msg = f"the loss must be one value; the query has the columns {', '.join(map(repr, names))}: select one"
         raise ValueError(msg)
     relations = _relations(ctx, wrt)
     _check_registered(ctx)

@@ -113,17 +113,15 @@ def checked_rules(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
         TypeError: they are no list, or one of them is none.
     """
     if isinstance(rules, Rule):
-        msg = f"{taker} takes a list of rules, and this is a rule itself: write rules=[{rules!r}]"
+        msg = f"{taker} takes a list of rules; this is a single rule: write rules=[{rules!r}]"
         raise TypeError(msg)
     if isinstance(rules, str | bytes) or not isinstance(rules, Iterable):
-        msg = (
-            f"{taker} takes a list of rules, and {rules!r} is none: write rules=[rule(...), ...], or rules=[] for none"
-        )
+        msg = f"{taker} takes a list of rules; {rules!r} is not one: write rules=[rule(...), ...], or rules=[] for none"
         raise TypeError(msg)
     checked = tuple(rules)
     for rule in checked:
         if not isinstance(rule, Rule):
-            msg = f"{taker} takes rules, and {rule!r} is none: write rule(signature, partial derivative, ...)"
+            msg = f"{taker} takes rules; {rule!r} is not one: write rule(signature, partial derivative, ...)"
             raise TypeError(msg)
     return checked
 

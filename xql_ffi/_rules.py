@@ -39,12 +39,12 @@ class Rule:
         """
         for sql in (self.signature, *self.partials):
             if not isinstance(sql, str):
-                msg = f"a rule is written in SQL, as text, and {sql!r} is none"
+                msg = f"a rule is written in SQL, as a string; {sql!r} is not a string"
                 raise TypeError(msg)
         for function in self.functions:
             if not isinstance(function, ScalarUDF):
                 msg = (
-                    f"the functions of a rule are ScalarUDF objects, and {function!r} is none: "
+                    f"the functions of a rule must be ScalarUDF objects; {function!r} is not one: "
                     "hand over what datafusion.udf(function, ...) or SessionContext.udf(name) gives"
                 )
                 raise TypeError(msg)

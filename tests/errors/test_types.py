@@ -55,7 +55,7 @@ def test_every_method(with_udf: SessionContext, method: str) -> None:
     ("statement", "kind", "says"),
     [
         (f"CREATE TABLE made AS {NO_RULE}", xql_ffi.MissingRuleError, "halve"),
-        ("SELECT grad(x * x, 2.5) AS d FROM t", xql_ffi.VariableError, "2.5 is a constant"),
+        ("SELECT grad(x * x, 2.5) AS d FROM t", xql_ffi.VariableError, "2.5 is a number"),
         ("SELECT grad(x * x, k) AS d FROM t", xql_ffi.VariableError, "k is Int64"),
         ("SELECT grad(x * x, x + 1) AS d FROM t", xql_ffi.VariableError, "is an expression"),
         ("SELECT grad(a.x, b.x) AS d FROM t AS a JOIN t AS b ON a.id = b.id", xql_ffi.VariableError, "x"),
@@ -81,7 +81,7 @@ def test_kinds(with_udf: SessionContext, statement: str, kind: type[Exception], 
 
 def test_aggregates_of_the_dataframe_api(with_udf: SessionContext) -> None:
     frame = with_udf.table("t").aggregate([], [xql_ffi.grad(f.avg(col("x") * col("x")), "x")])
-    with pytest.raises(xql_ffi.VariableError, match=r"t\.x is none.*avg\(grad\(f, x\)\)"):
+    with pytest.raises(xql_ffi.VariableError, match=r"must be one of its keys; t\.x is not.*avg\(grad\(f, x\)\)"):
         frame.collect()
 
 

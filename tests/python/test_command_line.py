@@ -93,9 +93,9 @@ def test_what_cannot_be_differentiated_is_an_error(query: str, capsys: pytest.Ca
     ("arguments", "said"),
     [
         (["missing.sql"], "the statement cannot be read"),
-        (["QUERY", "--schema", "t"], "names no table"),
+        (["QUERY", "--schema", "t"], "does not name a table"),
         (["QUERY", "--schema", "t=x"], "write 'name:type'"),
-        (["QUERY", "--schema", "t=x:real number"], "no type of pyarrow"),
+        (["QUERY", "--schema", "t=x:real number"], "is not a type of pyarrow"),
         (["QUERY", "--parquet", "t=missing.parquet"], "cannot be read as Parquet"),
         (["QUERY", "--schema", "t=x:double", "--schema", "t=x:float"], "the table 't' is given twice"),
     ],

@@ -116,7 +116,7 @@ def test_another_operator_is_used(frame: DataFrame, helper: Any) -> None:
         (col("x"), [], ValueError, "at least one column"),
         (col("x"), ["x", col("x")], ValueError, "column x is given more than once"),
         (col("x"), col("x") + lit(1.0), TypeError, "with_column"),
-        (col("x"), [3], TypeError, "3 is none"),
+        (col("x"), [3], TypeError, "3 is not one"),
     ],
     ids=["text", "number", "no column", "column twice", "no column but an expression", "no column but a number"],
 )

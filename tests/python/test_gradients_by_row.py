@@ -161,15 +161,20 @@ def test_nothing_is_left_in_the_session(ctx: SessionContext) -> None:
 @pytest.mark.parametrize(
     ("loss", "wrt", "error", "message"),
     [
-        (3, "w1.val", TypeError, "the loss is a query in SQL or a DataFrame, and 3 is neither"),
+        (3, "w1.val", TypeError, "the loss must be a query in SQL or a DataFrame; 3 is neither"),
         ("SELECT 1.0 AS a, 2.0 AS b", "w1.val", ValueError, "the query has the columns 'a', 'b': select one"),
         ("SELECT SUM(val) FROM w1", "w3.val", ValueError, "the session has no table called 'w3'"),
         ("SELECT SUM(val) FROM w1", "w1.v", ValueError, "w1 has no column 'v' to differentiate by, only 'inp'"),
         ("SELECT SUM(val) FROM w1", "val", ValueError, "'val' is named without its relation: write '<table>.val'"),
         ("SELECT SUM(val) FROM w1", [], ValueError, "name at least one column"),
         ("SELECT SUM(val) FROM w1", ["w1.val", "w1.val"], ValueError, "given more than once"),
-        ("SELECT SUM(val) FROM w1", [7], TypeError, "one differentiates by a column, and 7 is none"),
-        ("SELECT SUM(val) FROM w1", "w1.inp", Exception, "only a column of floats can vary"),
+        (
+            "SELECT SUM(val) FROM w1",
+            [7],
+            TypeError,
+            "a variable must be a column, by name or as col\\(name\\); 7 is not one",
+        ),
+        ("SELECT SUM(val) FROM w1", "w1.inp", Exception, "the variable must be a column of floats"),
         ("SELECT val FROM w1", "w1.val", Exception, "6 rows of a scalar subquery"),
     ],
 )

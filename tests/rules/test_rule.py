@@ -20,13 +20,13 @@ CTX = SessionContext()
 WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "signature_unclosed": (("f(x", "1"), ['"f(x" cannot be parsed', "such as f(x, y)"]),
     "signature_empty": (("", "1"), ["cannot be parsed", "such as f(x, y)"]),
-    "signature_of_an_operator": (("x + y", "1", "1"), ["x + y is no call", "such as f(x, y)"]),
-    "signature_without_parameters": (("f", "1"), ["f is no call", "such as f(x, y)"]),
+    "signature_of_an_operator": (("x + y", "1", "1"), ["x + y is not a call", "such as f(x, y)"]),
+    "signature_without_parameters": (("f", "1"), ["f is not a call", "such as f(x, y)"]),
     "signature_with_more": (("f(x) AS y", "1"), ["cannot be parsed", "AS"]),
-    "signature_of_an_aggregate_clause": (("f(x) FILTER (WHERE x > 0)", "1"), ["is no call"]),
-    "parameter_a_number": (("f(1)", "1"), ["1 is no name", "f(x, y)"]),
-    "parameter_an_expression": (("f(x + 1)", "1"), ["x + 1 is no name"]),
-    "parameter_of_a_table": (("f(t.x)", "1"), ["t.x is no name"]),
+    "signature_of_an_aggregate_clause": (("f(x) FILTER (WHERE x > 0)", "1"), ["is not a call"]),
+    "parameter_a_number": (("f(1)", "1"), ["1 is not a name", "f(x, y)"]),
+    "parameter_an_expression": (("f(x + 1)", "1"), ["x + 1 is not a name"]),
+    "parameter_of_a_table": (("f(t.x)", "1"), ["t.x is not a name"]),
     "parameter_twice": (("f(x, y, x)", "1", "1", "1"), ["two parameters are called x", "name of its own"]),
     "parameter_twice_in_other_case": (("f(x, X)", "1", "1"), ["two parameters are called x"]),
     "parameter_called_as_the_output": (("f(Ω)", "1"), ["no parameter can be called Ω"]),
@@ -78,13 +78,13 @@ WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "arity_of_a_function": (("f(x)", "exp(x, x)"), ["exp(x, x)", "Float64, Float64"]),
     "no_argument": (("f(x)", "exp()"), ["exp()", "zero arguments"]),
     "arity_of_the_function_itself": (("f(x)", "f(x, 1)"), ["no scalar function f", "f with 1 argument(s)"]),
-    "condition_for_a_number": (("f(x)", "x > 1"), ["x > 1 is Boolean, where a number is needed"]),
+    "condition_for_a_number": (("f(x)", "x > 1"), ["x > 1 must be a number; it is Boolean"]),
     "truth_function": (("f(x)", "isnan(x)"), ["isnan(x) is Boolean"]),
-    "number_for_a_condition": (("f(x)", "CASE WHEN x THEN 1 END"), ["x is Float64, where a condition is needed"]),
+    "number_for_a_condition": (("f(x)", "CASE WHEN x THEN 1 END"), ["x must be a condition; it is Float64"]),
     "not_a_number": (("f(x)", "CASE WHEN NOT x THEN 1 END"), ["x is Float64, where a condition"]),
     "and_of_numbers": (("f(x)", "CASE WHEN x AND x > 0 THEN 1 END"), ["x is Float64, where a condition"]),
-    "text_function": (("f(x)", "concat(x, x)"), ["concat(x, x) is Utf8, where a number is needed"]),
-    "time": (("f(x)", "now()"), ["now() is Timestamp", "where a number is needed"]),
+    "text_function": (("f(x)", "concat(x, x)"), ["concat(x, x) must be a number; it is Utf8"]),
+    "time": (("f(x)", "now()"), ["now() must be a number; it is Timestamp"]),
     "volatile": (("f(x)", "x * random()"), ["random is volatile"]),
     "second_of_two": (("f(x, y)", "y", "1 / z"), ['by y, "1 / z"']),
     "replaced_function": (("coalesce(x, y)", "1", "1"), ["DataFusion makes coalesce a CASE"]),
@@ -193,7 +193,7 @@ def test_its_repr_is_its_call() -> None:
 def test_what_is_no_rule(capsule: object) -> None:
     assert callable(capsule)
     for rules in (["f(x)"], [("f(x)", "1")], [None], [rule("f(x)", "1"), 3]):
-        with pytest.raises(TypeError, match=r"takes rules, and .* is none: write rule\(signature"):
+        with pytest.raises(TypeError, match=r"takes rules; .* is not one: write rule\(signature"):
             capsule(rules)
     with pytest.raises(ValueError, match=r"two rules for f\(x\)"):
         capsule([rule("f(x)", "1"), rule("F(y)", "2")])
@@ -202,9 +202,9 @@ def test_what_is_no_rule(capsule: object) -> None:
 @pytest.mark.parametrize("taker", [grad_capsule, jvp_capsule, vjp_capsule, lambda rules: register(CTX, rules)])
 def test_what_is_no_list_of_rules(taker: Any) -> None:
     for rules in (None, 3, "f", b"f", rule, scalar("f", lambda x: x)):
-        with pytest.raises(TypeError, match=r"takes a list of rules, and .* is none: write rules=\[rule\(\.\.\.\)"):
+        with pytest.raises(TypeError, match=r"takes a list of rules; .* is not one: write rules=\[rule\(\.\.\.\)"):
             taker(rules)
-    with pytest.raises(TypeError, match=r"this is a rule itself: write rules=\[rule\('f\(x\)', '1'\)\]"):
+    with pytest.raises(TypeError, match=r"this is a single rule: write rules=\[rule\('f\(x\)', '1'\)\]"):
         taker(rule("f(x)", "1"))
 
 

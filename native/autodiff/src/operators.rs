@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::derivative::{Differentiation, Seed, differentiate, differentiate_together};
 use crate::rules::Rules;
 use crate::stop::stop_gradient;
-use crate::vocabulary::messages::{abbreviated, cut};
+use crate::vocabulary::messages::{abbreviated, cut, kind_of_literal, must_be_column};
 use crate::vocabulary::refusals::Refused;
 use crate::vocabulary::transform::Transform;
 use crate::vocabulary::types::result_type;
@@ -175,12 +175,13 @@ impl DifferentialOperator {
             None => cut(field.name()),
         });
         plan_err!(
-            "{}({}): one differentiates by a column, and {} is a constant. Name a column of the query. If you did, \
-             its value was put in its place because nothing differentiated the call before; in Python, \
-             `xql_ffi.engine_status()` says why",
+            "{}({}): {}; {} is {}. Name a column of the query. If you did, DataFusion put the value of the column in its place, \
+             because nothing had differentiated the call before; in Python, `xql_ffi.engine_status()` says why",
             self.name(),
             cut(shown.collect::<Vec<_>>().join(", ")),
-            literal(constant)
+            must_be_column(self.name()),
+            literal(constant),
+            kind_of_literal(constant)
         )
     }
 }
@@ -214,12 +215,11 @@ impl ScalarUDFImpl for DifferentialOperator {
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
         let error = exec_datafusion_err!(
-            "{name} reached execution without having been differentiated. Either this session's DataFusion does not let a \
-             function of another library simplify its calls: in Python, run the statement as plain SQL by \
-             `xql_ffi.sql(ctx, ...)`, or install the engine that does (`pip install xql-ffi-engine`), leave XQL_FFI_ENGINE \
-             unset, and start a new process; `xql_ffi.engine_status()` says what is missing. Or its optimizer was kept from \
-             doing so, by datafusion.optimizer.max_passes = 0 or by datafusion.optimizer.skip_failed_rules, which hides why a \
-             call is refused"
+            "nothing differentiated this call of {name} before it was executed. The DataFusion of this session may not let a \
+             function of another library simplify its calls. In Python, run the statement as plain SQL, `xql_ffi.sql(ctx, ...)`, \
+             or install the engine (`pip install \"xql-ffi[engine]\"`), leave XQL_FFI_ENGINE unset, and start Python again; \
+             `xql_ffi.engine_status()` says what is missing. Or a setting stops the optimizer: \
+             datafusion.optimizer.max_passes = 0, or datafusion.optimizer.skip_failed_rules, which hides why a call is refused"
         );
         Err(Refused::MissingEngine.mark(error))
     }
@@ -234,7 +234,7 @@ impl DifferentialOperator {
             let count = fields.len();
             let calls = columns.iter().map(|column| format!("grad({}, {})", cut(function.name()), column.name()));
             return plan_err!(
-                "grad was given {count} argument(s); it is called as {}. Write one call for each column: {}",
+                "grad takes two arguments, {}; {count} are given. Write one call for each column: {}",
                 self.transform.usage(),
                 cut(calls.collect::<Vec<_>>().join(", "))
             );

@@ -309,6 +309,6 @@ async fn the_function_is_called_with_the_types_it_takes() -> Result<()> {
     let ctx = session(vec![Rule::new("f(a, mode)", &["f(a, 1)", "0"])?], vec![f()]).await?;
     assert_refused(derivative(&ctx, "grad(f(x, 'fast'), x)").await, &["the rule for f", "takes Utf8 there"]);
     let ctx = session(vec![Rule::new("f(a, mode)", &["a * mode", "0"])?], vec![f()]).await?;
-    assert_refused(derivative(&ctx, "grad(f(x, 'fast'), x)").await, &["mode is Utf8, where a number is needed"]);
+    assert_refused(derivative(&ctx, "grad(f(x, 'fast'), x)").await, &["mode must be a number; it is Utf8"]);
     Ok(())
 }

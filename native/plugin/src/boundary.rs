@@ -49,7 +49,7 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     }
     // SAFETY: the caller gives a string that ends in NUL.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|error| plan_datafusion_err!("a string is no UTF-8: {error}"))
+    text.to_str().map_err(|error| plan_datafusion_err!("a string is not UTF-8: {error}"))
 }
 
 /// # Safety

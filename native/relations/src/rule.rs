@@ -71,7 +71,7 @@ fn refused(error: DataFusionError) -> DataFusionError {
         && let SchemaError::FieldNotFound { field, .. } = missing.as_ref()
     {
         return Refused::Variable.mark(plan_datafusion_err!(
-            "a derivative of an aggregate is taken by one of its keys, and {field} is none. Group by it, \
+            "the variable of a derivative of an aggregate must be one of its keys; {field} is not. Group by it, \
              df.aggregate([x], [grad(avg(f), x)]), or take the derivative inside: avg(grad(f, x)) instead of grad(avg(f), x)"
         ));
     }

@@ -159,8 +159,7 @@ fn check_numeric(call: &Differentiation, expr: &Expr, field: &Field) -> Result<(
     if plain.is_numeric() || plain.is_null() {
         return Ok(());
     }
-    let error =
-        plan_datafusion_err!("{call}: {} is {data_type}, and only numbers are differentiated", abbreviated(expr));
+    let error = plan_datafusion_err!("{call}: the expression must be a number; {} is {data_type}", abbreviated(expr));
     Err(Refused::NotNumeric.mark(error))
 }
 
@@ -170,8 +169,8 @@ fn check_drawn_once(call: &Differentiation, algebra: &Algebra, root: NodeId, der
     for id in algebra.reachable(derivative).into_iter().filter(|id| algebra.node(*id).volatile) {
         if algebra.reachable(root).contains(&id) || draws(algebra, id, derivative) > 1 {
             return plan_err!(
-                "{call}: {} is volatile, and the derivative would evaluate it again and so draw another value. Compute it \
-                 first, in a subquery or CTE, and use its column",
+                "{call}: {} is volatile: the derivative would evaluate it again and draw another value. Compute it first, in a \
+                 subquery or CTE, and use its column",
                 abbreviated(&algebra.export(id)?)
             );
         }

@@ -30,7 +30,7 @@ pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Re
             plan_datafusion_err!("{call}: {} varies with {columns}, and {why}", shown(id)?)
         }
         Refusal::NoNumber { input, function } => plan_datafusion_err!(
-            "{call}: {} varies and is {}, and the rule for {function} is over numbers",
+            "{call}: the rule for {function} takes numbers; {} varies and is {}",
             shown(input)?,
             algebra.data_type(input)
         ),
@@ -41,8 +41,8 @@ pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Re
                 other => other.variant_name(),
             };
             plan_datafusion_err!(
-                "{call}: the rule for {function} cannot be used, because the function gives {} here. Let it give DOUBLE, or \
-                 leave the rule out",
+                "{call}: the rule for {function} needs a function that returns a float; this one returns {}. Let it return DOUBLE, \
+                 or leave the rule out",
                 node.field.data_type()
             )
         }
@@ -76,7 +76,7 @@ fn no_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
     }
     // An aggregate, as another library shows it and as it is.
     if matches!(expr, Expr::AggregateFunction(_)) || function.is_some_and(|name| name.contains('(')) {
-        return "a value of many rows has no derivative inside of the node that computes it. Take the derivative above, in \
+        return "no call inside of an aggregate's own node can differentiate its value. Take the derivative above, in \
                 SELECT ... GROUP BY x or `df.aggregate([x], [avg(f)]).select(grad(...))`, or move it inside: avg(grad(f, x)) \
                 instead of grad(avg(f), x)"
             .to_owned();

@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, ExprSchemable};
 use super::differentiation::Differentiation;
 use crate::algebra::Algebra;
 use crate::graph::NodeId;
-use crate::vocabulary::messages::abbreviated;
+use crate::vocabulary::messages::{abbreviated, kind_of_literal, must_be_column};
 use crate::vocabulary::types::{can_vary, is_float};
 
 /// The column that `argument` names, or the error that says why one cannot differentiate by it.
@@ -17,8 +17,9 @@ pub fn check<'a>(call: &Differentiation, argument: &'a Expr, schema: &DFSchema) 
     };
     let (Expr::Column(column) | Expr::OuterReferenceColumn(_, column)) = variable else {
         return plan_err!(
-            "{call}: one differentiates by a column, and {} is {}. Name a column of the query, or give the \
-             expression a name in a subquery or CTE and differentiate by that",
+            "{call}: {}; {} is {}. Name a column of the query. To differentiate by an expression, compute it as a column of a \
+             subquery or CTE, and name that",
+            must_be_column(call.operator),
             abbreviated(variable),
             kind(variable)
         );
@@ -29,7 +30,7 @@ pub fn check<'a>(call: &Differentiation, argument: &'a Expr, schema: &DFSchema) 
     }
     let name = abbreviated(&Expr::Column(Column::new_unqualified(column.name())));
     plan_err!(
-        "{call}: the column {} is {data_type}, and only a column of floats can vary. Convert it before it is used, \
+        "{call}: the variable must be a column of floats; the column {} is {data_type}. Convert it before it is used, \
          in a subquery or CTE (`SELECT CAST({name} AS DOUBLE) AS {name} ...`), and differentiate by the result",
         abbreviated(variable)
     )
@@ -38,7 +39,7 @@ pub fn check<'a>(call: &Differentiation, argument: &'a Expr, schema: &DFSchema) 
 /// What a message calls an argument that is not a column.
 fn kind(variable: &Expr) -> &'static str {
     match variable {
-        Expr::Literal(..) => "a constant",
+        Expr::Literal(value, _) => kind_of_literal(value),
         Expr::Placeholder(_) => "a parameter",
         _ => "an expression",
     }
@@ -66,8 +67,8 @@ pub fn check_nothing_else_varies(
         };
         if unseen {
             return plan_err!(
-                "{call}: {} may have been computed from the variable by another node of the plan, and this session does not have \
-                 the rules that see all nodes. Register them: `xql_relations::register(&ctx)` in Rust, `xql_ffi.register(ctx)` in \
+                "{call}: another node of the plan may have computed {} from the variable, and this session does not have the \
+                 rules that see all nodes. Register them: `xql_relations::register(&ctx)` in Rust, `xql_ffi.register(ctx)` in \
                  Python",
                 abbreviated(&algebra.export(*id)?)
             );

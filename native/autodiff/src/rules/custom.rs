@@ -130,7 +130,7 @@ impl Rule {
                 partial.map_err(|error| plan_datafusion_err!("by {input}, {:?}: {}", cut(sql), message_of(error)))?;
             if is_null(&algebra, partial) {
                 return plan_err!(
-                    "by {input}, {:?}: it is NULL everywhere, which is no derivative; give 0 where the function does not \
+                    "by {input}, {:?}: it is NULL everywhere, which is not a derivative; give 0 where the function does not \
                      vary with {input}, and no rule if it cannot be differentiated",
                     cut(sql)
                 );

@@ -174,7 +174,7 @@ fn number(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<No
     if data_type.is_numeric() || data_type.is_null() {
         algebra.cast_to_working_type(id)
     } else {
-        plan_err!("{} is {data_type}, where a number is needed", cut(sql))
+        plan_err!("{} must be a number; it is {data_type}", cut(sql))
     }
 }
 
@@ -183,7 +183,7 @@ fn condition(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result
     let id = evaluate(sql, algebra, scope)?;
     match algebra.data_type(id) {
         DataType::Boolean => Ok(id),
-        other => plan_err!("{} is {other}, where a condition is needed", cut(sql)),
+        other => plan_err!("{} must be a condition; it is {other}", cut(sql)),
     }
 }
 

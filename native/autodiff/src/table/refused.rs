@@ -7,14 +7,14 @@ const ELEMENT: &str = "a list has no derivative. Write the element itself in pla
 const SUM: &str = "a list has no derivative. Write the sum over the elements out";
 const MAP: &str = "a map has no derivative. Differentiate its values before they are put into the map";
 const STRUCT: &str = "a struct has no derivative. Differentiate its fields before they are put into the struct";
-pub const TIME: &str = "a time is no number. Do the arithmetic with the number of seconds, before it becomes a time";
+pub const TIME: &str = "a time is not a number. Do the arithmetic with the number of seconds, before it becomes a time";
 
 /// DataFusion turns floats into decimals by itself, in `coalesce(x, 1.5::DECIMAL)` for one, so the derivative of the
 /// conversion is neither 0 nor 1 beyond doubt.
 pub const DECIMAL: &str = "decimals are not differentiated. Convert the decimals among its inputs, CAST(... AS DOUBLE)";
 
 /// Strings have all digits of a float.
-pub const TEXT: &str = "a string is no number. Use the number that it was made of";
+pub const TEXT: &str = "a string is not a number. Use the number that it was made of";
 
 pub const CONVERSIONS: &[Refusal] =
     &[refusal("CAST(x AS DECIMAL(20, 10))", DECIMAL), refusal("CAST(CAST(x AS VARCHAR) AS DOUBLE)", TEXT)];

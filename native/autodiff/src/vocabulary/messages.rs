@@ -1,6 +1,6 @@
 //! How messages show what the user wrote.
 
-use datafusion_common::DataFusionError;
+use datafusion_common::{DataFusionError, ScalarValue};
 use datafusion_expr::Expr;
 use datafusion_sql::unparser::Unparser;
 use std::fmt;
@@ -18,6 +18,24 @@ pub fn cut(text: impl fmt::Display) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} ...", &text[..end]),
         None => text,
+    }
+}
+
+/// What is expected of the arguments of an operator that it differentiates by.
+pub fn must_be_column(operator: &str) -> String {
+    match operator {
+        "jvp" => "the variables of jvp must be columns".to_owned(),
+        other => format!("{other}'s second argument must be a column"),
+    }
+}
+
+/// What a message calls a literal.
+pub fn kind_of_literal(value: &ScalarValue) -> &'static str {
+    match value.data_type() {
+        _ if value.is_null() => "a constant",
+        text if text.is_string() => "a string",
+        number if number.is_numeric() => "a number",
+        _ => "a constant",
     }
 }
 

@@ -76,7 +76,7 @@ impl Signature {
             );
         }
         let (name, inputs) = call_of(sql).map_err(|_| {
-            plan_datafusion_err!("{} is no call of a function with its parameters, such as f(x, y)", cut(sql))
+            plan_datafusion_err!("{} is not a call of a function with its parameters, such as f(x, y)", cut(sql))
         })?;
         Self::new(name, &inputs)
     }
@@ -84,7 +84,7 @@ impl Signature {
     fn new(name: String, inputs: &[&Sql]) -> Result<Self> {
         let inputs = inputs.iter().map(|input| {
             name_of(input).ok_or_else(|| {
-                plan_datafusion_err!("{} is no name; parameters are plain names, such as f(x, y)", cut(input))
+                plan_datafusion_err!("{} is not a name; parameters are plain names, such as f(x, y)", cut(input))
             })
         });
         Ok(Self { name, inputs: inputs.collect::<Result<_>>()? })

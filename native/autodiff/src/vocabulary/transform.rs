@@ -60,7 +60,7 @@ impl Transform {
         if fits {
             Ok(())
         } else {
-            plan_err!("{} was given {count} argument(s); it is called as {}", self.name(), self.usage())
+            plan_err!("{count} argument(s) are given to {}; call it as {}", self.name(), self.usage())
         }
     }
 

@@ -44,7 +44,7 @@ impl Resolved {
                     Some(Self { column, named: named.clone(), owner: Owner::OuterQuery { query, input } })
                 });
                 match found {
-                    None => plan_err!("{}: {named} is no column of a query around it", abbreviated(call)),
+                    None => plan_err!("{}: no query around it has a column {named}", abbreviated(call)),
                     found => Ok(found),
                 }
             }

@@ -27,7 +27,7 @@ pub(crate) fn push_coerced_call(
     let returned =
         function.return_field_from_args(ReturnFieldArgs { arg_fields: &parameters, scalar_arguments: &scalars })?;
     if !returned.data_type().is_numeric() {
-        return plan_err!("the function '{name}' gives {}, where a number is needed", returned.data_type());
+        return plan_err!("the function '{name}' must return a number; it returns {}", returned.data_type());
     }
     let children = arguments
         .iter()

@@ -52,7 +52,7 @@ impl Linearizer<'_> {
         let mut calls = vec![];
         for expr in &aggregate.aggr_expr {
             let Expr::AggregateFunction(call) = expr.clone().unalias_nested().data else {
-                return plan_err!("{} is no aggregate", abbreviated(expr));
+                return plan_err!("{} is not an aggregate", abbreviated(expr));
             };
             calls.push((self.over_columns(call, &mut below, schema)?, expr.clone()));
         }

@@ -120,7 +120,7 @@ impl Linearizer<'_> {
         let mut functions = vec![];
         for expr in &window.window_expr {
             let Expr::WindowFunction(function) = expr.clone().unalias_nested().data else {
-                return plan_err!("{} is no window function", abbreviated(expr));
+                return plan_err!("{} is not a window function", abbreviated(expr));
             };
             if is_volatile(expr) {
                 return plan_err!("{} reads a volatile function. Compute it before, in a CTE", abbreviated(expr));
