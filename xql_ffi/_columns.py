@@ -13,7 +13,7 @@ def column(named: object) -> Expr:
     """A column, by its name or as it is.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a column.
     """
     if isinstance(named, str):
         return col(named)
@@ -30,7 +30,7 @@ def named_columns(wrt: Columns) -> dict[str, Expr]:
     """The columns by the names that their derivatives bear.
 
     Raises:
-        TypeError: one is no column.
+        TypeError: one of them is not a column.
         ValueError: there is none, or one twice, or two would bear one name.
     """
     listed = [wrt] if isinstance(wrt, str | Expr) else list(wrt)

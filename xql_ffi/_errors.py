@@ -1,4 +1,4 @@
-"""What is refused, as exceptions."""
+"""The exceptions of derivatives that xql-ffi refuses."""
 
 from __future__ import annotations
 

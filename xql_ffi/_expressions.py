@@ -10,7 +10,7 @@ from datafusion.unparser import Dialect, Unparser
 
 
 def check_expression(arg: object, taker: str) -> None:
-    """Raises a `TypeError` if this is no expression."""
+    """Raises a `TypeError` if this is not an expression."""
     if not isinstance(arg, Expr):
         msg = f"{taker} takes expressions; {arg!r} is not one: write col({arg!r}) or lit({arg!r})"
         raise TypeError(msg)

@@ -25,10 +25,10 @@ def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
     Args:
         expr: what to differentiate.
         wrt: the column, by name or as ``col(...)``.
-        rules: derivatives of functions that have none, or other ones.
+        rules: your own rules, for functions without a rule or in place of theirs.
 
     Raises:
-        TypeError: an argument is no expression, column or rule.
+        TypeError: an argument is not an expression, a column or a rule.
         ValueError: two rules contradict each other.
         MissingEngineError: this process has no engine.
     """
@@ -46,10 +46,10 @@ def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ())
     Args:
         expr: what to differentiate.
         directions: columns, by name or as ``col(...)``, each followed by its tangent, an expression or a number.
-        rules: derivatives of functions that have none, or other ones.
+        rules: your own rules, for functions without a rule or in place of theirs.
 
     Raises:
-        TypeError: an argument is no expression, column or rule.
+        TypeError: an argument is not an expression, a column or a rule.
         ValueError: a column has no tangent, or two rules contradict each other.
         MissingEngineError: this process has no engine.
     """
@@ -73,10 +73,10 @@ def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable
         expr: what to differentiate.
         wrt: the column, by name or as ``col(...)``.
         cotangent: an expression or a number.
-        rules: derivatives of functions that have none, or other ones.
+        rules: your own rules, for functions without a rule or in place of theirs.
 
     Raises:
-        TypeError: an argument is no expression, column or rule.
+        TypeError: an argument is not an expression, a column or a rule.
         ValueError: two rules contradict each other.
         MissingEngineError: this process has no engine.
     """
@@ -92,7 +92,7 @@ def stop_gradient(expr: Expr) -> Expr:
     {'d': [3.0]}
 
     Raises:
-        TypeError: the argument is no expression.
+        TypeError: the argument is not an expression.
     """
     return _stop()(expr)
 

@@ -31,10 +31,10 @@ def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> lis
         grad: the operator, if it has rules of your own: ``grad_capsule(rules=[...])``.
 
     Returns:
-        The expression, then what `gradient` gives.
+        The expression, then what `gradient` returns.
 
     Raises:
-        TypeError: an argument is no expression or column.
+        TypeError: an argument is not an expression or a column.
         ValueError: no column is given, or one twice, or two derivatives would bear one name.
     """
     derivatives = gradient(expr, wrt, grad=grad)
@@ -58,7 +58,7 @@ def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr
         name, those of ``u.x`` and ``v.x`` are called ``d_u_x`` and ``d_v_x``.
 
     Raises:
-        TypeError: an argument is no expression or column.
+        TypeError: an argument is not an expression or a column.
         ValueError: no column is given, or one twice, or two derivatives would bear one name, as those by ``u.x`` and
             ``v.x`` beside one by ``u_x``.
     """
@@ -89,7 +89,7 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
         A row for each column, of one expression for each column, called ``d_x_y`` for the columns ``x`` and ``y``.
 
     Raises:
-        TypeError: an argument is no expression or column.
+        TypeError: an argument is not an expression or a column.
         ValueError: no column is given, or one twice, or two derivatives would bear one name, as those by ``a`` and
             ``b_a`` and by ``a_b`` and ``a``.
     """
@@ -124,7 +124,7 @@ def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -
         is the column ``f``, and ``d_0_x``, by its number, for what has no name.
 
     Raises:
-        TypeError: an argument is no expression or column.
+        TypeError: an argument is not an expression or a column.
         ValueError: no column is given, or one twice, or two derivatives would bear one name.
     """
     if isinstance(exprs, Expr):
@@ -161,7 +161,7 @@ def hvp(expr: Expr, wrt: Columns, vector: Sequence[Expr | float], *, grad: Grad 
         One expression for each column, in their order, called ``hvp_x`` for the column ``x``.
 
     Raises:
-        TypeError: an argument is no expression or column.
+        TypeError: an argument is not an expression or a column.
         ValueError: no column is given, or one twice, or the vector has more or fewer components than there are columns.
     """
     columns = named_columns(wrt)
@@ -223,7 +223,7 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
         The value, and a DataFrame for each relation.
 
     Raises:
-        TypeError: the loss is no SQL and no DataFrame, or a column is no name.
+        TypeError: the loss is neither SQL nor a DataFrame, or a column is not given by its name.
         ValueError: the loss has more columns than one; there is no such relation or column; no column is given, or one
             twice, or one without its relation; a relation has a column already that is called as a derivative is; or no
             ``grad`` is registered.

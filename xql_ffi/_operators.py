@@ -61,7 +61,7 @@ class _Exporter:
 class _Function(_Exporter, ScalarUDF):
     """A function of the native library, for `SessionContext.register_udf` and `datafusion.udf`.
 
-    Calling it gives an expression of the DataFrame API.
+    A call returns an expression of the DataFrame API.
     """
 
     def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
@@ -72,7 +72,7 @@ class _Function(_Exporter, ScalarUDF):
         """The call of the function with these expressions.
 
         Raises:
-            TypeError: an argument is no expression.
+            TypeError: an argument is not an expression.
         """
         for arg in args:
             check_expression(arg, self.name)
@@ -82,14 +82,14 @@ class _Function(_Exporter, ScalarUDF):
 class DifferentialOperator(_Function):
     """``grad``, ``jvp`` or ``vjp``, for `SessionContext.register_udf` and `datafusion.udf`.
 
-    Calling it gives an expression of the DataFrame API.
+    A call returns an expression of the DataFrame API.
     """
 
     def __init__(self, name: str, rules: Iterable[Rule] = ()) -> None:
-        """Makes the operator called ``name``, which differentiates by these rules of the user's own.
+        """Makes the operator called ``name``, which also differentiates by these rules.
 
         Raises:
-            TypeError: one of the rules is none.
+            TypeError: ``rules`` is not a list of rules.
             ValueError: there is no operator of that name, or two rules contradict each other.
         """
         self._name, self._rules = name, checked_rules(rules, name)
@@ -110,7 +110,7 @@ def checked_rules(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
     """The rules.
 
     Raises:
-        TypeError: they are no list, or one of them is none.
+        TypeError: ``rules`` is not a list of rules.
     """
     if isinstance(rules, Rule):
         msg = f"{taker} takes a list of rules; this is a single rule: write rules=[{rules!r}]"
@@ -141,10 +141,10 @@ def grad_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
     """``grad(expression, column)``: the derivative of the expression by the column.
 
     Args:
-        rules: derivatives of functions that have none, or other ones.
+        rules: your own rules, for functions without a rule or in place of theirs.
 
     Raises:
-        TypeError: the rules are no list of rules.
+        TypeError: ``rules`` is not a list of rules.
         ValueError: two rules contradict each other.
     """
     return DifferentialOperator("grad", rules)
@@ -154,10 +154,10 @@ def jvp_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
     """``jvp(expression, column, tangent[, column, tangent, ...])``: the directional derivative.
 
     Args:
-        rules: derivatives of functions that have none, or other ones.
+        rules: your own rules, for functions without a rule or in place of theirs.
 
     Raises:
-        TypeError: the rules are no list of rules.
+        TypeError: ``rules`` is not a list of rules.
         ValueError: two rules contradict each other.
     """
     return DifferentialOperator("jvp", rules)
@@ -167,10 +167,10 @@ def vjp_capsule(rules: Iterable[Rule] = ()) -> DifferentialOperator:
     """``vjp(expression, column, cotangent)``: the cotangent times the derivative by the column.
 
     Args:
-        rules: derivatives of functions that have none, or other ones.
+        rules: your own rules, for functions without a rule or in place of theirs.
 
     Raises:
-        TypeError: the rules are no list of rules.
+        TypeError: ``rules`` is not a list of rules.
         ValueError: two rules contradict each other.
     """
     return DifferentialOperator("vjp", rules)
@@ -188,13 +188,13 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
 
     Args:
         ctx: a `datafusion.SessionContext` or a subclass, such as xarray-sql's context.
-        rules: derivatives of functions that have none, or other ones.
+        rules: your own rules, for functions without a rule or in place of theirs.
 
     Returns:
         The same session.
 
     Raises:
-        TypeError: the rules are no list of rules.
+        TypeError: ``rules`` is not a list of rules.
         ValueError: two rules contradict each other.
         MissingEngineError: this ``datafusion`` cannot have the functions at all.
     """

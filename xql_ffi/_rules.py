@@ -1,4 +1,4 @@
-"""Rules of the user's own: derivatives of functions that have none, or other ones."""
+"""Your own rules: derivatives of functions without a rule, or in place of theirs."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def verify_grad(
     Raises:
         AssertionError: a derivative is wrong, with the row that is worst, or NULL where the expression is not, or the
             reverse; or no row was conclusive.
-        TypeError: an argument is no expression or column.
+        TypeError: an argument is not an expression or a column.
         ValueError: a table, column or function is missing, or rows, or the expression is over many rows.
     """
     try:
