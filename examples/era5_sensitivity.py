@@ -31,7 +31,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter
 from xarray_sql import XarrayContext
 
-from xql_ffi import register
+from xql_ffi import progress, register
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data" / "era5-members.nc"
@@ -589,7 +589,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     save(error_propagation_figure(spread), output / "era5-error-propagation.png")
 
     heading("Calibration: T = a + b P1(sin latitude) + c P2(sin latitude) + d h(level)")
-    steps = calibration(ctx).load()
+    with progress():
+        steps = calibration(ctx).load()
     optimum, least_loss = least_squares(era5)
     print(calibration_table(steps, optimum, least_loss))
     fitted = np.array([float(steps[name][-1]) for name in PARAMETERS])
@@ -597,7 +598,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"\n  {era5['t'].size:,} temperatures; remaining error {np.sqrt(float(steps['loss'][-1])):.2f} K (rms);"
         f" mean lapse rate {lapse_rate(fitted):.2f} K/km"
     )
-    by_stages = calibration(ctx, CALIBRATION_BY_STAGES).load()
+    with progress():
+        by_stages = calibration(ctx, CALIBRATION_BY_STAGES).load()
     apart = max(float(abs(by_stages[name] - steps[name]).max()) for name in PARAMETERS)
     print(
         f"  through CTEs, as grad(AVG(loss), parameter): the same parameters to {max(apart, 1e-12):.0e} K, step by step"
