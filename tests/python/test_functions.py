@@ -126,5 +126,5 @@ def test_hvp_is_the_hessian_times_the_vector(frame: DataFrame) -> None:
 
 
 def test_hvp_needs_a_component_for_each_column() -> None:
-    with pytest.raises(ValueError, match="a component for each of 2 columns, and it has 1"):
+    with pytest.raises(ValueError, match="the vector of hvp must have a component for each column: 2, not 1"):
         xql_ffi.hvp(col("x"), ["x", "y"], [1.0])

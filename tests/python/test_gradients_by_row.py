@@ -153,7 +153,7 @@ def test_no_rows(ctx: SessionContext) -> None:
 def test_nothing_is_left_in_the_session(ctx: SessionContext) -> None:
     tables = ctx.catalog().schema().table_names()
     gradients(ctx, NETWORK, "w1.val")
-    with pytest.raises(Exception, match="numbers are differentiated"):
+    with pytest.raises(Exception, match="the expression must be a number"):
         gradients(ctx, "SELECT 'x' FROM w1", "w1.val")
     assert ctx.catalog().schema().table_names() == tables
 
@@ -172,7 +172,7 @@ def test_nothing_is_left_in_the_session(ctx: SessionContext) -> None:
             "SELECT SUM(val) FROM w1",
             [7],
             TypeError,
-            "a variable must be a column, by name or as col\\(name\\); 7 is not one",
+            "a variable must be a column, by name or as col(name); 7 is not one",
         ),
         ("SELECT SUM(val) FROM w1", "w1.inp", Exception, "the variable must be a column of floats"),
         ("SELECT val FROM w1", "w1.val", Exception, "6 rows of a scalar subquery"),

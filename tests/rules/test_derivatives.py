@@ -308,7 +308,7 @@ class TestFunctions:
         ("function", "says"),
         [
             (scalar("g", lambda x, y: x, takes=[pa.float64()] * 2), [r"'g' cannot be called with \(Float64\)"]),
-            (scalar("g", str, gives=pa.string()), ["'g' gives Utf8", "a number"]),
+            (scalar("g", str, gives=pa.string()), ["'g' must return a number; it returns Utf8"]),
             (scalar("g", lambda x: x, volatility="volatile"), ["'g' is volatile"]),
         ],
         ids=["arity", "text", "volatile"],
@@ -397,7 +397,7 @@ class TestRefused:
     def test_text_in_a_formula(self) -> None:
         f = scalar("f", lambda x, mode: x, takes=[pa.float64(), pa.string()])
         ctx = session([rule("f(x, mode)", "x * mode", "0")], f)
-        self.refused("grad(f(x, 'a'), x)", ctx, "mode is Utf8", "the rule for f")
+        self.refused("grad(f(x, 'a'), x)", ctx, "mode must be a number; it is Utf8", "the rule for f")
         ctx = session([rule("f(x, mode)", "f(2 * x, mode)", "0")], f)
         np.testing.assert_allclose(values(ctx, "grad(f(x, 'a'), x)"), 2 * X)
 

@@ -295,7 +295,7 @@ def test_null_handles_are_refused() -> None:
     assert lib.xql_ffi_rule_new(text, ffi.new("char *[]", [null]), 1, null, 0, False, error) == null
     assert "a string is missing" in message(error)
     assert lib.xql_ffi_rule_new(ffi.new("char[]", b"f(\xff)"), null, 0, null, 0, False, error) == null
-    assert "no UTF-8" in message(error)
+    assert "is not UTF-8" in message(error)
     assert lib.xql_ffi_rule_new(text, null, 0, null, 0, False, null) == null
     grad = ffi.new("char[]", b"grad")
     assert lib.xql_ffi_operator_new(grad, ffi.new("xql_ffi_rule *[]", [null]), 1, error) == null

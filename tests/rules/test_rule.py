@@ -79,10 +79,10 @@ WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "no_argument": (("f(x)", "exp()"), ["exp()", "zero arguments"]),
     "arity_of_the_function_itself": (("f(x)", "f(x, 1)"), ["no scalar function f", "f with 1 argument(s)"]),
     "condition_for_a_number": (("f(x)", "x > 1"), ["x > 1 must be a number; it is Boolean"]),
-    "truth_function": (("f(x)", "isnan(x)"), ["isnan(x) is Boolean"]),
+    "truth_function": (("f(x)", "isnan(x)"), ["isnan(x) must be a number; it is Boolean"]),
     "number_for_a_condition": (("f(x)", "CASE WHEN x THEN 1 END"), ["x must be a condition; it is Float64"]),
-    "not_a_number": (("f(x)", "CASE WHEN NOT x THEN 1 END"), ["x is Float64, where a condition"]),
-    "and_of_numbers": (("f(x)", "CASE WHEN x AND x > 0 THEN 1 END"), ["x is Float64, where a condition"]),
+    "not_a_number": (("f(x)", "CASE WHEN NOT x THEN 1 END"), ["x must be a condition; it is Float64"]),
+    "and_of_numbers": (("f(x)", "CASE WHEN x AND x > 0 THEN 1 END"), ["x must be a condition; it is Float64"]),
     "text_function": (("f(x)", "concat(x, x)"), ["concat(x, x) must be a number; it is Utf8"]),
     "time": (("f(x)", "now()"), ["now() must be a number; it is Timestamp"]),
     "volatile": (("f(x)", "x * random()"), ["random is volatile"]),
@@ -143,7 +143,7 @@ def test_right(arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("arguments", [(1, "1"), ("f(x)", 1), ("f(x)", ["1"]), ("f(x)", None), (None,), (b"f(x)", "1")])
 def test_what_is_no_text(arguments: tuple[str, ...]) -> None:
-    with pytest.raises(TypeError, match="a rule is written in SQL, as text"):
+    with pytest.raises(TypeError, match=r"a rule is written in SQL, as a string; .* is not a string"):
         rule(*arguments)
 
 

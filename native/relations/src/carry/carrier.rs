@@ -129,16 +129,16 @@ impl Carrier<'_> {
         for expr in exprs {
             if variable == Variable::Outer && expr.contains_outer() {
                 return plan_err!(
-                    "{expr} may vary with {}, a column of the query around it, and derivatives are not followed into \
-                     correlated subqueries and LATERAL. Write it as a join",
+                    "{expr} may vary with {}, a column of the query around it. xql-ffi does not differentiate correlated \
+                     subqueries and LATERAL. Write it as a join",
                     self.variable
                 );
             }
             for origin in &self.origins {
                 if is_read(expr, origin)? {
                     return plan_err!(
-                        "{}: a subquery in it reads the rows that {} comes from, and derivatives are not followed from a column \
-                         into it. Write what is computed here in the call itself, in place of the column",
+                        "{}: a subquery in this column reads the rows that {} comes from. Write the expression of the column \
+                         in the call itself, in place of the column",
                         abbreviated(expr),
                         self.variable
                     );

@@ -206,8 +206,8 @@ impl Carrier<'_> {
             let tangent = carried.tangents.get(below);
             if is_unnested(unnest, below) && tangent != Tangent::Zero {
                 return plan_err!(
-                    "{} is unnested from a list or struct that is computed from {}, and lists and structs are not \
-                     differentiated",
+                    "{} comes out of a list or struct that the query computes from {}. xql-ffi does not differentiate lists \
+                     and structs",
                     unnest.schema.field(*index).name(),
                     self.variable
                 );

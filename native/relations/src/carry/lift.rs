@@ -77,8 +77,8 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
         | LogicalPlan::Join(_) => (plan.with_new_exprs(exprs, inputs)?, column),
         other => {
             return plan_err!(
-                "the rows of a variable are not followed through {} to a window. Write jvp(..., 1), in which all of them move, or \
-                 pass on what tells them apart and PARTITION BY it",
+                "xql-ffi cannot tell the rows of the variable apart behind {}, on their way to a window. Write jvp(..., 1), \
+                 in which all of them move, or pass on a column that tells them apart, and PARTITION BY it",
                 other.display()
             );
         }
@@ -104,8 +104,8 @@ fn through_iterations(
 ) -> Result<(LogicalPlan, Column)> {
     if query.is_distinct {
         return plan_err!(
-            "{} is a recursive query with UNION, which compares whole rows, so what tells the rows of a variable apart cannot be \
-             carried through it. Write UNION ALL",
+            "{} is a recursive query with UNION, which compares whole rows, so a column that tells the rows of a variable \
+             apart cannot pass through it. Write UNION ALL",
             query.name
         );
     }

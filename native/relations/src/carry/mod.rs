@@ -89,7 +89,7 @@ impl Carrier<'_> {
                     | LogicalPlan::RecursiveQuery(_)
             ) {
                 return plan_err!(
-                    "{direction}, a direction that is not the same in all rows, cannot be followed from {} through {}. Take the \
+                    "the direction {direction} is not the same in all rows, and cannot pass from {} through {}. Take the \
                      derivative by a column of one row, along {} + eps * {direction}",
                     self.variable,
                     plan.display().to_string().lines().next().unwrap_or_default(),
@@ -136,14 +136,14 @@ impl Carrier<'_> {
             LogicalPlan::Distinct(Distinct::On(on)) => self.distinct_on(on, seen_by(0), wanted),
             LogicalPlan::Unnest(unnest) => self.unnest(&unnest, seen_by(0), wanted),
             LogicalPlan::RecursiveQuery(query) if variable == Variable::Everywhere => plan_err!(
-                "{} is a recursive query in a gradient by row, and derivatives by {} are not followed through it",
+                "{} is a recursive query in a gradient by row, and derivatives by {} cannot pass through it",
                 query.name,
                 self.variable
             ),
             LogicalPlan::RecursiveQuery(query) => self.recursive_query(query, variable, wanted),
             LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan)),
             other => plan_err!(
-                "derivatives by {} cannot be followed through {}",
+                "derivatives by {} cannot pass through {}",
                 self.variable,
                 other.display().to_string().lines().next().unwrap_or_default()
             ),

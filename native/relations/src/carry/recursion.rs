@@ -106,8 +106,8 @@ impl Carrier<'_> {
         }
         if query.is_distinct {
             return plan_err!(
-                "{} is a recursive query with UNION, which compares whole rows, so derivatives by {} cannot be carried through \
-                 it. Write UNION ALL",
+                "{} is a recursive query with UNION, which compares whole rows, so derivatives by {} cannot pass through it. \
+                 Write UNION ALL",
                 query.name,
                 self.variable
             );

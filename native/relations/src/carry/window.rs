@@ -122,8 +122,8 @@ impl Carrier<'_> {
             for argument in arguments(function) {
                 if self.linearize(argument, input.schema(), &carried.tangents)? != Linearized::Known(Tangent::Zero) {
                     return plan_err!(
-                        "{} in a recursive query varies with {} of the rows that it starts with, and the derivative by the row's own is \
-                         not carried through iterations. Write jvp(..., {}, 1), in which all rows move",
+                        "{} in a recursive query varies with {} of the rows that it starts with, and iterations do not carry \
+                         the derivative by the row's own. Write jvp(..., {}, 1), in which all rows move",
                         abbreviated(function),
                         self.variable,
                         self.variable

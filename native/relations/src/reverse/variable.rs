@@ -136,7 +136,7 @@ impl RowVariable {
                 }
                 other => {
                     return plan_err!(
-                        "the rows of a variable are not followed through {}. Take the derivative below it, in a CTE",
+                        "xql-ffi cannot follow the rows of the variable through {}. Take the derivative below it, in a CTE",
                         other.display()
                     );
                 }
@@ -204,7 +204,7 @@ impl RowVariable {
             (origin(&node, index)?, matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]))
         else {
             return plan_err!(
-                "the rows of a variable are not followed through grouping sets. Take the derivative below them"
+                "xql-ffi cannot follow the rows of the variable through grouping sets. Take the derivative below them"
             );
         };
         let Some((_, below)) = below.first() else { return internal_err!("a group has no rows") };
@@ -224,7 +224,7 @@ impl RowVariable {
         let (input, reference) = self.lifted(aggregate.input.as_ref().clone(), *below, place, names)?;
         if reference.groups.is_some() || !is_in_one_group(&input, aggregate.group_expr.len() == 1)? {
             return plan_err!(
-                "which rows of a variable are in a group is not known of {}. Take the derivative below it, in a CTE",
+                "xql-ffi does not know which rows of a variable are in a group of {}. Take the derivative below it, in a CTE",
                 node.display()
             );
         }

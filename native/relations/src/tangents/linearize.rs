@@ -124,8 +124,7 @@ impl Function {
         }
         if !is_float(data_type) {
             return plan_err!(
-                "{} varies with {} and is {data_type}, and only floats have derivatives. Use the number itself in place of what \
-                 is made of it",
+                "{} varies with {} and must be a float; it is {data_type}. Use the number that it is made of",
                 abbreviated(unmarked(expr)),
                 abbreviated(&arguments[1])
             );
@@ -161,8 +160,8 @@ pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
             && let Some(column) = columns_read(part).intersection(&varying).next()
         {
             return plan_err!(
-                "the correlated subquery {} reads {column} of the query around it, which varies, and derivatives are not \
-                 followed into it. Write it as a join",
+                "the correlated subquery {} reads {column} of the query around it, which varies. xql-ffi does not \
+                 differentiate such subqueries. Write it as a join",
                 abbreviated(part)
             );
         }

@@ -28,9 +28,7 @@ pub fn apart(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     let mut inputs = vec![];
     for (number, set) in sets.iter().enumerate() {
         if sets[..number].iter().any(|other| other.len() == set.len() && set.iter().all(|key| other.contains(key))) {
-            return plan_err!(
-                "derivatives by row are not followed through equal grouping sets. Write them as a UNION ALL"
-            );
+            return plan_err!("gradients by row cannot pass through equal grouping sets. Write them as a UNION ALL");
         }
         inputs.push(Arc::new(groups(aggregate, &keys, set)?));
     }

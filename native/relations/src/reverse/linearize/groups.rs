@@ -44,7 +44,7 @@ impl Linearizer<'_> {
         }
         if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
             return plan_err!(
-                "an aggregate reads a volatile function, and would draw again for its derivative. Compute it before, in a CTE"
+                "an aggregate reads a volatile function, and its derivative would draw again. Compute it before, in a CTE"
             );
         }
         let keys = self.computed(&mut below, &aggregate.group_expr, schema)?;

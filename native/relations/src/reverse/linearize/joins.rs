@@ -62,7 +62,7 @@ impl Linearizer<'_> {
             }
             JoinType::LeftSemi | JoinType::LeftAnti => left,
             JoinType::RightSemi | JoinType::RightAnti => right,
-            other => return plan_err!("derivatives by row are not followed through a join of type {other}"),
+            other => return plan_err!("gradients by row cannot pass through a join of type {other}"),
         };
         let region = Region { plan, single, ..region };
         if volatile { self.settled(node, region) } else { Ok(region) }
@@ -127,7 +127,7 @@ impl Linearizer<'_> {
             let list = region.columns[index].clone();
             if region.varying.contains(&list.name) {
                 return plan_err!(
-                    "{} is unnested and varies, and lists and structs are not differentiated",
+                    "{} varies and comes out of a list or struct. xql-ffi does not differentiate lists and structs",
                     field.name()
                 );
             }

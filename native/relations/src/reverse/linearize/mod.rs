@@ -136,12 +136,12 @@ impl Linearizer<'_> {
             }
             LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             LogicalPlan::RecursiveQuery(query) => plan_err!(
-                "{} is a recursive query that reads the variable, and derivatives by row are not followed through its \
-                 iterations. Differentiate by a column of one row, or by jvp along a direction",
+                "{} is a recursive query that reads the variable, and gradients by row cannot pass through its iterations. \
+                 Differentiate by a column of one row, or by jvp along a direction",
                 query.name
             ),
             other => plan_err!(
-                "derivatives by row are not followed through {}",
+                "gradients by row cannot pass through {}",
                 other.display().to_string().lines().next().unwrap_or_default()
             ),
         }
