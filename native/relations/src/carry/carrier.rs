@@ -137,7 +137,7 @@ impl Carrier<'_> {
             for origin in &self.origins {
                 if is_read(expr, origin)? {
                     return plan_err!(
-                        "{}: a subquery in this column reads the rows that {} comes from. Write the expression of the column \
+                        "{}: a subquery in it reads the rows that {} comes from. Write the expression of the column \
                          in the call itself, in place of the column",
                         abbreviated(expr),
                         self.variable
