@@ -126,15 +126,13 @@ MIDDLE = float(np.sqrt(LOWER * UPPER))  # hPa, halfway between them in ln(pressu
 LEARNING_RATE = 0.2
 STEPS = 40
 
-OBSERVATIONS = f"""
-    CREATE OR REPLACE TABLE observations AS
-    SELECT t,
+FEATURES = f"""
            cos(radians(latitude)) / AVG(cos(radians(latitude))) OVER ()       AS area,
            sqrt(3.0) * sin(radians(latitude))                                 AS p1,
            sqrt(5.0) * (3.0 * power(sin(radians(latitude)), 2) - 1.0) / 2.0   AS p2,
            ln(level / {MIDDLE}) / ln({LOWER} / {MIDDLE})                      AS h
-    FROM era5
 """
+OBSERVATIONS = f"CREATE OR REPLACE TABLE observations AS SELECT t, {FEATURES} FROM era5"
 
 LOSS = "o.area * power(m.a + m.b * o.p1 + m.c * o.p2 + m.d * o.h - o.t, 2)"
 

@@ -31,6 +31,7 @@
 mod calls;
 mod carry;
 mod observe;
+mod options;
 mod register;
 mod reverse;
 mod rows;
@@ -43,9 +44,10 @@ mod vocabulary;
 mod workarounds;
 
 pub use observe::observe;
+pub use options::DerivativeOptions;
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
-pub use shared::{SharedExec, SharedRelation};
+pub use shared::{SharedExec, SharedRelation, anew};
 pub use vocabulary::observed::Observer;
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use workarounds::pruning::KeepRecursiveColumns;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
 
 use crate::observe::ObserveRecursion;
+use crate::options::DerivativeOptions;
 use crate::rule::DifferentiateRelations;
 use crate::stops::WithoutStops;
 use crate::vocabulary::operators::Recognize;
@@ -55,11 +56,19 @@ fn lacks_rules(state: &SessionState, recognize: Recognize) -> bool {
     !state.analyzer().rules.iter().any(|known| known.name() == AnalyzerRule::name(&rule))
 }
 
-/// Adds the rules to a session that nobody else uses.
+/// Adds the rules and their options to a session that nobody else uses.
 fn insert_rules(session: &SessionContext, recognize: Recognize) {
     let state = session.state_ref().read().clone();
     if !lacks_rules(&state, recognize) {
         return;
+    }
+    {
+        let state = session.state_ref();
+        let mut state = state.write();
+        let extensions = &mut state.config_mut().options_mut().extensions;
+        if extensions.get::<DerivativeOptions>().is_none() {
+            extensions.insert(DerivativeOptions::default());
+        }
     }
     session.add_analyzer_rule(Arc::new(DifferentiateRelations::recognizing(recognize)));
     session.add_analyzer_rule(Arc::new(KeepRecursiveColumns));

@@ -11,6 +11,8 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
 
 use crate::calls::plan::Differentiation;
+use crate::options::shares_relations;
+use crate::shared::written_out;
 use crate::stack::{Size, stacked};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
@@ -46,11 +48,11 @@ impl DifferentiateRelations {
         Self { recognize, size: WORTH_A_STACK }
     }
 
-    fn differentiate(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        self.differentiated(plan).map_err(refused)
+    fn differentiate(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
+        self.differentiated(plan, config).map_err(refused)
     }
 
-    fn differentiated(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
         let operators = Operators::of(&plan, self.recognize)?;
         if operators.is_empty() {
             return Ok(Transformed::no(plan));
@@ -60,6 +62,9 @@ impl DifferentiateRelations {
             .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
             .transform_data(keep_recursive_columns)?
             .transform_data(|plan| stacked(plan, &operators, self.size))?
+            .transform_data(
+                |plan| if shares_relations(config) { Ok(Transformed::no(plan)) } else { written_out(plan) },
+            )?
             .transform_data(|plan| left_to_simplify(plan, self.recognize))
     }
 }
@@ -89,8 +94,8 @@ impl AnalyzerRule for DifferentiateRelations {
         NAME
     }
 
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(self.differentiate(plan)?.data)
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(self.differentiate(plan, config)?.data)
     }
 }
 
@@ -113,7 +118,7 @@ impl OptimizerRule for DifferentiateRelations {
         for rule in Analyzer::new().rules {
             plan = rule.analyze(plan, &config.options())?;
         }
-        let plan = self.differentiate(plan)?.data;
+        let plan = self.differentiate(plan, &config.options())?.data;
         // Coerced expressions may be of other types than they were taken to be of, which an optimizer rule must not change.
         Ok(Transformed::yes(coerce_plan_expr_for_schema(plan, &schema)?))
     }

@@ -4,11 +4,17 @@
 //! maximum again, to keep the rows of a `LIMIT` and the draws of `random()`, and not to compute a layer of a network twice for
 //! each layer above it. [`SharedRelation`] is a table whose rows are those of a plan. [`SharedExec`] reads it: the first reader
 //! of an execution computes the rows, all others wait for them.
+//!
+//! Only this process has the node that does so. [`written_out`] makes a plan without it, which computes what it reads anew for each
+//! reader.
 
+pub mod anew;
 mod exec;
 mod relation;
 mod replaced;
+mod written_out;
 
 pub use exec::SharedExec;
 pub use relation::SharedRelation;
 pub use replaced::Replaced;
+pub use written_out::written_out;

@@ -6,7 +6,6 @@ use datafusion_expr::{Aggregate, Expr, GroupingSet};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::order::totally_ordered;
 use super::writer::Writer;
 use crate::expr::{sql, unaliased};
 use crate::select::{Item, Select, Stage};
@@ -43,7 +42,7 @@ impl Writer<'_> {
             }
         }
         for expr in &node.aggr_expr {
-            let expr = if self.inside_shared > 0 { &totally_ordered(expr, &node.input)? } else { expr };
+            let expr = &self.in_one_order(expr, &node.input)?;
             let written = sql(unaliased(expr), &mut self.over(std::slice::from_ref(&input)))?;
             items.push(Item { sql: written, name: None, is_simple: true, is_volatile: expr.is_volatile() });
         }

@@ -3,9 +3,8 @@
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{DistinctOn, Filter, Limit, LogicalPlan, Projection, Sort};
 use std::sync::Arc;
+use xql_relations::anew::{check_found_again, check_order};
 
-use super::order::check_order;
-use super::rounding::check_found_again;
 use super::writer::Writer;
 use crate::expr::sql;
 use crate::select::{Select, Stage};

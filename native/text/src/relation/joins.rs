@@ -3,8 +3,8 @@
 use datafusion_common::{NullEquality, Result, plan_err};
 use datafusion_expr::{Join, JoinType};
 use std::sync::Arc;
+use xql_relations::anew::check_found_again;
 
-use super::rounding::check_found_again;
 use super::writer::Writer;
 use crate::expr::{closed_sql, sql};
 use crate::select::{Select, indented};

@@ -4,8 +4,7 @@
 //! reads several times is a common table expression. What cannot be written is an error that names it.
 //!
 //! `query` goes through a plan; `leaves`, `clauses`, `aggregates`, `windows`, `joins`, `unions`, `recursion` and `shared` write a
-//! kind of node each, with the methods of the one `writer`; `expressions` writes what stands in a node. A host computes a text anew
-//! wherever it is read: `order` and `rounding` see to it that it gives the same rows each time.
+//! kind of node each, with the methods of the one `writer`; `expressions` writes what stands in a node.
 
 mod aggregates;
 mod clauses;
@@ -13,10 +12,8 @@ mod expressions;
 mod joins;
 mod leaves;
 mod names;
-mod order;
 mod query;
 mod recursion;
-mod rounding;
 mod shared;
 mod unions;
 mod windows;

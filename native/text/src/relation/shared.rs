@@ -1,11 +1,13 @@
-//! Shared relations, which are common table expressions.
+//! Shared relations, which are common table expressions. A host computes these anew wherever they are read, and has to find the same
+//! rows each time.
 
-use datafusion_common::{Result, plan_err};
+use datafusion_common::Result;
+use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_relations::SharedRelation;
+use xql_relations::anew::{check_repeatable, total_order, totally_ordered};
 
 use super::names::unique;
-use super::order::{check_order, distinguishing, volatile_in};
 use super::writer::{Shared, Table, Writer};
 use crate::derive::{simplified, tidied};
 use crate::names::plain;
@@ -24,12 +26,7 @@ impl Writer<'_> {
         let before: Vec<_> = self.open.iter().map(|open| open.reads).collect();
         let plan = tidied(simplified(relation.plan().clone(), self.options)?, self.options)?;
         let depth = self.depth(&plan)?;
-        if let Some(volatile) = volatile_in(&plan)? {
-            return plan_err!(
-                "the derivative reads a relation several times that {volatile} makes another one each time: \
-                 keep its rows in a table first"
-            );
-        }
+        check_repeatable(&plan)?;
         self.inside_shared += 1;
         let select = self.select(&plan);
         self.inside_shared -= 1;
@@ -38,7 +35,7 @@ impl Writer<'_> {
         let text = if relation.is_numbered() {
             let select = self.relation(select);
             let row = columns.pop().unwrap_or_default();
-            self.numbered(&select, &distinguishing(&plan), &columns, &row)?
+            numbered(&select, &total_order(&plan)?, &columns, &row)
         } else {
             select.text(&columns)
         };
@@ -55,22 +52,20 @@ impl Writer<'_> {
         Ok((name, columns))
     }
 
-    /// Rows with numbers, which are the same wherever the text is read: rows that are equal in all columns are one as good as the
-    /// other.
-    pub fn numbered(&mut self, select: &Select, by: &[usize], columns: &[String], row: &str) -> Result<String> {
-        let mut keys = vec![];
-        for index in by {
-            let (item, field) = (&select.items[*index], select.schema.field(*index));
-            check_order(field)?;
-            keys.push((field.data_type().is_floating(), item.sql.clone()));
-        }
-        // What is computed from floats may differ in its last digit the next time.
-        keys.sort_by_key(|(is_float, _)| *is_float);
-        let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
-        let over = if keys.is_empty() { String::new() } else { format!("ORDER BY {}", keys.join(", ")) };
-        let number = format!("row_number() OVER ({over})");
-        let mut select = select.clone();
-        select.items.push(Item { sql: number, name: None, is_simple: false, is_volatile: false });
-        Ok(select.text(&[columns, &[row.to_owned()]].concat()))
+    /// In a shared relation, an expression whose functions depend on the order of rows in one order of them only.
+    pub fn in_one_order(&self, expr: &Expr, input: &LogicalPlan) -> Result<Expr> {
+        let expr = expr.clone();
+        if self.inside_shared == 0 { Ok(expr) } else { Ok(totally_ordered(expr, input)?.data) }
     }
+}
+
+/// Rows with numbers, which are the same wherever the text is read: rows that are equal in all columns are one as good as the
+/// other.
+fn numbered(select: &Select, by: &[usize], columns: &[String], row: &str) -> String {
+    let keys: Vec<_> = by.iter().map(|index| select.items[*index].sql.as_str()).collect();
+    let over = if keys.is_empty() { String::new() } else { format!("ORDER BY {}", keys.join(", ")) };
+    let number = format!("row_number() OVER ({over})");
+    let mut select = select.clone();
+    select.items.push(Item { sql: number, name: None, is_simple: false, is_volatile: false });
+    select.text(&[columns, &[row.to_owned()]].concat())
 }

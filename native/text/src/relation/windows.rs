@@ -4,7 +4,6 @@ use datafusion_common::Result;
 use datafusion_expr::Window;
 use std::sync::Arc;
 
-use super::order::totally_ordered;
 use super::writer::Writer;
 use crate::expr::{sql, unaliased};
 use crate::select::{Item, Select, Stage};
@@ -17,7 +16,7 @@ impl Writer<'_> {
             input = self.relation(input);
         }
         for expr in &node.window_expr {
-            let expr = if self.inside_shared > 0 { &totally_ordered(expr, &node.input)? } else { expr };
+            let expr = &self.in_one_order(expr, &node.input)?;
             let written = sql(unaliased(expr), &mut self.over(std::slice::from_ref(&input)))?;
             input.items.push(Item { sql: written, name: None, is_simple: false, is_volatile: expr.is_volatile() });
         }

@@ -1,14 +1,19 @@
-//! Values whose last digit may be another when they are computed again.
+//! Values that are rounded: what is summed up may differ in its last digit the next time.
 
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Operator};
-use xql_relations::SharedRelation;
+
+use crate::shared::relation::SharedRelation;
+use crate::vocabulary::names::is_added;
 
 /// Refuses a condition of the derivative that finds rows again by a value whose last digits may be others the next time.
+///
+/// # Errors
+/// If it is one.
 pub fn check_found_again(expr: &Expr, inputs: &[&LogicalPlan]) -> Result<()> {
     let is_rounded = |part: &Expr| match part {
-        Expr::Column(column) if column.name.starts_with('∂') => is_rounded_in(column, inputs),
+        Expr::Column(column) if is_added(&column.name) => is_rounded_in(column, inputs),
         _ => Ok(false),
     };
     let compares = expr.exists(|part| match part {
@@ -38,7 +43,8 @@ fn is_rounded_in(column: &Column, plans: &[&LogicalPlan]) -> Result<bool> {
     Ok(false)
 }
 
-fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
+/// Whether the column of a plan at this position is rounded.
+pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
     let field = plan.schema().field(index);
     let computed = |expr: &Expr, input: &LogicalPlan| {
         let rounds = expr.exists(|part| {
