@@ -2,6 +2,7 @@
 """Sets up a checkout of xql-ffi and runs its jobs.
 
     python3 dev.py example [ARGUMENTS]   build, install and run examples/era5_sensitivity.py
+    python3 dev.py scale-out [ARGUMENTS] the same for examples/scale_out.py, with Sail in an environment of its own
     python3 dev.py test [ARGUMENTS]      build, install and run every check and test; ARGUMENTS go to pytest
     python3 dev.py build                 build and install only
     python3 dev.py wheels [ARGUMENTS]    build the wheels for others, check and test them; ARGUMENTS go to pytest
@@ -94,6 +95,19 @@ def build() -> None:
     out = ("--out", BUILD / "quick", "--compression-method", "stored", "--auditwheel", "skip")
     run("maturin", "build", "--profile", "dev", "--locked", *out, cwd=NATIVE / "engine")
     install(TOOLS, "--no-deps", "--reinstall", *(BUILD / "quick").iterdir())
+
+
+def scale_out(arguments: list[str]) -> None:
+    """Runs examples/scale_out.py in an environment of its own, with another pandas than that of the tests."""
+    folder = BUILD / "scale-out"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        run("uv", "venv", "--quiet", "--python", sys.executable, folder)
+    pip = ("uv", "pip", "install", "--quiet", "--python", python)
+    run(*pip, "--group=scale-out", UV_CONSTRAINT="")
+    run(*pip, "--no-deps", "--reinstall", *(BUILD / "quick").iterdir())
+    run("maturin", "develop", "--uv", "--locked", VIRTUAL_ENV=str(folder))
+    run(python, "examples/scale_out.py", *arguments)
 
 
 def wheels(arguments: list[str]) -> None:
@@ -206,15 +220,17 @@ def main(job: str = "", *arguments: str) -> int:
     """Runs the job that the command line names."""
     if Path(job).stem == "rustc":
         return lint(job, *arguments)
-    if sys.version_info < (3, 10) or job not in ("example", "test", "build", "wheels"):
+    if sys.version_info < (3, 10) or job not in ("example", "scale-out", "test", "build", "wheels"):
         sys.exit(__doc__)
     try:
-        set_up(job)
+        set_up("build" if job == "scale-out" else job)
         if job == "test":
             return test(list(arguments))
         wheels(list(arguments)) if job == "wheels" else build()
         if job == "example":
             run("python", "examples/era5_sensitivity.py", *arguments)
+        if job == "scale-out":
+            scale_out(list(arguments))
     except subprocess.CalledProcessError as error:
         sys.exit(f"dev.py: {error}")
     except KeyboardInterrupt:

@@ -1,17 +1,17 @@
 """Times the statements of examples/scale_out.py over more and more rows, on one machine and on Sail workers.
 
     python3 dev.py scale-out --help                      makes the environment, which is build/scale-out
-    build/scale-out/bin/python bench/workers.py [--rows 100000 1000000 10000000] [--workers 1 2 4] [--rounds 3] [--folder FOLDER]
+    build/scale-out/bin/python bench/workers.py [--rows 100000 1000000] [--workers 1 2 4] [--rounds 3] [--folder FOLDER]
 
-The statements are one step of the calibration, a scan and an aggregate with the derivatives by four parameters, and the gradient by row,
-by a temperature for each of 122 cells. They are run by
+The statements are one step of the calibration, a scan and an aggregate with the derivatives by four parameters, and
+the gradient by row, by a temperature for each of 122 cells. They are run by
 
 - the engine, in this process;
 - the text of ``expand_sql``, on the module of ``datafusion`` from PyPI;
 - the same text in Spark's SQL, on Sail with so many workers on this machine, with the client in the same process.
 
-Each is a process of its own. The figures are those of the fastest round: seconds on the clock, and seconds of processor time of the
-whole process, workers included. All answers have to agree to 1e-9. The data are random, as many files as 16 of the same length.
+Each is a process of its own. The figures are those of the fastest round: seconds on the clock, and seconds of processor
+time of the whole process, workers included. All answers have to agree to 1e-9. The data are random, 16 Parquet files.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -79,19 +79,33 @@ def tables(folder: Path) -> dict[str, pa.Table]:
     return {"observations": schema.empty_table(), "zonal": zonal, "model": scale_out.model_at(0, START)}
 
 
-def measured(run: Callable[[], pa.Table], rounds: int) -> dict[str, object]:
+class Measured(TypedDict):
     """The fastest of some rounds, and the answer."""
-    best = [float("inf"), float("inf")]
-    for _ in range(rounds):
-        clock, processor = time.perf_counter(), time.process_time()
-        answer = run()
-        best = [min(best[0], time.perf_counter() - clock), min(best[1], time.process_time() - processor)]
-    answer = answer.sort_by([(name, "ascending") for name in answer.column_names[:2]])
-    return {"clock": best[0], "processor": best[1], "answer": [column.to_pylist() for column in answer.columns]}
+
+    clock: float
+    processor: float
+    answer: list[list[float]]
 
 
-def one(path: str, folder: Path, rounds: int) -> dict[str, object]:
-    """Measures both statements on one path: "engine", "text", or a number of workers."""
+def measured(run: Callable[[str], pa.Table], statements: dict[str, str], rounds: int) -> dict[str, Measured]:
+    """What each of the statements takes."""
+    found = {}
+    for name, statement in statements.items():
+        took = []
+        for _ in range(rounds):
+            clock, processor = time.perf_counter(), time.process_time()
+            answer = run(statement)
+            took.append((time.perf_counter() - clock, time.process_time() - processor))
+        answer = answer.sort_by([(column, "ascending") for column in answer.column_names[:2]])
+        clock, processor = map(min, zip(*took, strict=True))
+        found[name] = Measured(
+            clock=clock, processor=processor, answer=[column.to_pylist() for column in answer.columns]
+        )
+    return found
+
+
+def one(path: str, folder: Path, rounds: int) -> dict[str, Measured]:
+    """Measures the statements on one path: "engine", "text", or a number of workers."""
     small = tables(folder)
     statements = {"step": scale_out.STEP, "by row": scale_out.ZONAL}
     if path.isdigit():
@@ -99,8 +113,8 @@ def one(path: str, folder: Path, rounds: int) -> dict[str, object]:
             session.read.parquet(str(folder)).createOrReplaceTempView("observations")
             for name in ("zonal", "model"):
                 scale_out.send(session, name, small[name])
-            texts = {name: scale_out.expanded(sql, small) for name, sql in statements.items()}
-            return {name: measured(lambda text=text: session.sql(text).toArrow(), rounds) for name, text in texts.items()}
+            statements = {name: scale_out.expanded(sql, small) for name, sql in statements.items()}
+            return measured(lambda sql: session.sql(sql).toArrow(), statements, rounds)
     ctx = SessionContext()
     ctx.register_parquet("observations", str(folder))
     for name in ("zonal", "model"):
@@ -110,15 +124,15 @@ def one(path: str, folder: Path, rounds: int) -> dict[str, object]:
     else:
         schemas = {name: table.schema for name, table in small.items()}
         statements = {name: xql_ffi.expand_sql(sql, schemas) for name, sql in statements.items()}
-    return {name: measured(lambda sql=sql: ctx.sql(sql).to_arrow_table(), rounds) for name, sql in statements.items()}
+    return measured(lambda sql: ctx.sql(sql).to_arrow_table(), statements, rounds)
 
 
-def apart(path: str, folder: Path, rounds: int) -> dict[str, dict[str, object]]:
+def apart(path: str, folder: Path, rounds: int) -> dict[str, Measured]:
     """The same in a process of its own."""
     command = [sys.executable, __file__, "--one", path, "--folder", str(folder), "--rounds", str(rounds)]
     env = {**os.environ, **({} if path == "engine" else {"XQL_FFI_ENGINE": "0"})}
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Measured] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -136,18 +150,17 @@ def main() -> None:
         return
     paths = ["engine", "text", *map(str, arguments.workers)]
     print("| rows | statement | " + " | ".join(f"{path} workers" if path.isdigit() else path for path in paths) + " |")
-    print("|---:|---|" + "---:|" * len(paths))
+    print("|---:|---|" + "---:|" * len(paths), flush=True)
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
             folder = Path(temporary) / "observations"
             write(folder, rows)
             found = {path: apart(path, folder, arguments.rounds) for path in paths}
-            shutil.rmtree(folder)
-        for statement in found["engine"]:
+        for statement, expected in found["engine"].items():
             cells = []
             for path in paths:
                 result = found[path][statement]
-                np.testing.assert_allclose(result["answer"], found["engine"][statement]["answer"], rtol=1e-9)  # type: ignore[arg-type]
+                np.testing.assert_allclose(result["answer"], expected["answer"], rtol=1e-9)
                 cells.append(f"{result['clock']:.2f} s ({result['processor']:.2f})")
             print(f"| {rows:,} | {statement} | " + " | ".join(cells) + " |", flush=True)
 

@@ -2,14 +2,14 @@
 
     python examples/scale_out.py [--workers N] [--rows ROWS] [--steps STEPS]
 
-The workers are those of Sail, which reads Spark's SQL and runs it with DataFusion. They get plain SQL: ``expand_sql`` writes the
-derivatives out before the statement is sent. The observations of the main example are written as a partitioned Parquet dataset, which
-the workers read and this process reads too, for the same answers on a single machine:
+The workers are those of Sail, which reads Spark's SQL and runs it with DataFusion. They get plain SQL: ``expand_sql``
+writes the derivatives out before a statement is sent. The observations of the main example become a partitioned Parquet
+dataset, which the workers read, and this process too, for the same answers on a single machine:
 
-1. Calibration. On a single machine it is one recursive query. Sail has none, so that a step is one statement here, expanded once, and
-   the loop is this script's: it sends the parameters of each step as a table of one row.
-2. A gradient by row. The model is a temperature for each level and latitude, rows of a table; ``grad((SELECT ...), t)`` is the
-   derivative of the loss over all observations by each of them.
+1. Calibration. On a single machine it is one recursive query. Sail has none, so that a step is one statement here,
+   expanded once, and the loop is this script's: it sends the parameters of each step as a table of one row.
+2. A gradient by row. The model is a temperature for each level and latitude, the rows of a table, and
+   ``grad((SELECT ...), temperature)`` is the derivative of the loss over all observations by each of them.
 
 The script ends with the largest relative difference of each, and with status 1 if one is more than rounding.
 """
@@ -94,7 +94,9 @@ def write(table: pa.Table, folder: Path) -> Path:
 
 def zonal_start(table: pa.Table) -> pa.Table:
     """The cells of level and latitude, all at one temperature."""
-    cells = table.group_by(["level", "latitude"]).aggregate([]).sort_by([("level", "ascending"), ("latitude", "ascending")])
+    cells = (
+        table.group_by(["level", "latitude"]).aggregate([]).sort_by([("level", "ascending"), ("latitude", "ascending")])
+    )
     return required(cells.append_column("temperature", pa.array(np.full(len(cells), 250.0))))
 
 
@@ -128,12 +130,13 @@ def on_one_machine(path: Path, zonal: pa.Table, steps: int) -> tuple[pa.Table, p
 
 
 @contextmanager
-def sail(workers: int, slots: int = 8) -> Iterator[SparkSession]:
-    """A session with so many Sail workers on this machine, each with so many slots for tasks, that ends with the block."""
-    settings = {"WORKER_INITIAL_COUNT": workers, "WORKER_MAX_COUNT": workers, "WORKER_TASK_SLOTS": slots}
-    os.environ |= {"SAIL_MODE": "local-cluster", **{f"SAIL_CLUSTER__{name}": str(value) for name, value in settings.items()}}
+def sail(workers: int) -> Iterator[SparkSession]:
+    """A session with so many Sail workers on this machine, which end with the block."""
+    count = str(workers)
+    os.environ |= {"SAIL_MODE": "local-cluster", "SAIL_CLUSTER__WORKER_INITIAL_COUNT": count}
+    os.environ |= {"SAIL_CLUSTER__WORKER_MAX_COUNT": count, "SAIL_CLUSTER__WORKER_MAX_IDLE_TIME_SECS": "3600"}
     os.environ.setdefault("RUST_LOG", "error")
-    from pysail.spark import SparkConnectServer  # reads the environment
+    from pysail.spark import SparkConnectServer
 
     server = SparkConnectServer("127.0.0.1", 0)
     server.start(background=True)
@@ -194,7 +197,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="workers (default: 2)")
     parser.add_argument("--rows", type=int, metavar="ROWS", help="observations (default: all 585,600)")
-    parser.add_argument("--steps", type=int, default=STEPS, metavar="STEPS", help=f"steps of descent (default: {STEPS})")
+    parser.add_argument(
+        "--steps", type=int, default=STEPS, metavar="STEPS", help=f"steps of descent (default: {STEPS})"
+    )
     arguments = parser.parse_args()
     # The client warns of each retry while the server starts.
     logging.getLogger("pyspark").setLevel(logging.ERROR)

@@ -25,6 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--plans", type=int, default=300, metavar="N", help="plans in the suite of random plans (default: 300)"
     )
+    parser.addoption(
+        "--sail", action="store_true", help="run what needs Sail, in an environment of a gigabyte, build/scale-out"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,19 +1,56 @@
 //! Options of a session, under the prefix `xql`.
 
-use datafusion_common::config::{ConfigExtension, ConfigOptions};
-use datafusion_common::extensions_options;
+use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion_common::{DataFusionError, Result};
+use std::any::Any;
 
-extensions_options! {
-    /// What a session can say about derivatives: `SET xql.share_relations = false`.
-    pub struct DerivativeOptions {
-        /// Whether a relation that a gradient by row reads several times is computed once, by a node that only this process has.
-        /// If not, the plan has nodes of DataFusion alone, and computes the relation as often as it is read.
-        pub share_relations: bool, default = true
+/// What a session can say about derivatives: `SET xql.share_relations = false`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DerivativeOptions {
+    /// Whether a relation that a gradient by row reads several times is computed once, by a node that only this process has.
+    /// If not, the plan has nodes of DataFusion alone, and computes the relation as often as it is read.
+    pub share_relations: bool,
+}
+
+impl Default for DerivativeOptions {
+    fn default() -> Self {
+        Self { share_relations: true }
     }
 }
 
 impl ConfigExtension for DerivativeOptions {
     const PREFIX: &'static str = "xql";
+}
+
+impl ExtensionOptions for DerivativeOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let unknown = |what: String| Err(DataFusionError::Configuration(what));
+        if key != "share_relations" {
+            return unknown(format!("there is no option xql.{key}, but xql.share_relations"));
+        }
+        match value.parse() {
+            Ok(value) => self.share_relations = value,
+            Err(_) => return unknown(format!("xql.share_relations is true or false, not {value}")),
+        }
+        Ok(())
+    }
+
+    /// None: other libraries and processes, to which the options of a session are handed on by these, refuse what they do not know.
+    fn entries(&self) -> Vec<ConfigEntry> {
+        vec![]
+    }
 }
 
 /// Whether relations are computed once, as they are in a session without the options.

@@ -323,6 +323,9 @@ async fn shared_relations_are_a_choice_of_the_session() -> Result<()> {
     // Registering again, as a function that is imported does, leaves the choice as it is.
     xql_relations::register(&ctx);
     assert!(!has_node_of_ours(&ctx.sql(sql).await?.create_physical_plan().await?)?);
+    for set in ["SET xql.share_relations = 3", "SET xql.share = false"] {
+        assert!(ctx.sql(set).await.is_err(), "{set}");
+    }
     for (sql, reason) in [(drawn, "makes another one each time"), (iterated, "xql.share_relations is false")] {
         let refused = async { ctx.sql(sql).await?.collect().await }.await;
         assert!(refused.as_ref().is_err_and(|error| error.to_string().contains(reason)), "{sql}: {refused:?}");
