@@ -149,7 +149,7 @@ def main() -> None:
         print(json.dumps(one(arguments.one, arguments.folder, arguments.rounds)))
         return
     paths = ["engine", "text", *map(str, arguments.workers)]
-    print("| rows | statement | " + " | ".join(f"{path} workers" if path.isdigit() else path for path in paths) + " |")
+    print("| rows | statement | " + " | ".join(f"{path} on Sail" if path.isdigit() else path for path in paths) + " |")
     print("|---:|---|" + "---:|" * len(paths), flush=True)
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:

@@ -28,12 +28,15 @@ TUTORIAL, NOTEBOOK = DOCS / "tutorial.md", ROOT / "examples" / "tutorial.ipynb"
 NOT_RUN = {
     # sql
     "UNION ALL\n(WITH loss AS (... FROM state ...)": "a part of a statement, which docs/digits.md has in full",
+    "SET xql.share_relations": "native/relations/tests/sent.rs sets it",
     # python
+    "from pysail.spark import": "in short what tests/examples/test_scale_out.py runs",
     "for arrived in ctx.sql(training(200)).execute_stream()": "tests/examples/test_digits.py reads the stream",
     # sh
     "pip install": "`dev.py wheels` installs the wheels into a fresh environment and tests them there",
     "CARGO_TARGET_DIR": "as `pip install`",
     "curl": "it downloads",
+    "python -m venv sail": "it downloads",
     "python3 dev.py": "it is the command that runs this test",
     "python examples/": "tests/examples runs the examples",
     "build/fresh/bin/python": "it measures with the wheels of `dev.py wheels`",
