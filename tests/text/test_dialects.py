@@ -12,7 +12,9 @@ def column(name: str, kind: pa.DataType = FLOAT) -> pa.Field:
     return pa.field(name, kind, nullable=False)
 
 
-TABLES = {"t": pa.schema([column("x"), column("y"), column("n", pa.int64()), column("grad")])}
+TABLES = {
+    "t": pa.schema([column("x"), column("y"), column("n", pa.int64()), column("grad"), column("f", pa.float32())])
+}
 
 QUOTIENT = "SELECT grad(x * (n / 2), x) AS d FROM t"
 SUM = "SELECT grad((SELECT SUM(x * x) FROM t), x) AS d FROM t"
@@ -31,6 +33,8 @@ WRITTEN = {
     ("bigquery", "SELECT grad(x, x) AS d FROM t"): "SELECT 1.0 AS d FROM t",
     ("postgres", "SELECT grad(x, x) AS d FROM t"): "SELECT CAST(1 AS DOUBLE PRECISION) AS d FROM t",
     ("spark", "SELECT grad(x, x) AS d FROM t"): "SELECT 1e0 AS d FROM t",
+    # There are no floats of 32 bits.
+    ("sqlite", "SELECT grad(f * f, f) AS d FROM t"): "SELECT 2.0 * f AS d FROM t",
     # Logarithms.
     ("bigquery", "SELECT grad(log(x), x) AS d FROM t"): "SELECT 1.0 / x AS d FROM t",
     ("bigquery", "SELECT grad(log(x, y) * grad, grad) AS d FROM t"): "SELECT log(x, y) AS d FROM t",

@@ -55,6 +55,7 @@ BIGQUERY = Host(
         "inf": "CAST('inf' AS FLOAT64)",
         "-inf": "CAST('-inf' AS FLOAT64)",
     },
+    has_single=False,
     has_values=False,
     names_freely=False,
 )

@@ -94,6 +94,8 @@ class Host:
     materializes: bool = False
     # Whether an aggregate may have a FILTER.
     has_filter: bool = True
+    # Whether there are floats of 32 bits.
+    has_single: bool = True
     # Whether integers may be unsigned.
     has_unsigned: bool = False
     # Whether VALUES may stand in FROM with names for its columns.

@@ -44,6 +44,8 @@ def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
         return template.of(arguments(node))
     if isinstance(node, exp.Anonymous):
         return _call(node, host)
+    if isinstance(node, exp.DataType) and not host.has_single and node.this is exp.DataType.Type.FLOAT:
+        return exp.DataType.build("DOUBLE")
     if isinstance(node, exp.Limit) and isinstance(node.parent, exp.Anonymous):
         # The only element of a list is the first one of all.
         first: exp.Expr = node.this

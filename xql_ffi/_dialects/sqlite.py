@@ -51,5 +51,6 @@ SQLITE = Host(
     first=nowhere,
     not_finite={"nan": "CAST(NULL AS REAL)", "inf": "9e999", "-inf": "-9e999"},
     materializes=True,
+    has_single=False,
     has_values=False,
 )

@@ -226,7 +226,9 @@ class Statement:
         made = _native_text.columns(self._known.catalog, again, self._rules)
         shown = [[(self._shown(field.name), field.type) for field in schema] for schema in (wanted, made)]
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
-            msg = f"the derivative cannot be written as SQL of {self._host.name}: its columns would be others"
+            columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (wanted, made)]
+            name = self._host.name
+            msg = f"the derivative cannot be written as SQL of {name}: it has {columns[0]}, the text {columns[1]}"
             raise HostError(msg)
 
     def _shown(self, name: str) -> str:

@@ -57,7 +57,7 @@ def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
         keys = [places.get(key, key) if number + 1 < len(keys) else key for number, key in enumerate(keys)]
         name = ".".join(_quoted(key) for key in keys)
         if relation.columns is not None:
-            fields = [field.with_name(host.key(field.name)) for field in relation.columns]
+            fields = [_known_field(field, host) for field in relation.columns]
             names.update((host.key(field.name), field.name) for field in relation.columns)
             for field in fields:
                 floats[field.name] = floats.get(field.name, True) and pa.types.is_floating(field.type)
@@ -74,6 +74,12 @@ def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
         except HostError as error:
             _native_text.add_opaque(made, name, str(error))
     return Known(made, {key: name for key, name in names.items() if key != name}, columns)
+
+
+def _known_field(field: pa.Field, host: Host) -> pa.Field:
+    """A column by its name as the host compares it, of a type that the host has."""
+    is_single = not host.has_single and pa.types.is_float32(field.type)
+    return pa.field(host.key(field.name), pa.float64() if is_single else field.type, field.nullable)
 
 
 def _definition(relation: Relation, source: Host, floats: Iterable[str]) -> str:
