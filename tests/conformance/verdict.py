@@ -95,11 +95,14 @@ class Judge:
                 if any(isinstance(self._evaluate([e.sql])[0], Exception) for e in call.operands[1:]):
                     continue  # a factor of the user's fails
                 found += self._failed(case, call, column)
-            elif column.type != _ARROW[call.dtype]:
+            elif not self._has_type(call, column):
                 found.append(Disagreement(case, call, f"is {column.type} instead of {_ARROW[call.dtype]}"))
             else:
                 found += self._compare(case, call, column, reference)
         return found
+
+    def _has_type(self, call: Call, column: pa.ChunkedArray) -> bool:
+        return bool(column.type == _ARROW[call.dtype])
 
     def _references(self, case: Case) -> Sequence[Reference]:
         return case.references(self.points)

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from hosts.duckdb import DuckDB
 from hosts.host import Host
+from hosts.polars import Polars
+from hosts.postgres import Postgres
+from hosts.sqlite import SQLite
 from hosts.stock import Stock
 from text.environments import shared
 
@@ -25,4 +29,8 @@ def _stock(wanted: str) -> Callable[[Path], Host]:
 HOSTS: Mapping[str, Callable[[Path], Host]] = {
     "datafusion 54.0.0": _stock("54.0.0"),
     "datafusion 55.0.0": _stock("55.0.0"),
+    "duckdb": lambda _: DuckDB(),
+    "sqlite": lambda _: SQLite(),
+    "polars": lambda _: Polars(),
+    "postgres": lambda _: Postgres(),
 }

@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 from datafusion import SessionContext
 
 import xql_ffi
-from hosts.host import Host, Ran, RefusedError, tables_of
+from hosts.host import Host, HostError, Ran, RefusedError, tables_of
 from hosts.reasons import reason
 from relations import verdict
 from relations.choices import Choices
 from relations.differences import Sampled
 from relations.statements import Statement, statement
 from relations.tables import add_plan_tables
-from relations.verdict import Result, found_in
+from relations.verdict import Factors, Result, found_in
 from support.findings import Finding
 from support.seed import SEED
 
@@ -31,7 +32,20 @@ class Session:
     def sql(self, statement: str) -> Ran:
         text = self.host.expand(statement)
         self.text = self.text if text == statement else text
-        return self.host.run(text)
+        ran = self.host.run(text)
+        return ran if self.host.dialect == "datafusion" else widened(ran.table)
+
+
+def widened(table: pa.Table) -> Ran:
+    """Integers and floats of one type each. Which of them a host takes for what it computes is its own affair."""
+
+    def wide(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_integer(kind):
+            return pa.int64()
+        return pa.float64() if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else kind
+
+    schema = pa.schema([pa.field(field.name, wide(field.type)) for field in table.schema])
+    return Ran(schema, table.cast(schema))
 
 
 class Judge(verdict.Judge):
@@ -50,16 +64,21 @@ class Judge(verdict.Judge):
     def _run(self, statement: Statement, derivative: str, ctx: SessionContext | None = None) -> Result:
         return super()._run(statement, derivative, self._session)
 
+    def _compare(self, statement: Statement, base: Sampled, factors: Factors, found: pa.Table) -> Finding | None:
+        finding = super()._compare(statement, base, factors, found)
+        self.counts["plans that agree"] += finding is None
+        return finding
+
     def _refused(self, statement: Statement, base: Sampled, error: Exception) -> Finding | None:
         text = self._session.text
+        try:
+            self._run(statement, statement.value.sql)
+        except HostError as primal:
+            self.counts[f"the host has no such plan: {reason(primal)}"] += 1
+            return None
         # Some are refused when they are run, by a row that says why.
         if isinstance(error, RefusedError) or (statement.call.own_cell and "by the row's own" in str(error)):
             self.counts[f"refused: {reason(error)}"] += 1
-            return None
-        try:
-            self._run(statement, statement.value.sql)
-        except Exception as primal:
-            self.counts[f"the host has no such plan: {reason(primal)}"] += 1
             return None
         return found_in(statement, "fails on the host", f"{str(error)[:700]}\n{text}")
 

@@ -37,7 +37,7 @@ STATEMENTS = {
     "logarithms": "SELECT id, grad(ln(y) * ln(y), y) AS d, grad(exp(-y * y), y) AS e FROM t ORDER BY id",
     "hyperbolic": "SELECT id, grad(tanh(x) * x, x) AS d FROM t ORDER BY id",
     "roots": "SELECT id, grad(sqrt(y) * abs(x), y) AS d, grad(sqrt(y) * abs(x), x) AS e FROM t ORDER BY id",
-    "division of integers": "SELECT id, grad(x * (n / 2) + n % 2 * x, x) AS d FROM t ORDER BY id",
+    "remainder of integers": "SELECT id, grad(x * n % 2 + n % 2 * x, x) AS d FROM t WHERE n > 0 ORDER BY id",
     "division by an integer": "SELECT id, grad(x / n, x) AS d, grad(x * x / 4, x) AS e FROM t ORDER BY id",
     "a constant fraction": "SELECT id, grad(y * (1 / 3.0), y) AS d, grad(x * 0.1, x) AS e FROM t ORDER BY id",
     "greatest and least": "SELECT id, grad(greatest(y, 1.5) * least(y, 2.5), y) AS d FROM t ORDER BY id",

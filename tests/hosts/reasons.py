@@ -8,6 +8,8 @@ import re
 def reason(error: Exception) -> str:
     """The first sentence of an error, without names and numbers, by which like errors are counted together."""
     text = " ".join(str(error).split())
-    text = re.sub(r"^(\w+: |DataFusion error: |[A-Z]\w+(\(\"| error: ))+", "", text)
+    text = re.sub(r"^(\w+(Error|Exception): |[\w ]*[Ee]rror: |[A-Z]\w+\(\")+", "", text)
+    # What is refused, before the reason.
+    text = re.sub(r"^\w+\(.*\): ", "", text)
     text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", text)
     return re.split(r"(?<=[.;:]) ", text)[0][:120].rstrip(".:;")

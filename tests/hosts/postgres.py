@@ -1,0 +1,101 @@
+"""A PostgreSQL server of its own, on a socket in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from hosts.given import Given
+from hosts.host import HostError, Ran, declared
+
+_TYPES = {pa.int64(): "bigint", pa.int32(): "integer", pa.float64(): "double precision", pa.float32(): "real"}
+_ARROW = {20: pa.int64(), 23: pa.int32(), 21: pa.int16(), 701: pa.float64(), 700: pa.float32(), 16: pa.bool_()}
+_ARROW |= {1700: pa.float64(), 25: pa.string(), 1043: pa.string()}
+
+
+class Postgres(Given):
+    """One server and one connection."""
+
+    dialect = "postgres"
+
+    def __init__(self) -> None:
+        programs = _programs()
+        # The path of a socket has at most a hundred letters.
+        self._folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        # No server runs as root.
+        self._user = "nobody" if os.geteuid() == 0 else ""
+        if self._user:
+            shutil.chown(self._folder, self._user)
+        data = self._folder / "data"
+        self._asked(
+            programs / "initdb", "--pgdata", data, "--auth=trust", "--username=tests", "--no-sync", "-E", "UTF8"
+        )
+        settings = f"-c listen_addresses='' -c unix_socket_directories={self._folder} -c fsync=off"
+        self._stop = (programs / "pg_ctl", "--pgdata", data, "--mode=immediate", "stop")
+        start = ("--log", self._folder / "log", "--options", settings, "--wait", "start")
+        self._asked(programs / "pg_ctl", "--pgdata", data, *start)
+        self._connection = psycopg.connect(f"host={self._folder} user=tests dbname=postgres", autocommit=True)
+        self.name = f"PostgreSQL {self._connection.info.server_version // 10000}"
+
+    def _asked(self, *command: str | Path) -> None:
+        """Runs a program of the server's; its locale is no one's."""
+        variables = {**os.environ, "LC_ALL": "C"}
+        user = self._user or None
+        done = subprocess.run(
+            command, user=user, env=variables, cwd=self._folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True, check=False, timeout=120,
+        )  # fmt: skip
+        if done.returncode:
+            pytest.skip(f"no PostgreSQL: {Path(command[0]).name} fails: {done.stderr.strip()[-300:]}")
+
+    def open(self, tables: Mapping[str, pa.Table]) -> None:
+        self._give(tables)
+        self._connection.execute("DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public")
+        for name, table in tables.items():
+            self._connection.execute(f'CREATE TABLE "{name}" ({declared(table.schema, _TYPES)})')
+            marks = ", ".join(["%s"] * table.num_columns)
+            rows = [tuple(row.values()) for row in table.to_pylist()]
+            with self._connection.cursor() as cursor:
+                cursor.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
+
+    def run(self, text: str) -> Ran:
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(text)
+                self._note(text)
+                if cursor.description is None:
+                    return Ran(pa.schema([]), pa.table({}))
+                names = [column.name for column in cursor.description]
+                types = [_ARROW.get(column.type_code, pa.string()) for column in cursor.description]
+                rows = cursor.fetchall()
+        except psycopg.Error as error:
+            raise HostError(str(error)) from error
+        listed = list(zip(*rows, strict=True)) or [()] * len(names)
+        columns = [
+            pa.array([float(v) if pa.types.is_floating(t) and v is not None else v for v in column], t)
+            for column, t in zip(listed, types, strict=True)
+        ]
+        table = pa.Table.from_arrays(columns, names=names)
+        return Ran(table.schema, table)
+
+    def close(self) -> None:
+        self._connection.close()
+        self._asked(*self._stop)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _programs() -> Path:
+    """Where the programs of the server are. Skips where there are none."""
+    found = [shutil.which("initdb"), *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")))]
+    programs = [Path(path).parent for path in found if path]
+    if not programs:
+        pytest.skip("no PostgreSQL: there is no initdb")
+    return programs[-1]
