@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conformance import verdict
-from conformance.cases import Call, Case, Reference
+from conformance.cases import Call, Case, Reference, value
 from conformance.generation import generated
 from conformance.points import Points, points
 from conformance.verdict import Disagreement, agrees
@@ -91,6 +91,18 @@ class Judge(verdict.Judge):
         super().__init__(_Path(host, given.at.table), given.at)
         self._given = given
 
+    def _columns(self, batch: Sequence[Case]) -> list[list[pa.ChunkedArray | Exception]]:
+        if self.path.host.dialect == "datafusion":
+            return super()._columns(batch)
+        # Other hosts lack more, and one after the other it is found out sooner what.
+        found = []
+        for case in batch:
+            (primal,) = self._evaluate([case.calls[0].sql])
+            failed = isinstance(primal, Exception)
+            rest = [primal] * len(case.calls[1:]) if failed else self._evaluate([call.sql for call in case.calls[1:]])
+            found.append([primal, *rest])
+        return found
+
     def _of_case(self, case: Case, columns: Sequence[pa.ChunkedArray | Exception]) -> list[Disagreement]:
         self.counts["expressions"] += 1
         self._elsewhere = np.zeros(len(self.points.numbers["x"]), bool)
@@ -114,7 +126,8 @@ class Judge(verdict.Judge):
         return super()._failed(case, call, error)
 
     def _compare(self, case: Case, call: Call, column: pa.ChunkedArray, reference: Reference) -> list[Disagreement]:
-        raised = self.path.raised.get(call.sql, np.zeros(len(reference.null), bool))
+        column = self._with_nan(column, reference)
+        raised = self._raised(call.sql)
         if call is case.calls[0] and self.path.host.dialect != "datafusion":
             self._elsewhere = raised | self._wrong(column, reference)
             self.counts["expressions that the host evaluates"] += 1
@@ -129,9 +142,34 @@ class Judge(verdict.Judge):
             reason = "raises an error where the derivative is a number"
             return [Disagreement(case, call, reason, int(np.argmax(unwanted)), None, reference)]
         self.counts["calls that raise an error at some poles or overflows"] += bool(raised.any())
-        found = super()._compare(case, call, column, replace(reference, doubtful=doubtful | raised))
+        doubtful |= raised
+        found = super()._compare(case, call, column, replace(reference, doubtful=doubtful))
+        if found and len(call.operands) > 1 and self.path.host.dialect != "datafusion":
+            doubtful |= self._factors_elsewhere(call)
+            found = super()._compare(case, call, column, replace(reference, doubtful=doubtful))
         self.counts["calls that agree"] += not found
         return found
+
+    def _factors_elsewhere(self, call: Call) -> NDArray[np.bool_]:
+        """Where a factor of the user's has another value on the host."""
+        elsewhere = np.zeros(len(self.points.numbers["x"]), bool)
+        for factor in call.operands[1:]:
+            (column,) = self._evaluate([factor.sql])
+            if isinstance(column, Exception):
+                return np.ones_like(elsewhere)
+            (reference,) = Case(factor, [value(factor)]).references(self.points)
+            elsewhere |= self._raised(factor.sql) | self._wrong(self._with_nan(column, reference), reference)
+        return elsewhere
+
+    def _raised(self, call: str) -> NDArray[np.bool_]:
+        return self.path.raised.get(call, np.zeros(len(self.points.numbers["x"]), bool))
+
+    def _with_nan(self, column: pa.ChunkedArray, reference: Reference) -> pa.ChunkedArray:
+        """SQLite has NULL for NaN: it is NULL where it has to be, and NaN elsewhere."""
+        if self.path.host.dialect != "sqlite":
+            return column
+        values = np.array(column.cast(pa.float64()).fill_null(np.nan))
+        return pa.chunked_array([pa.array(values, mask=np.isnan(values) & reference.null)])
 
     def _has_type(self, call: Call, column: pa.ChunkedArray) -> bool:
         """Other hosts have types of their own for what they compute."""

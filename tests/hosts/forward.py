@@ -73,6 +73,9 @@ class Judge(verdict.Judge):
         text = self._session.text
         try:
             self._run(statement, statement.value.sql)
+        except RefusedError as below:
+            self.counts[f"refused: {reason(below)}"] += 1
+            return None
         except HostError as primal:
             self.counts[f"the host has no such plan: {reason(primal)}"] += 1
             return None

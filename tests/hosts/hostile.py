@@ -37,7 +37,7 @@ STATEMENTS = {
     "logarithms": "SELECT id, grad(ln(y) * ln(y), y) AS d, grad(exp(-y * y), y) AS e FROM t ORDER BY id",
     "hyperbolic": "SELECT id, grad(tanh(x) * x, x) AS d FROM t ORDER BY id",
     "roots": "SELECT id, grad(sqrt(y) * abs(x), y) AS d, grad(sqrt(y) * abs(x), x) AS e FROM t ORDER BY id",
-    "remainder of integers": "SELECT id, grad(x * n % 2 + n % 2 * x, x) AS d FROM t WHERE n > 0 ORDER BY id",
+    "remainder of integers": "SELECT id, grad(x * (n % 2), x) AS d FROM t WHERE n > 0 ORDER BY id",
     "division by an integer": "SELECT id, grad(x / n, x) AS d, grad(x * x / 4, x) AS e FROM t ORDER BY id",
     "a constant fraction": "SELECT id, grad(y * (1 / 3.0), y) AS d, grad(x * 0.1, x) AS e FROM t ORDER BY id",
     "greatest and least": "SELECT id, grad(greatest(y, 1.5) * least(y, 2.5), y) AS d FROM t ORDER BY id",
@@ -95,19 +95,29 @@ STATEMENTS = {
         SELECT a, grad(z, a) AS d FROM newton WHERE step = 6 ORDER BY a""",
 }
 
-# Expressions that hosts read in different ways, or not at all: what is differentiated, by what, and where. None is 0.
+# Expressions that hosts read in different ways, or not at all: what is differentiated, by what, and where.
 READ_DIFFERENTLY = {
     "log of one argument": ("log(y)", "y", "y <> 1"),
     "log to a base": ("log(3, y)", "y", "y <> 1"),
     "log to a base that varies": ("log(y, 3.0)", "y", "y <> 1"),
     "division of integers": ("x * (10 + n / 2)", "x", "n > 0"),
-    "remainder of integers": ("x * (10 + n % 2)", "x", "n > 0"),
+    "remainder of floats": ("x * 5 % 2", "x", "n > 0"),
     "power of an integer": ("x * (10 + power(n, -1))", "x", "n > 0"),
     "round": ("x * (10 + round(y * 2))", "x", "y > 0"),
     "trunc": ("x * (10 + trunc(-y * 1.5))", "x", "y > 0"),
     "the root of a negative number": ("cbrt(x)", "x", "x < 0"),
     "an integer from a string": ("x * (CAST('7' AS INTEGER) / 2)", "x", "y > 0"),
     "an integer from a float": ("x * (10 + CAST(y * 1.5 AS INTEGER))", "x", "y > 0"),
+}
+
+# What a host does not have, and what the error says.
+LACKING = {
+    "sqlite": {"greatest and least": "no function greatest"},
+    "polars": {
+        "hyperbolic": "no function tanh",
+        "by row, through a join and a group": "no join in parentheses",
+        "by row, a maximum": "no join in parentheses",
+    },
 }
 
 

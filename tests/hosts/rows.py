@@ -9,6 +9,7 @@ from typing import Any
 import xql_ffi
 from by_row import verdict
 from by_row.generation import Value, random_value
+from by_row.plans import Writer
 from by_row.tables import add_row_tables
 from by_row.verdict import apart, found_in
 from hosts.forward import Session
