@@ -179,7 +179,8 @@ class Judge(verdict.Judge):
     def _wrong(column: pa.ChunkedArray, reference: Reference) -> NDArray[np.bool_]:
         null = np.array(column.is_null())
         values = np.array(column.fill_null(0.5), dtype=float)
-        return (null != reference.null) | ~(null | agrees(values, reference))
+        no_number = np.isnan(values) & ~np.isnan(reference.values[0][0])
+        return np.asarray((null != reference.null) | ~(null | agrees(values, reference) & ~no_number))
 
 
 def judged(host: Host, number: int, seed: int) -> tuple[Judge, list[Disagreement]]:

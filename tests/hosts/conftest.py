@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hosts.every import HOSTS
+from hosts.every import HOSTS, OF_PLANS
 from hosts.host import Host
 
 # Expressions of one test. All hosts get the same ones in turn, for what JAX says of them is computed once.
@@ -12,7 +12,7 @@ EXPRESSIONS = 25
 # Plans of one test.
 PLANS = 100
 # Of the sizes that are asked for, each host gets one of so many.
-_SHARE = {"conformance": 10, "plans": 7}
+_SHARE = {"conformance": 20, "plans": 20}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -23,7 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             parts = [range(start, min(start + size, number)) for start in range(0, number, size)]
             metafunc.parametrize(name, parts, ids=[f"{part.start}" for part in parts])
     if "host" in metafunc.fixturenames:
-        metafunc.parametrize("host", HOSTS, indirect=True)
+        metafunc.parametrize("host", OF_PLANS if "plans" in metafunc.fixturenames else HOSTS, indirect=True)
 
 
 @pytest.fixture(scope="session")

@@ -34,3 +34,6 @@ HOSTS: Mapping[str, Callable[[Path], Host]] = {
     "polars": lambda _: Polars(),
     "postgres": lambda _: Postgres(),
 }
+
+# Those that have the views, prepared statements and tables made of queries that random plans stand in.
+OF_PLANS = ("datafusion 54.0.0", "datafusion 55.0.0", "duckdb")

@@ -40,11 +40,9 @@ def test_the_meaning_is_that_of_the_host(name: str, host: Host) -> None:
     host.open(TABLES)
 
     def values(expression: str) -> list[float | None]:
-        return (
-            host.run(f"SELECT id, {expression} AS v FROM t WHERE x IS NOT NULL AND {where} ORDER BY id")
-            .table["v"]
-            .to_pylist()
-        )
+        source = f"FROM t WHERE x IS NOT NULL AND {where} ORDER BY id"
+        found: list[float | None] = host.run(f"SELECT id, {expression} AS v {source}").table["v"].to_pylist()
+        return found
 
     def moved(step: float) -> list[float | None]:
         return values(re.sub(rf"\b{variable}\b", f"({variable} + ({step!r}))", value))
