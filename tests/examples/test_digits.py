@@ -18,7 +18,7 @@ import pytest
 import xarray as xr
 from sklearn.datasets import load_digits
 
-from support.examples import load
+from support.programs import load
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
@@ -32,7 +32,7 @@ PIXEL = 1e-9
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    return load("digits")
+    return load("examples/digits")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pytest
 import xarray as xr
 
-from support.examples import EXAMPLES, load
+from support.programs import EXAMPLES, load
 
 Array = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ FIT = 1e-11
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    return load("era5_sensitivity")
+    return load("examples/era5_sensitivity")
 
 
 @pytest.fixture(scope="module")

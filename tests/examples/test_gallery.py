@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 
-from support.examples import EXAMPLES, load
+from support.programs import EXAMPLES, load
 
 IMAGES = EXAMPLES.parent / "docs" / "images" / "gallery"
 SMALLER: dict[str, dict[str, Any]] = {
@@ -24,7 +24,7 @@ SMALLER: dict[str, dict[str, Any]] = {
 
 
 def program(name: str) -> ModuleType:
-    return load(f"gallery/{name}")
+    return load(f"examples/gallery/{name}")
 
 
 def test_every_program_has_a_picture_on_the_page() -> None:

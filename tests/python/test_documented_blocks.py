@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from support.examples import load
 from support.pages import DOCS, ROOT, Block, blocks, is_statement
+from support.programs import load
 
 TUTORIAL, NOTEBOOK = DOCS / "tutorial.md", ROOT / "examples" / "tutorial.ipynb"
 
@@ -77,7 +76,7 @@ def test_all_languages_are_known() -> None:
 @functools.cache
 def written_by_examples() -> str:
     """The SQL that examples put together."""
-    digits, era5 = load("digits"), load("era5_sensitivity")
+    digits, era5 = load("examples/digits"), load("examples/era5_sensitivity")
     return squeezed(" ".join((digits.training(200), digits.READING, digits.SALIENCY, era5.saturation_pressure("t"))))
 
 
@@ -100,8 +99,8 @@ import xql_ffi
 # What a page takes for granted.
 GIVEN = {
     "README.md": FUNCTIONS + 'df = SessionContext().from_pydict({"x": [0.5]})',
-    "digits.md": "from support.examples import load; globals().update(vars(load('digits')))",
-    "example.md": "from support.examples import load; globals().update(vars(load('era5_sensitivity')))",
+    "digits.md": "from support.programs import load; globals().update(vars(load('examples/digits')))",
+    "example.md": "from support.programs import load; globals().update(vars(load('examples/era5_sensitivity')))",
 }
 
 
@@ -148,8 +147,8 @@ def run(block: Block, names: dict[str, Any]) -> None:
 
 
 def test_the_notebook_is_the_tutorial() -> None:
-    written = subprocess.run([sys.executable, "docs/notebook.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(NOTEBOOK.read_text(encoding="utf-8")) == json.loads(written.stdout), (
+    written = load("docs/notebook").notebook()
+    assert json.loads(NOTEBOOK.read_text(encoding="utf-8")) == json.loads(written), (
         "the page has changed: python docs/notebook.py > examples/tutorial.ipynb"
     )
 
@@ -172,15 +171,18 @@ def test_the_notebook() -> None:
 # ----------------------------------------------------------------------------------------------------------- Shell
 
 
-def commands() -> Iterator[tuple[Block, str]]:
+def commands() -> dict[str, Block]:
+    """The commands that run, each with the first block that has it."""
+    found: dict[str, Block] = {}
     for block in blocks("sh"):
         for line in re.sub(r"\\\n\s*", " ", block.text).splitlines():
             command = line.partition(" #")[0].strip()
             if command and not reason(block) and not any(command.startswith(begin) for begin in NOT_RUN):
-                yield block, command
+                found.setdefault(command, block)
+    return found
 
 
-@pytest.mark.parametrize("command", [pytest.param(command, id=f"{block} {command}") for block, command in commands()])
+@pytest.mark.parametrize("command", [pytest.param(each, id=f"{block} {each}") for each, block in commands().items()])
 def test_command(command: str, tmp_path: Path) -> None:
     assert "python -" in command
     command = command.replace("python -", f"{shlex.quote(sys.executable)} -")

@@ -1,8 +1,6 @@
 """What the site does with formulas, and what keeps it from loading anything from other servers."""
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -10,17 +8,12 @@ import pytest
 
 import xql_ffi
 from support.pages import DOCS
+from support.programs import load
 
 
 @pytest.fixture(scope="module")
 def hooks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("docs/hooks")
 
 
 def test_the_reference_has_everything_public() -> None:

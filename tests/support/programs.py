@@ -1,16 +1,17 @@
-"""Programs of the folder `examples`, which are in no package."""
+"""Programs of the checkout that are in no package: those of the folders `examples` and `docs`."""
 
 import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 def load(name: str) -> ModuleType:
-    """A program as a module: `digits`, `gallery/pendulum`."""
-    spec = importlib.util.spec_from_file_location(Path(name).name, EXAMPLES / f"{name}.py")
+    """A program as a module: `examples/digits`, `docs/hooks`."""
+    spec = importlib.util.spec_from_file_location(Path(name).name, ROOT / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
