@@ -28,9 +28,7 @@ NOT_RUN = {
     # sql
     "UNION ALL\n(WITH loss AS (... FROM state ...)": "a part of a statement, which docs/digits.md has in full",
     "SET xql.share_relations": "native/relations/tests/sent.rs sets it",
-    "SET xql.share_relations = false": "tests of native/relations set it",
     # python
-    "from pysail.spark import SparkConnectServer": "a part of examples/scale_out.py, which `dev.py scale-out` runs",
     "from pysail.spark import": "in short what tests/examples/test_scale_out.py runs",
     "for arrived in ctx.sql(training(200)).execute_stream()": "tests/examples/test_digits.py reads the stream",
     # sh
@@ -44,7 +42,6 @@ NOT_RUN = {
     "source .venv/bin/activate": "it builds; `dev.py test` does",
     "cd native": "it measures",
     "python -m xql_ffi expand query.sql": "the files are those of the reader",
-    "python -m venv sail": "as `pip install`",
     # rust
     "#[repr(C)]\npub struct FFI_ScalarUDFSimplify": "the struct of native/simplify-ffi/src/abi.rs",
 }
