@@ -1,20 +1,17 @@
 """Counts over all hosts what runs, what agrees, and what is refused and why: the tables of docs/hosts.md.
 
-python tests/hosts/table.py [--expressions N] [--plans N] [HOST...]
+cd tests; python -m hosts.table [--expressions N] [--plans N] [HOST...]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hosts import conformance, forward, rows
 from hosts.every import HOSTS
