@@ -146,7 +146,7 @@ impl Expansion<'_> {
         for (number, call) in calls.iter().enumerate().filter(|(_, call)| !call.is_inner) {
             match found.get(&number) {
                 Some((text, binding)) => {
-                    let needed = self.source.needed_at(&call.range);
+                    let needed = self.source.needed_at(call);
                     let text = if *binding >= needed { text.clone() } else { format!("({text})") };
                     edits.push(Edit { range: call.range.clone(), text });
                 }

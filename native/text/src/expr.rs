@@ -143,10 +143,32 @@ fn test(inside: &Expr, test: &str, around: &mut dyn Surroundings) -> Result<Text
     Ok(Text::at(Binding::Comparison, format!("{} {test}", operand(inside, around)?)))
 }
 
+/// An operation. What is nested on the left is written from its first operand on: `((a + b) + c) + d` may be of any length.
 fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text> {
+    let mut nested = vec![binary];
+    let mut first = binary.left.as_ref();
+    while let Expr::BinaryExpr(left) = first {
+        nested.push(left);
+        first = &left.left;
+    }
+    let is_wrapped = |pair: &[&BinaryExpr]| bindings(pair[1].op).0 < bindings(pair[0].op).1;
+    let innermost = bindings(nested[nested.len() - 1].op);
+    let mut sql = "(".repeat(nested.windows(2).filter(|pair| is_wrapped(pair)).count());
+    sql += &text(first, around)?.within(innermost.1);
+    for (depth, part) in nested.iter().enumerate().rev() {
+        let right = text(&part.right, around)?.within(bindings(part.op).2);
+        sql += &format!(" {} {right}", operator(part.op));
+        if depth > 0 && is_wrapped(&nested[depth - 1..=depth]) {
+            sql.push(')');
+        }
+    }
+    Ok(Text::at(bindings(binary.op).0, sql))
+}
+
+/// How tightly an operator binds, and its operands on the left and on the right have to at least.
+fn bindings(operator: Operator) -> (Binding, Binding, Binding) {
     use Binding::{And, Closed, Comparison, Open, Or, Product, Sign, Sum};
-    // What an operand on the left and on the right has to bind at least.
-    let (binding, left, right) = match binary.op {
+    match operator {
         Operator::Or => (Or, Or, And),
         Operator::And => (And, And, Binding::Not),
         Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
@@ -156,16 +178,16 @@ fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text>
         Operator::Multiply | Operator::Divide | Operator::Modulo => (Product, Product, Sign),
         Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => (Open, Closed, Closed),
         _ => (Comparison, Closed, Closed),
-    };
-    let op = match binary.op {
+    }
+}
+
+fn operator(operator: Operator) -> String {
+    match operator {
         Operator::NotEq => "<>".to_owned(),
         // What a plan shows for it is no SQL.
         Operator::BitwiseXor => "^".to_owned(),
-        op => op.to_string(),
-    };
-    let left = text(&binary.left, around)?.within(left);
-    let right = text(&binary.right, around)?.within(right);
-    Ok(Text::at(binding, format!("{left} {op} {right}")))
+        operator => operator.to_string(),
+    }
 }
 
 fn pattern(like: &Like, operator: &str, around: &mut dyn Surroundings) -> Result<Text> {

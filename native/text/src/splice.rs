@@ -2,9 +2,9 @@
 
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Column, Result, TableReference, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::derive;
 use crate::expr::{Surroundings, bound_sql};
 use crate::functions::Site;
 use crate::names::quoted_if_needed;
-use crate::source::{Source, WrittenCall};
+use crate::source::{Source, Spellings, WrittenCall};
 use crate::values::LINE_BREAK;
 
 /// A part of a text and what takes its place.
@@ -36,118 +36,137 @@ pub fn edited(text: &str, mut edits: Vec<Edit>) -> String {
     out + &text[done..]
 }
 
-/// The calls in a plan by their numbers, each with its text and how tightly that binds; none if one cannot be written where it
-/// stands, or stands for several things.
+/// The text of a derivative, and how tightly it binds.
+pub type Derivative = (String, Binding);
+
+/// The calls in a plan by their numbers, each with its derivative; none if one cannot be written where it stands, or stands for
+/// several things.
 pub fn derivatives(
     plan: &LogicalPlan,
     source: &Source<'_>,
     calls: &[WrittenCall],
     options: &Arc<ConfigOptions>,
-) -> Result<Option<BTreeMap<usize, (String, Binding)>>> {
-    let mut found: BTreeMap<usize, (String, Binding)> = BTreeMap::new();
+) -> Result<Option<BTreeMap<usize, Derivative>>> {
+    let mut found: BTreeMap<usize, Derivative> = BTreeMap::new();
     let mut is_unique = true;
     plan.apply_with_subqueries(|node| {
+        let sited = sited_in(node)?;
+        if sited.is_empty() {
+            return Ok(TreeNodeRecursion::Continue);
+        }
         let context = derive::context(node, options)?;
-        for expr in node.expressions() {
-            expr.apply(|part| {
-                let Some(number) = Site::number_of(part) else { return Ok(TreeNodeRecursion::Continue) };
-                let derivative = derive::expression(part.clone(), &context)?.data;
-                let derivative = inlined(derivative, node)?;
-                let call = &calls[number];
-                let mut place = Place { spelled: source.spellings(&call.inside), read: columns_of(part)? };
-                match bound_sql(&derivative, &mut place) {
-                    Ok((text, binding)) => {
-                        let text = (text.replace(LINE_BREAK, "\n"), binding);
-                        is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text;
-                    }
-                    Err(_) => is_unique = false,
+        let below = Below::of(node);
+        for (number, part) in sited {
+            let derivative = below.inlined(derive::expression(part.clone(), &context)?.data)?;
+            let mut place = Place::new(source.spellings(&calls[number]), &part)?;
+            match bound_sql(&derivative, &mut place) {
+                Ok((text, binding)) => {
+                    let text = (text.replace(LINE_BREAK, "\n"), binding);
+                    is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text;
                 }
-                Ok(TreeNodeRecursion::Jump)
-            })?;
+                Err(_) => is_unique = false,
+            }
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
     // The planner takes two calls that are the same for one.
-    for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
-        let written = |call: &WrittenCall| &source.text[call.range.clone()];
-        if !found.contains_key(&number) {
-            let twin = found.keys().copied().find(|other| written(&calls[*other]) == written(call));
-            match twin {
-                Some(twin) => {
-                    let text = found[&twin].clone();
-                    found.insert(number, text);
-                }
-                None => return Ok(None),
-            }
-        }
+    let written = |number: &usize| &source.text[calls[*number].range.clone()];
+    let twins: HashMap<_, _> = found.iter().map(|(number, derivative)| (written(number), derivative.clone())).collect();
+    for number in (0..calls.len()).filter(|number| calls[*number].is_planned()) {
+        let Some(derivative) = twins.get(written(&number)) else { return Ok(None) };
+        found.entry(number).or_insert_with(|| derivative.clone());
     }
     Ok(is_unique.then_some(found))
 }
 
-/// What a node reads of an aggregate or a window below it, written out.
-fn inlined(expr: Expr, node: &LogicalPlan) -> Result<Expr> {
-    let inputs = node.inputs();
-    let &[mut input] = inputs.as_slice() else { return Ok(expr) };
-    let mut expr = expr;
-    loop {
-        let (computed, below) = match input {
-            LogicalPlan::Filter(filter) => (vec![], &filter.input),
-            LogicalPlan::Sort(sort) => (vec![], &sort.input),
-            LogicalPlan::Window(window) => (window.window_expr.clone(), &window.input),
-            LogicalPlan::Aggregate(aggregate) => {
-                let computed = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).cloned().collect();
-                (computed, &aggregate.input)
-            }
-            _ => return Ok(expr),
-        };
-        expr = expr
-            .transform_up(|part| {
-                let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
-                let known = computed.iter().find(|known| {
-                    let (relation, name) = known.qualified_name();
-                    relation == column.relation && name == column.name
-                });
-                Ok(known.map_or_else(|| Transformed::no(part), |known| Transformed::yes(known.clone().unalias())))
-            })?
-            .data;
-        if matches!(input, LogicalPlan::Aggregate(_)) {
-            return Ok(expr);
-        }
-        input = below;
-    }
+/// The calls in the expressions of a node, with their numbers.
+fn sited_in(node: &LogicalPlan) -> Result<Vec<(usize, Expr)>> {
+    let mut sited = vec![];
+    node.apply_expressions(|expr| {
+        expr.apply(|part| {
+            let Some(number) = Site::number_of(part) else { return Ok(TreeNodeRecursion::Continue) };
+            sited.push((number, part.clone()));
+            Ok(TreeNodeRecursion::Jump)
+        })
+    })?;
+    Ok(sited)
 }
 
-fn columns_of(expr: &Expr) -> Result<Vec<Column>> {
-    let mut columns = vec![];
-    expr.apply(|part| {
-        if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = part
-            && !columns.contains(column)
-        {
-            columns.push(column.clone());
+/// What the aggregate and the windows below a node compute, by the columns that a node reads of them: those of the uppermost first.
+struct Below<'a>(Vec<HashMap<(Option<TableReference>, String), &'a Expr>>);
+
+impl<'a> Below<'a> {
+    fn of(node: &'a LogicalPlan) -> Self {
+        let mut below = vec![];
+        let mut node = match node.inputs()[..] {
+            [input] => Some(input),
+            _ => None,
+        };
+        let named =
+            |exprs: &mut dyn Iterator<Item = &'a Expr>| exprs.map(|expr| (expr.qualified_name(), expr)).collect();
+        while let Some(input) = node.take() {
+            match input {
+                LogicalPlan::Filter(filter) => node = Some(&filter.input),
+                LogicalPlan::Sort(sort) => node = Some(&sort.input),
+                LogicalPlan::Window(window) => {
+                    below.push(named(&mut window.window_expr.iter()));
+                    node = Some(&window.input);
+                }
+                LogicalPlan::Aggregate(aggregate) => {
+                    below.push(named(&mut aggregate.group_expr.iter().chain(&aggregate.aggr_expr)));
+                }
+                _ => {}
+            }
         }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(columns)
+        Self(below)
+    }
+
+    /// An expression with what is computed below in the place of its columns.
+    fn inlined(&self, expr: Expr) -> Result<Expr> {
+        self.0.iter().try_fold(expr, |expr, computed| {
+            let inlined = expr.transform_up(|part| {
+                let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+                let known = computed.get(&(column.relation.clone(), column.name.clone()));
+                Ok(known.map_or_else(|| Transformed::no(part), |known| Transformed::yes((*known).clone().unalias())))
+            })?;
+            Ok(inlined.data)
+        })
+    }
 }
 
 /// The place of a call.
 struct Place {
-    /// Columns as they are written in the call, each in its parts as the planner reads them.
-    spelled: Vec<(Vec<String>, String)>,
-    /// The columns that the call reads.
-    read: Vec<Column>,
+    spelled: Spellings,
+    /// How many columns of a name the call reads.
+    read: HashMap<String, usize>,
+}
+
+impl Place {
+    fn new(spelled: Spellings, call: &Expr) -> Result<Self> {
+        let mut columns = HashSet::new();
+        let mut read = HashMap::new();
+        call.apply(|part| {
+            if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = part
+                && columns.insert(column.clone())
+            {
+                *read.entry(column.name.clone()).or_default() += 1;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(Self { spelled, read })
+    }
 }
 
 impl Surroundings for Place {
     fn column(&mut self, column: &Column) -> Result<String> {
         let relation = column.relation.as_ref().map(|relation| relation.to_vec()).unwrap_or_default();
-        let is_only = self.read.iter().filter(|other| other.name == column.name).count() <= 1;
+        let is_only = self.read.get(&column.name).is_none_or(|count| *count <= 1);
         let fits = |parts: &&(Vec<String>, String)| match parts.0.split_last() {
-            Some((name, [])) => *name == column.name && is_only,
-            Some((name, qualifier)) => *name == column.name && relation.ends_with(qualifier),
+            Some((_, [])) => is_only,
+            Some((_, qualifier)) => relation.ends_with(qualifier),
             None => false,
         };
-        if let Some((_, text)) = self.spelled.iter().find(fits) {
+        if let Some((_, text)) = self.spelled.get(&column.name).and_then(|known| known.iter().find(fits)) {
             return Ok(text.clone());
         }
         if relation.is_empty() {

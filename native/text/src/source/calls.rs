@@ -4,6 +4,7 @@ use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, Statement};
 use sqlparser::ast::{Expr, ObjectNamePart, Visit, Visitor};
 use sqlparser::tokenizer::{Location, Token, Word};
+use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use super::statements::{STOP, Written, called};
@@ -19,8 +20,8 @@ pub struct WrittenCall {
     pub range: Range<usize>,
     /// What is between its parentheses.
     pub inside: Range<usize>,
-    /// The token of its name.
-    token: usize,
+    /// Its tokens, from its name on.
+    pub tokens: Range<usize>,
     /// Whether it is a part of another call's function or directions.
     pub is_inner: bool,
 }
@@ -50,13 +51,17 @@ impl Source<'_> {
                 .ok_or_else(|| plan_datafusion_err!("the end of a call of {name} is not found"))?;
             let (inside, range) =
                 (self.ranges[open].end..self.ranges[close].start, self.ranges[token].start..self.ranges[close].end);
-            calls.push(WrittenCall { name: name.to_owned(), range, inside, token, is_inner: false });
+            let tokens = token..close + 1;
+            calls.push(WrittenCall { name: name.to_owned(), range, inside, tokens, is_inner: false });
         }
         calls.sort_by_key(|call| call.range.start);
         calls.dedup_by_key(|call| call.range.start);
-        let outer: Vec<_> = calls.iter().filter(|call| call.name != STOP).map(|call| call.range.clone()).collect();
+        let mut outer = 0;
         for call in &mut calls {
-            call.is_inner = outer.iter().any(|outer| outer.start < call.range.start && call.range.end <= outer.end);
+            call.is_inner = call.range.end <= outer;
+            if call.is_planned() {
+                outer = call.range.end;
+            }
         }
         Ok(calls)
     }
@@ -65,15 +70,11 @@ impl Source<'_> {
     /// as it is, if `shared`.
     pub fn with_sites(&self, written: &Written, calls: &[WrittenCall], shared: bool) -> Result<Statement> {
         let mut tokens = self.tokens[written.tokens.clone()].to_vec();
-        for (number, call) in calls.iter().enumerate() {
-            if !call.is_planned() {
-                continue;
-            }
-            let same = |other: &WrittenCall| {
-                other.is_planned() && self.text[other.range.clone()] == self.text[call.range.clone()]
-            };
-            let number = if shared { calls.iter().position(same).unwrap_or(number) } else { number };
-            if let Token::Word(word) = &mut tokens[call.token - written.tokens.start].token {
+        let mut firsts = HashMap::new();
+        for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
+            let first = *firsts.entry(&self.text[call.range.clone()]).or_insert(number);
+            let number = if shared { first } else { number };
+            if let Token::Word(word) = &mut tokens[call.tokens.start - written.tokens.start].token {
                 *word = Word { value: site_name(&call.name, number), quote_style: Some('"'), keyword: word.keyword };
             }
         }

@@ -6,5 +6,6 @@ mod statements;
 mod tokens;
 
 pub use calls::WrittenCall;
+pub use places::Spellings;
 pub use statements::{Written, outer_query, parse_one};
 pub use tokens::Source;

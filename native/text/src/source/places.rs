@@ -3,12 +3,16 @@
 use sqlparser::ast::{SelectItem, SetExpr, Spanned};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, Word};
-use std::ops::Range;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use super::calls::WrittenCall;
 use super::statements::{Written, outer_query};
 use super::tokens::Source;
 use crate::binding::Binding;
+
+/// Names of columns by their last parts: all parts as the planner reads them, and the name as it is written.
+pub type Spellings = HashMap<String, Vec<(Vec<String>, String)>>;
 
 impl Source<'_> {
     /// Where the items of the outermost `SELECT` end that have calls and no name, each with its number among `width` columns.
@@ -71,18 +75,17 @@ impl Source<'_> {
         let last =
             (first..token).rfind(|last| !matches!(self.tokens[*last].token, Token::Whitespace(_) | Token::EOF))?;
         let item = self.ranges[first].start..self.ranges[last].end;
-        let has_call = calls.iter().any(|call| item.start <= call.range.start && call.range.end <= item.end);
+        let next = calls.partition_point(|call| call.range.start < item.start);
+        let has_call = calls.get(next).is_some_and(|call| call.range.end <= item.end);
         has_call.then_some(item.end)
     }
 
-    /// The names of columns in a part of the text: their parts as the planner reads them, and as they are written. Those with
-    /// the most parts come first.
-    pub fn spellings(&self, part: &Range<usize>) -> Vec<(Vec<String>, String)> {
-        let inside: Vec<_> = (0..self.tokens.len())
-            .filter(|token| part.start <= self.ranges[*token].start && self.ranges[*token].end <= part.end)
-            .filter(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)))
-            .collect();
-        let mut spellings: Vec<(Vec<String>, String)> = vec![];
+    /// The names of columns in a call, by their last parts: their parts as the planner reads them, and as they are written.
+    /// Those with the most parts come first.
+    pub fn spellings(&self, call: &WrittenCall) -> Spellings {
+        let mut inside = call.tokens.clone().skip(1).collect::<Vec<_>>();
+        inside.retain(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)));
+        let mut spellings = Spellings::new();
         let mut at = 0;
         while let Some(token) = inside.get(at) {
             let Token::Word(word) = &self.tokens[*token].token else {
@@ -102,24 +105,23 @@ impl Source<'_> {
             }
             at += 1;
             let is_called = inside.get(at).is_some_and(|next| self.tokens[*next].token == Token::LParen);
-            if !is_called && !spellings.iter().any(|known| known.0 == parts) {
-                spellings.push((parts, written));
+            let known = spellings.entry(parts[parts.len() - 1].clone()).or_default();
+            if !is_called && !known.iter().any(|known| known.0 == parts) {
+                known.push((parts, written));
             }
         }
-        spellings.sort_by_key(|(parts, _)| std::cmp::Reverse(parts.len()));
+        for known in spellings.values_mut() {
+            known.sort_by_key(|(parts, _)| Reverse(parts.len()));
+        }
         spellings
     }
 
     /// How tightly a text has to bind that takes the place of a call.
-    pub fn needed_at(&self, call: &Range<usize>) -> Binding {
-        let significant = |token: &usize| !matches!(self.tokens[*token].token, Token::Whitespace(_) | Token::EOF);
-        let mut before =
-            (0..self.tokens.len()).rev().filter(significant).filter(|token| self.ranges[*token].end <= call.start);
-        let after = (0..self.tokens.len()).filter(significant).find(|token| self.ranges[*token].start >= call.end);
-        let left = match (
-            before.next().map(|token| &self.tokens[token].token),
-            before.next().map(|token| &self.tokens[token].token),
-        ) {
+    pub fn needed_at(&self, call: &WrittenCall) -> Binding {
+        let last = self.significant_before(call.tokens.start);
+        let last_but_one = last.and_then(|last| self.significant_before(last));
+        let [last, last_but_one] = [last, last_but_one].map(|token| token.map(|token| &self.tokens[token].token));
+        let left = match (last, last_but_one) {
             // The sign of a number.
             (Some(Token::Minus | Token::Plus), Some(first)) if !ends_operand(first) => Binding::Closed,
             (Some(token), _) => match token {
@@ -134,8 +136,8 @@ impl Source<'_> {
             },
             (None, _) => Binding::Open,
         };
-        let right = match after.map(|token| &self.tokens[token].token) {
-            None | Some(Token::RParen | Token::Comma | Token::SemiColon) => Binding::Open,
+        let right = match self.significant(call.tokens.end).map(|token| &self.tokens[token].token) {
+            None | Some(Token::EOF) | Some(Token::RParen | Token::Comma | Token::SemiColon) => Binding::Open,
             Some(Token::Plus | Token::Minus) => Binding::Sum,
             Some(Token::Mul | Token::Div | Token::Mod) => Binding::Product,
             Some(token) if is_comparison(token) => Binding::Sum,

@@ -5,6 +5,7 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::str::Chars;
 
 /// A text as tokens.
 pub struct Source<'a> {
@@ -39,6 +40,11 @@ impl<'a> Source<'a> {
         (token..self.tokens.len()).find(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)))
     }
 
+    /// The last token before `token` that is no white space or comment.
+    pub fn significant_before(&self, token: usize) -> Option<usize> {
+        (0..token).rfind(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)))
+    }
+
     /// The token that closes the parenthesis which another one opens.
     pub fn closing(&self, open: usize) -> Option<usize> {
         let mut depth = 0_usize;
@@ -56,31 +62,29 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Finds where a line and a column of a text are.
+/// Finds where lines and columns of a text are, one after the other.
 struct Offsets<'a> {
-    lines: Vec<&'a str>,
-    starts: Vec<usize>,
+    rest: Chars<'a>,
+    here: Location,
+    offset: usize,
 }
 
 impl<'a> Offsets<'a> {
     fn new(text: &'a str) -> Self {
-        let lines: Vec<_> = text.split_inclusive('\n').collect();
-        let starts = lines
-            .iter()
-            .scan(0, |start, line| {
-                let here = *start;
-                *start += line.len();
-                Some(here)
-            })
-            .collect();
-        Self { lines, starts }
+        Self { rest: text.chars(), here: Location::new(1, 1), offset: 0 }
     }
 
+    /// Where a location is that does not come before the last one.
     fn of(&mut self, location: Location) -> usize {
-        let line = usize::try_from(location.line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let column = usize::try_from(location.column.saturating_sub(1)).unwrap_or(usize::MAX);
-        let end = || self.lines.iter().map(|line| line.len()).sum();
-        let (Some(text), Some(start)) = (self.lines.get(line), self.starts.get(line)) else { return end() };
-        start + text.char_indices().nth(column).map_or(text.len(), |(offset, _)| offset)
+        while self.here < location
+            && let Some(character) = self.rest.next()
+        {
+            self.offset += character.len_utf8();
+            self.here = match character {
+                '\n' => Location::new(self.here.line + 1, 1),
+                _ => Location::new(self.here.line, self.here.column + 1),
+            };
+        }
+        self.offset
     }
 }
