@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from xql_ffi import _native_text
+from xql_ffi._expressions import quoted
+from xql_ffi._native_text import UnknownFunctionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +57,7 @@ def catalog(tables: Tables) -> Any:
         )
         raise TypeError(msg)
     for path, table in relations(tables):
-        name = ".".join(_quoted(part) for part in path)
+        name = ".".join(quoted(part) for part in path)
         if isinstance(table, pa.Schema):
             _native_text.add_table(made, name, table)
         elif table:
@@ -121,42 +123,30 @@ def _columns(session: Session, query: str) -> dict[str, list[str]] | None:
     return columns
 
 
-def answer(made: Any, tables: Tables, call: str) -> None:
+def answer(made: Any, tables: Tables, asked: UnknownFunctionError) -> None:
     """Adds what a call of a function gives that the native library does not know.
 
     Raises:
         ValueError: there is no such function.
     """
     if isinstance(tables, Mapping):
-        name = call.partition("(")[0]
-        msg = f"there is no function called {name}: hand over the session that has it in the place of the mapping"
+        msg = f"there is no function called {asked.name}: hand over the session that has it in the place of the mapping"
         raise ValueError(msg)
     try:
-        field = tables.sql(f"SELECT {call} AS v").schema().field("v")
+        field = tables.sql(f"SELECT {asked.call} AS v").schema().field("v")
     except Exception as error:
-        _native_text.add_function(made, call, None, is_volatile=False)
-        msg = f"the session cannot plan {call}: {error}"
+        _native_text.add_function(made, asked.call, None, is_volatile=False)
+        msg = f"the session cannot plan {asked.call}: {error}"
         raise ValueError(msg) from error
-    _native_text.add_function(made, call, field, is_volatile=_is_volatile(tables, call))
+    _native_text.add_function(made, asked.call, field, is_volatile=_is_volatile(tables, asked))
 
 
-def _is_volatile(session: Session, call: str) -> bool:
+def _is_volatile(session: Session, asked: UnknownFunctionError) -> bool:
     """Whether each call of a function may give something else: then the planner does not make one of two."""
-    name, _, rest = call.partition("(")
-    arguments = rest[:-1]
-    count = arguments.count("CAST(NULL AS ")
-    columns = [f"a{number}" for number in range(count)]
-    if not count:
+    if not asked.arguments:
         return True
-    source = f"SELECT {', '.join(f'{a} AS {c}' for a, c in zip(_split(arguments), columns, strict=True))}"
-    called = f"{name}({', '.join(columns)})"
-    query = f"SELECT {called} AS u, {called} IS NULL AS v FROM ({source} FROM (VALUES (1), (2)) AS t(i) LIMIT 2)"
+    columns = [f"a{number}" for number in range(len(asked.arguments))]
+    source = ", ".join(f"{argument} AS {column}" for argument, column in zip(asked.arguments, columns, strict=True))
+    call = f"{asked.name}({', '.join(columns)})"
+    query = f"SELECT {call} AS u, {call} IS NULL AS v FROM (SELECT {source} FROM (VALUES (1), (2)) AS t(i) LIMIT 2)"
     return "__common_expr" not in session.sql(query).optimized_logical_plan().display_indent()
-
-
-def _split(arguments: str) -> list[str]:
-    return [f"CAST(NULL AS {part.rstrip(', ')}" for part in arguments.split("CAST(NULL AS ")[1:]]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

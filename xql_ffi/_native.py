@@ -38,9 +38,9 @@ def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, s
         ValueError: the rule is wrong; the message shows what and what to do.
     """
     error = _ffi.new("char **")
-    partial_texts, function_texts = [_text(sql) for sql in partials], [_text(name) for name in functions]
+    partial_texts, function_texts = [text(sql) for sql in partials], [text(name) for name in functions]
     handle = _lib.xql_ffi_rule_new(
-        _text(signature),
+        text(signature),
         _ffi.new("char *[]", partial_texts),
         len(partial_texts),
         _ffi.new("char *[]", function_texts),
@@ -58,7 +58,7 @@ def operator(name: str, rules: Sequence[Any]) -> Any:
         ValueError: there is no such operator, or two rules are for one function.
     """
     error = _ffi.new("char **")
-    handle = _lib.xql_ffi_operator_new(_text(name), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
+    handle = _lib.xql_ffi_operator_new(text(name), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
     return _owned(handle, _lib.xql_ffi_operator_free, error)
 
 
@@ -80,16 +80,27 @@ def _address(pointer: Any) -> int:
     return int(_ffi.cast("uintptr_t", pointer))
 
 
-def _text(text: str) -> Any:
-    if "\0" in text:
-        msg = f"{text!r} has a NUL character, which SQL does not know"
+def text(sql: str) -> Any:
+    """A text as the native library takes it.
+
+    Raises:
+        ValueError: it has a NUL character.
+    """
+    if "\0" in sql:
+        msg = f"{sql!r} has a NUL character, which SQL does not know"
         raise ValueError(msg)
-    return _ffi.new("char[]", text.encode())
+    return _ffi.new("char[]", sql.encode())
+
+
+def taken(string: Any) -> str:
+    """A text of the native library, which is freed there."""
+    made: str = _ffi.string(string).decode()
+    _lib.xql_ffi_string_free(string)
+    return made
 
 
 def _owned(handle: Any, free: Any, error: Any) -> Any:
     if handle == _ffi.NULL:
-        message = _ffi.string(error[0]).decode()
-        _lib.xql_ffi_string_free(error[0])
+        message = taken(error[0])
         raise translated(message) or ValueError(message)
     return _ffi.gc(handle, free)

@@ -9,23 +9,25 @@ from pyarrow.cffi import ffi as arrow
 
 from xql_ffi import _plugin
 from xql_ffi._errors import translated
+from xql_ffi._native import taken, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ffi, _lib = _plugin.ffi, _plugin.lib
 
-# In an error, this is on both sides of the call of a function that is not known.
+# In an error, this is on both sides of the name of a function that is not known, and behind each of its arguments.
 _QUESTION = "\x01"
 
 
 class UnknownFunctionError(Exception):
     """The native library asks what the call of a function gives."""
 
-    def __init__(self, call: str) -> None:
-        """Asks for this call, in SQL."""
-        super().__init__(call)
-        self.call = call
+    def __init__(self, name: str, arguments: list[str]) -> None:
+        """Asks for the call of a function with these arguments, all in SQL."""
+        self.name, self.arguments = name, arguments
+        self.call = f"{name}({', '.join(arguments)})"
+        super().__init__(self.call)
 
 
 def catalog() -> Any:
@@ -37,19 +39,19 @@ def add_table(catalog: Any, name: str, schema: pa.Schema) -> None:
     """Adds a table by its name in SQL."""
     error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
     schema._export_to_c(_address(struct))
-    _check(_lib.xql_ffi_catalog_table(catalog, _text(name), _pointer(struct), error), error)
+    _check(_lib.xql_ffi_catalog_table(catalog, text(name), _pointer(struct), error), error)
 
 
 def add_view(catalog: Any, name: str, query: str) -> None:
     """Adds a view by its name in SQL."""
     error = _ffi.new("char **")
-    _check(_lib.xql_ffi_catalog_view(catalog, _text(name), _text(query), error), error)
+    _check(_lib.xql_ffi_catalog_view(catalog, text(name), text(query), error), error)
 
 
 def add_opaque(catalog: Any, name: str, reason: str) -> None:
     """Adds a relation that no statement with derivatives may read."""
     error = _ffi.new("char **")
-    _check(_lib.xql_ffi_catalog_opaque(catalog, _text(name), _text(reason), error), error)
+    _check(_lib.xql_ffi_catalog_opaque(catalog, text(name), text(reason), error), error)
 
 
 def add_function(catalog: Any, call: str, field: pa.Field | None, *, is_volatile: bool) -> None:
@@ -58,7 +60,7 @@ def add_function(catalog: Any, call: str, field: pa.Field | None, *, is_volatile
     if field is not None:
         field._export_to_c(_address(struct))
     pointer = _ffi.NULL if field is None else _pointer(struct)
-    _check(_lib.xql_ffi_catalog_function(catalog, _text(call), pointer, is_volatile, error), error)
+    _check(_lib.xql_ffi_catalog_function(catalog, text(call), pointer, is_volatile, error), error)
 
 
 def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
@@ -69,8 +71,8 @@ def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
         ValueError: a statement is wrong or cannot be written.
     """
     error = _ffi.new("char **")
-    made = _lib.xql_ffi_expand(catalog, _text(sql), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
-    return _owned(made, error)
+    made = _lib.xql_ffi_expand(catalog, text(sql), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
+    return _owned(made, error, sql)
 
 
 def edits(catalog: Any, sql: str, rules: Sequence[Any]) -> list[tuple[int, int, str]]:
@@ -83,7 +85,7 @@ def edits(catalog: Any, sql: str, rules: Sequence[Any]) -> list[tuple[int, int, 
     error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
     # Places are counted in bytes.
     encoded = sql.encode()
-    rest = _owned(_lib.xql_ffi_edits(catalog, _text(sql), listed, len(rules), error), error).encode()
+    rest = _owned(_lib.xql_ffi_edits(catalog, text(sql), listed, len(rules), error), error, sql).encode()
     found = []
     while rest:
         line, _, rest = rest.partition(b"\n")
@@ -102,8 +104,8 @@ def columns(catalog: Any, sql: str, rules: Sequence[Any]) -> pa.Schema:
     """
     error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
     listed = _ffi.new("xql_ffi_rule *[]", rules)
-    made = _lib.xql_ffi_columns(catalog, _text(sql), listed, len(rules), _pointer(struct), error)
-    _check(made, error)
+    made = _lib.xql_ffi_columns(catalog, text(sql), listed, len(rules), _pointer(struct), error)
+    _check(made, error, sql)
     return pa.Schema._import_from_c(_address(struct))
 
 
@@ -115,7 +117,7 @@ def differentiate(catalog: Any, expression: str, wrt: str, table: str, rules: Se
         ValueError: the expression is wrong or its derivative cannot be written.
     """
     error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
-    made = _lib.xql_ffi_differentiate(catalog, _text(expression), _text(wrt), _text(table), listed, len(rules), error)
+    made = _lib.xql_ffi_differentiate(catalog, text(expression), text(wrt), text(table), listed, len(rules), error)
     return _owned(made, error)
 
 
@@ -127,26 +129,17 @@ def _pointer(struct: Any) -> Any:
     return _ffi.cast("void *", _address(struct))
 
 
-def _text(text: str) -> Any:
-    if "\0" in text:
-        msg = f"{text!r} has a NUL character, which SQL does not know"
-        raise ValueError(msg)
-    return _ffi.new("char[]", text.encode())
+def _owned(made: Any, error: Any, query: str | None = None) -> str:
+    _check(made != _ffi.NULL, error, query)
+    return taken(made)
 
 
-def _owned(made: Any, error: Any) -> str:
-    _check(made != _ffi.NULL, error)
-    text: str = _ffi.string(made).decode()
-    _lib.xql_ffi_string_free(made)
-    return text
-
-
-def _check(done: bool, error: Any) -> None:
-    """Raises the error, if it was not done."""
+def _check(done: bool, error: Any, query: str | None = None) -> None:
+    """Raises the error of what was made of a query, if it was not done."""
     if done:
         return
-    message: str = _ffi.string(error[0]).decode()
-    _lib.xql_ffi_string_free(error[0])
+    message = taken(error[0])
     if _QUESTION in message:
-        raise UnknownFunctionError(message.split(_QUESTION)[1])
-    raise translated(message) or ValueError(message)
+        _, name, *arguments, _ = message.split(_QUESTION)
+        raise UnknownFunctionError(name, arguments)
+    raise translated(message, query) or ValueError(message)

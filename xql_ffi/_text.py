@@ -132,7 +132,7 @@ def _asked(tables: Tables, make: Callable[[Any], str]) -> str:
         try:
             return make(made)
         except _native_text.UnknownFunctionError as unknown:
-            answer(made, tables, unknown.call)
+            answer(made, tables, unknown)
 
 
 def _dialect_of(tables: object) -> str:

@@ -20,7 +20,9 @@ def session() -> SessionContext:
 
 
 def shown(value: Any) -> Any:
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+    """A value as JSON has it."""
+    has = value is None or isinstance(value, (str, int, float, list, dict))
+    return value if has and not (isinstance(value, float) and not math.isfinite(value)) else repr(value)
 
 
 def result(ctx: SessionContext, query: str) -> Any:

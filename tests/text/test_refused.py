@@ -29,9 +29,13 @@ REFUSED = {
         "SELECT grad((SELECT SUM(a * a) FROM (SELECT val * random() AS a, val FROM w) AS q), val) FROM w",
         "random",
     ),
-    "grouping sets": (
-        "SELECT grad(SUM(a), x) FROM (SELECT x, x * x AS a FROM t) AS q GROUP BY GROUPING SETS ((x), (), ())",
-        "two grouping sets that are the same",
+    "a table function of another name": (
+        "SELECT grad(x * value, x) FROM t, read_everything('files')",
+        "of table functions, generate_series and range",
+    ),
+    "a struct that is unnested": (
+        "SELECT grad(a, x), unnest(named_struct('p', 1)) FROM (SELECT x, x * x AS a FROM t) AS q",
+        "unnest of a struct",
     ),
     "update through relations": (
         "UPDATE w SET val = val - grad((SELECT SUM(val * val) FROM w), val)",
@@ -58,6 +62,32 @@ def test_refused(name: str) -> None:
 def test_types_of_arguments(arguments: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         xql_ffi.expand_sql(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "message"),
+    [
+        ("SELECT grad(SUM(x * x), x) FROM t", xql_ffi.VariableError, "GROUP BY t.x"),
+        ("SELECT grad(SUM(a), x) FROM (SELECT x, x * x AS a FROM t) AS q", xql_ffi.VariableError, "GROUP BY q.x"),
+        ("SELECT grad(*, x) FROM t", xql_ffi.NotNumericError, "many columns"),
+        ("SELECT grad(s, x) FROM t", xql_ffi.NotNumericError, "t.s is Utf8"),
+        ("SELECT grad(gamma(x), x) FROM t", ValueError, "no function called gamma"),
+        ("SELECT grad(median(x * k), x) FROM t, w GROUP BY x", xql_ffi.UnsupportedRelationError, "median"),
+        (
+            "SELECT grad(a, t.x) FROM t JOIN (SELECT x * x AS a FROM t) AS q ON true",
+            xql_ffi.VariableError,
+            r"^grad\(q.a",
+        ),
+    ],
+)
+def test_kinds(statement: str, kind: type[ValueError], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        xql_ffi.expand_sql(statement, TABLES)
+
+
+def test_all_columns_are_no_expression() -> None:
+    with pytest.raises(xql_ffi.NotNumericError, match="many columns"):
+        xql_ffi.differentiate_sql("*", "x", ["x"])
 
 
 def test_more_than_an_expression() -> None:

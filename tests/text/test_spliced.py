@@ -102,6 +102,18 @@ def test_all_else_as_written(name: str) -> None:
     assert xql_ffi.expand_sql(text, TABLES) == text
 
 
+def test_a_script_knows_what_it_makes() -> None:
+    made = "CREATE TABLE m AS SELECT x, grad(x * x, x) AS v FROM t;"
+    view = "CREATE VIEW p AS SELECT v, v * x AS w FROM m;"
+    text = xql_ffi.expand_sql(f"{made}\n{view}\nSELECT grad(w, v) AS d FROM p", TABLES)
+    assert text.startswith(f"CREATE TABLE m AS SELECT x, 2.0 * x AS v FROM t;\n{view}")
+    assert text.endswith("SELECT m.x AS d\nFROM m")
+    text = xql_ffi.expand_sql("CREATE TABLE m (a DOUBLE, n INT);\nSELECT grad(a * n, a) AS d FROM m", {})
+    assert text.endswith("SELECT CASE WHEN a IS NOT NULL THEN CAST(n AS DOUBLE) END AS d FROM m")
+    with pytest.raises(ValueError, match="no table called m"):
+        xql_ffi.expand_sql("SELECT grad(a, a) FROM m; CREATE TABLE m (a DOUBLE)", {})
+
+
 @pytest.mark.parametrize(
     "statement",
     [

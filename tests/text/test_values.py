@@ -14,8 +14,10 @@ from support.compare import assert_same_rows
 from support.processes import json_of, run_python
 from text.cases import STATEMENTS
 from text.environments import with_datafusion
+from text.hostile import STATEMENTS as HOSTILE
 from text.stock import result, session
 
+ALL = {**STATEMENTS, **HOSTILE}
 SCRIPT = Path(__file__).with_name("stock.py")
 
 
@@ -25,7 +27,7 @@ def stock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     python = sys.executable
     if request.param != version("datafusion"):
         python = str(with_datafusion(request.param, tmp_path_factory.mktemp("environment") / request.param))
-    return json_of([str(SCRIPT), json.dumps(STATEMENTS)], engine=False, python=python)
+    return json_of([str(SCRIPT), json.dumps(ALL)], engine=False, python=python)
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +35,15 @@ def engine() -> SessionContext:
     return xql_ffi.register(session())
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_same_values(name: str, stock: Any, engine: SessionContext) -> None:
-    text, wanted = stock[name], result(engine, STATEMENTS[name])
+    text, wanted = stock[name], result(engine, ALL[name])
     assert "error" not in text, text
     assert text["columns"] == wanted["columns"], text["text"]
     assert_same_rows(text["rows"], wanted["rows"], rel=1e-9, abs_=1e-12)
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_expanding_again_changes_nothing(name: str, stock: Any) -> None:
     assert stock[name].get("again") == stock[name]["text"]
 

@@ -15,6 +15,8 @@ from xql_ffi._dialects.host import DATAFUSION, Host, HostError
 from xql_ffi._dialects.names import Names
 from xql_ffi._dialects.reading import datafusion_text, datafusion_tree
 from xql_ffi._dialects.statements import Known
+from xql_ffi._expressions import quoted
+from xql_ffi._native_text import UnknownFunctionError
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
         keys = [host.key(part) for part in relation.path]
         names.update(zip(keys, relation.path, strict=True))
         keys = [places.get(key, key) if number + 1 < len(keys) else key for number, key in enumerate(keys)]
-        name = ".".join(_quoted(key) for key in keys)
+        name = ".".join(quoted(key) for key in keys)
         if relation.columns is not None:
             fields = [_known_field(field, host) for field in relation.columns]
             names.update((host.key(field.name), field.name) for field in relation.columns)
@@ -95,7 +97,7 @@ def _definition(relation: Relation, source: Host, floats: Iterable[str]) -> str:
     text = datafusion_text(datafusion_tree(tree, source, Names(source, {}), list(floats)))
     if not renamed:
         return text
-    columns = ", ".join(_quoted(source.key(column)) for column in renamed)
+    columns = ", ".join(quoted(source.key(column)) for column in renamed)
     return f"SELECT * FROM ({text}) AS renamed({columns})"
 
 
@@ -133,7 +135,7 @@ def _of_duckdb(connection: Any) -> Iterator[Relation]:
     views = "SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
     for *path, query in connection.sql(f"{tables} UNION ALL {views}").fetchall():
         place = (here.get(path[0], path[0]), DUCKDB.schema if path[1] == schema else path[1], path[2])
-        name = ".".join(_quoted(part) for part in path)
+        name = ".".join(quoted(part) for part in path)
         if query and not _reads_files(query):
             yield Relation(place, query=query)
             continue
@@ -170,14 +172,14 @@ def _is_all(query: str) -> bool:
     return isinstance(select, exp.Select) and all(isinstance(item, exp.Star) for item in select.selects)
 
 
-def answer(made: Any, tables: Any, host: Host, call: str) -> None:
+def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) -> None:
     """Adds what a call of a function gives that the native library does not know.
 
     Raises:
         ValueError: there is no such function.
     """
-    name, _, rest = call.partition("(")
-    arguments = DATAFUSION.parsed(f"f({rest}").expressions
+    name, call = unknown.name, unknown.call
+    arguments = DATAFUSION.parsed(f"f({', '.join(unknown.arguments)})").expressions
     if name in ("integer_quotient", "integer_remainder"):
         is_float = any(argument.to.this in exp.DataType.REAL_TYPES for argument in arguments)
         field = pa.field("v", pa.float64() if is_float else pa.int64())
@@ -185,25 +187,21 @@ def answer(made: Any, tables: Any, host: Host, call: str) -> None:
         return
     own = name.strip('"').removeprefix(f"{host.name}.")
     if isinstance(tables, Mapping):
-        asked = ", ".join(str(argument.to) for argument in arguments)
+        asked = ", ".join(str(argument.args.get("to", argument)) for argument in arguments)
         msg = (
             f"no function {own}({asked}) of {host.name} is known: hand over the session that has it, if it is one's own"
         )
         raise HostError(msg)
     if not _catalog.is_duckdb(tables):
-        _catalog.answer(made, tables, call)
+        _catalog.answer(made, tables, unknown)
         return
-    asked = f"{DUCKDB.text(DUCKDB.identifier(own))}({', '.join(DUCKDB.text(argument) for argument in arguments)})"
+    here = f"{DUCKDB.text(DUCKDB.identifier(own))}({', '.join(DUCKDB.text(argument) for argument in arguments)})"
     try:
-        field = tables.sql(f"SELECT {asked} AS v LIMIT 0").to_arrow_table().schema.field("v")
+        field = tables.sql(f"SELECT {here} AS v LIMIT 0").to_arrow_table().schema.field("v")
         stable = "SELECT bool_and(stability = 'CONSISTENT') FROM duckdb_functions() WHERE lower(function_name) = ?"
         ((is_stable,),) = tables.sql(stable, params=[own.lower()]).fetchall()
     except Exception as error:
         _native_text.add_function(made, call, None, is_volatile=False)
-        msg = f"the session cannot plan {asked}: {error}"
+        msg = f"the session cannot plan {here}: {error}"
         raise ValueError(msg) from error
     _native_text.add_function(made, call, field, is_volatile=is_stable is False)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -32,4 +32,4 @@ def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
         try:
             return make(found)
         except _native_text.UnknownFunctionError as unknown:
-            answer(found.catalog, tables, host, unknown.call)
+            answer(found.catalog, tables, host, unknown)

@@ -136,9 +136,9 @@ def _call(node: exp.Anonymous, host: Host) -> exp.Expr:
 
 
 def _certain(node: exp.Case) -> exp.Expr | None:
-    """What a condition gives that always holds, by which DataFusion is told that a column may be NULL."""
+    """What a condition gives that always holds, by which DataFusion is told that a column may be NULL or is read."""
     branches = node.args["ifs"]
-    if node.this is not None or len(branches) != 1 or node.args.get("default") is not None:
+    if node.this is not None or len(branches) != 1:
         return None
     condition = branches[0].this
     is_draw = isinstance(condition, exp.GTE) and condition.this.name == "random" and condition.expression.name == "0.0"

@@ -129,8 +129,8 @@ pub unsafe extern "C" fn xql_ffi_catalog_function(
 }
 
 /// The statements of a text without calls of the operators, for `xql_ffi_string_free`. Null and a reason in `error` if there is
-/// no such text. Part of a reason between two characters 1 is a call of a function that is not known: what it gives is to be
-/// added, and then the text may be asked for again.
+/// no such text. A reason with characters 1 asks what the call of a function gives, which is to be added before the text
+/// is asked for again: between the first two is the name of the function, and behind each of its arguments is another one.
 ///
 /// # Safety
 /// `catalog` is null or comes from `xql_ffi_catalog_new`; `sql` is null or a string that ends in NUL; `rules` points to `count`

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::functions::Asked;
 
 /// What is known of the tables and functions that statements name.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Catalog {
     /// A table is one provider however often it is read, by which derivatives know that it is the same.
     pub tables: HashMap<String, Arc<Table>>,
@@ -25,13 +25,21 @@ pub struct Catalog {
 
 impl Catalog {
     /// Adds a table by its name in SQL.
-    pub fn table(&mut self, name: &str, schema: SchemaRef) {
-        self.tables.insert(resolved(&TableReference::from(name)), Arc::new(Table { schema, view: None }));
+    pub fn table(&mut self, name: impl Into<TableReference>, schema: SchemaRef) {
+        let name = resolved(&name.into());
+        self.views.remove(&name);
+        self.tables.insert(name, Arc::new(Table { schema, view: None, call: None }));
     }
 
     /// Adds a view by its name in SQL and the query, or the statement that makes it.
-    pub fn view(&mut self, name: &str, sql: &str) {
-        self.views.insert(resolved(&TableReference::from(name)), sql.to_owned());
+    pub fn view(&mut self, name: impl Into<TableReference>, sql: &str) {
+        self.views.insert(resolved(&name.into()), sql.to_owned());
+    }
+
+    /// Whether there is a table or a view of a name.
+    pub fn has(&self, name: &TableReference) -> bool {
+        let name = resolved(name);
+        self.tables.contains_key(&name) || self.views.contains_key(&name)
     }
 
     /// Adds a relation that a statement with derivatives may not read, and why.
@@ -55,6 +63,8 @@ pub fn resolved(name: &TableReference) -> String {
 pub struct Table {
     pub schema: SchemaRef,
     pub view: Option<LogicalPlan>,
+    /// The call of a table function that gives the rows.
+    pub call: Option<String>,
 }
 
 #[async_trait]

@@ -13,7 +13,9 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::functions::stopped;
-use xql_relations::{DifferentiateRelations, Recognize};
+use xql_relations::DifferentiateRelations;
+
+use crate::functions::recognize;
 
 const OPERATORS: [&str; 3] = ["grad", "jvp", "vjp"];
 
@@ -48,7 +50,7 @@ fn folded(expr: Expr) -> Result<Transformed<Expr>> {
 }
 
 /// A plan whose calls see through relations; those that say all by themselves are left in it.
-pub fn differentiated(plan: LogicalPlan, recognize: Recognize, options: &ConfigOptions) -> Result<LogicalPlan> {
+pub fn differentiated(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
     DifferentiateRelations::recognizing(recognize).analyze(plan, options)
 }
 
@@ -111,6 +113,32 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
     optimizer.optimize(tidied.data, &OptimizerContext::new(), |_, _| {})
 }
 
+/// Whether DataFusion 54 takes columns from a recursive query that this reads itself, because nothing around it does, and fails.
+pub fn loses_columns(plan: &LogicalPlan) -> bool {
+    let widths = |plan: &LogicalPlan| {
+        let mut widths = vec![];
+        let _ = plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::RecursiveQuery(query) = node {
+                widths.push(query.static_term.schema().fields().len());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        widths
+    };
+    // What keeps the columns in a plan is not written.
+    let Ok(plan) = plan.clone().transform_down_with_subqueries(|node| match node {
+        LogicalPlan::Repartition(kept) => Ok(Transformed::yes(kept.input.as_ref().clone())),
+        other => Ok(Transformed::no(other)),
+    }) else {
+        return true;
+    };
+    let plan = plan.data;
+    let before = widths(&plan);
+    let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
+    !before.is_empty()
+        && optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {}).map_or(true, |plan| widths(&plan) != before)
+}
+
 /// What the expressions of a node are simplified with.
 pub fn context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
     let schema = match node {
@@ -142,7 +170,7 @@ pub fn expression(expr: Expr, context: &SimplifyContext) -> Result<Transformed<E
     })
 }
 
-/// Whether an expression is a call of one of the operators, which are the only functions of their names.
+/// Whether an expression is a call of one of the operators.
 pub fn is_call(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if OPERATORS.contains(&call.func.name()))
 }

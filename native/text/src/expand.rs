@@ -3,7 +3,7 @@
 use arrow::datatypes::Schema;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{DFSchema, Result, plan_err};
+use datafusion_common::{DFSchema, DFSchemaRef, Result, plan_err};
 use datafusion_expr::LogicalPlan;
 use datafusion_sql::parser::Statement;
 use sqlparser::ast;
@@ -11,14 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
 
-use crate::binding::Binding;
 use crate::catalog::Catalog;
-use crate::derive::{differentiated, is_call, simplified, tidied, typed};
-use crate::functions::{Site, recognize};
+use crate::derive::{differentiated, is_call, loses_columns, simplified, tidied, typed};
+use crate::functions::Site;
 use crate::planner::Planner;
 use crate::relation::query_sql;
-use crate::source::{Source, Written, WrittenCall, outer_query};
-use crate::splice::{Edit, derivatives, edited};
+use crate::source::{Source, Written, WrittenCall, outer_query, parse_one};
+use crate::splice::{Derivative, Edit, derivatives, edited};
 
 /// The statements of a text without calls of the operators. A text without calls is given back as it is.
 ///
@@ -40,12 +39,14 @@ pub fn edits(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Vec<Edit>> 
     let source = Source::new(text)?;
     let planner = Planner::new(catalog, rules);
     let options = Arc::new(ConfigOptions::new());
-    let expansion = Expansion { source, planner, options };
-    let mut edits = vec![];
+    let mut expansion = Expansion { source, planner, options };
+    let mut all = vec![];
     for written in expansion.source.statements()? {
-        edits.extend(expansion.statement(&written)?);
+        let edits = expansion.statement(&written)?;
+        expansion.follow(&written, &edits);
+        all.extend(edits);
     }
-    Ok(edits)
+    Ok(all)
 }
 
 /// The columns of the query that a statement is or has, with or without calls.
@@ -54,7 +55,7 @@ pub fn edits(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Vec<Edit>> 
 /// What makes the statement invalid.
 pub fn columns(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Schema> {
     let planner = Planner::new(catalog, rules);
-    let plan = planner.plan(query_or_all(&crate::source::parse_one(text)?))?;
+    let plan = planner.plan(query_or_all(&parse_one(text)?))?;
     Ok(typed(plan, &ConfigOptions::new())?.schema().as_arrow().clone())
 }
 
@@ -78,7 +79,7 @@ pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &
     if !calls.first().is_some_and(is_whole) {
         return plan_err!("{expression} is not one expression");
     }
-    match expansion.local(written, &calls)?.and_then(|found| found.get(&0).cloned()) {
+    match expansion.differentiated(written, &calls)?.local.and_then(|found| found.get(&0).cloned()) {
         Some((derivative, _)) => Ok(derivative),
         None => {
             plan_err!("the derivative of {expression} reads more than the columns of one row: use a whole statement")
@@ -92,7 +93,16 @@ struct Expansion<'a> {
     options: Arc<ConfigOptions>,
 }
 
-type Derivatives = BTreeMap<usize, (String, Binding)>;
+/// A statement whose derivatives see through relations.
+struct Differentiated {
+    plan: LogicalPlan,
+    /// The columns of the statement.
+    schema: DFSchemaRef,
+    /// The derivatives by the numbers of the calls, if these say all by themselves.
+    local: Option<Derivatives>,
+}
+
+type Derivatives = BTreeMap<usize, Derivative>;
 
 impl Expansion<'_> {
     /// What of a statement is to be written otherwise.
@@ -102,9 +112,10 @@ impl Expansion<'_> {
             return Ok(vec![]);
         }
         self.planner.check_readable(&written.statement)?;
-        if let Some(found) = self.local(written, &calls)? {
-            let edits = self.spliced(written, &calls, &found)?;
-            if self.is_read_as_meant(written, &edits)? {
+        let Differentiated { plan, schema, local } = self.differentiated(written, &calls)?;
+        if let Some(found) = local {
+            let edits = self.spliced(written, &calls, &found, &schema);
+            if self.is_read_as_meant(written, &edits, &schema)? {
                 return Ok(edits);
             }
         }
@@ -113,35 +124,44 @@ impl Expansion<'_> {
                 "a derivative that sees through relations cannot be written as text in this statement: compute it in a query first"
             );
         };
-        let plan = typed(self.planner.plan(query_or_all(&written.statement))?, &self.options)?;
-        let schema = Arc::clone(plan.schema());
-        let plan = simplified(differentiated(plan, recognize, &self.options)?, &self.options)?;
+        let plan = simplified(plan, &self.options)?;
         let unites_values = self.source.has_columns_of_a_table(written);
         let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;
-        let again = self.planner.plan(crate::source::parse_one(&text)?)?;
+        let again = self.planner.plan(parse_one(&text)?)?;
         if !same_columns(&schema, typed(again, &self.options)?.schema(), true) {
             return plan_err!("the derivative cannot be written as text: its columns would be others");
         }
         Ok(vec![Edit { range, text }])
     }
 
-    /// The derivatives of a statement whose calls say all by themselves, by the numbers of the calls.
-    fn local(&self, written: &Written, calls: &[WrittenCall]) -> Result<Option<Derivatives>> {
-        let sited = |shared| {
-            let statement = self.source.with_sites(written, calls, shared)?;
-            self.planner.plan(query_or_all(&statement))
-        };
-        // The planner finds a call of SELECT in GROUP BY by its name.
-        let plan = typed(sited(false).or_else(|_| sited(true))?, &self.options)?;
-        let before = calls_in(&plan)?;
-        let plan = differentiated(plan, recognize, &self.options)?;
-        if before != calls_in(&plan)? {
-            return Ok(None);
+    /// Knows from here on what a statement makes that is written otherwise.
+    fn follow(&mut self, written: &Written, edits: &[Edit]) {
+        if let Ok(statement) = parse_one(&self.written_otherwise(written, edits)) {
+            self.planner.follow(&statement);
         }
-        derivatives(&plan, &self.source, calls, &self.options)
     }
 
-    fn spliced(&self, written: &Written, calls: &[WrittenCall], found: &Derivatives) -> Result<Vec<Edit>> {
+    fn written_otherwise(&self, written: &Written, edits: &[Edit]) -> String {
+        let range = self.source.range(written);
+        let here = |edit: &Edit| Edit {
+            range: edit.range.start - range.start..edit.range.end - range.start,
+            text: edit.text.clone(),
+        };
+        edited(&self.source.text[range.clone()], edits.iter().map(here).collect())
+    }
+
+    fn differentiated(&self, written: &Written, calls: &[WrittenCall]) -> Result<Differentiated> {
+        let statement = self.source.with_sites(written, calls)?;
+        let plan = typed(self.planner.plan(query_or_all(&statement))?, &self.options)?;
+        let (before, schema) = (calls_in(&plan)?, Arc::clone(plan.schema()));
+        let plan = differentiated(plan, &self.options)?;
+        // Calls that say all by themselves are left in the plan.
+        let local =
+            if before == calls_in(&plan)? { derivatives(&plan, &self.source, calls, &self.options)? } else { None };
+        Ok(Differentiated { plan, schema, local })
+    }
+
+    fn spliced(&self, written: &Written, calls: &[WrittenCall], found: &Derivatives, schema: &DFSchema) -> Vec<Edit> {
         let mut edits = vec![];
         for (number, call) in calls.iter().enumerate().filter(|(_, call)| !call.is_inner) {
             match found.get(&number) {
@@ -158,33 +178,23 @@ impl Expansion<'_> {
             }
         }
         if outer_query(&written.statement).is_some() && !self.source.is_insert(written) {
-            let plan = self.planner.plan(query_or_all(&written.statement))?;
-            for (end, index) in self.source.unnamed_items(written, calls, plan.schema().fields().len()) {
-                let name = plan.schema().field(index).name().replace('"', "\"\"");
+            for (end, index) in self.source.unnamed_items(written, calls, schema.fields().len()) {
+                let name = schema.field(index).name().replace('"', "\"\"");
                 edits.push(Edit { range: end..end, text: format!(" AS \"{name}\"") });
             }
         }
-        Ok(edits)
+        edits
     }
 
-    /// Whether a statement with other parts has the columns that it had, and no call.
-    fn is_read_as_meant(&self, written: &Written, edits: &[Edit]) -> Result<bool> {
-        let before = self.planner.plan(query_or_all(&written.statement))?;
-        let range = self.source.range(written);
-        let edits = edits
-            .iter()
-            .map(|edit| Edit {
-                range: edit.range.start - range.start..edit.range.end - range.start,
-                text: edit.text.clone(),
-            })
-            .collect();
-        let text = edited(&self.source.text[range], edits);
-        let Ok(statement) = crate::source::parse_one(&text) else { return Ok(false) };
+    /// Whether a statement with other parts has these columns, which it had, and no call.
+    fn is_read_as_meant(&self, written: &Written, edits: &[Edit], schema: &DFSchema) -> Result<bool> {
+        let Ok(statement) = parse_one(&self.written_otherwise(written, edits)) else { return Ok(false) };
         match self.planner.plan(query_or_all(&statement)) {
             Ok(after) => {
-                let (before, after) = (typed(before, &self.options)?, typed(after, &self.options)?);
+                let after = typed(after, &self.options)?;
                 let named = !self.source.is_insert(written);
-                Ok(same_columns(before.schema(), after.schema(), named) && calls_in(&after)?.is_empty())
+                let is_same = same_columns(schema, after.schema(), named) && calls_in(&after)?.is_empty();
+                Ok(is_same && !loses_columns(&after))
             }
             Err(_) => Ok(false),
         }

@@ -3,7 +3,7 @@
 //! An expression is written in the form that it has: a text is read back as the same tree, so that sums and products are computed in
 //! the same order. What cannot be written is an error that names it.
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::{Column, Result, ScalarValue, plan_err};
 use datafusion_expr::expr::{
     AggregateFunction, AggregateFunctionParams, Case, Cast, InList, NullTreatment, Sort, WindowFunction,
@@ -15,7 +15,7 @@ use datafusion_expr::{
 
 use crate::binding::{Binding, Text};
 use crate::names::quoted_if_needed;
-use crate::values::{literal, type_sql};
+use crate::values::{cast_sql, literal, type_sql};
 
 /// What an expression stands in: the names of its columns, and the text of the queries inside of it.
 pub trait Surroundings {
@@ -103,8 +103,8 @@ fn text(expr: &Expr, around: &mut dyn Surroundings) -> Result<Text> {
             Text::at(Binding::Comparison, format!("{value} {not}IN ({})", listed(list, around)?))
         }
         Expr::Case(case) => self::case(case, around)?,
-        Expr::Cast(Cast { expr, field }) => conversion("CAST", expr, field, around)?,
-        Expr::TryCast(cast) => conversion("TRY_CAST", &cast.expr, &cast.field, around)?,
+        Expr::Cast(Cast { expr, field }) => conversion(Conversion::Cast, expr, field, around)?,
+        Expr::TryCast(cast) => conversion(Conversion::TryCast, &cast.expr, &cast.field, around)?,
         Expr::ScalarFunction(call) => {
             Text::closed(format!("{}({})", quoted_if_needed(call.func.name()), listed(&call.args, around)?))
         }
@@ -135,7 +135,8 @@ fn operand(expr: &Expr, around: &mut dyn Surroundings) -> Result<String> {
     Ok(text(expr, around)?.within(Binding::Closed))
 }
 
-fn listed(exprs: &[Expr], around: &mut dyn Surroundings) -> Result<String> {
+/// Expressions with commas between them.
+pub fn listed(exprs: &[Expr], around: &mut dyn Surroundings) -> Result<String> {
     Ok(exprs.iter().map(|expr| sql(expr, around)).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
@@ -151,18 +152,28 @@ fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text>
         nested.push(left);
         first = &left.left;
     }
+    // The planner makes texts of what || joins by itself, and of a kind that has no name in SQL.
+    let joined = |operator, expr| if operator == Operator::StringConcat { unconverted(expr) } else { expr };
+    first = joined(nested[nested.len() - 1].op, first);
     let is_wrapped = |pair: &[&BinaryExpr]| bindings(pair[1].op).0 < bindings(pair[0].op).1;
     let innermost = bindings(nested[nested.len() - 1].op);
     let mut sql = "(".repeat(nested.windows(2).filter(|pair| is_wrapped(pair)).count());
     sql += &text(first, around)?.within(innermost.1);
     for (depth, part) in nested.iter().enumerate().rev() {
-        let right = text(&part.right, around)?.within(bindings(part.op).2);
+        let right = text(joined(part.op, &part.right), around)?.within(bindings(part.op).2);
         sql += &format!(" {} {right}", operator(part.op));
         if depth > 0 && is_wrapped(&nested[depth - 1..=depth]) {
             sql.push(')');
         }
     }
     Ok(Text::at(bindings(binary.op).0, sql))
+}
+
+fn unconverted(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) if *cast.field.data_type() == DataType::Utf8 => &cast.expr,
+        other => other,
+    }
 }
 
 /// How tightly an operator binds, and its operands on the left and on the right have to at least.
@@ -215,8 +226,18 @@ fn case(case: &Case, around: &mut dyn Surroundings) -> Result<Text> {
     Ok(Text::closed(written + " END"))
 }
 
-fn conversion(kind: &str, expr: &Expr, field: &FieldRef, around: &mut dyn Surroundings) -> Result<Text> {
-    Ok(Text::closed(format!("{kind}({} AS {})", sql(expr, around)?, type_sql(field.data_type())?)))
+enum Conversion {
+    Cast,
+    /// NULL where there is no such value.
+    TryCast,
+}
+
+fn conversion(kind: Conversion, expr: &Expr, field: &FieldRef, around: &mut dyn Surroundings) -> Result<Text> {
+    let (value, data_type) = (sql(expr, around)?, field.data_type());
+    Ok(Text::closed(match kind {
+        Conversion::Cast => cast_sql(&value, data_type),
+        Conversion::TryCast => format!("TRY_CAST({value} AS {})", type_sql(data_type)?),
+    }))
 }
 
 fn aggregate(call: &AggregateFunction, around: &mut dyn Surroundings) -> Result<Text> {
@@ -305,7 +326,8 @@ fn frame(frame: &WindowFrame) -> Result<String> {
     Ok(format!("{units} BETWEEN {} AND {}", bound(&frame.start_bound)?, bound(&frame.end_bound)?))
 }
 
-fn grouping_sets(sets: &GroupingSet, around: &mut dyn Surroundings) -> Result<String> {
+/// What rows are grouped by where there are several groupings.
+pub fn grouping_sets(sets: &GroupingSet, around: &mut dyn Surroundings) -> Result<String> {
     Ok(match sets {
         GroupingSet::Rollup(keys) => format!("ROLLUP ({})", listed(keys, around)?),
         GroupingSet::Cube(keys) => format!("CUBE ({})", listed(keys, around)?),

@@ -1,22 +1,24 @@
 //! Functions that a statement is planned with beside DataFusion's own.
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion_common::ScalarValue;
-use datafusion_common::{Result, plan_datafusion_err, plan_err};
-use datafusion_expr::expr::Cast;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
+    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
-use datafusion_sql::unparser::Unparser;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use xql_autodiff::Differential;
 
-use crate::names::{quoted_if_needed, site_of};
+use crate::names::quoted_if_needed;
+use crate::values::cast_sql;
 
-/// With this a message starts that is no error but the question what a call gives.
+/// In a message that is no error but the question what a call gives, this is on both sides of the name of the function, and behind
+/// each of the arguments.
 pub const QUESTION: char = '\u{1}';
 
 /// What calls of the session's own functions give, as far as has been asked.
@@ -76,22 +78,16 @@ impl ScalarUDFImpl for SessionFunction {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let typed = args.arg_fields.iter().map(|field| {
-            let null = Expr::Cast(Cast::new(Box::new(lit(ScalarValue::Null)), field.data_type().clone()));
-            let null = Unparser::default().expr_to_sql(&null);
-            null.map(|null| null.to_string()).map_err(|_| {
-                plan_datafusion_err!(
-                    "{}: a function that is not DataFusion's own takes a {}, which has no name in SQL",
-                    self.name,
-                    field.data_type()
-                )
-            })
-        });
-        let call = format!("{}({})", quoted_if_needed(&self.name), typed.collect::<Result<Vec<_>>>()?.join(", "));
+        let typed: Vec<_> = args.arg_fields.iter().map(|field| cast_sql("NULL", field.data_type())).collect();
+        let name = quoted_if_needed(&self.name);
+        let call = format!("{name}({})", typed.join(", "));
         match self.asked.0.get(&call) {
             Some(Answer { gives: Some(field), .. }) => Ok(Arc::new(field.as_ref().clone().with_name(&self.name))),
             Some(Answer { gives: None, .. }) => plan_err!("there is no function for {call}"),
-            None => plan_err!("{QUESTION}{call}{QUESTION}"),
+            None => {
+                let asked: String = typed.iter().map(|argument| format!("{argument}{QUESTION}")).collect();
+                plan_err!("{QUESTION}{name}{QUESTION}{asked}")
+            }
         }
     }
 
@@ -106,29 +102,53 @@ impl ScalarUDFImpl for SessionFunction {
 #[derive(Debug)]
 pub struct Site {
     operator: Arc<ScalarUDF>,
-    /// What it is called in the statement.
-    aliases: Vec<String>,
+    number: usize,
+    /// What it is called: by its number while the statement is planned, and then as the operator. Columns are always named by the
+    /// operator, so that others can refer to them.
+    name: String,
 }
 
 impl Site {
-    pub fn new(operator: Arc<ScalarUDF>, name: &str) -> Self {
-        Self { operator, aliases: vec![name.to_owned()] }
+    pub fn new(operator: Arc<ScalarUDF>, number: usize, name: &str) -> Self {
+        Self { operator, number, name: name.to_owned() }
+    }
+
+    fn of(expr: &Expr) -> Option<&Self> {
+        match expr {
+            Expr::ScalarFunction(call) => call.func.inner().downcast_ref(),
+            _ => None,
+        }
     }
 
     /// The number of the call that an expression is.
     pub fn number_of(expr: &Expr) -> Option<usize> {
-        match expr {
-            Expr::ScalarFunction(call) => call.func.aliases().iter().find_map(|name| Some(site_of(name)?.1)),
-            _ => None,
-        }
+        Some(Self::of(expr)?.number)
     }
+}
+
+/// A plan whose calls are called as their operators.
+pub fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let settled = plan.transform_up_with_subqueries(|node| {
+        node.map_expressions(|expr| {
+            expr.transform_up(|part| match (Site::of(&part), &part) {
+                (Some(site), Expr::ScalarFunction(call)) => {
+                    let operator = Arc::clone(&site.operator);
+                    let site = Site { name: operator.name().to_owned(), number: site.number, operator };
+                    let function = Arc::new(ScalarUDF::new_from_impl(site));
+                    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, call.args.clone()))))
+                }
+                _ => Ok(Transformed::no(part)),
+            })
+        })
+    })?;
+    Ok(settled.data)
 }
 
 /// Tells the operators of calls for the analyzer rule. A call that it leaves as it is keeps its number.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let Some(site) = function.inner().downcast_ref::<Site>() else { return xql_autodiff::recognize(function) };
     let Differential { tangent, analyzed } = xql_autodiff::recognize(&site.operator)?;
-    let analyzed = ScalarUDF::new_from_impl(Site { operator: analyzed, aliases: site.aliases.clone() });
+    let analyzed = ScalarUDF::new_from_impl(Site { operator: analyzed, number: site.number, name: site.name.clone() });
     Some(Differential { tangent, analyzed: Arc::new(analyzed) })
 }
 
@@ -148,15 +168,15 @@ impl Hash for Site {
 
 impl ScalarUDFImpl for Site {
     fn name(&self) -> &str {
-        self.operator.name()
+        &self.name
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.operator.schema_name(args)
     }
 
     fn signature(&self) -> &Signature {
         self.operator.signature()
-    }
-
-    fn aliases(&self) -> &[String] {
-        &self.aliases
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {

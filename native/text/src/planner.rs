@@ -1,29 +1,33 @@
 //! What a statement is planned with: DataFusion's planner and functions, and a catalog.
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_catalog::TableProvider;
 use datafusion_catalog::cte_worktable::CteWorkTable;
 use datafusion_catalog::default_table_source::provider_as_source;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::{Result, TableReference, plan_datafusion_err, plan_err};
+use datafusion_common::{Column, DFSchema, Result, TableReference, plan_datafusion_err, plan_err};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner};
-use datafusion_expr::{AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion_expr::{
+    AggregateUDF, DdlStatement, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion_sql::parser::Statement;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use datafusion_sql::resolve::resolve_table_references;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
 
 use crate::catalog::{Catalog, Table, resolved};
-use crate::functions::{SessionFunction, Site};
+use crate::expr::{Surroundings, sql};
+use crate::functions::{SessionFunction, Site, settled};
 use crate::names::site_of;
 use crate::source::{outer_query, parse_one};
 
 /// Plans statements.
 pub struct Planner<'a> {
-    catalog: &'a Catalog,
+    catalog: Cow<'a, Catalog>,
     operators: HashMap<String, Arc<ScalarUDF>>,
     scalar: HashMap<String, Arc<ScalarUDF>>,
     higher_order: HashMap<String, Arc<HigherOrderUDF>>,
@@ -62,7 +66,7 @@ impl<'a> Planner<'a> {
             }
         }
         Self {
-            catalog,
+            catalog: Cow::Borrowed(catalog),
             operators,
             scalar,
             higher_order: higher_order.into_iter().map(|function| (function.name().to_owned(), function)).collect(),
@@ -84,7 +88,31 @@ impl<'a> Planner<'a> {
 
     /// The plan of a statement as DataFusion makes it of the text.
     pub fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
-        SqlToRel::new_with_options(self, parser_options(&self.options)).statement_to_plan(statement)
+        settled(SqlToRel::new_with_options(self, parser_options(&self.options)).statement_to_plan(statement)?)
+    }
+
+    /// Knows from here on what a statement of a script makes, if it makes a table or a view.
+    pub fn follow(&mut self, statement: &Statement) {
+        // What DataFusion cannot plan it may be able to execute nevertheless.
+        let Ok(LogicalPlan::Ddl(made)) = self.plan(statement.clone()) else { return };
+        let catalog = &self.catalog;
+        let stays = |name: &TableReference, if_not_exists: bool| if_not_exists && catalog.has(name);
+        match made {
+            DdlStatement::CreateMemoryTable(table) if !stays(&table.name, table.if_not_exists) => {
+                self.catalog.to_mut().table(table.name, Arc::clone(table.input.schema().inner()));
+            }
+            DdlStatement::CreateExternalTable(table)
+                if !table.schema.fields().is_empty() && !stays(&table.name, table.if_not_exists) =>
+            {
+                self.catalog.to_mut().table(table.name, Arc::clone(table.schema.inner()));
+            }
+            DdlStatement::CreateView(view) => {
+                if let Some(query) = outer_query(statement) {
+                    self.catalog.to_mut().view(view.name, &query.to_string());
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Refuses a statement that reads a relation of which nobody knows what computes it.
@@ -114,7 +142,24 @@ impl<'a> Planner<'a> {
         self.open.borrow_mut().pop();
         let plan = plan.map_err(|error| error.context(format!("the definition of the view {name}")))?;
         let schema = Arc::clone(plan.schema().inner());
-        Ok(provider_as_source(Arc::new(Table { schema, view: Some(plan) })))
+        Ok(provider_as_source(Arc::new(Table { schema, view: Some(plan), call: None })))
+    }
+}
+
+/// Where there are no columns and no queries.
+struct Nowhere;
+
+impl Surroundings for Nowhere {
+    fn column(&mut self, column: &Column) -> Result<String> {
+        plan_err!("there is no column {column}")
+    }
+
+    fn outer_column(&mut self, column: &Column) -> Result<String> {
+        self.column(column)
+    }
+
+    fn query(&mut self, _plan: &LogicalPlan) -> Result<String> {
+        plan_err!("a subquery is no argument of a table function")
     }
 }
 
@@ -134,6 +179,23 @@ impl ContextProvider for Planner<'_> {
         }
     }
 
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        const SERIES: [&str; 2] = ["generate_series", "range"];
+        let mut written = vec![];
+        for arg in &args {
+            if !SERIES.contains(&name) || arg.get_type(&DFSchema::empty())? != DataType::Int64 {
+                return plan_err!(
+                    "{name}: of table functions, generate_series and range over whole numbers stand in statements with derivatives. \
+                     Keep the rows in a table: CREATE TABLE rows AS SELECT * FROM {name}(...)"
+                );
+            }
+            written.push(sql(arg, &mut Nowhere)?);
+        }
+        let call = Some(format!("{name}({})", written.join(", ")));
+        let schema = Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, false)]));
+        Ok(provider_as_source(Arc::new(Table { schema, view: None, call })))
+    }
+
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
         Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
@@ -143,9 +205,9 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        if let Some((operator, _)) = site_of(name) {
+        if let Some((operator, number)) = site_of(name) {
             let operator = self.operators.get(operator)?;
-            return Some(Arc::new(ScalarUDF::new_from_impl(Site::new(Arc::clone(operator), name))));
+            return Some(Arc::new(ScalarUDF::new_from_impl(Site::new(Arc::clone(operator), number, name))));
         }
         if let Some(function) = self.operators.get(name).or_else(|| self.scalar.get(name)) {
             return Some(Arc::clone(function));

@@ -57,6 +57,8 @@ pub struct Select {
     pub offset: Option<String>,
     /// The name of the relation where it is written in FROM.
     pub hint: String,
+    /// How many queries in one another are in FROM.
+    pub depth: usize,
 }
 
 impl Select {
@@ -75,6 +77,7 @@ impl Select {
             limit: None,
             offset: None,
             hint: hint.to_owned(),
+            depth: 0,
         }
     }
 
@@ -109,6 +112,9 @@ impl Select {
             });
         }
         let simple = |item: &Item| item.is_simple && !item.is_volatile;
+        if self.items.iter().zip(&read).any(|(item, read)| *read > 0 && nesting(&item.sql) > DEEP) {
+            return false;
+        }
         if has_subquery && !self.items.iter().all(simple) {
             return false;
         }
@@ -155,6 +161,24 @@ impl Select {
         lines.extend(self.offset.iter().map(|offset| format!("OFFSET {offset}")));
         lines.join("\n")
     }
+}
+
+/// How many parentheses in one another a value may have that is not computed in a query of its own. Parsers do not read expressions
+/// of any depth.
+const DEEP: usize = 12;
+
+/// How many parentheses in one another a text has.
+fn nesting(sql: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in sql.bytes() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// How long a line may be.

@@ -16,9 +16,13 @@ pub const LINE_BREAK: char = '\u{E000}';
 pub fn type_sql(data_type: &DataType) -> Result<String> {
     match data_type {
         DataType::Utf8 | DataType::Utf8View => return Ok("VARCHAR".to_owned()),
-        DataType::Float16 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
-            return plan_err!("the type {data_type} has no name in SQL");
-        }
+        DataType::Binary => return Ok("BYTEA".to_owned()),
+        DataType::Float16
+        | DataType::LargeUtf8
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_)
+        | DataType::Dictionary(..) => return plan_err!("the type {data_type} has no name in SQL"),
         _ => {}
     }
     // The types of numbers and times are those of the unparser.
@@ -29,20 +33,34 @@ pub fn type_sql(data_type: &DataType) -> Result<String> {
     }
 }
 
+/// A text as a value of a type, with one of DataFusion's functions where the type has no name in SQL.
+pub fn cast_sql(sql: &str, data_type: &DataType) -> String {
+    match type_sql(data_type) {
+        Ok(name) => format!("CAST({sql} AS {name})"),
+        Err(_) => format!("arrow_cast({sql}, '{data_type}')"),
+    }
+}
+
 /// A value, of the type that it has.
 pub fn literal(value: &ScalarValue) -> Result<Text> {
     let number = |sql: String| Text::at(if sql.starts_with('-') { Binding::Sign } else { Binding::Closed }, sql);
-    let typed = |sql: &str| Ok(Text::closed(format!("CAST({sql} AS {})", type_sql(&value.data_type())?)));
+    let typed = |sql: &str| Text::closed(cast_sql(sql, &value.data_type()));
     if value.is_null() {
-        return if value.data_type().is_null() { Ok(Text::closed("NULL")) } else { typed("NULL") };
+        return Ok(if value.data_type().is_null() { Text::closed("NULL") } else { typed("NULL") });
     }
     Ok(match value {
         ScalarValue::Boolean(Some(value)) => Text::closed(if *value { "TRUE" } else { "FALSE" }),
         ScalarValue::Int64(Some(value)) => number(value.to_string()),
         ScalarValue::Float64(Some(value)) if value.is_finite() => number(format!("{value:?}")),
-        ScalarValue::Float64(Some(value)) => typed(not_finite(*value))?,
-        ScalarValue::Float32(Some(value)) if value.is_finite() => typed(&format!("{value:?}"))?,
-        ScalarValue::Float32(Some(value)) => typed(not_finite((*value).into()))?,
+        ScalarValue::Float64(Some(value)) => typed(not_finite(*value)),
+        ScalarValue::Float32(Some(value)) if value.is_finite() => typed(&format!("{value:?}")),
+        ScalarValue::Float32(Some(value)) => typed(not_finite((*value).into())),
+        ScalarValue::Float16(Some(value)) if value.is_finite() => typed(&format!("{value:?}")),
+        ScalarValue::Dictionary(_, value) => typed(&literal(value)?.sql),
+        ScalarValue::Binary(Some(bytes)) => Text::closed(hexadecimal(bytes)),
+        ScalarValue::LargeBinary(Some(bytes))
+        | ScalarValue::BinaryView(Some(bytes))
+        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => typed(&hexadecimal(bytes)),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
             if text.contains(LINE_BREAK) {
                 return plan_err!("the text {text:?} cannot be written");
@@ -55,11 +73,11 @@ pub fn literal(value: &ScalarValue) -> Result<Text> {
         | ScalarValue::UInt8(_)
         | ScalarValue::UInt16(_)
         | ScalarValue::UInt32(_)
-        | ScalarValue::UInt64(_) => typed(&value.to_string())?,
+        | ScalarValue::UInt64(_) => typed(&value.to_string()),
         ScalarValue::Decimal32(..)
         | ScalarValue::Decimal64(..)
         | ScalarValue::Decimal128(..)
-        | ScalarValue::Decimal256(..) => typed(&format!("'{}'", decimal(value)?))?,
+        | ScalarValue::Decimal256(..) => typed(&format!("'{}'", decimal(value)?)),
         // Dates, times and intervals are those of the unparser.
         other => match other.data_type() {
             data_type if data_type.is_temporal() => {
@@ -68,6 +86,11 @@ pub fn literal(value: &ScalarValue) -> Result<Text> {
             data_type => return plan_err!("the value {other} of the type {data_type} cannot be written as text"),
         },
     })
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    format!("X'{digits}'")
 }
 
 fn not_finite(value: f64) -> &'static str {

@@ -156,10 +156,12 @@ fn derivative<'a>(
 fn check_numeric(call: &Differentiation, expr: &Expr, field: &Field) -> Result<()> {
     let data_type = field.data_type();
     let plain = decoded(data_type);
-    if plain.is_numeric() || plain.is_null() {
+    let is_wildcard = expr.variant_name() == "Wildcard";
+    if !is_wildcard && (plain.is_numeric() || plain.is_null()) {
         return Ok(());
     }
-    let error = plan_datafusion_err!("{call}: the expression must be a number; {} is {data_type}", abbreviated(expr));
+    let kind = if is_wildcard { "many columns".to_owned() } else { data_type.to_string() };
+    let error = plan_datafusion_err!("{call}: the expression must be a number; {} is {kind}", abbreviated(expr));
     Err(Refused::NotNumeric.mark(error))
 }
 

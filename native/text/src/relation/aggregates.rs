@@ -1,11 +1,11 @@
 //! Aggregates: GROUP BY with its keys and sets.
 
-use datafusion_common::{Result, plan_err};
+use datafusion_common::Result;
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Aggregate, Expr, GroupingSet};
-use std::collections::HashSet;
+use datafusion_expr::{Aggregate, Expr};
 use std::sync::Arc;
 
+use super::grouping_sets::Repeated;
 use super::writer::Writer;
 use crate::expr::{sql, unaliased};
 use crate::select::{Item, Select, Stage};
@@ -18,17 +18,22 @@ impl Writer<'_> {
         if input.stage > Stage::Where || !input.can_be_read_by(&exprs, 0) {
             input = self.relation(input);
         }
+        let sets = match node.group_expr.as_slice() {
+            [Expr::GroupingSet(sets)] => Some(sets),
+            _ => None,
+        };
+        let repeated = sets.map(Repeated::of).unwrap_or_default();
+        let marks = self.marks(&repeated, &mut input);
         let mut groups = vec![];
         let mut items = vec![];
         for key in grouping_set_to_exprlist(&node.group_expr)? {
             items.push(self.item(key, &input)?);
         }
-        if let [Expr::GroupingSet(sets)] = node.group_expr.as_slice() {
-            check_different(sets)?;
-            groups.push(sql(&node.group_expr[0], &mut self.over(std::slice::from_ref(&input)))?);
-            let keys = items.iter().map(|item| item.sql.as_str()).collect::<Vec<_>>().join(", ");
+        if let Some(sets) = sets {
+            let over = &mut self.over(std::slice::from_ref(&input));
+            groups.push(repeated.sql(sets, &marks, over)?);
             let kind = type_sql(node.schema.field(items.len()).data_type())?;
-            let sql = format!("CAST(grouping({keys}) AS {kind})");
+            let sql = format!("CAST({} AS {kind})", Repeated::number_sql(&items, &marks));
             items.push(Item { sql, name: None, is_simple: true, is_volatile: false });
         } else {
             for expr in &node.group_expr {
@@ -49,16 +54,4 @@ impl Writer<'_> {
         let schema = Arc::clone(&node.schema);
         Ok(Select { stage: Stage::Group, groups: Some(groups), items, schema, ..input })
     }
-}
-
-/// Refuses grouping sets of which two are the same: only their places tell the rows of one from those of the other.
-fn check_different(sets: &GroupingSet) -> Result<()> {
-    let GroupingSet::GroupingSets(sets) = sets else { return Ok(()) };
-    let sets: Vec<HashSet<_>> = sets.iter().map(|set| set.iter().collect()).collect();
-    if sets.iter().enumerate().any(|(number, set)| sets[..number].contains(set)) {
-        return plan_err!(
-            "two grouping sets that are the same cannot be written beside a derivative that sees through relations"
-        );
-    }
-    Ok(())
 }

@@ -1,20 +1,37 @@
 //! Joins: two relations in FROM.
 
 use datafusion_common::{NullEquality, Result, plan_err};
-use datafusion_expr::{Join, JoinType};
+use datafusion_expr::{Join, JoinType, LogicalPlan, Subquery};
 use std::sync::Arc;
 use xql_relations::anew::check_found_again;
 
+use super::names::unique_names;
 use super::writer::Writer;
 use crate::expr::{closed_sql, sql};
 use crate::select::{Select, indented};
 
 impl Writer<'_> {
+    /// A query in FROM that reads columns of what is on the left of it.
+    pub fn lateral(&mut self, node: &Subquery) -> Result<Select> {
+        let select = self.select(&node.subquery)?;
+        let names = unique_names(&select.schema);
+        let mut written = self.derived(&select.text(&names), names, &select);
+        written.from = written.from.map(|from| format!("LATERAL {from}"));
+        Ok(written)
+    }
+
     pub fn join(&mut self, node: &Join) -> Result<Select> {
         let left = self.select(&node.left)?;
         let left = self.relation(left);
-        let right = self.select(&node.right)?;
-        let right = self.relation(right);
+        let reads_left = is_lateral(&node.right);
+        if reads_left {
+            self.outer.push(vec![left.clone()]);
+        }
+        let right = self.select(&node.right);
+        if reads_left {
+            self.outer.pop();
+        }
+        let right = self.relation(right?);
         let inputs = [left, right];
         let mut conditions = vec![];
         let equal = match node.null_equality {
@@ -61,6 +78,16 @@ impl Writer<'_> {
             JoinType::RightSemi | JoinType::RightAnti => right.items,
             _ => [left.items, right.items].concat(),
         };
-        Ok(Select { is_join: true, ..Select::new(Arc::clone(&node.schema), Some(from), items, "joined") })
+        let depth = left.depth.max(right.depth);
+        Ok(Select { is_join: true, depth, ..Select::new(Arc::clone(&node.schema), Some(from), items, "joined") })
+    }
+}
+
+fn is_lateral(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Subquery(node) => !node.outer_ref_columns.is_empty(),
+        LogicalPlan::SubqueryAlias(node) => is_lateral(&node.input),
+        LogicalPlan::Projection(node) => is_lateral(&node.input),
+        _ => false,
     }
 }

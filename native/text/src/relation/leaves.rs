@@ -9,10 +9,11 @@ use xql_relations::SharedRelation;
 
 use super::names::{table_sql, unique_names};
 use super::writer::Writer;
+use crate::catalog::Table;
 use crate::expr::sql;
 use crate::names::quoted_if_needed;
 use crate::select::{Item, Select, Stage, indented};
-use crate::values::type_sql;
+use crate::values::cast_sql;
 
 impl Writer<'_> {
     pub fn scan(&mut self, node: &TableScan, alias: Option<&TableReference>) -> Result<Select> {
@@ -24,7 +25,8 @@ impl Writer<'_> {
             let (table, columns) = self.shared(&relation)?;
             return Ok(self.named(&table, (0..width).map(|index| columns[column(index)].clone()), schema, hint));
         }
-        if let Ok(provider) = source_as_provider(&node.source)
+        let provider = source_as_provider(&node.source);
+        if let Ok(provider) = &provider
             && let Some(work) = provider.downcast_ref::<CteWorkTable>()
         {
             let open = self.open.iter_mut().rev().find(|open| open.name == work.name());
@@ -35,8 +37,14 @@ impl Writer<'_> {
             return Ok(self.named(&table, (0..width).map(|index| columns[column(index)].clone()), schema, hint));
         }
         let columns: Vec<_> = schema.fields().iter().map(|field| field.name().clone()).collect();
-        let table = table_sql(&node.table_name);
-        let is_named = |alias: &str| node.table_name.table() == alias;
+        let written = match &provider {
+            Ok(provider) => provider.downcast_ref::<Table>().and_then(|table| table.call.clone()),
+            Err(_) => None,
+        };
+        let is_call = written.is_some();
+        let table = written.unwrap_or_else(|| table_sql(&node.table_name));
+        let is_named = |alias: &str| !is_call && node.table_name.table() == alias;
+        let hint = hint.trim_end_matches("()");
         let alias = self.alias(hint);
         let from = if is_named(&alias) { table } else { format!("{table} AS {}", quoted_if_needed(&alias)) };
         let items = columns.iter().map(|name| Item::column(&alias, name)).collect();
@@ -82,17 +90,17 @@ impl Writer<'_> {
     }
 }
 
-pub fn empty(node: &EmptyRelation) -> Result<Select> {
+pub fn empty(node: &EmptyRelation) -> Select {
     let fields = node.schema.fields().iter();
     let items = fields.map(|field| {
-        let kind = type_sql(field.data_type())?;
-        Ok(Item { sql: format!("CAST(NULL AS {kind})"), name: None, is_simple: true, is_volatile: false })
+        let sql = cast_sql("NULL", field.data_type());
+        Item { sql, name: None, is_simple: true, is_volatile: false }
     });
-    let items = items.collect::<Result<Vec<_>>>()?;
+    let items = items.collect();
     let mut select = Select::new(Arc::clone(&node.schema), None, items, "nothing");
     if !node.produce_one_row {
         select.filters.push("FALSE".to_owned());
         select.stage = Stage::Where;
     }
-    Ok(select)
+    select
 }

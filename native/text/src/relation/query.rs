@@ -37,15 +37,14 @@ impl Writer<'_> {
             LogicalPlan::Distinct(Distinct::On(node)) => self.distinct_on(node),
             LogicalPlan::TableScan(node) => self.scan(node, None),
             LogicalPlan::SubqueryAlias(node) => self.subquery_alias(node),
-            LogicalPlan::EmptyRelation(node) => Ok(empty(node)?),
+            LogicalPlan::EmptyRelation(node) => Ok(empty(node)),
+            LogicalPlan::Unnest(node) => self.unnest(node),
             LogicalPlan::Values(node) => self.values(node),
             LogicalPlan::RecursiveQuery(node) => self.recursive_query(node),
             // It is there for an optimizer of plans and moves no row to another place.
             LogicalPlan::Repartition(node) => self.select(&node.input),
             LogicalPlan::Subquery(node) if node.outer_ref_columns.is_empty() => self.select(&node.subquery),
-            LogicalPlan::Subquery(_) => {
-                plan_err!("LATERAL beside a derivative that sees through relations cannot be written as text")
-            }
+            LogicalPlan::Subquery(node) => self.lateral(node),
             other => {
                 let shown = other.display().to_string();
                 plan_err!("{shown} cannot be written as text beside a derivative that sees through relations")

@@ -63,7 +63,14 @@ impl Writer<'_> {
             None => self.tables.push(table),
             Some(index) => self.open[index].tables.push(table),
         }
-        Ok(self.named(&written, columns.into_iter(), schema, &node.name))
+        let mut select = self.named(&written, columns.into_iter(), schema, &node.name);
+        if self.loses_columns {
+            // It is true of each row, reads all columns, and no optimizer knows better.
+            let reads: Vec<_> = select.items.iter().map(|item| format!("{} IS NULL", item.sql)).collect();
+            select.filters.push(format!("CASE WHEN random() >= 0.0 THEN TRUE ELSE {} END", reads.join(" OR ")));
+            select.stage = Stage::Where;
+        }
+        Ok(select)
     }
 
     /// How many of the open recursions a plan is inside of: up to the last one whose rows it reads.

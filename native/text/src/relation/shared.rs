@@ -9,7 +9,7 @@ use xql_relations::anew::{check_repeatable, total_order, totally_ordered};
 
 use super::names::unique;
 use super::writer::{Shared, Table, Writer};
-use crate::derive::{simplified, tidied};
+use crate::derive::{loses_columns, simplified, tidied};
 use crate::names::plain;
 use crate::select::{Item, Select};
 
@@ -27,6 +27,7 @@ impl Writer<'_> {
         let plan = tidied(simplified(relation.plan().clone(), self.options)?, self.options)?;
         let depth = self.depth(&plan)?;
         check_repeatable(&plan)?;
+        self.loses_columns |= loses_columns(&plan);
         self.inside_shared += 1;
         let select = self.select(&plan);
         self.inside_shared -= 1;

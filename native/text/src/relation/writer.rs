@@ -8,6 +8,7 @@ use std::sync::Arc;
 use xql_relations::SharedRelation;
 
 use super::names::{names_of_tables, unique_names};
+use crate::derive::loses_columns;
 use crate::names::{numbered, plain, quoted_if_needed};
 use crate::select::{Item, Select, indented};
 
@@ -55,6 +56,8 @@ pub struct Writer<'a> {
     /// has to be one order of its rows only.
     pub inside_shared: usize,
     pub unites_values: bool,
+    /// Whether DataFusion would take columns from recursive queries that these read themselves.
+    pub loses_columns: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -71,6 +74,7 @@ impl<'a> Writer<'a> {
             outer: vec![],
             inside_shared: 0,
             unites_values,
+            loses_columns: loses_columns(plan),
         })
     }
 
@@ -113,12 +117,20 @@ impl<'a> Writer<'a> {
         self.derived(&select.text(&names), names, &select)
     }
 
-    /// A text as a relation in FROM that stands for a `SELECT`.
+    /// A text as a relation in FROM that stands for a `SELECT`: a query in parentheses, or a common table expression, if there are
+    /// too many of them in one another already. Parsers do not read queries of any depth.
     pub fn derived(&mut self, text: &str, names: Vec<String>, select: &Select) -> Select {
+        const DEEP: usize = 8;
+        if select.depth >= DEEP && self.outer.is_empty() && self.open.is_empty() {
+            let name = self.table_name(&plain(&select.hint));
+            self.tables.push(Table { name: name.clone(), text: text.to_owned(), is_recursive: false });
+            return self.named(&name, names.into_iter(), Arc::clone(&select.schema), &select.hint);
+        }
         let alias = self.alias(&select.hint);
         let from = format!("(\n{}\n) AS {}", indented(text), quoted_if_needed(&alias));
         let items = names.iter().map(|name| Item::column(&alias, name)).collect();
-        Select::new(Arc::clone(&select.schema), Some(from), items, &select.hint)
+        let relation = Select::new(Arc::clone(&select.schema), Some(from), items, &select.hint);
+        Select { depth: select.depth + 1, ..relation }
     }
 
     /// A common table expression in FROM.

@@ -4,7 +4,6 @@ use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, Statement};
 use sqlparser::ast::{Expr, ObjectNamePart, Visit, Visitor};
 use sqlparser::tokenizer::{Location, Token, Word};
-use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use super::statements::{STOP, Written, called};
@@ -66,14 +65,10 @@ impl Source<'_> {
         Ok(calls)
     }
 
-    /// The statement with each outer call of an operator under a name of its own, or under that of the first one that is written
-    /// as it is, if `shared`.
-    pub fn with_sites(&self, written: &Written, calls: &[WrittenCall], shared: bool) -> Result<Statement> {
+    /// The statement with each outer call of an operator under a name of its own.
+    pub fn with_sites(&self, written: &Written, calls: &[WrittenCall]) -> Result<Statement> {
         let mut tokens = self.tokens[written.tokens.clone()].to_vec();
-        let mut firsts = HashMap::new();
         for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
-            let first = *firsts.entry(&self.text[call.range.clone()]).or_insert(number);
-            let number = if shared { first } else { number };
             if let Token::Word(word) = &mut tokens[call.tokens.start - written.tokens.start].token {
                 *word = Word { value: site_name(&call.name, number), quote_style: Some('"'), keyword: word.keyword };
             }

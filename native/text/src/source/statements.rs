@@ -4,6 +4,7 @@ use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
 use sqlparser::ast::{self, Spanned};
 use sqlparser::dialect::GenericDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,7 +28,8 @@ pub struct Written {
 }
 
 impl Source<'_> {
-    /// The statements with a word that is the name of one of the functions, in order. Others are not even parsed.
+    /// The statements with a word that is the name of one of the functions, and those before them that make something, in order.
+    /// Others are not even parsed.
     pub fn statements(&self) -> Result<Vec<Written>> {
         let mut written = vec![];
         let mut start = 0;
@@ -36,8 +38,14 @@ impl Source<'_> {
                 let tokens = self.trimmed(start..end);
                 let names_call =
                     |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if called(word).is_some());
-                if self.tokens[tokens.clone()].iter().any(names_call) {
+                let makes = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::CREATE);
+                let here = &self.tokens[tokens.clone()];
+                if here.iter().any(names_call) {
                     let statement = self.parsed(self.tokens[tokens.clone()].to_vec())?;
+                    written.push(Written { statement, tokens });
+                } else if here.first().is_some_and(makes)
+                    && let Ok(statement) = self.parsed(here.to_vec())
+                {
                     written.push(Written { statement, tokens });
                 }
                 start = end + 1;
