@@ -22,23 +22,23 @@ ELSEWHERE = {
 
 
 @pytest.fixture(scope="module")
-def host(request: pytest.FixtureRequest) -> Sail:
+def spark(request: pytest.FixtureRequest) -> Sail:
     return Sail(sail.interpreter(request.config))
 
 
-def test_same_values(host: Sail) -> None:
+def test_same_values(spark: Sail) -> None:
     """All others are expanded, and give what the engine gives."""
     ctx = engine()
-    host.open(TABLES)
+    spark.open(TABLES)
     wrong = {}
     for name, statement in STATEMENTS.items():
         text = found = ""
         try:
-            text = host.expand(statement)
-            found = differs(rows(host.run(text).table), rows(ctx.sql(statement).to_arrow_table())) or ""
+            text = spark.expand(statement)
+            found = differs(rows(spark.run(text).table), rows(ctx.sql(statement).to_arrow_table())) or ""
         except (RefusedError, HostError) as error:
             found = f"{type(error).__name__}: {error}"
-        if name not in ELSEWHERE and (found or host.expand(text) != text):
+        if name not in ELSEWHERE and (found or spark.expand(text) != text):
             wrong[name] = f"{name}: {found or 'expanded again it is another text'}\n{text}"
-    host.close()
+    spark.close()
     assert not wrong, "\n\n".join(wrong.values())
