@@ -22,7 +22,7 @@ def session() -> SessionContext:
 def shown(value: Any) -> Any:
     """A value as JSON has it."""
     has = value is None or isinstance(value, (str, int, float, list, dict))
-    return value if has and not (isinstance(value, float) and not math.isfinite(value)) else repr(value)
+    return value if has and not (isinstance(value, float) and not math.isfinite(value)) else str(value)
 
 
 def result(ctx: SessionContext, query: str) -> Any:
