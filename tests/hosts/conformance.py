@@ -106,6 +106,10 @@ class Judge(verdict.Judge):
     def _of_case(self, case: Case, columns: Sequence[pa.ChunkedArray | Exception]) -> list[Disagreement]:
         self.counts["expressions"] += 1
         self._elsewhere = np.zeros(len(self.points.numbers["x"]), bool)
+        if self.path.host.dialect == "sqlite":
+            # It has stored NULL for these.
+            for numbers in self.points.numbers.values():
+                self._elsewhere |= np.isnan(numbers)
         return super()._of_case(case, columns)
 
     def _references(self, case: Case) -> Sequence[Reference]:
@@ -129,7 +133,7 @@ class Judge(verdict.Judge):
         column = self._with_nan(column, reference)
         raised = self._raised(call.sql)
         if call is case.calls[0] and self.path.host.dialect != "datafusion":
-            self._elsewhere = raised | self._wrong(column, reference)
+            self._elsewhere |= raised | self._wrong(column, reference)
             self.counts["expressions that the host evaluates"] += 1
             self.counts["expressions with another value or an error somewhere"] += bool(self._elsewhere.any())
             return []
