@@ -5,7 +5,7 @@
 //! each layer above it. [`SharedRelation`] is a table whose rows are those of a plan. [`SharedExec`] reads it: the first reader
 //! of an execution computes the rows, all others wait for them.
 //!
-//! Only this process has the node that does so. [`written_out`] makes a plan without it, which computes what it reads anew for each
+//! Only this process has the node that does so. [`written_out()`] makes a plan without it, which computes what it reads anew for each
 //! reader.
 
 pub mod anew;

@@ -90,7 +90,7 @@ fn what_does_not_fit_is_refused() {
     let random = function("noise", &double, f, Volatility::Volatile);
     assert_refused(&[random], call("noise", vec![col("t.x")]), &["'noise' is volatile"]);
     let text = function("text", &double, DataType::Utf8, Volatility::Immutable);
-    assert_refused(&[text], call("text", vec![col("t.x")]), &["'text' gives Utf8", "a number"]);
+    assert_refused(&[text], call("text", vec![col("t.x")]), &["'text' must return a number", "it returns Utf8"]);
 }
 
 #[test]
