@@ -42,6 +42,7 @@ class _Path:
         self.raised: dict[str, NDArray[np.bool_]] = {}
         # Not every host keeps the order of rows.
         numbered = table.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
+        self._numbered = numbered
         host.open({"points": numbered})
 
     def evaluate(self, table: pa.Table, calls: Sequence[str]) -> pa.Table:
@@ -49,10 +50,10 @@ class _Path:
         try:
             return self.host.run(text).table.drop_columns(["row_number"])
         except HostError:
-            if len(calls) > 1 or self.host.dialect == "datafusion":
+            if len(calls) > 1:
                 raise
         # It fails at none of the rows if the host knows what it is asked for.
-        self.host.run(self.host.expand(_statement(calls, range(0))))
+        self._rows(calls[0], range(0))
         values: list[float | None] = []
         self._by_rows(calls[0], range(table.num_rows), values)
         self.raised[calls[0]] = np.array([value is _RAISED for value in values])
@@ -61,7 +62,7 @@ class _Path:
     def _by_rows(self, call: str, which: range, values: list[float | None]) -> None:
         """Adds the values of these rows, halving them where they fail."""
         try:
-            values += self.host.run(self.host.expand(_statement([call], which))).table.column(0).to_pylist()
+            values += self._rows(call, which)
         except HostError:
             if len(which) == 1:
                 values.append(_RAISED)
@@ -69,6 +70,21 @@ class _Path:
             middle = which.start + len(which) // 2
             self._by_rows(call, range(which.start, middle), values)
             self._by_rows(call, range(middle, which.stop), values)
+
+    def _rows(self, call: str, which: range) -> list[float | None]:
+        """The values of these rows."""
+        if self.host.dialect != "datafusion":
+            return self._first(_statement([call], which))
+        # It may compute below a filter what is above it.
+        self.host.open({"points": self._numbered.slice(which.start, len(which))})
+        try:
+            return self._first(_statement([call]))
+        finally:
+            self.host.open({"points": self._numbered})
+
+    def _first(self, statement: str) -> list[float | None]:
+        values: list[float | None] = self.host.run(self.host.expand(statement)).table.column(0).to_pylist()
+        return values
 
     def derivative(self, table: pa.Table, call: str) -> str:
         return self.host.expand(_statement([call]))

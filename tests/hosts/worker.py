@@ -28,7 +28,9 @@ class Worker:
         self.ctx = SessionContext(config.set("datafusion.execution.skip_physical_aggregate_schema_check", "true"))
         for name, data in tables.items():
             with pa.ipc.open_stream(data) as stream:
-                self.ctx.register_record_batches(name, [stream.read_all().to_batches()])
+                table = stream.read_all()
+            batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+            self.ctx.register_record_batches(name, [batches])
 
     def expand(self, statement: str) -> str:
         return xql_ffi.expand_sql(statement, self.ctx)
