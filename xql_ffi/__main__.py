@@ -49,7 +49,7 @@ def rules(arguments: argparse.Namespace) -> int:
     if arguments.function:
         table = table.filter(pc.match_substring(table["signature"], arguments.function.lower()))
     if not table.num_rows:
-        print(f"error: there is no rule for {arguments.function!r}", file=sys.stderr)
+        print(f"error: there is no rule for {arguments.function!r}; aggregates have none of their own", file=sys.stderr)
         return EXIT_FAILED
     for row in table.to_pylist():
         partials = [" ".join(partial.split()) for partial in row["partials"]]

@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token
 
 from xql_ffi._dialects.datafusion import XqlDataFusion, words
 from xql_ffi._dialects.first import First
+from xql_ffi._errors import DifferentiationError
 
 # A kind of node with the name of a function and the number of arguments.
 Head: TypeAlias = tuple[type[exp.Expr], str, int]
@@ -39,7 +40,7 @@ _RESERVED = words(
 )
 
 
-class HostError(ValueError):
+class HostError(DifferentiationError):
     """What a host does not have, or cannot be read."""
 
 
@@ -141,7 +142,7 @@ class Host:
         try:
             return list(self._tokenizer(dialect=self.dialect).tokenize(text))
         except SqlglotError as error:
-            msg = f"the statement cannot be read as SQL of {self.name}: {error}"
+            msg = f"the statement cannot be read as SQL of {self.name}: {_plain(error)}"
             raise HostError(msg) from error
 
     def parsed(self, text: str) -> exp.Expr:
@@ -154,7 +155,7 @@ class Host:
         try:
             trees: list[exp.Expr | None] = read.parse(self.tokens(text), text)
         except SqlglotError as error:
-            msg = f"the statement cannot be read as SQL of {self.name}: {error}"
+            msg = f"the statement cannot be read as SQL of {self.name}: {_plain(error)}"
             raise HostError(msg) from error
         if len(trees) != 1 or trees[0] is None:
             msg = f"{text!r} is no single statement"
@@ -172,7 +173,7 @@ class Host:
         try:
             text: str = write.generate(tree, copy=True)
         except SqlglotError as error:
-            msg = f"this cannot be written as SQL of {self.name}: {error}"
+            msg = f"this cannot be written as SQL of {self.name}: {_plain(error)}"
             raise HostError(msg) from error
         return text
 
@@ -210,6 +211,11 @@ class Host:
         syntax = self.syntax.parser_class.FUNCTION_PARSERS
         kept = {name: syntax[name] for name in _SYNTAX if name in syntax}
         return type("Parser", (self.syntax.parser_class,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept})
+
+
+def _plain(error: SqlglotError) -> str:
+    """The message without the colours of a terminal."""
+    return re.sub(r"\x1b\[\d+m", "", str(error))
 
 
 def _negation(write: Any, node: exp.Not) -> str:
