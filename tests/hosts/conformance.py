@@ -43,6 +43,8 @@ class _Path:
         # Not every host keeps the order of rows.
         numbered = table.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
         self._numbered = numbered
+        # Texts by call that are run on some rows after the other.
+        self._texts: dict[str, str] = {}
         host.open({"points": numbered})
 
     def evaluate(self, table: pa.Table, calls: Sequence[str]) -> pa.Table:
@@ -73,17 +75,20 @@ class _Path:
 
     def _rows(self, call: str, which: range) -> list[float | None]:
         """The values of these rows."""
-        if self.host.dialect != "datafusion":
-            return self._first(_statement([call], which))
-        # It may compute below a filter what is above it.
-        self.host.open({"points": self._numbered.slice(which.start, len(which))})
-        try:
-            return self._first(_statement([call]))
-        finally:
-            self.host.open({"points": self._numbered})
+        if self.host.dialect == "datafusion":
+            # It may compute below a filter what is above it.
+            self.host.open({"points": self._numbered.slice(which.start, len(which))})
+            try:
+                return self._first(self.host.expand(_statement([call])))
+            finally:
+                self.host.open({"points": self._numbered})
+        if call not in self._texts:
+            self._texts[call] = self.host.expand(_statement([call], _ANY))
+        text = self._texts[call].replace(_where(_ANY), _where(which))
+        return self._first(text if _where(_ANY) in self._texts[call] else self.host.expand(_statement([call], which)))
 
-    def _first(self, statement: str) -> list[float | None]:
-        values: list[float | None] = self.host.run(self.host.expand(statement)).table.column(0).to_pylist()
+    def _first(self, text: str) -> list[float | None]:
+        values: list[float | None] = self.host.run(text).table.column(0).to_pylist()
         return values
 
     def derivative(self, table: pa.Table, call: str) -> str:
@@ -91,11 +96,17 @@ class _Path:
 
 
 _RAISED = float("nan")
+# Rows that no table has, in the place of which others are written.
+_ANY = range(1234567, 7654321)
+
+
+def _where(which: range) -> str:
+    return f"row_number >= {which.start} AND row_number < {which.stop}"
 
 
 def _statement(calls: Sequence[str], which: range | None = None) -> str:
     listed = ", ".join(f"{call} AS c{number}" for number, call in enumerate(calls))
-    where = "" if which is None else f" WHERE row_number >= {which.start} AND row_number < {which.stop}"
+    where = "" if which is None else f" WHERE {_where(which)}"
     return f"SELECT {listed}, row_number FROM points{where} ORDER BY row_number"
 
 

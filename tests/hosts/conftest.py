@@ -12,7 +12,7 @@ EXPRESSIONS = 25
 # Plans of one test.
 PLANS = 100
 # Of the sizes that are asked for, each host gets one of so many.
-_SHARE = {"conformance": 20, "plans": 20}
+_SHARE = {"conformance": 40, "plans": 30}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
