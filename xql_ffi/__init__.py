@@ -14,6 +14,7 @@ from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status
 from xql_ffi._errors import (
     DifferentiationError,
+    HostError,
     MissingEngineError,
     MissingRuleError,
     NotNumericError,
@@ -41,6 +42,7 @@ __all__ = [
     "DifferentialOperator",
     "DifferentiationError",
     "Gradients",
+    "HostError",
     "MissingEngineError",
     "MissingRuleError",
     "NotNumericError",

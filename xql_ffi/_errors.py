@@ -29,6 +29,10 @@ class MissingEngineError(DifferentiationError):
     """The ``datafusion`` of this process does not let functions of other libraries simplify their calls."""
 
 
+class HostError(DifferentiationError):
+    """The SQL of another engine does not have what the derivative needs, or the statement cannot be read as it."""
+
+
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -44,7 +48,7 @@ _MARK = re.compile(rf"(?:^|Error during planning: |Execution error: )({'|'.join(
 _UNGROUPED = re.compile(
     r'column "(?P<column>.+)" must appear in the GROUP BY clause or must be part of an aggregate function'
 )
-_CALL = re.compile(r"\b(grad|jvp|vjp)\s*\(", re.IGNORECASE)
+_OPERATORS = ("grad", "jvp", "vjp")
 
 
 def translated(message: str, query: str | None = None) -> DifferentiationError | None:
@@ -58,10 +62,39 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
     """
     if found := _MARK.search(message):
         return _KINDS[found[1]](message[found.end() :])
-    if query is not None and (called := _CALL.search(query)) and (found := _UNGROUPED.search(message)):
-        operator, column = called[1].lower(), found["column"]
-        return VariableError(
-            f"the variable of {operator} of an aggregate must be a column of GROUP BY; {column} is not. Add it, "
-            f"GROUP BY {column}, or take the derivative inside: AVG({operator}(f, x)) instead of {operator}(AVG(f), x)"
-        )
+    if query is not None and (found := _UNGROUPED.search(message)) and _differentiates(query):
+        column = found["column"]
+        if operator := _operator_over_aggregate(query, column):
+            return VariableError(
+                f"the variable of {operator} of an aggregate must be a column of GROUP BY; {column} is not. Add it, "
+                f"GROUP BY {column}, or take the derivative inside: AVG({operator}(f, x)) instead of "
+                f"{operator}(AVG(f), x)"
+            )
     return None
+
+
+def _differentiates(query: str) -> bool:
+    return any(operator in query.lower() for operator in _OPERATORS)
+
+
+def _operator_over_aggregate(query: str, column: str) -> str | None:
+    """The operator that a query calls with an aggregate and this column, ``grad`` in ``grad(AVG(x * x), x)``."""
+    # sqlglot takes long to import, and only this error needs it.
+    from sqlglot import errors, exp, parse
+
+    try:
+        trees = parse(query, read="postgres")
+    except errors.SqlglotError:
+        return None
+    for tree in trees:
+        for call in tree.find_all(exp.Anonymous) if tree is not None else ():
+            if call.name.lower() in _OPERATORS and call.expressions and call.expressions[0].find(exp.AggFunc):
+                variables = call.expressions[1:2] if call.name.lower() == "vjp" else call.expressions[1::2]
+                if any(variable.name.lower() == _last(column) for variable in variables):
+                    return str(call.name.lower())
+    return None
+
+
+def _last(column: str) -> str:
+    """The name of a column without those of its table and schema."""
+    return column.rpartition(".")[2].strip('"').lower()

@@ -96,6 +96,8 @@ def test_rules_are_refused_when_they_are_made() -> None:
     [
         "SELECT nowhere FROM t",
         "SELECT x, AVG(y) FROM t",
+        "SELECT y, AVG(grad(x * x, x)) AS d FROM t",
+        "SELECT y, grad(AVG(x * x), x) AS d FROM t GROUP BY x",
         "SELECT 'grad(', x, AVG(y) FROM",
         "SELECT arrow_cast(1, 'no')",
     ],

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token
 
 from xql_ffi._dialects.datafusion import XqlDataFusion, words
 from xql_ffi._dialects.first import First
-from xql_ffi._errors import DifferentiationError
+from xql_ffi._errors import HostError
 
 # A kind of node with the name of a function and the number of arguments.
 Head: TypeAlias = tuple[type[exp.Expr], str, int]
@@ -38,10 +38,6 @@ _RESERVED = words(
     unpivot user using value values variadic verbose view when where window with within
     """
 )
-
-
-class HostError(DifferentiationError):
-    """What a host does not have, or cannot be read."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from enum import IntEnum
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from xql_ffi._dialects.host import HostError
+from xql_ffi._errors import HostError
 
 
 class Binding(IntEnum):

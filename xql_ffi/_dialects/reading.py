@@ -7,8 +7,9 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from xql_ffi._dialects.datafusion import FUNCTIONS, words
-from xql_ffi._dialects.host import DATAFUSION, Host, HostError, arguments, head
+from xql_ffi._dialects.host import DATAFUSION, Host, arguments, head
 from xql_ffi._dialects.names import Names
+from xql_ffi._errors import HostError
 
 OPERATORS = frozenset(("grad", "jvp", "vjp", "stop_gradient"))
 

@@ -12,11 +12,12 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi import _native_text
-from xql_ffi._dialects.host import Host, HostError
+from xql_ffi._dialects.host import Host
 from xql_ffi._dialects.names import Names
 from xql_ffi._dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._dialects.reading import CALL, OPERATORS, datafusion_text, datafusion_tree
 from xql_ffi._dialects.writing import host_tree
+from xql_ffi._errors import HostError
 
 STOP = "stop_gradient"
 

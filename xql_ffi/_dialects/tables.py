@@ -11,10 +11,11 @@ from sqlglot import exp
 
 from xql_ffi import _catalog, _native_text
 from xql_ffi._dialects.duckdb import DUCKDB
-from xql_ffi._dialects.host import DATAFUSION, Host, HostError
+from xql_ffi._dialects.host import DATAFUSION, Host
 from xql_ffi._dialects.names import Names
 from xql_ffi._dialects.reading import datafusion_text, datafusion_tree
 from xql_ffi._dialects.statements import Known
+from xql_ffi._errors import HostError
 from xql_ffi._expressions import quoted
 from xql_ffi._native_text import UnknownFunctionError
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from xql_ffi._dialects.datafusion import FUNCTIONS, words
-from xql_ffi._dialects.host import DATAFUSION, Host, HostError, arguments, closed, head
+from xql_ffi._dialects.host import DATAFUSION, Host, arguments, closed, head
 from xql_ffi._dialects.names import Names
+from xql_ffi._errors import HostError
 
 
 def host_tree(
