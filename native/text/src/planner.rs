@@ -41,37 +41,21 @@ pub struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, rules: &Rules) -> Self {
-        let mut scalar = HashMap::new();
-        let mut functions = datafusion_functions::all_default_functions();
-        functions.extend(datafusion_functions_nested::all_default_nested_functions());
-        for function in functions {
-            for name in function.aliases().iter().map(String::as_str).chain([function.name()]) {
-                scalar.insert(name.to_owned(), Arc::clone(&function));
-            }
-        }
+        let mut scalar = datafusion_functions::all_default_functions();
+        scalar.extend(datafusion_functions_nested::all_default_nested_functions());
         let operators = xql_autodiff::functions_with(rules);
         let operators =
             operators.into_iter().map(|function| (function.name().to_owned(), Arc::new(function))).collect();
         let higher_order = datafusion_functions_nested::all_default_higher_order_functions();
-        let mut aggregate = HashMap::new();
-        for function in datafusion_functions_aggregate::all_default_aggregate_functions() {
-            for name in function.aliases().iter().map(String::as_str).chain([function.name()]) {
-                aggregate.insert(name.to_owned(), Arc::clone(&function));
-            }
-        }
-        let mut window = HashMap::new();
-        for function in datafusion_functions_window::all_default_window_functions() {
-            for name in function.aliases().iter().map(String::as_str).chain([function.name()]) {
-                window.insert(name.to_owned(), Arc::clone(&function));
-            }
-        }
+        let aggregate = datafusion_functions_aggregate::all_default_aggregate_functions();
+        let window = datafusion_functions_window::all_default_window_functions();
         Self {
             catalog: Cow::Borrowed(catalog),
             operators,
-            scalar,
-            higher_order: higher_order.into_iter().map(|function| (function.name().to_owned(), function)).collect(),
-            aggregate,
-            window,
+            scalar: by_name(scalar, |function| (function.name(), function.aliases())),
+            higher_order: by_name(higher_order, |function| (function.name(), function.aliases())),
+            aggregate: by_name(aggregate, |function| (function.name(), function.aliases())),
+            window: by_name(window, |function| (function.name(), function.aliases())),
             expr_planners: vec![
                 Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
                 Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
@@ -144,6 +128,18 @@ impl<'a> Planner<'a> {
         let schema = Arc::clone(plan.schema().inner());
         Ok(provider_as_source(Arc::new(Table { schema, view: Some(plan), call: None })))
     }
+}
+
+/// Functions by their names and aliases.
+fn by_name<F: ?Sized>(functions: Vec<Arc<F>>, names: impl Fn(&F) -> (&str, &[String])) -> HashMap<String, Arc<F>> {
+    let mut named = HashMap::new();
+    for function in functions {
+        let (name, aliases) = names(&function);
+        for name in aliases.iter().map(String::as_str).chain([name]) {
+            named.insert(name.to_owned(), Arc::clone(&function));
+        }
+    }
+    named
 }
 
 /// Where there are no columns and no queries.

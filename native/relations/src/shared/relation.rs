@@ -75,6 +75,11 @@ impl SharedRelation {
         self.numbered
     }
 
+    /// The column that has the numbers of the rows.
+    pub fn number(&self) -> Option<&str> {
+        self.columns().last().filter(|_| self.numbered)
+    }
+
     /// The shared relation that a node scans.
     pub fn scanned_by(node: &LogicalPlan) -> Option<Arc<Self>> {
         let LogicalPlan::TableScan(scan) = node else { return None };

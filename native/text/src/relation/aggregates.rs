@@ -47,7 +47,6 @@ impl Writer<'_> {
             }
         }
         for expr in &node.aggr_expr {
-            let expr = &self.in_one_order(expr, &node.input)?;
             let written = sql(unaliased(expr), &mut self.over(std::slice::from_ref(&input)))?;
             items.push(Item { sql: written, name: None, is_simple: true, is_volatile: expr.is_volatile() });
         }

@@ -1,9 +1,8 @@
 //! Nodes that are a clause of a SELECT: its items, WHERE and HAVING, ORDER BY, LIMIT, DISTINCT.
 
-use datafusion_common::{Result, plan_err};
+use datafusion_common::Result;
 use datafusion_expr::{DistinctOn, Filter, Limit, LogicalPlan, Projection, Sort};
 use std::sync::Arc;
-use xql_relations::anew::{check_found_again, check_order};
 
 use super::writer::Writer;
 use crate::expr::sql;
@@ -25,7 +24,6 @@ impl Writer<'_> {
         if input.stage > Stage::Group || !input.can_be_read_by(&[&node.predicate], 1) {
             input = self.relation(input);
         }
-        check_found_again(&node.predicate, &[&node.input])?;
         let condition = sql(&node.predicate, &mut self.over(std::slice::from_ref(&input)))?;
         if input.stage == Stage::Group {
             input.having.push(condition);
@@ -45,7 +43,6 @@ impl Writer<'_> {
         input.order = self.order(&node.expr, &input)?;
         input.stage = Stage::Order;
         if let Some(fetch) = node.fetch {
-            self.order_by_all(&mut input)?;
             input.limit = Some(fetch.to_string());
             input.stage = Stage::Limit;
         }
@@ -57,34 +54,12 @@ impl Writer<'_> {
         if input.stage == Stage::Limit {
             input = self.relation(input);
         }
-        self.order_by_all(&mut input)?;
         let over = &mut self.over(&[]);
         input.limit = node.fetch.as_ref().map(|fetch| sql(fetch, over)).transpose()?;
         input.offset = node.skip.as_ref().map(|skip| sql(skip, over)).transpose()?;
         input.offset = input.offset.filter(|offset| offset != "0");
         input.stage = Stage::Limit;
         Ok(input)
-    }
-
-    /// Orders the rows of which a shared relation takes the first by all of their columns, after what they are ordered by: rows that
-    /// are equal in all are one as good as the other.
-    pub fn order_by_all(&mut self, input: &mut Select) -> Result<()> {
-        if self.inside_shared == 0 {
-            return Ok(());
-        }
-        if input.stage < Stage::Order && !input.items.iter().all(|item| item.is_simple) || input.distinct.is_some() {
-            *input = self.relation(input.clone());
-        }
-        if !input.items.iter().all(|item| item.is_simple || !item.is_volatile) {
-            return plan_err!("rows with volatile columns that are ordered and cut off cannot be written as text here");
-        }
-        for (item, field) in input.items.iter().zip(input.schema.fields()) {
-            check_order(field)?;
-            if !input.order.contains(&item.sql) {
-                input.order.push(item.sql.clone());
-            }
-        }
-        Ok(())
     }
 
     pub fn distinct(&mut self, input: &LogicalPlan) -> Result<Select> {

@@ -3,7 +3,6 @@
 use datafusion_common::{NullEquality, Result, plan_err};
 use datafusion_expr::{Join, JoinType, LogicalPlan, Subquery};
 use std::sync::Arc;
-use xql_relations::anew::check_found_again;
 
 use super::names::unique_names;
 use super::writer::Writer;
@@ -39,7 +38,6 @@ impl Writer<'_> {
             NullEquality::NullEqualsNull => "IS NOT DISTINCT FROM",
         };
         for (a, b) in &node.on {
-            check_found_again(&a.clone().eq(b.clone()), &[&node.left, &node.right])?;
             let over = &mut self.over(&inputs);
             let condition = format!("{} {equal} {}", closed_sql(a, over)?, closed_sql(b, over)?);
             // The parser takes all that follows IS NOT DISTINCT FROM for its right side.
@@ -47,7 +45,6 @@ impl Writer<'_> {
             conditions.push(if is_open { format!("({condition})") } else { condition });
         }
         if let Some(filter) = &node.filter {
-            check_found_again(filter, &[&node.left, &node.right])?;
             let over = &mut self.over(&inputs);
             conditions.push(if conditions.is_empty() { sql(filter, over)? } else { closed_sql(filter, over)? });
         }

@@ -4,6 +4,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Distinct, LogicalPlan};
 use std::sync::Arc;
+use xql_relations::anew::check_found_again;
 
 use super::leaves::empty;
 use super::writer::Writer;
@@ -13,6 +14,7 @@ use crate::values::LINE_BREAK;
 /// The text of a query whose columns have the names that the plan gives them. Rows that are written down are VALUES, or queries of
 /// a row each that are united.
 pub fn query_sql(plan: &LogicalPlan, options: &Arc<ConfigOptions>, unites_values: bool) -> Result<String> {
+    check_found_again(plan)?;
     let mut writer = Writer::new(plan, options, unites_values)?;
     let select = writer.select(plan)?;
     let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();

@@ -1,11 +1,9 @@
 //! Recursive queries, and which common table expressions are inside of their second terms.
 
-use datafusion_catalog::cte_worktable::CteWorkTable;
-use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{LogicalPlan, RecursiveQuery};
 use std::sync::Arc;
-use xql_relations::SharedRelation;
+use xql_relations::{SharedRelation, is_work_table};
 
 use super::names::unique_names;
 use super::writer::{Open, Table, Writer};
@@ -59,10 +57,7 @@ impl Writer<'_> {
         }
         let union = if node.is_distinct { "UNION" } else { "UNION ALL" };
         let table = Table { name: written.clone(), text: format!("{first}\n{union}\n{next}"), is_recursive: true };
-        match depth.checked_sub(1) {
-            None => self.tables.push(table),
-            Some(index) => self.open[index].tables.push(table),
-        }
+        self.tables_at(depth).push(table);
         let mut select = self.named(&written, columns.into_iter(), schema, &node.name);
         if self.loses_columns {
             // It is true of each row, reads all columns, and no optimizer knows better.
@@ -76,12 +71,8 @@ impl Writer<'_> {
     /// How many of the open recursions a plan is inside of: up to the last one whose rows it reads.
     pub fn depth(&self, plan: &LogicalPlan) -> Result<usize> {
         for (index, open) in self.open.iter().enumerate().rev() {
-            let reads = |node: &LogicalPlan| match node {
-                LogicalPlan::TableScan(scan) => source_as_provider(&scan.source).is_ok_and(|provider| {
-                    provider.downcast_ref::<CteWorkTable>().is_some_and(|work| work.name() == open.name)
-                }),
-                _ => false,
-            };
+            let reads =
+                |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, &open.name));
             if SharedRelation::any_node_in(plan, &reads)? {
                 return Ok(index + 1);
             }

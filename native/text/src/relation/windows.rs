@@ -16,7 +16,6 @@ impl Writer<'_> {
             input = self.relation(input);
         }
         for expr in &node.window_expr {
-            let expr = &self.in_one_order(expr, &node.input)?;
             let written = sql(unaliased(expr), &mut self.over(std::slice::from_ref(&input)))?;
             input.items.push(Item { sql: written, name: None, is_simple: false, is_volatile: expr.is_volatile() });
         }

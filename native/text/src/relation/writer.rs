@@ -52,9 +52,6 @@ pub struct Writer<'a> {
     pub scanned: HashSet<String>,
     /// The columns of the queries around, the outermost first.
     pub outer: Vec<Vec<Select>>,
-    /// In how many shared relations the writer is. Hosts compute a common table expression anew wherever it is read, so that there
-    /// has to be one order of its rows only.
-    pub inside_shared: usize,
     pub unites_values: bool,
     /// Whether DataFusion would take columns from recursive queries that these read themselves.
     pub loses_columns: bool,
@@ -72,7 +69,6 @@ impl<'a> Writer<'a> {
             taken: HashSet::new(),
             scanned,
             outer: vec![],
-            inside_shared: 0,
             unites_values,
             loses_columns: loses_columns(plan),
         })
@@ -93,12 +89,17 @@ impl<'a> Writer<'a> {
         name
     }
 
-    /// A query after the common table expressions of a depth: 0 for those of all, n for those of the n-th open recursion.
+    /// The common table expressions of a depth: 0 for those of all, n for those of the n-th open recursion.
+    pub fn tables_at(&mut self, depth: usize) -> &mut Vec<Table> {
+        match depth.checked_sub(1) {
+            None => &mut self.tables,
+            Some(index) => &mut self.open[index].tables,
+        }
+    }
+
+    /// A query after the common table expressions of a depth.
     pub fn with_tables(&mut self, body: String, depth: usize) -> String {
-        let tables = match depth.checked_sub(1) {
-            None => std::mem::take(&mut self.tables),
-            Some(index) => std::mem::take(&mut self.open[index].tables),
-        };
+        let tables = std::mem::take(self.tables_at(depth));
         if tables.is_empty() {
             return body;
         }

@@ -2,6 +2,7 @@
 
 mod order;
 mod rounding;
+mod rows;
 
-pub use order::{check_order, check_repeatable, ordered_further, total_order, totally_ordered};
 pub use rounding::check_found_again;
+pub use rows::repeatable;

@@ -1,13 +1,15 @@
 //! Rows in one order only, so that they are the same each time that a relation is computed.
 
 use arrow::datatypes::FieldRef;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, SortExpr, WindowFrameUnits};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::logical_plan::Sort;
+use datafusion_expr::{Distinct, DistinctOn, Expr, Limit, LogicalPlan, SortExpr, WindowFrameUnits};
+use std::sync::Arc;
 
 use super::rounding::is_rounded;
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::markers::marked;
 
 /// The columns by which the rows of a plan are in one order only, the first first: rows that are equal in these are one as good as
 /// the other.
@@ -55,7 +57,7 @@ fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
 ///
 /// # Errors
 /// If it is one.
-pub fn check_order(field: &FieldRef) -> Result<()> {
+fn check_order(field: &FieldRef) -> Result<()> {
     if field.data_type().is_nested() {
         return plan_err!(
             "the derivative orders rows by all of their columns, and {} is of the type {}, which has no order",
@@ -66,11 +68,82 @@ pub fn check_order(field: &FieldRef) -> Result<()> {
     Ok(())
 }
 
+/// The plan with everything that depends on the order of rows in one order of them only.
+///
+/// ```text
+/// Limit: fetch=2          ->      Limit: fetch=2
+///   TableScan: w                    Sort: w.id, w.val
+///                                     TableScan: w
+/// ```
+///
+/// # Errors
+/// If rows cannot be ordered by one of the columns of what orders them.
+pub fn in_one_order(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let ordered = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Sort(Sort { expr, input, fetch: Some(fetch) }) => {
+            let expr = ordered_further(expr, &input)?;
+            Ok(Transformed::yes(LogicalPlan::Sort(Sort { expr, input, fetch: Some(fetch) })))
+        }
+        LogicalPlan::Limit(Limit { skip, fetch, input }) => {
+            let input = Arc::new(sorted(input.as_ref().clone())?);
+            Ok(Transformed::yes(LogicalPlan::Limit(Limit { skip, fetch, input })))
+        }
+        LogicalPlan::Distinct(Distinct::On(DistinctOn { on_expr, select_expr, sort_expr, input, schema })) => {
+            let first = |expr: &Expr| SortExpr::new(expr.clone(), true, false);
+            let keys = sort_expr.unwrap_or_else(|| on_expr.iter().map(first).collect());
+            let sort_expr = Some(ordered_further(keys, &input)?);
+            let on = DistinctOn { on_expr, select_expr, sort_expr, input, schema };
+            Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(on))))
+        }
+        node @ (LogicalPlan::Window(_) | LogicalPlan::Aggregate(_)) => {
+            let input = node.inputs().first().map(|input| (*input).clone());
+            let Some(input) = input else { return Ok(Transformed::no(node)) };
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let ordered = totally_ordered(expr, &input)?;
+                Ok(if ordered.transformed { ordered.update_data(|expr| name.restore(expr)) } else { ordered })
+            })
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(ordered.data)
+}
+
+/// The rows of a plan in one order, that in which they are already if there is one.
+fn sorted(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Sort(Sort { expr, input, fetch }) => {
+            let expr = ordered_further(expr, &input)?;
+            Ok(LogicalPlan::Sort(Sort { expr, input, fetch }))
+        }
+        plan if is_sorted(&plan) => Ok(plan.map_children(|input| Ok(Transformed::yes(sorted(input)?)))?.data),
+        plan => {
+            let expr = ordered_further(vec![], &plan)?;
+            match expr.is_empty() {
+                true => Ok(plan),
+                false => Ok(LogicalPlan::Sort(Sort { expr, input: Arc::new(plan), fetch: None })),
+            }
+        }
+    }
+}
+
+/// Whether the rows of a plan are in the order of a sort below.
+fn is_sorted(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Filter(_) | LogicalPlan::Limit(_) => {
+            plan.inputs().into_iter().all(is_sorted)
+        }
+        _ => false,
+    }
+}
+
 /// What orders the rows of a plan after `keys`, so that there is one order of them only.
 ///
 /// # Errors
 /// If rows cannot be ordered by one of its columns.
-pub fn ordered_further(mut keys: Vec<SortExpr>, input: &LogicalPlan) -> Result<Vec<SortExpr>> {
+fn ordered_further(mut keys: Vec<SortExpr>, input: &LogicalPlan) -> Result<Vec<SortExpr>> {
     for index in total_order(input)? {
         let column = Expr::Column(Column::from(input.schema().qualified_field(index)));
         if !keys.iter().any(|key| key.expr == column) {
@@ -84,7 +157,7 @@ pub fn ordered_further(mut keys: Vec<SortExpr>, input: &LogicalPlan) -> Result<V
 ///
 /// # Errors
 /// If rows cannot be ordered by one of the columns of the plan.
-pub fn totally_ordered(expr: Expr, input: &LogicalPlan) -> Result<Transformed<Expr>> {
+fn totally_ordered(expr: Expr, input: &LogicalPlan) -> Result<Transformed<Expr>> {
     /// These have no frame.
     const PLACES: [&str; 4] = ["row_number", "ntile", "lag", "lead"];
     const AGGREGATES: [&str; 4] = ["first_value", "last_value", "nth_value", "array_agg"];
@@ -111,40 +184,3 @@ pub fn totally_ordered(expr: Expr, input: &LogicalPlan) -> Result<Transformed<Ex
 
 /// Functions that count equal rows as one.
 const RANKS: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
-
-/// Refuses a relation that has other rows each time it is computed.
-///
-/// # Errors
-/// If it is one.
-pub fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
-    let mut found = None;
-    plan.apply_with_subqueries(|node| {
-        for expr in node.expressions() {
-            if is_volatile(&expr)? {
-                found = Some(expr.to_string());
-            }
-        }
-        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    match found {
-        Some(volatile) => plan_err!(
-            "the derivative reads a relation several times that {volatile} makes another one each time: \
-             keep its rows in a table first"
-        ),
-        None => Ok(()),
-    }
-}
-
-/// Whether an expression may be another value each time, which what says that a value may be NULL is not.
-fn is_volatile(expr: &Expr) -> Result<bool> {
-    let mut found = false;
-    expr.apply(|part| {
-        if let Some(value) = marked(part) {
-            found |= is_volatile(value)?;
-            return Ok(TreeNodeRecursion::Jump);
-        }
-        found |= part.is_volatile_node();
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
-}

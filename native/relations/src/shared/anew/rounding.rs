@@ -1,17 +1,34 @@
 //! Values that are rounded: what is summed up may differ in its last digit the next time.
 
-use datafusion_common::tree_node::TreeNode;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Operator};
 
 use crate::shared::relation::SharedRelation;
 use crate::vocabulary::names::is_added;
 
-/// Refuses a condition of the derivative that finds rows again by a value whose last digits may be others the next time.
+/// Refuses a plan of the derivative that finds rows again by a value whose last digits may be others the next time.
 ///
 /// # Errors
 /// If it is one.
-pub fn check_found_again(expr: &Expr, inputs: &[&LogicalPlan]) -> Result<()> {
+pub fn check_found_again(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        match node {
+            LogicalPlan::Filter(filter) => check_condition(&filter.predicate, &[&filter.input])?,
+            LogicalPlan::Join(join) => {
+                let equal = join.on.iter().map(|(left, right)| left.clone().eq(right.clone()));
+                for condition in equal.chain(join.filter.clone()) {
+                    check_condition(&condition, &[&join.left, &join.right])?;
+                }
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn check_condition(expr: &Expr, inputs: &[&LogicalPlan]) -> Result<()> {
     let is_rounded = |part: &Expr| match part {
         Expr::Column(column) if is_added(&column.name) => is_rounded_in(column, inputs),
         _ => Ok(false),

@@ -1,0 +1,62 @@
+//! Relations that have the same rows each time that they are computed.
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder};
+use datafusion_functions_window::expr_fn::row_number;
+
+use super::order::{in_one_order, total_order};
+use crate::vocabulary::markers::marked;
+
+/// A relation so that each of its readers may compute it anew and finds the same rows, with their numbers in a column of this name
+/// if one is given.
+///
+/// ```text
+/// TableScan: w            ->      Projection: val, row_number() OVER (ORDER BY val) AS ∂row
+///                                   TableScan: w
+/// ```
+///
+/// # Errors
+/// If it has other rows each time, or if its rows have no order that is the same each time.
+pub fn repeatable(plan: LogicalPlan, number: Option<&str>) -> Result<LogicalPlan> {
+    check_repeatable(&plan)?;
+    let plan = in_one_order(plan)?;
+    let Some(number) = number else { return Ok(plan) };
+    let key = |index| Expr::Column(Column::from(plan.schema().qualified_field(index))).sort(true, false);
+    let row = row_number().order_by(total_order(&plan)?.into_iter().map(key).collect()).build()?;
+    LogicalPlanBuilder::from(plan).window([row.alias(number)])?.build()
+}
+
+/// Refuses a relation that has other rows each time that it is computed.
+fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
+    let mut found = None;
+    plan.apply_with_subqueries(|node| {
+        for expr in node.expressions() {
+            if is_volatile(&expr)? {
+                found = Some(expr.to_string());
+            }
+        }
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    match found {
+        Some(volatile) => plan_err!(
+            "the derivative reads a relation several times that {volatile} makes another one each time: \
+             keep its rows in a table first"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Whether an expression may be another value each time, which what says that a value may be NULL is not.
+fn is_volatile(expr: &Expr) -> Result<bool> {
+    let mut found = false;
+    expr.apply(|part| {
+        if let Some(value) = marked(part) {
+            found |= is_volatile(value)?;
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        found |= part.is_volatile_node();
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
