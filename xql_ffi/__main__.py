@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from xql_ffi import expand_sql, rule_table
 from xql_ffi._doctor import examine
-from xql_ffi._text import DIALECTS
+from xql_ffi._text.statements import DIALECTS
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from xql_ffi._calls import DERIVATIVES, may_differentiate
+
 
 class DifferentiationError(ValueError):
     """xql-ffi cannot take a derivative. The message names the expression, the column, the reason and what to do."""
@@ -48,7 +50,6 @@ _MARK = re.compile(rf"(?:^|Error during planning: |Execution error: )({'|'.join(
 _UNGROUPED = re.compile(
     r'column "(?P<column>.+)" must appear in the GROUP BY clause or must be part of an aggregate function'
 )
-_OPERATORS = ("grad", "jvp", "vjp")
 
 
 def translated(message: str, query: str | None = None) -> DifferentiationError | None:
@@ -62,7 +63,7 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
     """
     if found := _MARK.search(message):
         return _KINDS[found[1]](message[found.end() :])
-    if query is not None and (found := _UNGROUPED.search(message)) and _differentiates(query):
+    if query is not None and (found := _UNGROUPED.search(message)) and may_differentiate(query):
         column = found["column"]
         if operator := _operator_over_aggregate(query, column):
             return VariableError(
@@ -71,10 +72,6 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
                 f"{operator}(AVG(f), x)"
             )
     return None
-
-
-def _differentiates(query: str) -> bool:
-    return any(operator in query.lower() for operator in _OPERATORS)
 
 
 def _operator_over_aggregate(query: str, column: str) -> str | None:
@@ -88,7 +85,7 @@ def _operator_over_aggregate(query: str, column: str) -> str | None:
         return None
     for tree in trees:
         for call in tree.find_all(exp.Anonymous) if tree is not None else ():
-            if call.name.lower() in _OPERATORS and call.expressions and call.expressions[0].find(exp.AggFunc):
+            if call.name.lower() in DERIVATIVES and call.expressions and call.expressions[0].find(exp.AggFunc):
                 variables = call.expressions[1:2] if call.name.lower() == "vjp" else call.expressions[1::2]
                 if any(variable.name.lower() == _last(column) for variable in variables):
                     return str(call.name.lower())

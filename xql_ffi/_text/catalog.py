@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from xql_ffi import _native_text
 from xql_ffi._expressions import quoted
-from xql_ffi._native_text import UnknownFunctionError
+from xql_ffi._text import native
+from xql_ffi._text.native import UnknownFunctionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,13 +39,13 @@ def catalog(tables: Tables) -> Any:
         TypeError: it is neither, or a table is given by something else than its schema or the query of a view.
         ValueError: a name or a schema is wrong.
     """
-    made = _native_text.catalog()
+    made = native.catalog()
     if isinstance(tables, Mapping):
         for name, table in tables.items():
             if isinstance(table, str):
-                _native_text.add_view(made, name, table)
+                native.add_view(made, name, table)
             elif isinstance(table, pa.Schema):
-                _native_text.add_table(made, name, table)
+                native.add_table(made, name, table)
             else:
                 msg = f"the table {name!r} is given by its pyarrow schema, or by the query of a view, not by {table!r}"
                 raise TypeError(msg)
@@ -59,11 +59,11 @@ def catalog(tables: Tables) -> Any:
     for path, table in relations(tables):
         name = ".".join(quoted(part) for part in path)
         if isinstance(table, pa.Schema):
-            _native_text.add_table(made, name, table)
+            native.add_table(made, name, table)
         elif table:
-            _native_text.add_view(made, name, table)
+            native.add_view(made, name, table)
         else:
-            _native_text.add_opaque(made, name, UNKNOWN_VIEW)
+            native.add_opaque(made, name, UNKNOWN_VIEW)
     return made
 
 
@@ -135,10 +135,10 @@ def answer(made: Any, tables: Tables, asked: UnknownFunctionError) -> None:
     try:
         field = tables.sql(f"SELECT {asked.call} AS v").schema().field("v")
     except Exception as error:
-        _native_text.add_function(made, asked.call, None, is_volatile=False)
+        native.add_function(made, asked.call, None, is_volatile=False)
         msg = f"the session cannot plan {asked.call}: {error}"
         raise ValueError(msg) from error
-    _native_text.add_function(made, asked.call, field, is_volatile=_is_volatile(tables, asked))
+    native.add_function(made, asked.call, field, is_volatile=_is_volatile(tables, asked))
 
 
 def _is_volatile(session: Session, asked: UnknownFunctionError) -> bool:

@@ -12,7 +12,7 @@ from xql_ffi._errors import translated
 from xql_ffi._native import taken, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _ffi, _lib = _plugin.ffi, _plugin.lib
 
@@ -28,6 +28,15 @@ class UnknownFunctionError(Exception):
         self.name, self.arguments = name, arguments
         self.call = f"{name}({', '.join(arguments)})"
         super().__init__(self.call)
+
+
+def learning(make: Callable[[], str], learn: Callable[[UnknownFunctionError], None]) -> str:
+    """What is made once it is learnt what calls of a session's functions give, for which the native library asks."""
+    while True:
+        try:
+            return make()
+        except UnknownFunctionError as unknown:
+            learn(unknown)
 
 
 def catalog() -> Any:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from xql_ffi import _native_text
-from xql_ffi._catalog import Session, Tables, answer, catalog, is_duckdb
 from xql_ffi._operators import checked_rules
+from xql_ffi._text import native
+from xql_ffi._text.catalog import Session, Tables, answer, catalog, is_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +52,8 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
     _check_text(sql, "a statement")
     natives = [rule._native() for rule in checked_rules(rules, "expand_sql")]
     if (dialect or _dialect_of(tables)) == "datafusion":
-        return _asked(tables, lambda made: _native_text.expand(made, sql, natives))
-    from xql_ffi._dialects import texts
+        return _asked(tables, lambda made: native.expand(made, sql, natives))
+    from xql_ffi._text.dialects import texts
 
     return texts.expand(sql, tables, dialect or _dialect_of(tables), natives)
 
@@ -116,23 +116,18 @@ def differentiate_sql(
     natives = [rule._native() for rule in checked_rules(rules, "differentiate_sql")]
     tables = {_TABLE: schema}
     if dialect != "datafusion":
-        from xql_ffi._dialects import texts
+        from xql_ffi._text.dialects import texts
 
         return texts.differentiate(expression, wrt, _TABLE, tables, dialect, natives)
-    return _asked(tables, lambda made: _native_text.differentiate(made, expression, wrt, _TABLE, natives))
+    return _asked(tables, lambda made: native.differentiate(made, expression, wrt, _TABLE, natives))
 
 
 _TABLE = "inputs"
 
 
 def _asked(tables: Tables, make: Callable[[Any], str]) -> str:
-    """What the native library makes with a catalog, which learns what it asks for: what functions of a session give."""
     made = catalog(tables)
-    while True:
-        try:
-            return make(made)
-        except _native_text.UnknownFunctionError as unknown:
-            answer(made, tables, unknown)
+    return native.learning(lambda: make(made), lambda unknown: answer(made, tables, unknown))
 
 
 def _dialect_of(tables: object) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot.dialects.bigquery import BigQuery
 
-from xql_ffi._dialects.first import by_limited_array
-from xql_ffi._dialects.host import Host
+from xql_ffi._text.dialects.first import by_limited_array
+from xql_ffi._text.dialects.host import Host, not_finite
 
 BIGQUERY = Host(
     name="bigquery",
@@ -50,11 +50,7 @@ BIGQUERY = Host(
     first=by_limited_array,
     has_filter=False,
     divides_to_float=True,
-    not_finite={
-        "nan": "CAST('NaN' AS FLOAT64)",
-        "inf": "CAST('inf' AS FLOAT64)",
-        "-inf": "CAST('-inf' AS FLOAT64)",
-    },
+    not_finite=not_finite("FLOAT64", "inf"),
     has_single=False,
     has_values=False,
     names_freely=False,

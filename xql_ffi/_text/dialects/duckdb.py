@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot.dialects.duckdb import DuckDB
 
-from xql_ffi._dialects.host import Host
+from xql_ffi._text.dialects.host import Host, not_finite
 
 DUCKDB = Host(
     name="duckdb",
@@ -53,11 +53,7 @@ DUCKDB = Host(
     },
     divides_to_float=True,
     float_literal="{}e0",
-    not_finite={
-        "nan": "CAST('NaN' AS DOUBLE)",
-        "inf": "CAST('Infinity' AS DOUBLE)",
-        "-inf": "CAST('-Infinity' AS DOUBLE)",
-    },
+    not_finite=not_finite("DOUBLE", "Infinity"),
     materializes=True,
     has_unsigned=True,
 )

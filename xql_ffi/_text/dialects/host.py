@@ -13,9 +13,9 @@ from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token
 
-from xql_ffi._dialects.datafusion import XqlDataFusion, words
-from xql_ffi._dialects.first import First
 from xql_ffi._errors import HostError
+from xql_ffi._text.dialects.datafusion import XqlDataFusion, words
+from xql_ffi._text.dialects.first import First
 
 # A kind of node with the name of a function and the number of arguments.
 Head: TypeAlias = tuple[type[exp.Expr], str, int]
@@ -38,6 +38,14 @@ _RESERVED = words(
     unpivot user using value values variadic verbose view when where window with within
     """
 )
+
+
+def not_finite(kind: str, infinity: str) -> dict[str, str]:
+    """NaN and the infinities where texts are converted to floats, whose type has this name."""
+    return {
+        value: f"CAST('{text}' AS {kind})"
+        for value, text in {"nan": "NaN", "inf": infinity, "-inf": f"-{infinity}"}.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ import warnings
 
 from sqlglot.dialects.dialect import Dialect
 
-from xql_ffi._dialects.bigquery import BIGQUERY
-from xql_ffi._dialects.duckdb import DUCKDB
-from xql_ffi._dialects.first import nowhere
-from xql_ffi._dialects.host import Host
-from xql_ffi._dialects.polars import POLARS
-from xql_ffi._dialects.postgres import POSTGRES
-from xql_ffi._dialects.spark import SPARK
-from xql_ffi._dialects.sqlite import SQLITE
 from xql_ffi._errors import HostError
+from xql_ffi._text.dialects.bigquery import BIGQUERY
+from xql_ffi._text.dialects.duckdb import DUCKDB
+from xql_ffi._text.dialects.first import nowhere
+from xql_ffi._text.dialects.host import Host
+from xql_ffi._text.dialects.polars import POLARS
+from xql_ffi._text.dialects.postgres import POSTGRES
+from xql_ffi._text.dialects.spark import SPARK
+from xql_ffi._text.dialects.sqlite import SQLITE
 
 HOSTS: dict[str, Host] = {host.name: host for host in (BIGQUERY, DUCKDB, POLARS, POSTGRES, SPARK, SQLITE)}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from xql_ffi._dialects.host import DATAFUSION, Host
+from xql_ffi._text.dialects.host import DATAFUSION, Host
 
 
 class Names:

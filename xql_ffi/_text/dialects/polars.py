@@ -6,8 +6,8 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import NormalizationStrategy
 from sqlglot.dialects.duckdb import DuckDB
 
-from xql_ffi._dialects.first import nowhere
-from xql_ffi._dialects.host import Host, Lack
+from xql_ffi._text.dialects.first import nowhere
+from xql_ffi._text.dialects.host import Host, Lack, not_finite
 
 
 class XqlPolars(DuckDB):
@@ -69,10 +69,6 @@ POLARS = Host(
     first=nowhere,
     divides_to_float=True,
     float_literal="{}e0",
-    not_finite={
-        "nan": "CAST('NaN' AS DOUBLE)",
-        "inf": "CAST('inf' AS DOUBLE)",
-        "-inf": "CAST('-inf' AS DOUBLE)",
-    },
+    not_finite=not_finite("DOUBLE", "inf"),
     has_values=False,
 )

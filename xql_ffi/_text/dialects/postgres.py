@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot.dialects.postgres import Postgres
 
-from xql_ffi._dialects.first import by_array
-from xql_ffi._dialects.host import Host
+from xql_ffi._text.dialects.first import by_array
+from xql_ffi._text.dialects.host import Host, not_finite
 
 POSTGRES = Host(
     name="postgres",
@@ -41,11 +41,7 @@ POSTGRES = Host(
     read={"x ^ y": "power(x, y)", "mod(x, y)": "x % y", "log(b, x)": "log(b, x)"},
     first=by_array,
     float_literal="CAST({} AS DOUBLE PRECISION)",
-    not_finite={
-        "nan": "CAST('NaN' AS DOUBLE PRECISION)",
-        "inf": "CAST('Infinity' AS DOUBLE PRECISION)",
-        "-inf": "CAST('-Infinity' AS DOUBLE PRECISION)",
-    },
+    not_finite=not_finite("DOUBLE PRECISION", "Infinity"),
     materializes=True,
     longest_name=63,
 )

@@ -6,12 +6,11 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from xql_ffi._dialects.datafusion import FUNCTIONS, words
-from xql_ffi._dialects.host import DATAFUSION, Host, arguments, head
-from xql_ffi._dialects.names import Names
+from xql_ffi._calls import OPERATORS
 from xql_ffi._errors import HostError
-
-OPERATORS = frozenset(("grad", "jvp", "vjp", "stop_gradient"))
+from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
+from xql_ffi._text.dialects.host import DATAFUSION, Host, arguments, head
+from xql_ffi._text.dialects.names import Names
 
 # What stands for the number of a call of an operator among the properties of a node.
 CALL = "call"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from xql_ffi._dialects.first import by_extreme
-from xql_ffi._dialects.host import Host, Lack
+from xql_ffi._text.dialects.first import by_extreme
+from xql_ffi._text.dialects.host import Host, Lack, not_finite
 
 SPARK = Host(
     name="spark",
@@ -73,9 +73,5 @@ SPARK = Host(
     first=by_extreme,
     divides_to_float=True,
     float_literal="{}e0",
-    not_finite={
-        "nan": "CAST('NaN' AS DOUBLE)",
-        "inf": "CAST('Infinity' AS DOUBLE)",
-        "-inf": "CAST('-Infinity' AS DOUBLE)",
-    },
+    not_finite=not_finite("DOUBLE", "Infinity"),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.sqlite import SQLite
 
-from xql_ffi._dialects.first import nowhere
-from xql_ffi._dialects.host import Host, Lack
+from xql_ffi._text.dialects.first import nowhere
+from xql_ffi._text.dialects.host import Host, Lack
 
 SQLITE = Host(
     name="sqlite",

@@ -11,15 +11,14 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from xql_ffi import _native_text
-from xql_ffi._dialects.host import Host
-from xql_ffi._dialects.names import Names
-from xql_ffi._dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
-from xql_ffi._dialects.reading import CALL, OPERATORS, datafusion_text, datafusion_tree
-from xql_ffi._dialects.writing import host_tree
+from xql_ffi._calls import OPERATORS, STOP, may_differentiate
 from xql_ffi._errors import HostError
-
-STOP = "stop_gradient"
+from xql_ffi._text import native
+from xql_ffi._text.dialects.host import Host
+from xql_ffi._text.dialects.names import Names
+from xql_ffi._text.dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
+from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree
+from xql_ffi._text.dialects.writing import host_tree
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
         HostError: the host does not have what would have to be written, or a statement cannot be read.
         ValueError: a statement is wrong, or has no derivative.
     """
-    if not any(name in text.lower() for name in ("grad", "jvp", "vjp")):
+    if not may_differentiate(text):
         return text
     edits = []
     for tokens in _statements(host.tokens(text)):
@@ -131,7 +130,7 @@ class Statement:
         asked, calls = self.read()
         if not calls:
             return self._text
-        wanted = _native_text.columns(self._known.catalog, asked, self._rules)
+        wanted = native.columns(self._known.catalog, asked, self._rules)
         derivatives = self.derivatives(calls)
         text = self._spliced(calls, derivatives) if derivatives is not None else self._written_anew()
         self._check(text, wanted)
@@ -166,7 +165,7 @@ class Statement:
 
     def derivatives(self, calls: list[Call]) -> dict[int, exp.Expr] | None:
         """What takes the place of the calls; nothing if the query has to be written anew."""
-        edits = _native_text.edits(self._known.catalog, self._asked, self._rules)
+        edits = native.edits(self._known.catalog, self._asked, self._rules)
         self._anew = next((text for start, _, text in edits if start == 0), None)
         self._named = [(start, text) for start, end, text in edits if start == end]
         if self._anew is not None:
@@ -224,7 +223,7 @@ class Statement:
             self._host.parsed(text), self._host, Names(self._host, self._known.names), self._known.floats
         )
         again = datafusion_text(tree)
-        made = _native_text.columns(self._known.catalog, again, self._rules)
+        made = native.columns(self._known.catalog, again, self._rules)
         shown = [[(self._shown(field.name), field.type) for field in schema] for schema in (wanted, made)]
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
             columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (wanted, made)]

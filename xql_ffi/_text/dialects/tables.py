@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from xql_ffi import _catalog, _native_text
-from xql_ffi._dialects.duckdb import DUCKDB
-from xql_ffi._dialects.host import DATAFUSION, Host
-from xql_ffi._dialects.names import Names
-from xql_ffi._dialects.reading import datafusion_text, datafusion_tree
-from xql_ffi._dialects.statements import Known
 from xql_ffi._errors import HostError
 from xql_ffi._expressions import quoted
-from xql_ffi._native_text import UnknownFunctionError
+from xql_ffi._text import catalog, native
+from xql_ffi._text.dialects.duckdb import DUCKDB
+from xql_ffi._text.dialects.host import DATAFUSION, Host
+from xql_ffi._text.dialects.names import Names
+from xql_ffi._text.dialects.reading import datafusion_text, datafusion_tree
+from xql_ffi._text.dialects.statements import Known
+from xql_ffi._text.native import UnknownFunctionError
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ def known(tables: Any, host: Host) -> Known:
     """
     if isinstance(tables, Mapping):
         return _known(_given(tables, host), host, host)
-    if _catalog.is_duckdb(tables):
+    if catalog.is_duckdb(tables):
         return _known(_of_duckdb(tables), DUCKDB, host)
     return _known(_of_session(tables), DATAFUSION, host)
 
 
 def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
-    made = _native_text.catalog()
+    made = native.catalog()
     names: dict[str, str] = {}
     floats: dict[str, bool] = {}
     views = []
@@ -64,18 +64,18 @@ def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
             names.update((host.key(field.name), field.name) for field in relation.columns)
             for field in fields:
                 floats[field.name] = floats.get(field.name, True) and pa.types.is_floating(field.type)
-            _native_text.add_table(made, name, pa.schema(fields))
+            native.add_table(made, name, pa.schema(fields))
         elif relation.query is not None:
             views.append((name, relation))
         else:
-            _native_text.add_opaque(made, name, relation.reason)
+            native.add_opaque(made, name, relation.reason)
     # Whether a column is a float is known of all tables before the first view is read.
     columns = {name for name, is_float in floats.items() if is_float}
     for name, relation in views:
         try:
-            _native_text.add_view(made, name, _definition(relation, source, columns))
+            native.add_view(made, name, _definition(relation, source, columns))
         except HostError as error:
-            _native_text.add_opaque(made, name, str(error))
+            native.add_opaque(made, name, str(error))
     return Known(made, {key: name for key, name in names.items() if key != name}, columns)
 
 
@@ -117,11 +117,11 @@ def _given(tables: Mapping[Any, Any], host: Host) -> Iterator[Relation]:
 
 def _of_session(session: Any) -> Iterator[Relation]:
     """The relations of a session of datafusion."""
-    for path, table in _catalog.relations(session):
+    for path, table in catalog.relations(session):
         if isinstance(table, pa.Schema):
             yield Relation(path, columns=table)
         elif table is None:
-            yield Relation(path, reason=_catalog.UNKNOWN_VIEW)
+            yield Relation(path, reason=catalog.UNKNOWN_VIEW)
         else:
             yield Relation(path, query=table)
 
@@ -184,7 +184,7 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
     if name in ("integer_quotient", "integer_remainder"):
         is_float = any(argument.to.this in exp.DataType.REAL_TYPES for argument in arguments)
         field = pa.field("v", pa.float64() if is_float else pa.int64())
-        _native_text.add_function(made, call, field, is_volatile=False)
+        native.add_function(made, call, field, is_volatile=False)
         return
     own = name.strip('"').removeprefix(f"{host.name}.")
     if isinstance(tables, Mapping):
@@ -193,8 +193,8 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
             f"no function {own}({asked}) of {host.name} is known: hand over the session that has it, if it is one's own"
         )
         raise HostError(msg)
-    if not _catalog.is_duckdb(tables):
-        _catalog.answer(made, tables, unknown)
+    if not catalog.is_duckdb(tables):
+        catalog.answer(made, tables, unknown)
         return
     here = f"{DUCKDB.text(DUCKDB.identifier(own))}({', '.join(DUCKDB.text(argument) for argument in arguments)})"
     try:
@@ -202,7 +202,7 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
         stable = "SELECT bool_and(stability = 'CONSISTENT') FROM duckdb_functions() WHERE lower(function_name) = ?"
         ((is_stable,),) = tables.sql(stable, params=[own.lower()]).fetchall()
     except Exception as error:
-        _native_text.add_function(made, call, None, is_volatile=False)
+        native.add_function(made, call, None, is_volatile=False)
         msg = f"the session cannot plan {here}: {error}"
         raise ValueError(msg) from error
-    _native_text.add_function(made, call, field, is_volatile=is_stable is False)
+    native.add_function(made, call, field, is_volatile=is_stable is False)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xql_ffi import _native_text
-from xql_ffi._dialects import statements
-from xql_ffi._dialects.host import Host
-from xql_ffi._dialects.hosts import host_of
-from xql_ffi._dialects.statements import Known
-from xql_ffi._dialects.tables import answer, known
+from xql_ffi._text import native
+from xql_ffi._text.dialects import statements
+from xql_ffi._text.dialects.host import Host
+from xql_ffi._text.dialects.hosts import host_of
+from xql_ffi._text.dialects.statements import Known
+from xql_ffi._text.dialects.tables import answer, known
 
 
 def expand(sql: str, tables: Any, dialect: str, rules: Sequence[Any]) -> str:
@@ -26,10 +26,5 @@ def differentiate(expression: str, wrt: str, table: str, tables: Any, dialect: s
 
 
 def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
-    """What is made of tables, of which it is learnt what functions of the session give."""
     found = known(tables, host)
-    while True:
-        try:
-            return make(found)
-        except _native_text.UnknownFunctionError as unknown:
-            answer(found.catalog, tables, host, unknown)
+    return native.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from xql_ffi._dialects.datafusion import FUNCTIONS, words
-from xql_ffi._dialects.host import DATAFUSION, Host, arguments, closed, head
-from xql_ffi._dialects.names import Names
 from xql_ffi._errors import HostError
+from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
+from xql_ffi._text.dialects.host import DATAFUSION, Host, arguments, closed, head
+from xql_ffi._text.dialects.names import Names
 
 
 def host_tree(

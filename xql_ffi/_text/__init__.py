@@ -1,0 +1,1 @@
+"""Derivatives as plain SQL: tables and their types, the library that writes texts, and the SQL of other hosts."""
