@@ -17,6 +17,9 @@ from xql_ffi._text.statements import sql
 
 DISTRIBUTIONS = ("xql-ffi", "xql-ffi-engine", "datafusion", "pyarrow", "xarray-sql", "duckdb")
 
+# The variable of the environment that switches the engine off.
+SWITCH = "XQL_FFI_ENGINE"
+
 QUERY = "SELECT grad(sin(x) * x, x) AS d FROM (VALUES (0.5)) AS t(x)"
 EXPECTED = math.cos(0.5) * 0.5 + math.sin(0.5)
 
@@ -81,7 +84,9 @@ def _problem(way: Callable[[], float]) -> str:
 
 def _by_engine() -> float:
     if not is_active():
-        msg = "it needs the engine"
+        reason = engine_status().removeprefix("inactive: ")
+        advice = f". Unset the variable {SWITCH} and start Python again" if SWITCH in reason else ""
+        msg = f"it needs the engine, but {reason}{advice}"
         raise MissingEngineError(msg)
     return float(register(SessionContext()).sql(QUERY).to_pydict()["d"][0])
 

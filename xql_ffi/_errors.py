@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from xql_ffi._calls import DERIVATIVES, may_differentiate
+from xql_ffi._calls import DERIVATIVES, OPERATORS, may_differentiate
 
 
 class DifferentiationError(ValueError):
@@ -46,7 +46,13 @@ _KINDS = {
         MissingEngineError,
     )
 }
-_MARK = re.compile(rf"(?:^|Error during planning: |Execution error: )({'|'.join(_KINDS)}): ")
+_MARK = re.compile(
+    rf"(?:^|Error during planning: |Execution error: |(?P<quote>string '))(?P<kind>{'|'.join(_KINDS)}): "
+)
+# A running query raises an error by converting a sentence to a number. The message of the host quotes the sentence:
+# Cannot cast string '...' to value of Float64 type; Could not convert string '...' to DOUBLE.
+_QUOTED = re.compile(r"(?P<sentence>.*?)' (?:to value of|to [A-Z])", re.DOTALL)
+_UNKNOWN = re.compile(rf"Invalid function '(?P<name>{'|'.join(sorted(OPERATORS))})'")
 _UNGROUPED = re.compile(
     r'column "(?P<column>.+)" must appear in the GROUP BY clause or must be part of an aggregate function'
 )
@@ -55,14 +61,23 @@ _UNGROUPED = re.compile(
 def translated(message: str, query: str | None = None) -> DifferentiationError | None:
     """The exception for a message of DataFusion that is about a derivative; None for others.
 
-    Messages of the native library begin with the name of their kind. DataFusion puts before it where it met them.
+    Messages of the native library begin with the name of their kind. DataFusion puts before it where it met them. An
+    error of a running query is quoted by the message of a conversion that failed.
 
     Args:
         message: the message, as DataFusion has it.
         query: the SQL that was being planned, if it is known.
     """
     if found := _MARK.search(message):
-        return _KINDS[found[1]](message[found.end() :])
+        sentence = message[found.end() :]
+        if found["quote"] and (quoted := _QUOTED.match(sentence)):
+            sentence = quoted["sentence"]
+        return _KINDS[found["kind"]](sentence)
+    if found := _UNKNOWN.search(message):
+        return DifferentiationError(
+            f"this session has no function called {found['name']}. Register it, xql_ffi.register(ctx), or run the "
+            "statement as plain SQL, xql_ffi.sql(ctx, statement)"
+        )
     if query is not None and (found := _UNGROUPED.search(message)) and may_differentiate(query):
         column = found["column"]
         if operator := _operator_over_aggregate(query, column):

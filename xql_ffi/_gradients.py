@@ -12,6 +12,8 @@ from datafusion import DataFrame, Expr, SessionContext, SQLOptions, col, lit
 
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
+from xql_ffi._engine import engine_status, is_active
+from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, quoted
 
 Grad = Callable[[Expr, Expr], Expr]
@@ -224,10 +226,18 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
 
     Raises:
         TypeError: the loss is neither SQL nor a DataFrame, or a column is not given by its name.
+        MissingEngineError: this process has no engine.
         ValueError: the loss has more columns than one; there is no such relation or column; no column is given, or one
             twice, or one without its relation; a relation has a column already that is called as a derivative is; or no
             ``grad`` is registered.
     """
+    if not is_active():
+        msg = (
+            "gradients needs the engine. Without it, write a statement for each table, SELECT *, grad((SELECT l FROM "
+            "loss), val) FROM w, and run it as plain SQL, xql_ffi.sql(ctx, statement). "
+            f"The engine is {engine_status()}"
+        )
+        raise MissingEngineError(msg)
     # DataFusion executes DDL and DML when they are planned.
     query = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
     frame = ctx.sql(loss, options=query) if isinstance(loss, str) else loss

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache, partial
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datafusion import Expr, ScalarUDF, SessionContext
@@ -15,6 +16,7 @@ from xql_ffi._engine import INSTALL, warn_without_engine
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression
 from xql_ffi._rules import Rule
+from xql_ffi._text.catalog import other_engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,10 +196,13 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
         The same session.
 
     Raises:
-        TypeError: ``rules`` is not a list of rules.
+        TypeError: ``ctx`` is not a session of datafusion, or ``rules`` is not a list of rules.
         ValueError: two rules contradict each other.
         MissingEngineError: this ``datafusion`` cannot have the functions at all.
     """
+    if not hasattr(ctx, "register_udf"):
+        msg = f"register takes a session of datafusion; {shortened(ctx)} is not one. {other_engine(ctx)}"
+        raise TypeError(msg)
     rules = checked_rules(rules, "register")
     for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
         ctx.register_udf(function)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext
 
 from xql_ffi._columns import Columns, named_columns
+from xql_ffi._engine import check_engine
 from xql_ffi._expressions import check_expression, parts
 from xql_ffi._gradients import Grad
 from xql_ffi._richardson import SAFETY
@@ -135,6 +136,7 @@ def verify_grad(
     Raises:
         AssertionError: a derivative is wrong, with the row that is worst, or NULL where the expression is not, or the
             reverse; or no row was conclusive.
+        MissingEngineError: this process has no engine, and ``grad`` is not given.
         TypeError: an argument is not an expression or a column.
         ValueError: a table, column or function is missing, or rows, or the expression is over many rows.
     """
@@ -144,6 +146,8 @@ def verify_grad(
         msg = f"the session has no table called {table!r}: register one, or hand over a DataFrame"
         raise ValueError(msg) from error
     columns = named_columns(wrt)
+    if grad is None:
+        check_engine("grad")
     try:
         operator = grad or ctx.udf("grad")
     except KeyError as error:

@@ -70,6 +70,15 @@ def test_functions_of_expressions_say_it_at_once(switched_off: dict[str, str]) -
     )
 
 
+def test_functions_that_run_queries_say_it_at_once(switched_off: dict[str, str]) -> None:
+    assert_says(
+        switched_off["gradients"], [r"^gradients needs the engine\. Without it, write a statement for each table"]
+    )
+    assert_says(switched_off["verify"], ["^the datafusion of this process does not differentiate grad"])
+    for name in ("gradients", "verify"):
+        assert_says(switched_off[name], [r"xql_ffi\.sql\(ctx, statement\)", "XQL_FFI_ENGINE=0"])
+
+
 def test_registering_warns_at_once(switched_off: dict[str, str]) -> None:
     (warned,) = json.loads(switched_off["warned"])
     expected = "grad, jvp and vjp are registered, but the datafusion of this process does not differentiate them. Run "

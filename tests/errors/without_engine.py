@@ -44,6 +44,8 @@ def main(statements: list[str]) -> dict[str, str]:
         xql_ffi.grad(col("x"), "x")
     except xql_ffi.MissingEngineError as error:
         outcomes["function"] = str(error)
+    outcomes["gradients"] = outcome(lambda: xql_ffi.gradients(ctx, "SELECT SUM(x * x) FROM t", "t.x"))
+    outcomes["verify"] = outcome(lambda: xql_ffi.testing.verify_grad(ctx, "t", "x * x", "x"))
     outcomes["plain"] = outcome(lambda: ctx.sql("SELECT id FROM t WHERE id = 1").to_pydict())
     outcomes["version"] = datafusion.__version__
     outcomes["warned"] = json.dumps([{"text": str(w.message), "file": Path(w.filename).name} for w in warned])

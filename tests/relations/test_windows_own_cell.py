@@ -23,6 +23,7 @@ from relations.stacks import (
 )
 from support.cases import query
 from support.compare import assert_same_rows, rows_of
+from xql_ffi import UnsupportedRelationError
 from support.errors import Refused, assert_refused, refusals
 
 SOURCES: dict[str, Callable[[], Rows]] = {
@@ -239,5 +240,5 @@ def test_refused(ctx: SessionContext, case: Refused) -> None:
 )
 def test_several_cells_in_a_window(ctx: SessionContext, statement: str) -> None:
     """Where only the rows tell that a window has one cell, others are an error when the query runs."""
-    with pytest.raises(Exception, match=r"of w in one window.*PARTITION BY"):
+    with pytest.raises(UnsupportedRelationError, match=r"^rows \d+ to \d+ of w in one window.*PARTITION BY"):
         ctx.sql(statement).collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from reprlib import repr as shortened
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,11 +33,52 @@ def is_duckdb(tables: object) -> bool:
     return name.partition(".")[0] in ("duckdb", "_duckdb")
 
 
-def catalog(tables: Tables) -> Any:
-    """The catalog of a session, or of tables by their names.
+# The dialects of connections that run no statements of ours, by the modules of their classes.
+_DIALECTS = {
+    "google": "bigquery",
+    "polars": "polars",
+    "psycopg": "postgres",
+    "psycopg2": "postgres",
+    "pyspark": "spark",
+    "sqlite3": "sqlite",
+}
+
+
+def is_session(tables: object) -> bool:
+    """Whether this is a session of the ``datafusion`` package, or a DuckDB connection."""
+    return hasattr(tables, "catalog_names") or is_duckdb(tables)
+
+
+def other_engine(given: object) -> str:
+    """What to do with something that is no session of datafusion."""
+    if is_duckdb(given):
+        return "Run statements on a DuckDB connection by xql_ffi.sql(connection, statement)"
+    dialect = _DIALECTS.get(type(given).__module__.partition(".")[0], "...")
+    return (
+        "For another engine, write the text of a statement, and run it there: "
+        f'expand_sql(statement, {{"t": schema}}, dialect="{dialect}")'
+    )
+
+
+def check_tables(tables: object) -> None:
+    """Checks that tables are those of a session, or a mapping of names.
 
     Raises:
-        TypeError: it is neither, or a table is given by something else than its schema or the query of a view.
+        TypeError: they are neither.
+    """
+    if not isinstance(tables, Mapping) and not is_session(tables):
+        msg = (
+            "the tables must be a session of datafusion, a DuckDB connection or a mapping of names to pyarrow schemas; "
+            f"{shortened(tables)} is none of them. {other_engine(tables)}"
+        )
+        raise TypeError(msg)
+
+
+def catalog(tables: Tables) -> Any:
+    """The catalog of a session of datafusion, or of tables by their names.
+
+    Raises:
+        TypeError: a table is given by something else than its schema or the query of a view.
         ValueError: a name or a schema is wrong.
     """
     made = native.catalog()
@@ -47,15 +89,9 @@ def catalog(tables: Tables) -> Any:
             elif isinstance(table, pa.Schema):
                 native.add_table(made, name, table)
             else:
-                msg = f"the table {name!r} is given by its pyarrow schema, or by the query of a view, not by {table!r}"
+                msg = f"the table {name!r} must be a pyarrow schema or the query of a view; {table!r} is neither"
                 raise TypeError(msg)
         return made
-    if not hasattr(tables, "catalog_names"):
-        msg = (
-            f"tables are a session of datafusion, or a mapping of names to pyarrow schemas, and {tables!r} is neither: "
-            'write {"t": pyarrow.schema({"x": pyarrow.float64()})}'
-        )
-        raise TypeError(msg)
     for path, table in relations(tables):
         name = ".".join(quoted(part) for part in path)
         if isinstance(table, pa.Schema):

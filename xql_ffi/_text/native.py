@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,9 @@ _ffi, _lib = _plugin.ffi, _plugin.lib
 
 # In an error, this is on both sides of the name of a function that is not known, and behind each of its arguments.
 _QUESTION = "\x01"
+
+# What DataFusion puts before a message.
+_WHERE = re.compile(r"^(?:Error during planning: |Schema error: )+")
 
 
 class UnknownFunctionError(Exception):
@@ -151,4 +155,4 @@ def _check(done: bool, error: Any, query: str | None = None) -> None:
     if _QUESTION in message:
         _, name, *arguments, _ = message.split(_QUESTION)
         raise UnknownFunctionError(name, arguments)
-    raise translated(message, query) or ValueError(message)
+    raise translated(message, query) or ValueError(_WHERE.sub("", message))

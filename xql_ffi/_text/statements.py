@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from xql_ffi._errors import translated
 from xql_ffi._operators import checked_rules
 from xql_ffi._text import native
-from xql_ffi._text.catalog import Session, Tables, answer, catalog, is_duckdb
+from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,7 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
             the dialect is not known.
     """
     _check_text(sql, "a statement")
+    check_tables(tables)
     natives = [rule._native() for rule in checked_rules(rules, "expand_sql")]
     if (dialect or _dialect_of(tables)) == "datafusion":
         return _asked(tables, lambda made: native.expand(made, sql, natives))
@@ -77,10 +80,23 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
         What ``session.sql`` returns.
 
     Raises:
-        TypeError: as for `expand_sql`.
+        TypeError: this is no such session; else as for `expand_sql`.
         ValueError: as for `expand_sql`.
     """
-    return session.sql(expand_sql(statement, session, rules=rules))
+    if not is_session(session):
+        msg = (
+            "xql_ffi.sql takes a session of datafusion or a DuckDB connection; "
+            f"{shortened(session)} is neither. {other_engine(session)}"
+        )
+        raise TypeError(msg)
+    text = expand_sql(statement, session, rules=rules)
+    try:
+        return session.sql(text)
+    except Exception as error:
+        # A statement that does something is executed here, and may meet what has no derivative.
+        if refused := translated(str(error)):
+            raise refused from None
+        raise
 
 
 def differentiate_sql(
@@ -107,7 +123,7 @@ def differentiate_sql(
     _check_text(expression, "an expression")
     _check_text(wrt, "a column")
     if isinstance(columns, str):
-        msg = f"the columns are a list of names, and {columns!r} is one name: write [{columns!r}]"
+        msg = f"the columns must be a list of names; {columns!r} is one name: write [{columns!r}]"
         raise TypeError(msg)
     schema = columns if isinstance(columns, pa.Schema) else None
     if schema is None:
@@ -136,5 +152,5 @@ def _dialect_of(tables: object) -> str:
 
 def _check_text(text: object, what: str) -> None:
     if not isinstance(text, str):
-        msg = f"{what} is a text in SQL, and {text!r} is none"
+        msg = f"{what} must be a string of SQL; {text!r} is not one"
         raise TypeError(msg)

@@ -30,10 +30,10 @@ def host_of(dialect: str) -> Host:
     syntax = Dialect.get(dialect)
     if syntax is None:
         names = ", ".join(map(repr, ("datafusion", *HOSTS)))
-        msg = f"{dialect!r} is no dialect that is written here: take one of {names}, or another one that sqlglot knows"
+        msg = f"the dialect must be one of {names}, or another one that sqlglot knows; {dialect!r} is not one"
         raise HostError(msg)
     warnings.warn(
-        f"the SQL of {dialect} is written as sqlglot has it and has never been run", UserWarning, stacklevel=5
+        f"sqlglot writes the SQL of {dialect}, and nobody has ever run what it writes", UserWarning, stacklevel=5
     )
     return untested(dialect, syntax)
 

@@ -111,7 +111,7 @@ def _given(tables: Mapping[Any, Any], host: Host) -> Iterator[Relation]:
         elif isinstance(table, pa.Schema):
             yield Relation(path, columns=table)
         else:
-            msg = f"the table {name!r} is given by its pyarrow schema, or by the query of a view, not by {table!r}"
+            msg = f"the table {name!r} must be a pyarrow schema or the query of a view; {table!r} is neither"
             raise TypeError(msg)
 
 

@@ -100,8 +100,9 @@ impl Cell {
         let rows = Expr::Column(Column::new_unqualified(rows));
         let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
         let tangent = Expr::Column(tangent.clone());
-        let what = format!(" cells of {variable} beside a gradient by row: differentiate by a column of one row");
-        let error = failing([rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
+        let what =
+            format!(" cells of {variable} beside a gradient by row: differentiate by a column of a one-row table");
+        let error = failing([lit("VariableError: "), rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
         let name = names.part(&tangent.qualified_name().1);
         let checked = when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone());
         Ok((with_columns(plan, vec![checked])?, Column::new_unqualified(name)))

@@ -126,10 +126,11 @@ impl OwnCell<'_> {
         let (first, _) = rows.call("min", vec![cell.clone()])?;
         let (last, _) = rows.call("max", vec![cell.clone()])?;
         let says = format!(
-            " of {variable} in one window, whose derivative by the row's own is not known: PARTITION BY what tells them apart, or \
-             write jvp(..., {variable}, 1), in which all of them move"
+            " of {variable} in one window: the derivative by the row's own is not known there. PARTITION BY a column that tells them \
+             apart, or write jvp(..., {variable}, 1), which moves all of them"
         );
-        let error = failing([lit("rows "), first.clone(), lit(" to "), last.clone(), lit(says)], DataType::Float64);
+        let begins = lit("UnsupportedRelationError: rows ");
+        let error = failing([begins, first.clone(), lit(" to "), last.clone(), lit(says)], DataType::Float64);
         let several = first.clone().not_eq(last).or(first.not_eq(cell));
         let several = has_value.iter().cloned().chain([several]).reduce(Expr::and).unwrap_or_else(|| lit(false));
         let checked = when(several, error).otherwise(lit(1.0))?;

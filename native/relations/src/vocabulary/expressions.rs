@@ -25,7 +25,8 @@ pub fn one_zero(expr: Expr, data_type: &DataType) -> Result<Expr> {
 
 /// An expression of this type that is an error when the query runs, which shows these values one after the other.
 ///
-/// What it shows cannot be converted to the type, and one of the values has to be no literal: a constant the planner would compute.
+/// The first value begins with the name of a kind of refusal, by which bindings make an exception of the error. What it shows cannot
+/// be converted to the type, and one of the values has to be no literal: a constant the planner would compute.
 pub fn failing(shown: impl IntoIterator<Item = Expr>, data_type: DataType) -> Expr {
     let text = |value| match value {
         literal @ Expr::Literal(..) => literal,

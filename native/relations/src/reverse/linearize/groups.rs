@@ -101,7 +101,8 @@ impl Linearizer<'_> {
         let mut region = self.stages.reader(stage, 2, self.names)?;
         let [value, count] = [0, 1].map(|index: usize| Expr::Column(region.columns[index].clone()));
         let data_type = value.get_type(region.plan.schema())?;
-        let error = failing([count.clone(), lit(" rows of a scalar subquery")], data_type);
+        let says = " rows of a scalar subquery, which may have one: aggregate them, or add a condition";
+        let error = failing([lit("UnsupportedRelationError: "), count.clone(), lit(says)], data_type);
         let checked = when(count.gt(lit(1_i64)), error).otherwise(value)?;
         region.columns = region.add(vec![("value".to_owned(), checked)], self.names)?;
         Ok(region)
