@@ -44,7 +44,10 @@ def test_the_page() -> None:
         assert frame.schema().names == columns.split(", ")
         checked += 1
     assert checked == 5
-    assert eval('result["d_t"].attrs', names) == {"long_name": "derivative of e_s by t", "units": "Pa K-1"}
+    assert eval('result["d_t"].attrs', names) == {
+        "long_name": "derivative of e_s with respect to t",
+        "units": "Pa K-1",
+    }
     assert eval('report["x"].verified', names) == 2
     assert eval("found.value", names) == 4.0
     losses = eval("losses", names)

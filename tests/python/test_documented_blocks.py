@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pyarrow as pa
 import pytest
 from nbclient import NotebookClient
 
@@ -121,6 +122,17 @@ def test_python(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             run(block, names)
 
 
+def test_functions_of_the_page_of_rules_pass_null_on() -> None:
+    names: dict[str, Any] = {}
+    for block in blocks("python"):
+        if block.page == DOCS / "custom-rules.md":
+            run(block, names)
+    values = pa.array([None, 1.0])
+    for found in (names["softplus"](values), names["hypot"](values, values), names["slope"](values)):
+        assert found.is_null().to_pylist() == [True, False]
+        assert found.type == pa.float64()
+
+
 def run(block: Block, names: dict[str, Any]) -> None:
     comments = {
         token.start[0]: token.string.lstrip("# ")
@@ -162,7 +174,7 @@ def test_the_notebook() -> None:
     ).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     shown = "".join(output.get("text", "") for output in outputs)
-    assert "{'long_name': 'derivative of vapour pressure by t', 'units': 'hPa K-1'}" in shown
+    assert "{'long_name': 'derivative of vapour pressure with respect to t', 'units': 'hPa K-1'}" in shown
     assert re.search(r"^t +100 +0 +0 +0 ", shown, re.MULTILINE)
     assert "largest spread:     2.362 hPa" in shown
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 1

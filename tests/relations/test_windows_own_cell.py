@@ -23,8 +23,8 @@ from relations.stacks import (
 )
 from support.cases import query
 from support.compare import assert_same_rows, rows_of
-from xql_ffi import UnsupportedRelationError
 from support.errors import Refused, assert_refused, refusals
+from xql_ffi import UnsupportedRelationError
 
 SOURCES: dict[str, Callable[[], Rows]] = {
     "table": rows_of_a_table,
