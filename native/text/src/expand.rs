@@ -5,13 +5,12 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DFSchemaRef, Result, plan_err};
 use datafusion_expr::LogicalPlan;
-use datafusion_sql::parser::Statement;
-use sqlparser::ast;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
 
 use crate::catalog::Catalog;
+use crate::columns::{columns_of, query_or_all};
 use crate::derive::{differentiated, is_call, loses_columns, simplified, tidied, typed};
 use crate::functions::Site;
 use crate::planner::Planner;
@@ -55,8 +54,7 @@ pub fn edits(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Vec<Edit>> 
 /// What makes the statement invalid.
 pub fn columns(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Schema> {
     let planner = Planner::new(catalog, rules);
-    let plan = planner.plan(query_or_all(&parse_one(text)?))?;
-    Ok(typed(plan, &ConfigOptions::new())?.schema().as_arrow().clone())
+    Ok(columns_of(&parse_one(text)?, &planner, &ConfigOptions::new())?.as_arrow().clone())
 }
 
 /// The derivative of an expression by a column, both over these columns of one relation.
@@ -127,8 +125,8 @@ impl Expansion<'_> {
         let plan = simplified(plan, &self.options)?;
         let unites_values = self.source.has_columns_of_a_table(written);
         let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;
-        let again = self.planner.plan(parse_one(&text)?)?;
-        if !same_columns(&schema, typed(again, &self.options)?.schema(), true) {
+        let written = columns_of(&parse_one(&text)?, &self.planner, &self.options)?;
+        if !same_columns(&schema, &written, true) {
             return plan_err!("the derivative cannot be written as text: its columns would be others");
         }
         Ok(vec![Edit { range, text }])
@@ -198,14 +196,6 @@ impl Expansion<'_> {
             }
             Err(_) => Ok(false),
         }
-    }
-}
-
-/// The query that a statement is or has, or else the statement.
-fn query_or_all(statement: &Statement) -> Statement {
-    match outer_query(statement) {
-        Some(query) => Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone())))),
-        None => statement.clone(),
     }
 }
 

@@ -7,8 +7,8 @@
 //! In the order of the modules, each of which imports only from those before it: `names` has identifiers, `binding` texts that may be
 //! operands; `values` and `expr` write expressions, `select` the clauses of a query; `source` has a text as tokens, and finds the
 //! calls in it; `functions`, `catalog` and `planner` plan a statement; `derive` is what the engine makes of a plan, up to where
-//! derivatives are expressions; `relation` writes plans; `splice` puts derivatives in the place of calls; `expand` decides between
-//! the two.
+//! derivatives are expressions; `columns` has the columns of queries; `relation` writes plans; `splice` puts derivatives in the
+//! place of calls; `expand` decides between the two.
 //!
 //! ```
 //! # use arrow::datatypes::{DataType, Field, Schema};
@@ -24,6 +24,7 @@
 
 mod binding;
 mod catalog;
+mod columns;
 mod derive;
 mod expand;
 mod expr;

@@ -11,10 +11,10 @@ use datafusion_expr::{
     AggregateUDF, DdlStatement, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion_sql::parser::Statement;
-use datafusion_sql::planner::{ParserOptions, SqlToRel};
+use datafusion_sql::planner::{IdentNormalizer, ParserOptions, SqlToRel};
 use datafusion_sql::resolve::resolve_table_references;
+use sqlparser::ast::Ident;
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
@@ -26,17 +26,25 @@ use crate::names::site_of;
 use crate::source::{outer_query, parse_one};
 
 /// Plans statements.
+#[derive(Clone)]
 pub struct Planner<'a> {
     catalog: Cow<'a, Catalog>,
+    functions: Arc<Functions>,
+    options: Arc<ConfigOptions>,
+    /// Names that stand for relations of which the columns are known, as those of common table expressions do.
+    named: HashMap<String, Arc<Table>>,
+    /// The views that are being planned.
+    open: Vec<String>,
+}
+
+/// Functions by their names.
+struct Functions {
     operators: HashMap<String, Arc<ScalarUDF>>,
     scalar: HashMap<String, Arc<ScalarUDF>>,
     higher_order: HashMap<String, Arc<HigherOrderUDF>>,
     aggregate: HashMap<String, Arc<AggregateUDF>>,
     window: HashMap<String, Arc<WindowUDF>>,
     expr_planners: Vec<Arc<dyn ExprPlanner>>,
-    options: ConfigOptions,
-    /// The views that are being planned.
-    open: RefCell<Vec<String>>,
 }
 
 impl<'a> Planner<'a> {
@@ -49,8 +57,7 @@ impl<'a> Planner<'a> {
         let higher_order = datafusion_functions_nested::all_default_higher_order_functions();
         let aggregate = datafusion_functions_aggregate::all_default_aggregate_functions();
         let window = datafusion_functions_window::all_default_window_functions();
-        Self {
-            catalog: Cow::Borrowed(catalog),
+        let functions = Functions {
             operators,
             scalar: by_name(scalar, |function| (function.name(), function.aliases())),
             higher_order: by_name(higher_order, |function| (function.name(), function.aliases())),
@@ -65,9 +72,20 @@ impl<'a> Planner<'a> {
                 Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
                 Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
             ],
-            options: ConfigOptions::new(),
-            open: RefCell::new(vec![]),
+        };
+        Self {
+            catalog: Cow::Borrowed(catalog),
+            functions: Arc::new(functions),
+            options: Arc::new(ConfigOptions::new()),
+            named: HashMap::new(),
+            open: vec![],
         }
+    }
+
+    /// Lets a name stand for a relation with these columns from here on.
+    pub fn name(&mut self, name: &Ident, schema: SchemaRef) {
+        let name = IdentNormalizer::default().normalize(name.clone());
+        self.named.insert(name, Arc::new(Table { schema, view: None, call: None }));
     }
 
     /// The plan of a statement as DataFusion makes it of the text.
@@ -77,6 +95,17 @@ impl<'a> Planner<'a> {
 
     /// Knows from here on what a statement of a script makes, if it makes a table or a view.
     pub fn follow(&mut self, statement: &Statement) {
+        let makes = match statement {
+            Statement::CreateExternalTable(_) => true,
+            Statement::Statement(made) => matches!(
+                made.as_ref(),
+                sqlparser::ast::Statement::CreateTable(_) | sqlparser::ast::Statement::CreateView(_)
+            ),
+            _ => false,
+        };
+        if !makes {
+            return;
+        }
         // What DataFusion cannot plan it may be able to execute nevertheless.
         let Ok(LogicalPlan::Ddl(made)) = self.plan(statement.clone()) else { return };
         let catalog = &self.catalog;
@@ -111,19 +140,20 @@ impl<'a> Planner<'a> {
     }
 
     fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableSource>> {
-        if self.open.borrow().iter().any(|open| open == name) {
+        if self.open.iter().any(|open| open == name) {
             return plan_err!("the view {name} reads itself");
         }
-        self.open.borrow_mut().push(name.to_owned());
+        let mut inside = self.clone();
+        inside.named.clear();
+        inside.open.push(name.to_owned());
         let plan = parse_one(sql).and_then(|statement| {
             let query = outer_query(&statement).cloned();
             let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} is defined by no query"))?;
             let query = sqlparser::ast::Statement::Query(Box::new(query));
             let statement = Statement::Statement(Box::new(query));
-            self.check_readable(&statement)?;
-            self.plan(statement)
+            inside.check_readable(&statement)?;
+            inside.plan(statement)
         });
-        self.open.borrow_mut().pop();
         let plan = plan.map_err(|error| error.context(format!("the definition of the view {name}")))?;
         let schema = Arc::clone(plan.schema().inner());
         Ok(provider_as_source(Arc::new(Table { schema, view: Some(plan), call: None })))
@@ -165,6 +195,11 @@ fn parser_options(options: &ConfigOptions) -> ParserOptions {
 
 impl ContextProvider for Planner<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        if let TableReference::Bare { table } = &name
+            && let Some(table) = self.named.get(table.as_ref())
+        {
+            return Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>));
+        }
         let full = resolved(&name);
         if let Some(sql) = self.catalog.views.get(&full) {
             return self.view(&full, sql);
@@ -197,37 +232,40 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        &self.expr_planners
+        &self.functions.expr_planners
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         if let Some((operator, number)) = site_of(name) {
-            let operator = self.operators.get(operator)?;
+            let operator = self.functions.operators.get(operator)?;
             return Some(Arc::new(ScalarUDF::new_from_impl(Site::new(Arc::clone(operator), number, name))));
         }
-        if let Some(function) = self.operators.get(name).or_else(|| self.scalar.get(name)) {
+        if let Some(function) = self.functions.operators.get(name).or_else(|| self.functions.scalar.get(name)) {
             return Some(Arc::clone(function));
         }
         // This is the planner's own.
         if name == "unnest" {
             return None;
         }
-        if self.aggregate.contains_key(name) || self.window.contains_key(name) || self.higher_order.contains_key(name) {
+        if self.functions.aggregate.contains_key(name)
+            || self.functions.window.contains_key(name)
+            || self.functions.higher_order.contains_key(name)
+        {
             return None;
         }
         Some(Arc::new(ScalarUDF::new_from_impl(SessionFunction::new(name, &self.catalog.functions))))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
-        self.higher_order.get(name).cloned()
+        self.functions.higher_order.get(name).cloned()
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.aggregate.get(name).cloned()
+        self.functions.aggregate.get(name).cloned()
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.window.get(name).cloned()
+        self.functions.window.get(name).cloned()
     }
 
     fn get_variable_type(&self, _variable_names: &[String]) -> Option<DataType> {
@@ -239,18 +277,18 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn udf_names(&self) -> Vec<String> {
-        self.scalar.keys().cloned().collect()
+        self.functions.scalar.keys().cloned().collect()
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
-        self.higher_order.keys().cloned().collect()
+        self.functions.higher_order.keys().cloned().collect()
     }
 
     fn udaf_names(&self) -> Vec<String> {
-        self.aggregate.keys().cloned().collect()
+        self.functions.aggregate.keys().cloned().collect()
     }
 
     fn udwf_names(&self) -> Vec<String> {
-        self.window.keys().cloned().collect()
+        self.functions.window.keys().cloned().collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Plans without shared relations, which compute each of them wherever it is read.
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, TableScan};
 use std::sync::Arc;
