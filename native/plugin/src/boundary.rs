@@ -5,11 +5,16 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
+/// Bytes of a stack on which what a caller asks for is made.
+const STACK: usize = 64 << 20;
+
 /// A handle to what `make` gives, for [`free`]; null if it fails, with the reason in `error`, for `xql_ffi_string_free`.
 ///
 /// # Safety
 /// `error` is null or may be written to.
 pub unsafe fn handle<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>) -> *mut T {
+    // Plans and parsers go as deep as statements are, and the thread of the caller may have a small stack.
+    let make = || stacker::maybe_grow(STACK / 2, STACK, make);
     let reason = match catch_unwind(AssertUnwindSafe(make)) {
         Ok(Ok(value)) => return Box::into_raw(Box::new(value)),
         Ok(Err(DataFusionError::Plan(message))) => message,

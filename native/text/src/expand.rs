@@ -15,7 +15,7 @@ use crate::derive::{differentiated, is_call, loses_columns, simplified, tidied, 
 use crate::functions::Site;
 use crate::planner::Planner;
 use crate::relation::query_sql;
-use crate::source::{Source, Written, WrittenCall, outer_query, parse_one};
+use crate::source::{Source, Written, WrittenCall, outer_query, parse_one, parse_written};
 use crate::splice::{Derivative, Edit, derivatives, edited};
 
 /// The statements of a text without calls of the operators. A text without calls is given back as it is.
@@ -125,7 +125,7 @@ impl Expansion<'_> {
         let plan = simplified(plan, &self.options)?;
         let unites_values = self.source.has_columns_of_a_table(written);
         let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;
-        let written = columns_of(&parse_one(&text)?, &self.planner, &self.options)?;
+        let written = columns_of(&parse_written(&text)?, &self.planner, &self.options)?;
         if !same_columns(&schema, &written, true) {
             return plan_err!("the derivative cannot be written as text: its columns would be others");
         }

@@ -13,15 +13,21 @@ pub fn quoted_if_needed(name: &str) -> String {
 
 /// Whether a name means something else in some place of a statement where a column may stand.
 fn is_reserved(name: &str) -> bool {
-    const OTHERS: [Keyword; 24] = [
+    const OTHERS: [Keyword; 36] = [
         Keyword::ALL,
         Keyword::AND,
+        Keyword::ANY,
         Keyword::ARRAY,
         Keyword::AS,
         Keyword::ASC,
         Keyword::BETWEEN,
         Keyword::CASE,
         Keyword::CAST,
+        Keyword::CURRENT_CATALOG,
+        Keyword::CURRENT_DATE,
+        Keyword::CURRENT_TIME,
+        Keyword::CURRENT_TIMESTAMP,
+        Keyword::CURRENT_USER,
         Keyword::DESC,
         Keyword::DISTINCT,
         Keyword::ELSE,
@@ -30,12 +36,18 @@ fn is_reserved(name: &str) -> bool {
         Keyword::INTERVAL,
         Keyword::IS,
         Keyword::LIKE,
+        Keyword::LOCALTIME,
+        Keyword::LOCALTIMESTAMP,
         Keyword::NOT,
         Keyword::NULL,
         Keyword::OR,
+        Keyword::SESSION_USER,
+        Keyword::SOME,
         Keyword::TABLE,
         Keyword::THEN,
         Keyword::TRUE,
+        Keyword::UNNEST,
+        Keyword::USER,
         Keyword::VALUES,
         Keyword::WHEN,
     ];

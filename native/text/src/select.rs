@@ -198,9 +198,24 @@ fn clause(lines: &mut Vec<String>, start: &str, parts: &[String], between: &str)
     }
 }
 
-/// The lines of a text two places to the right.
+/// The lines of a text two places to the right. What stands in quotes, a string or a name, keeps its line breaks as they are.
 pub fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    let mut indented = String::with_capacity(text.len() + 64);
+    indented.push_str("  ");
+    let mut quote = None;
+    for character in text.chars() {
+        indented.push(character);
+        quote = match (quote, character) {
+            (None, '\'' | '"') => Some(character),
+            (Some(open), close) if open == close => None,
+            (None, '\n') => {
+                indented.push_str("  ");
+                None
+            }
+            (quote, _) => quote,
+        };
+    }
+    indented
 }
 
 /// A text without parentheses around all of it.

@@ -14,7 +14,6 @@ use crate::expr::{Surroundings, bound_sql};
 use crate::functions::Site;
 use crate::names::quoted_if_needed;
 use crate::source::{Source, Spellings, WrittenCall};
-use crate::values::LINE_BREAK;
 
 /// A part of a text and what takes its place.
 #[derive(Debug, Clone)]
@@ -60,10 +59,7 @@ pub fn derivatives(
             let derivative = below.inlined(derive::expression(part.clone(), &context)?.data)?;
             let mut place = Place::new(source.spellings(&calls[number]), &part)?;
             match bound_sql(&derivative, &mut place) {
-                Ok((text, binding)) => {
-                    let text = (text.replace(LINE_BREAK, "\n"), binding);
-                    is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text;
-                }
+                Ok(text) => is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text,
                 Err(_) => is_unique = false,
             }
         }

@@ -9,9 +9,6 @@ use sqlparser::ast;
 
 use crate::binding::{Binding, Text};
 
-/// Stands for a line break inside of a text in quotes, while lines are indented.
-pub const LINE_BREAK: char = '\u{E000}';
-
 /// The name of a type.
 pub fn type_sql(data_type: &DataType) -> Result<String> {
     match data_type {
@@ -62,10 +59,7 @@ pub fn literal(value: &ScalarValue) -> Result<Text> {
         | ScalarValue::BinaryView(Some(bytes))
         | ScalarValue::FixedSizeBinary(_, Some(bytes)) => typed(&hexadecimal(bytes)),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
-            if text.contains(LINE_BREAK) {
-                return plan_err!("the text {text:?} cannot be written");
-            }
-            Text::closed(format!("'{}'", text.replace('\'', "''").replace('\n', &LINE_BREAK.to_string())))
+            Text::closed(format!("'{}'", text.replace('\'', "''")))
         }
         ScalarValue::Int8(_)
         | ScalarValue::Int16(_)

@@ -9,7 +9,6 @@ use xql_relations::anew::check_found_again;
 use super::leaves::empty;
 use super::writer::Writer;
 use crate::select::Select;
-use crate::values::LINE_BREAK;
 
 /// The text of a query whose columns have the names that the plan gives them. Rows that are written down are VALUES, or queries of
 /// a row each that are united.
@@ -19,8 +18,7 @@ pub fn query_sql(plan: &LogicalPlan, options: &Arc<ConfigOptions>, unites_values
     let select = writer.select(plan)?;
     let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     let body = select.text(&names);
-    let text = writer.with_tables(body, 0);
-    Ok(text.replace(LINE_BREAK, "\n"))
+    Ok(writer.with_tables(body, 0))
 }
 
 impl Writer<'_> {

@@ -7,5 +7,5 @@ mod tokens;
 
 pub use calls::WrittenCall;
 pub use places::Spellings;
-pub use statements::{Written, outer_query, parse_one};
+pub use statements::{Written, outer_query, parse_one, parse_written};
 pub use tokens::Source;

@@ -1,10 +1,11 @@
 //! The statements of a text, parsed as DataFusion does, and the query that one is or has.
 
-use datafusion_common::{Result, plan_datafusion_err};
+use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
 use sqlparser::ast::{self, Spanned};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::keywords::Keyword;
+use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -130,7 +131,14 @@ fn parse(tokens: Vec<TokenWithSpan>, depth: usize) -> Result<VecDeque<Statement>
         .with_recursion_limit(depth)
         .build()
         .and_then(|mut parser| parser.parse_statements())
-        .map_err(|error| plan_datafusion_err!("{}", error.strip_backtrace()))
+        .map_err(|error| match error {
+            DataFusionError::SQL(parser, _) if matches!(*parser, ParserError::RecursionLimitExceeded) => {
+                plan_datafusion_err!(
+                    "the statement is nested deeper than {depth} levels: make parts of its expressions columns of a CTE"
+                )
+            }
+            error => plan_datafusion_err!("{}", error.strip_backtrace()),
+        })
 }
 
 /// The statement of a text that has one, as a session reads it by default.
@@ -142,6 +150,21 @@ pub fn parse_one(text: &str) -> Result<Statement> {
         (Some(statement), true) => Ok(statement),
         _ => Err(plan_datafusion_err!("a single statement is wanted")),
     }
+}
+
+/// The statement of a text with derivatives written out.
+pub fn parse_written(text: &str) -> Result<Statement> {
+    parse_one(text).map_err(|error| {
+        let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+        // Where it is too deep, the parser does not always say so.
+        match tokens.is_ok_and(|tokens| parse(tokens, DEPTH).is_ok()) {
+            true => plan_datafusion_err!(
+                "the derivative as text would be nested deeper than the {PLAIN_DEPTH} levels that sessions read: \
+                 make parts of the expression columns of a CTE"
+            ),
+            false => error,
+        }
+    })
 }
 
 /// The operator that a word names.
