@@ -22,6 +22,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
         "xql_ffi._gradients",
         "xql_ffi._progress",
         "xql_ffi._text.statements",
+        "xql_ffi._units",
         "xql_ffi.testing",
     ],
 )
@@ -35,7 +36,7 @@ def test_the_page() -> None:
     """Each block in turn, in one namespace. What an expression gives is in the comment after it."""
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         exec(block, names)
     checked = 0
@@ -50,6 +51,12 @@ def test_the_page() -> None:
     }
     assert eval('report["x"].verified', names) == 2
     assert eval("found.value", names) == 4.0
+    assert eval("matrix.to_pydict()", names) == {"ww": [pytest.approx(13 / 3)], "wb": [0.0], "bb": [2.0]}
+    averaged = (
+        'model.aggregate([col("w"), col("b")], '
+        '[cell for row in xql_ffi.hessian(f.avg(error * error), ["w", "b"]) for cell in row]).to_pydict()'
+    )
+    assert eval(averaged, names)["d_w_w"] == [pytest.approx(13 / 3)]
     losses = eval("losses", names)
     assert losses[0] is None
     assert losses[1:] == sorted(losses[1:], reverse=True)

@@ -33,6 +33,7 @@ ERROR = "an error"
 SAID = {
     "the average of 2 * (prediction - y) * x": "SELECT AVG(2 * (w * x + b - y) * x) FROM data CROSS JOIN parameters",
     "AVG(2 * (pred - y) * x)": "SELECT AVG(2 * (w * x + b - y) * x) FROM d CROSS JOIN params",
+    "AVG(2 * x * x)": "SELECT AVG(2 * x * x) FROM d",
     "AVG(2 * (w * x - y) * x)": "SELECT AVG(2 * (w * x - y) * x) FROM d CROSS JOIN params",
     "2 * x / COUNT(x) OVER (PARTITION BY k)": "SELECT 2 * x / COUNT(x) OVER (PARTITION BY k) FROM t",
     "SUM(x) OVER (PARTITION BY cell) / COUNT(*) OVER ()": "SELECT SUM(x) OVER () / COUNT(*) OVER () FROM d",

@@ -1,5 +1,6 @@
 """Statements in DuckDB's language."""
 
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -124,3 +125,12 @@ def test_an_expression() -> None:
     for expression in ("x, x), grad(x", "x) FROM inputs --", "x;"):
         with pytest.raises(ValueError, match=r"not one expression|cannot be read|no single statement"):
             xql_ffi.differentiate_sql(expression, "x", columns, dialect="duckdb")
+
+
+def test_a_view_that_computes_from_a_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    connection = duckdb.connect()
+    connection.sql(f"COPY (SELECT 1e0 AS x) TO '{path}'")
+    connection.sql(f"CREATE VIEW v AS SELECT x, x * x AS y FROM read_parquet('{path}')")
+    with pytest.raises(ValueError, match=r"^v: this view computes its columns from a function .* make a view"):
+        xql_ffi.sql(connection, "SELECT grad(y, x) AS d FROM v")

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from xql_ffi._errors import DifferentiationError
 from xql_ffi._expressions import quoted
 from xql_ffi._text import native
 from xql_ffi._text.native import UnknownFunctionError
+from xql_ffi._text.own import check_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,10 +99,19 @@ def catalog(tables: Tables) -> Any:
         if isinstance(table, pa.Schema):
             native.add_table(made, name, table)
         elif table:
-            native.add_view(made, name, table)
+            _add_view(made, name, table, tables)
         else:
             native.add_opaque(made, name, UNKNOWN_VIEW)
     return made
+
+
+def _add_view(made: Any, name: str, query: str, session: Session) -> None:
+    try:
+        check_functions(session, query)
+    except DifferentiationError as error:
+        native.add_opaque(made, name, str(error))
+    else:
+        native.add_view(made, name, query)
 
 
 def relations(session: Any) -> Iterator[tuple[tuple[str, str, str], pa.Schema | str | None]]:

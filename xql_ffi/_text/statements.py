@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from xql_ffi._calls import may_differentiate
 from xql_ffi._errors import translated
 from xql_ffi._operators import checked_rules
 from xql_ffi._text import native
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
+from xql_ffi._text.own import check_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +57,7 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
     check_tables(tables)
     natives = [rule._native() for rule in checked_rules(rules, "expand_sql")]
     if (dialect or _dialect_of(tables)) == "datafusion":
-        return _asked(tables, lambda made: native.expand(made, sql, natives))
+        return _expanded(sql, tables, natives)
     from xql_ffi._text.dialects import texts
 
     return texts.expand(sql, tables, dialect or _dialect_of(tables), natives)
@@ -139,6 +141,21 @@ def differentiate_sql(
 
 
 _TABLE = "inputs"
+
+
+def _expanded(sql: str, tables: Tables, natives: Sequence[Any]) -> str:
+    """The text of statements of DataFusion."""
+    has_functions = not isinstance(tables, Mapping) and may_differentiate(sql)
+    try:
+        text = _asked(tables, lambda made: native.expand(made, sql, natives))
+    except ValueError:
+        if has_functions:
+            # This tells more than what has come of it.
+            check_functions(tables, sql)
+        raise
+    if has_functions:
+        check_functions(tables, sql, text)
+    return text
 
 
 def _asked(tables: Tables, make: Callable[[Any], str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import XqlDataFusion, words
@@ -214,7 +214,10 @@ class Host:
     def _parser(self) -> Any:
         syntax = self.syntax.parser_class.FUNCTION_PARSERS
         kept = {name: syntax[name] for name in _SYNTAX if name in syntax}
-        return type("Parser", (self.syntax.parser_class,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept})
+        # A function may be called as what GROUP BY has.
+        names = {*self.syntax.parser_class.FUNC_TOKENS, TokenType.CUBE, TokenType.ROLLUP}
+        settings = {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept, "FUNC_TOKENS": names}
+        return type("Parser", (self.syntax.parser_class,), settings)
 
 
 def _plain(error: SqlglotError) -> str:

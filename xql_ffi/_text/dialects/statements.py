@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree
 from xql_ffi._text.dialects.writing import host_tree
+from xql_ffi._text.own import called
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Known:
     names: Mapping[str, str]
     # Names of columns that are floats in every table.
     floats: Collection[str]
+    # Functions of the database that have names of the host's own, and why no statement with derivatives may call them.
+    own: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
     """
     if not may_differentiate(text):
         return text
+    check_functions(known.own, text)
     edits = []
     for tokens in _statements(host.tokens(text)):
         if not _has_call(tokens):
@@ -59,7 +63,20 @@ def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
         start, end = tokens[0].start, tokens[-1].end + 1
         statement = Statement(text[start:end], host, known, rules)
         edits.append(Edit(start, end, statement.expanded()))
-    return edited(text, edits)
+    made = edited(text, edits)
+    check_functions(known.own, made)
+    return made
+
+
+def check_functions(own: Mapping[str, str], text: str) -> None:
+    """Refuses a text that calls a function of the database that has the name of one of the host's.
+
+    Raises:
+        HostError: there is such a call.
+    """
+    for name in sorted(called(text).intersection(own)):
+        msg = f"{own[name]}: give the function of the database another name"
+        raise HostError(msg)
 
 
 def differentiate(expression: str, wrt: str, table: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
@@ -130,8 +147,9 @@ class Statement:
         asked, calls = self.read()
         if not calls:
             return self._text
-        wanted = native.columns(self._known.catalog, asked, self._rules)
+        # This comes first: it names a view that cannot be read, which otherwise would be missing.
         derivatives = self.derivatives(calls)
+        wanted = native.columns(self._known.catalog, asked, self._rules)
         text = self._spliced(calls, derivatives) if derivatives is not None else self._written_anew()
         self._check(text, wanted)
         return self._before + text + self._after

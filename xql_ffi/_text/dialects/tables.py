@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from xql_ffi._calls import OPERATORS
 from xql_ffi._errors import HostError
 from xql_ffi._expressions import quoted
 from xql_ffi._text import catalog, native
@@ -16,7 +17,7 @@ from xql_ffi._text.dialects.duckdb import DUCKDB
 from xql_ffi._text.dialects.host import DATAFUSION, Host
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.reading import datafusion_text, datafusion_tree
-from xql_ffi._text.dialects.statements import Known
+from xql_ffi._text.dialects.statements import Known, check_functions
 from xql_ffi._text.native import UnknownFunctionError
 
 
@@ -44,11 +45,12 @@ def known(tables: Any, host: Host) -> Known:
     if isinstance(tables, Mapping):
         return _known(_given(tables, host), host, host)
     if catalog.is_duckdb(tables):
-        return _known(_of_duckdb(tables), DUCKDB, host)
+        return _known(_of_duckdb(tables), DUCKDB, host, _own_functions(tables))
+    catalog.check_tables(tables)
     return _known(_of_session(tables), DATAFUSION, host)
 
 
-def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
+def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping[str, str] | None = None) -> Known:
     made = native.catalog()
     names: dict[str, str] = {}
     floats: dict[str, bool] = {}
@@ -73,10 +75,11 @@ def _known(relations: Iterable[Relation], source: Host, host: Host) -> Known:
     columns = {name for name, is_float in floats.items() if is_float}
     for name, relation in views:
         try:
+            check_functions(own or {}, relation.query or "")
             native.add_view(made, name, _definition(relation, source, columns))
         except HostError as error:
             native.add_opaque(made, name, str(error))
-    return Known(made, {key: name for key, name in names.items() if key != name}, columns)
+    return Known(made, {key: name for key, name in names.items() if key != name}, columns, own or {})
 
 
 def _known_field(field: pa.Field, host: Host) -> pa.Field:
@@ -146,6 +149,25 @@ def _of_duckdb(connection: Any) -> Iterator[Relation]:
         made = connection.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
         fields = [field.with_nullable((*path, field.name) not in never_null) for field in made]
         yield Relation(place, columns=pa.schema(fields))
+
+
+def _own_functions(connection: Any) -> dict[str, str]:
+    """Functions of a database that have names of DuckDB's or of operators, and what is wrong with that."""
+    own = connection.sql("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal").fetchall()
+    if not own:
+        return {}
+    listed = connection.sql("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE internal").fetchall()
+    duckdbs = {name for (name,) in listed}
+    found = {}
+    for (name,) in own:
+        if name in OPERATORS:
+            found[name] = f"the database has a function {name} of its own, and {name}(...) is a derivative here"
+        elif name in duckdbs:
+            found[name] = (
+                f"the database has a function {name} of its own in the place of DuckDB's, and the derivative would be "
+                "that of DuckDB's"
+            )
+    return found
 
 
 _NO_TABLE = (
