@@ -15,6 +15,10 @@ use crate::vocabulary::messages::{cut, message_of};
 use crate::vocabulary::syntax::{Signature, parse};
 use crate::vocabulary::transform::is_transform;
 
+/// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
+/// long sum.
+const LONGEST: usize = 10_000;
+
 impl Rule {
     /// A rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter,
     /// `["x / hypot(x, y)", "y / hypot(x, y)"]`.
@@ -55,6 +59,9 @@ impl Rule {
     }
 
     fn parse_custom(signature: &str, partials: &[&str], functions: Vec<Arc<ScalarUDF>>) -> Result<Self> {
+        if let Some(long) = partials.iter().chain([&signature]).find(|sql| sql.len() > LONGEST) {
+            return plan_err!("a formula of {} characters is too long; at most {LONGEST} are allowed", long.len());
+        }
         let call = parse(signature)
             .map_err(|error| plan_datafusion_err!("{}; write it as a call, such as f(x, y)", message_of(error)))?;
         let Signature { name, inputs } = Signature::of_call(&call)?;

@@ -11,18 +11,11 @@ use sqlparser::tokenizer::Token;
 
 use crate::vocabulary::messages::cut;
 
-/// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
-/// long sum.
-const LONGEST: usize = 10_000;
-
 /// An expression and nothing after it.
 ///
 /// # Errors
 /// A plan error if the text is anything else.
 pub fn parse(sql: &str) -> Result<Sql> {
-    if sql.len() > LONGEST {
-        return plan_err!("a formula of {} characters is too long; at most {LONGEST} are allowed", sql.len());
-    }
     let parsed = Parser::new(&GenericDialect {}).try_with_sql(sql).and_then(|mut parser| {
         let parsed = parser.parse_expr()?;
         parser.expect_token(&Token::EOF)?;
