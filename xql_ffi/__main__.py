@@ -31,7 +31,9 @@ ADVICE = (
         "Give its columns: --schema {name}=x:double,y:double, --parquet {name}=FILE or --duckdb FILE",
     ),
     (
-        re.compile(r"(?P<what>there is no function called (?P<name>[^:]+)|no function .+ is known): .*", re.DOTALL),
+        re.compile(
+            r"(?P<what>(there is no function called|\S+ has no function) (?P<name>[^:]+)): hand over .*", re.DOTALL
+        ),
         "The command line knows the functions of the dialect, and the macros of a --duckdb file. For a function of "
         "your own, call xql_ffi.expand_sql(statement, session, rules=[...]) in Python",
     ),

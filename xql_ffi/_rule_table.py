@@ -9,7 +9,9 @@ from xql_ffi import _plugin
 
 
 def rule_table() -> pa.Table:
-    """Every function, operator and expression of DataFusion that takes or returns a float, a row for each.
+    """Every scalar function, operator and expression of DataFusion that takes or returns a float, a row for each.
+
+    Aggregates and window functions are not in it: their derivatives are formulas over many rows.
 
     The columns are:
 

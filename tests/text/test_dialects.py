@@ -101,13 +101,13 @@ def test_written_anew(dialect: str, statement: str, part: str) -> None:
 
 REFUSED = {
     ("sqlite", LARGEST): "sqlite has no first value of a group in an order",
-    ("sqlite", "SELECT grad(stddev(x), x) FROM t GROUP BY x"): "no function stddev.* of sqlite",
+    ("sqlite", "SELECT grad(stddev(x), x) FROM t GROUP BY x"): "sqlite has no function stddev",
     ("sqlite", "SELECT grad(x % y, x) FROM t"): "integer_remainder",
     (
         "sqlite",
         "SELECT grad(SUM(a), x) FROM (SELECT x, y, x * x AS a FROM t) AS q GROUP BY ROLLUP (x, y)",
     ): "SQLite has no ROLLUP",
-    ("polars", "SELECT grad(tanh(x), x) FROM t"): "no function tanh.* of polars",
+    ("polars", "SELECT grad(tanh(x), x) FROM t"): "polars has no function tanh",
     (
         "spark",
         """WITH RECURSIVE r AS (SELECT 0 AS k, x AS a, x FROM t UNION ALL SELECT k + 1, a * x, x FROM r WHERE k < 3)

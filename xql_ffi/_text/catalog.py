@@ -123,8 +123,8 @@ def relations(session: Any) -> Iterator[tuple[tuple[str, str, str], pa.Schema | 
 
 
 UNKNOWN_VIEW = (
-    "the session does not say by what query this view is computed, through which a derivative would have to look: "
-    "make it with CREATE VIEW, or write its query in its place"
+    "the session does not say which query computes this view, and a derivative has to look through it: make the view "
+    "with CREATE VIEW, or write its query in its place"
 )
 
 
@@ -177,7 +177,7 @@ def answer(made: Any, tables: Tables, asked: UnknownFunctionError) -> None:
         ValueError: there is no such function.
     """
     if isinstance(tables, Mapping):
-        msg = f"there is no function called {asked.name}: hand over the session that has it in the place of the mapping"
+        msg = f"there is no function called {asked.name}: hand over the session that has it instead of the mapping"
         raise ValueError(msg)
     try:
         field = tables.sql(f"SELECT {asked.call} AS v").schema().field("v")

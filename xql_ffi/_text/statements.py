@@ -49,7 +49,8 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
         rules: derivatives of functions that have none, or other ones.
 
     Raises:
-        TypeError: the statement is no text, the tables are none, or the rules are no list of rules.
+        TypeError: the statement is not a string, the tables are not a session or a mapping, or the rules are not a list
+            of rules.
         ValueError: the statement is wrong, or has a call without derivative or one that cannot be written as text; or
             the dialect is not known.
     """
@@ -119,7 +120,7 @@ def differentiate_sql(
         rules: derivatives of functions that have none, or other ones.
 
     Raises:
-        TypeError: the expression or the column is no text, or the rules are no list of rules.
+        TypeError: the expression or the column is not a string, or the rules are not a list of rules.
         ValueError: the expression is wrong or has no derivative that can be written as text.
     """
     _check_text(expression, "an expression")

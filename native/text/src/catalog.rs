@@ -88,6 +88,6 @@ impl TableProvider for Table {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("of a table the schema is known and not the rows")
+        not_impl_err!("xql-ffi knows the schema of a table, not its rows")
     }
 }

@@ -80,7 +80,7 @@ pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &
     match expansion.differentiated(written, &calls)?.local.and_then(|found| found.get(&0).cloned()) {
         Some((derivative, _)) => Ok(derivative),
         None => {
-            plan_err!("the derivative of {expression} reads more than the columns of one row: use a whole statement")
+            plan_err!("the derivative of {expression} reads more than the columns of one row: expand a whole statement")
         }
     }
 }
@@ -119,7 +119,7 @@ impl Expansion<'_> {
         }
         let Some(range) = self.source.query(written) else {
             return plan_err!(
-                "a derivative that sees through relations cannot be written as text in this statement: compute it in a query first"
+                "text cannot have a derivative that sees through relations in this statement: compute it in a query first"
             );
         };
         let plan = simplified(plan, &self.options)?;
@@ -127,7 +127,7 @@ impl Expansion<'_> {
         let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;
         let written = columns_of(&parse_written(&text)?, &self.planner, &self.options)?;
         if !same_columns(&schema, &written, true) {
-            return plan_err!("the derivative cannot be written as text: its columns would be others");
+            return plan_err!("the text of the derivative would have other columns than the statement");
         }
         Ok(vec![Edit { range, text }])
     }

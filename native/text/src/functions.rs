@@ -83,7 +83,7 @@ impl ScalarUDFImpl for SessionFunction {
         let call = format!("{name}({})", typed.join(", "));
         match self.asked.0.get(&call) {
             Some(Answer { gives: Some(field), .. }) => Ok(Arc::new(field.as_ref().clone().with_name(&self.name))),
-            Some(Answer { gives: None, .. }) => plan_err!("there is no function for {call}"),
+            Some(Answer { gives: None, .. }) => plan_err!("the session has no function for {call}"),
             None => {
                 let asked: String = typed.iter().map(|argument| format!("{argument}{QUESTION}")).collect();
                 plan_err!("{QUESTION}{name}{QUESTION}{asked}")
@@ -92,7 +92,7 @@ impl ScalarUDFImpl for SessionFunction {
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        plan_err!("{} is a function of the session", self.name)
+        plan_err!("only the session can run its function {}", self.name)
     }
 }
 

@@ -148,7 +148,7 @@ impl<'a> Planner<'a> {
         inside.open.push(name.to_owned());
         let plan = parse_one(sql).and_then(|statement| {
             let query = outer_query(&statement).cloned();
-            let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} is defined by no query"))?;
+            let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} has no query"))?;
             let query = sqlparser::ast::Statement::Query(Box::new(query));
             let statement = Statement::Statement(Box::new(query));
             inside.check_readable(&statement)?;
@@ -185,7 +185,7 @@ impl Surroundings for Nowhere {
     }
 
     fn query(&mut self, _plan: &LogicalPlan) -> Result<String> {
-        plan_err!("a subquery is no argument of a table function")
+        plan_err!("a table function takes no subquery")
     }
 }
 
@@ -216,8 +216,8 @@ impl ContextProvider for Planner<'_> {
         for arg in &args {
             if !SERIES.contains(&name) || arg.get_type(&DFSchema::empty())? != DataType::Int64 {
                 return plan_err!(
-                    "{name}: of table functions, generate_series and range over whole numbers stand in statements with derivatives. \
-                     Keep the rows in a table: CREATE TABLE rows AS SELECT * FROM {name}(...)"
+                    "{name}: a statement with derivatives may call the table functions generate_series and range over whole \
+                     numbers, and no others. Keep the rows in a table: CREATE TABLE rows AS SELECT * FROM {name}(...)"
                 );
             }
             written.push(sql(arg, &mut Nowhere)?);

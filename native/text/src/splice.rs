@@ -166,7 +166,7 @@ impl Surroundings for Place {
             return Ok(text.clone());
         }
         if relation.is_empty() {
-            return plan_err!("{column} has no name where the call stands");
+            return plan_err!("the call cannot name {column} where it stands");
         }
         let parts = relation.iter().chain([&column.name]).map(|part| quoted_if_needed(part));
         Ok(parts.collect::<Vec<_>>().join("."))
@@ -177,6 +177,6 @@ impl Surroundings for Place {
     }
 
     fn query(&mut self, _plan: &LogicalPlan) -> Result<String> {
-        plan_err!("a subquery is written with all that is around it")
+        plan_err!("a subquery cannot be written without the query around it")
     }
 }

@@ -162,7 +162,7 @@ class Host:
             msg = f"the statement cannot be read as SQL of {self.name}: {_plain(error)}"
             raise HostError(msg) from error
         if len(trees) != 1 or trees[0] is None:
-            msg = f"{text!r} is no single statement"
+            msg = f"{text!r} is not a single statement"
             raise HostError(msg)
         return trees[0]
 
@@ -177,7 +177,7 @@ class Host:
         try:
             text: str = write.generate(tree, copy=True)
         except SqlglotError as error:
-            msg = f"this cannot be written as SQL of {self.name}: {_plain(error)}"
+            msg = f"sqlglot cannot write this as SQL of {self.name}: {_plain(error)}"
             raise HostError(msg) from error
         return text
 

@@ -56,7 +56,7 @@ def place(tokens: Sequence[Token], start: int) -> Place:
     """
     name = next((number for number, token in enumerate(tokens) if token.start == start), None)
     if name is None or name + 1 >= len(tokens) or tokens[name + 1].token_type is not TokenType.L_PAREN:
-        msg = "the place of a call in the statement is not found"
+        msg = "xql-ffi does not find the place of a call in the statement"
         raise HostError(msg)
     return Place(name, name + 1, closing(tokens, name + 1))
 
@@ -68,7 +68,7 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
         depth += _DEPTH.get(tokens[number].token_type, 0)
         if depth == 0:
             return number
-    msg = "the end of a call in the statement is not found"
+    msg = "xql-ffi does not find the end of a call in the statement"
     raise HostError(msg)
 
 

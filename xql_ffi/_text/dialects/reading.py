@@ -39,7 +39,7 @@ def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
     template = host.to_datafusion.get(head(node) or (exp.Expr, "", 0))
     if template and CALL not in node.meta:
         if any(isinstance(argument, (exp.Distinct, exp.Order, exp.Star)) for argument in arguments(node)):
-            msg = f"{host.text(node)} is not read: {node.name} is of plain arguments here"
+            msg = f"{node.name} takes no DISTINCT, ORDER BY or * beside a derivative: {host.text(node)}"
             raise HostError(msg)
         return template.of(arguments(node))
     if isinstance(node, exp.Anonymous):

@@ -197,11 +197,14 @@ class Statement:
             # What needs parentheses where DataFusion has it may do without where it goes.
             made = made.this if isinstance(made, exp.Paren) else made
             if found.setdefault(number, made) != made:
-                msg = f"a call of {calls[number].name} stands for several things in DataFusion's SQL"
+                msg = f"one call of {calls[number].name} has several derivatives: write one call for each"
                 raise HostError(msg)
         missing = [call.name for number, call in enumerate(calls) if call.name != STOP and number not in found]
         if missing:
-            msg = f"a call of {missing[0]} stands where {self._host.name} reads otherwise than DataFusion"
+            msg = (
+                f"{self._host.name} and DataFusion read the place of a call of {missing[0]} differently: put the call "
+                "into a subquery"
+            )
             raise HostError(msg)
         return found
 
@@ -246,7 +249,7 @@ class Statement:
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
             columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (wanted, made)]
             name = self._host.name
-            msg = f"the derivative cannot be written as SQL of {name}: it has {columns[0]}, the text {columns[1]}"
+            msg = f"the statement has the columns {columns[0]}, and its text for {name} would have {columns[1]}"
             raise HostError(msg)
 
     def _shown(self, name: str) -> str:

@@ -211,9 +211,7 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
     own = name.strip('"').removeprefix(f"{host.name}.")
     if isinstance(tables, Mapping):
         asked = ", ".join(str(argument.args.get("to", argument)) for argument in arguments)
-        msg = (
-            f"no function {own}({asked}) of {host.name} is known: hand over the session that has it, if it is one's own"
-        )
+        msg = f"{host.name} has no function {own}({asked}): hand over the session that has it, if it is yours"
         raise HostError(msg)
     if not catalog.is_duckdb(tables):
         catalog.answer(made, tables, unknown)

@@ -18,14 +18,12 @@ pub struct Over<'w, 'a> {
 impl Surroundings for Over<'_, '_> {
     fn column(&mut self, column: &Column) -> Result<String> {
         let item = self.inputs.iter().find_map(|input| input.item(column));
-        item.map(|item| item.sql.clone())
-            .ok_or_else(|| plan_datafusion_err!("there is no column {column} to be written"))
+        item.map(|item| item.sql.clone()).ok_or_else(|| plan_datafusion_err!("the text has no column {column}"))
     }
 
     fn outer_column(&mut self, column: &Column) -> Result<String> {
         let item = self.writer.outer.iter().rev().flatten().find_map(|input| input.item(column));
-        item.map(|item| item.sql.clone())
-            .ok_or_else(|| plan_datafusion_err!("there is no outer column {column} to be written"))
+        item.map(|item| item.sql.clone()).ok_or_else(|| plan_datafusion_err!("the text has no outer column {column}"))
     }
 
     fn query(&mut self, plan: &LogicalPlan) -> Result<String> {

@@ -60,7 +60,7 @@ impl Writer<'_> {
             JoinType::RightSemi => "RIGHT SEMI JOIN",
             JoinType::RightAnti => "RIGHT ANTI JOIN",
             JoinType::LeftMark | JoinType::RightMark => {
-                return plan_err!("a {} join cannot be written as text", node.join_type);
+                return plan_err!("SQL text has no {} join", node.join_type);
             }
         };
         if conditions.is_empty() && node.join_type != JoinType::Inner {

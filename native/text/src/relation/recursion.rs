@@ -49,8 +49,8 @@ impl Writer<'_> {
             && closed.reads > 1
         {
             return plan_err!(
-                "the derivative reads the rows of the last iteration of {} {} times, which a recursive query of SQL may not: \
-                 write one step as a statement of its own, keep its rows in a table, and repeat it in a loop",
+                "the derivative reads the rows of the last iteration of {} {} times, and a recursive query of SQL may read them \
+                 once. Write one step as a statement, keep its rows in a table, and repeat the statement in a loop",
                 node.name,
                 closed.reads
             );

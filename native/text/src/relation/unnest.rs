@@ -30,7 +30,10 @@ impl Writer<'_> {
             };
             // The lists of the derivative are groups of rows, which are never empty.
             if node.options.preserve_nulls && !field.name().starts_with('∂') {
-                return plan_err!("{} has rows of lists that are NULL, which no text gives", field.name());
+                return plan_err!(
+                    "unnest keeps the rows in which {} is NULL, and SQL text cannot say that",
+                    field.name()
+                );
             }
             let sql = format!("{}{}{}", "unnest(".repeat(list.depth), item.sql, ")".repeat(list.depth));
             items.push(Item { sql, name: None, is_simple: false, is_volatile: false });

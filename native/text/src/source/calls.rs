@@ -41,13 +41,13 @@ impl Source<'_> {
         for location in found.names {
             let token = self.by_start.get(&location).copied();
             let token =
-                token.ok_or_else(|| plan_datafusion_err!("the place of a call in the statement is not known"))?;
+                token.ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the place of a call in the statement"))?;
             let Token::Word(word) = &self.tokens[token].token else { continue };
             let Some(name) = called(word) else { continue };
             let open = self.significant(token + 1).filter(|open| self.tokens[*open].token == Token::LParen);
             let (open, close) = open
                 .and_then(|open| Some((open, self.closing(open)?)))
-                .ok_or_else(|| plan_datafusion_err!("the end of a call of {name} is not found"))?;
+                .ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the end of a call of {name}"))?;
             let (inside, range) =
                 (self.ranges[open].end..self.ranges[close].start, self.ranges[token].start..self.ranges[close].end);
             let tokens = token..close + 1;

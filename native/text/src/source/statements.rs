@@ -59,7 +59,7 @@ impl Source<'_> {
         let mut statements = parse(tokens, DEPTH)?;
         match (statements.pop_front(), statements.is_empty()) {
             (Some(statement), true) => Ok(statement),
-            _ => Err(plan_datafusion_err!("what stands between two semicolons is no single statement")),
+            _ => Err(plan_datafusion_err!("the text between two semicolons must be a single statement")),
         }
     }
 
@@ -148,7 +148,7 @@ pub fn parse_one(text: &str) -> Result<Statement> {
         parse(tokens.map_err(|error| plan_datafusion_err!("the statement cannot be read: {error}"))?, PLAIN_DEPTH)?;
     match (statements.pop_front(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
-        _ => Err(plan_datafusion_err!("a single statement is wanted")),
+        _ => Err(plan_datafusion_err!("the text must be a single statement")),
     }
 }
 
