@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from reprlib import repr as shortened
 
 from datafusion import Expr, SessionContext
 from datafusion.unparser import Dialect, Unparser
@@ -12,8 +13,23 @@ from datafusion.unparser import Dialect, Unparser
 def check_expression(arg: object, taker: str) -> None:
     """Raises a `TypeError` if this is not an expression."""
     if not isinstance(arg, Expr):
-        msg = f"{taker} takes expressions; {arg!r} is not one: write col({arg!r}) or lit({arg!r})"
+        msg = f"{taker} takes expressions; {shown(arg)} is not one: "
+        if not isinstance(arg, str):
+            msg += f"write lit({arg!r})" if isinstance(arg, int | float) else "write col(name) or lit(number)"
+        elif arg.isidentifier():
+            msg += f"write col({arg!r})"
+        else:
+            msg += 'make it of columns, as in col("x") * col("x"), or write the query in SQL'
         raise TypeError(msg)
+
+
+def shown(given: object) -> str:
+    """An argument in a message: its value if that is short, and else its class."""
+    if given is None or isinstance(given, str | int | float):
+        return shortened(given)
+    kind = type(given)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"an object of {module}{kind.__qualname__}"
 
 
 def parts(expression: Expr) -> Iterator[Expr]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache, partial
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datafusion import Expr, ScalarUDF, SessionContext
@@ -14,7 +13,7 @@ from datafusion import _internal as datafusion_internal
 from xql_ffi import _native
 from xql_ffi._engine import INSTALL, warn_without_engine
 from xql_ffi._errors import MissingEngineError
-from xql_ffi._expressions import check_expression
+from xql_ffi._expressions import check_expression, shown
 from xql_ffi._rules import Rule
 from xql_ffi._text.catalog import other_engine
 
@@ -201,7 +200,7 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
         MissingEngineError: this ``datafusion`` cannot have the functions at all.
     """
     if not hasattr(ctx, "register_udf"):
-        msg = f"register takes a session of datafusion; {shortened(ctx)} is not one. {other_engine(ctx)}"
+        msg = f"register takes a session of datafusion; {shown(ctx)} is not one. {other_engine(ctx)}"
         raise TypeError(msg)
     rules = checked_rules(rules, "register")
     for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):

@@ -46,6 +46,26 @@ NO_SESSIONS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: xql_ffi.sql(sqlite3.connect(":memory:"), STATEMENT),  # type: ignore[arg-type]
         [r"xql_ffi\.sql takes a session of datafusion or a DuckDB connection", 'dialect="sqlite"'],
     ),
+    "sql(statement, session)": (
+        lambda: xql_ffi.sql(STATEMENT, SessionContext()),  # type: ignore[arg-type]
+        [r"takes the session first, xql_ffi\.sql\(session, statement\)"],
+    ),
+    "expand_sql(frame)": (
+        lambda: xql_ffi.expand_sql(STATEMENT, SessionContext().from_pydict({"x": [1.0]})),  # type: ignore[arg-type]
+        [r"an object of datafusion\.dataframe\.DataFrame is none of them"],
+    ),
+    "expand_sql(table)": (
+        lambda: xql_ffi.expand_sql(STATEMENT, {"t": pa.table({"x": [1.0]})}),
+        [r"an object of pyarrow\.lib\.Table is neither: write {\"t\": table\.schema}"],
+    ),
+    "expand_sql(table, dialect)": (
+        lambda: xql_ffi.expand_sql(STATEMENT, {"t": ["x"]}, dialect="duckdb"),
+        [r"an object of list is neither: write {\"t\": pyarrow\.schema"],
+    ),
+    "differentiate_sql(pairs)": (
+        lambda: xql_ffi.differentiate_sql("x * x", "x", [("x", pa.float64())]),
+        ["columns must be names, a mapping of names to types or a pyarrow schema"],
+    ),
     "sql(mapping)": (
         lambda: xql_ffi.sql(TABLES, STATEMENT),  # type: ignore[arg-type]
         [r"xql_ffi\.sql takes a session of datafusion or a DuckDB connection"],
@@ -68,3 +88,12 @@ def test_what_is_no_session(name: str) -> None:
         call()
     assert_says(str(caught.value), says)
     assert len(str(caught.value)) <= 300
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [("x", r"write col\('x'\)"), ("x * x", "or write the query in SQL"), (2, r"write lit\(2\)"), ([], "write col")],
+)
+def test_what_is_no_expression(given: Any, advice: str) -> None:
+    with pytest.raises(TypeError, match=f"grad takes expressions; .* is not one: .*{advice}"):
+        xql_ffi.grad(given, "x")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from reprlib import repr as shortened
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from xql_ffi._errors import DifferentiationError
-from xql_ffi._expressions import quoted
+from xql_ffi._expressions import quoted, shown
 from xql_ffi._text import native
 from xql_ffi._text.native import UnknownFunctionError
 from xql_ffi._text.own import check_functions
@@ -71,9 +70,19 @@ def check_tables(tables: object) -> None:
     if not isinstance(tables, Mapping) and not is_session(tables):
         msg = (
             "the tables must be a session of datafusion, a DuckDB connection or a mapping of names to pyarrow schemas; "
-            f"{shortened(tables)} is none of them. {other_engine(tables)}"
+            f"{shown(tables)} is none of them. {other_engine(tables)}"
         )
         raise TypeError(msg)
+
+
+def no_table(name: str, given: object) -> str:
+    """What is wrong with something that is given for a table."""
+    advice = (
+        f'write {{"{name}": table.schema}}'
+        if isinstance(getattr(given, "schema", None), pa.Schema)
+        else (f'write {{"{name}": pyarrow.schema({{"x": pyarrow.float64()}})}}')
+    )
+    return f"the table {name!r} must be a pyarrow schema or the query of a view; {shown(given)} is neither: {advice}"
 
 
 def catalog(tables: Tables) -> Any:
@@ -91,8 +100,7 @@ def catalog(tables: Tables) -> Any:
             elif isinstance(table, pa.Schema):
                 native.add_table(made, name, table)
             else:
-                msg = f"the table {name!r} must be a pyarrow schema or the query of a view; {table!r} is neither"
-                raise TypeError(msg)
+                raise TypeError(no_table(name, table))
         return made
     for path, table in relations(tables):
         name = ".".join(quoted(part) for part in path)
@@ -183,7 +191,7 @@ def answer(made: Any, tables: Tables, asked: UnknownFunctionError) -> None:
         field = tables.sql(f"SELECT {asked.call} AS v").schema().field("v")
     except Exception as error:
         native.add_function(made, asked.call, None, is_volatile=False)
-        msg = f"the session cannot plan {asked.call}: {error}"
+        msg = f"the session cannot plan {asked.call}: {native.plain(str(error))}"
         raise ValueError(msg) from error
     native.add_function(made, asked.call, field, is_volatile=_is_volatile(tables, asked))
 

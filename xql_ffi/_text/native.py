@@ -155,4 +155,9 @@ def _check(done: bool, error: Any, query: str | None = None) -> None:
     if _QUESTION in message:
         _, name, *arguments, _ = message.split(_QUESTION)
         raise UnknownFunctionError(name, arguments)
-    raise translated(message, query) or ValueError(_WHERE.sub("", message))
+    raise translated(message, query) or ValueError(plain(message))
+
+
+def plain(message: str) -> str:
+    """A message without what DataFusion puts before it."""
+    return _WHERE.sub("", message)

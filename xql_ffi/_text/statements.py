@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from xql_ffi._calls import may_differentiate
 from xql_ffi._errors import translated
+from xql_ffi._expressions import shown
 from xql_ffi._operators import checked_rules
 from xql_ffi._text import native
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
@@ -86,10 +86,13 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
         TypeError: this is no such session; else as for `expand_sql`.
         ValueError: as for `expand_sql`.
     """
+    if isinstance(session, str):
+        msg = f"xql_ffi.sql takes the session first, xql_ffi.sql(session, statement); {shown(session)} is a string"
+        raise TypeError(msg)
     if not is_session(session):
         msg = (
             "xql_ffi.sql takes a session of datafusion or a DuckDB connection; "
-            f"{shortened(session)} is neither. {other_engine(session)}"
+            f"{shown(session)} is neither. {other_engine(session)}"
         )
         raise TypeError(msg)
     text = expand_sql(statement, session, rules=rules)
@@ -131,6 +134,10 @@ def differentiate_sql(
     schema = columns if isinstance(columns, pa.Schema) else None
     if schema is None:
         typed = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, pa.float64())
+        for name in typed:
+            if not isinstance(name, str):
+                msg = f"columns must be names, a mapping of names to types or a pyarrow schema; {name!r} is not a name"
+                raise TypeError(msg)
         schema = pa.schema(list(typed.items()))
     natives = [rule._native() for rule in checked_rules(rules, "differentiate_sql")]
     tables = {_TABLE: schema}
@@ -170,5 +177,5 @@ def _dialect_of(tables: object) -> str:
 
 def _check_text(text: object, what: str) -> None:
     if not isinstance(text, str):
-        msg = f"{what} must be a string of SQL; {text!r} is not one"
+        msg = f"{what} must be a string of SQL; {shown(text)} is not one"
         raise TypeError(msg)

@@ -114,8 +114,7 @@ def _given(tables: Mapping[Any, Any], host: Host) -> Iterator[Relation]:
         elif isinstance(table, pa.Schema):
             yield Relation(path, columns=table)
         else:
-            msg = f"the table {name!r} must be a pyarrow schema or the query of a view; {table!r} is neither"
-            raise TypeError(msg)
+            raise TypeError(catalog.no_table(name, table))
 
 
 def _of_session(session: Any) -> Iterator[Relation]:
@@ -223,6 +222,6 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
         ((is_stable,),) = tables.sql(stable, params=[own.lower()]).fetchall()
     except Exception as error:
         native.add_function(made, call, None, is_volatile=False)
-        msg = f"the session cannot plan {here}: {error}"
+        msg = f"the session cannot plan {here}: {native.plain(str(error))}"
         raise ValueError(msg) from error
     native.add_function(made, call, field, is_volatile=is_stable is False)
