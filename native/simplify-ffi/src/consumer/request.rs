@@ -1,6 +1,6 @@
 //! What a consumer asks, and the expression it makes of the answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion_common::{DFSchema, Result};
@@ -17,7 +17,7 @@ use crate::table::opaque::{is_opaque, reads, volatility};
 use crate::table::{Node, Table, join, placeholders, split};
 use crate::wire::error::malformed;
 use crate::wire::field::{field_from_wire, field_to_wire, schema_to_wire};
-use crate::wire::{ABI_VERSION, Call, Function, Kind, Request, Simplified, Time, Volatility};
+use crate::wire::{ABI_VERSION, Call, Entry, Function, Kind, Request, Simplified, Time, Volatility};
 
 /// A request that has been asked, with what its answer refers to.
 pub(crate) struct Question<'a> {
@@ -39,7 +39,7 @@ impl<'a> Question<'a> {
         let request = Request {
             abi_version: ABI_VERSION,
             datafusion_major: datafusion_ffi::version(),
-            schema: schema_to_wire(schema)?,
+            schema: schema_to_wire(schema, &names_in(&entries))?,
             query_execution_start_time: info
                 .query_execution_start_time()
                 .map(|time| Time { seconds: time.timestamp(), nanoseconds: time.timestamp_subsec_nanos() }),
@@ -97,6 +97,17 @@ fn placed(entries: &[u32], places: &[u32]) -> Result<Vec<u32>> {
     let place = |entry: &u32| places.get(*entry as usize).copied();
     let precede = || malformed("an entry refers to one that does not precede it");
     entries.iter().map(|entry| place(entry).ok_or_else(precede)).collect()
+}
+
+/// The names of the columns among these entries. No others are looked up, and a table may have thousands.
+fn names_in(entries: &[Entry]) -> HashSet<&str> {
+    entries
+        .iter()
+        .filter_map(|entry| match &entry.kind {
+            Some(Kind::Column(column)) => Some(column.name.as_str()),
+            _ => None,
+        })
+        .collect()
 }
 
 /// The functions of the consumer that the arguments call, each once.

@@ -1,5 +1,6 @@
 //! Columns, fields, schemas and volatilities as messages.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
@@ -34,9 +35,11 @@ pub(crate) fn column_from_wire(column: wire::Column) -> Result<Column> {
     Ok(Column::new(relation_from_wire(column.relation)?, column.name))
 }
 
-pub(crate) fn schema_to_wire(schema: &DFSchema) -> Result<Vec<wire::QualifiedField>> {
+/// The fields of a schema that these names may mean.
+pub(crate) fn schema_to_wire(schema: &DFSchema, names: &HashSet<&str>) -> Result<Vec<wire::QualifiedField>> {
     schema
         .iter()
+        .filter(|(_, field)| names.contains(field.name().as_str()))
         .map(|(qualifier, field)| {
             Ok(wire::QualifiedField { qualifier: relation_to_wire(qualifier), field: field_to_wire(field)? })
         })

@@ -19,7 +19,7 @@ pub struct Request {
     /// Major version of DataFusion of the consumer.
     #[prost(uint64, tag = "2")]
     pub datafusion_major: u64,
-    /// The schema of the input.
+    /// The fields of the input's schema that have the name of a column among the entries.
     #[prost(message, repeated, tag = "3")]
     pub schema: Vec<QualifiedField>,
     /// When the query started, if that is known.
