@@ -37,6 +37,37 @@ EDGES = [
     # Not as the difference of 1 + y and 1 - y.
     ("grad(grad(asin(y * y), y), y)", 1e-5, 2e-14),
     ("acosh(y)", 1 + 2**-40, (2**-40 * (2 + 2**-40)) ** -0.5),
+    # Not 0, though the square of y overflows.
+    ("asinh(y) * 1e155", 1e160, 1e-5),
+    ("asinh(y) * 1e155", -1e160, 1e-5),
+    ("asinh(y) * 1e308", 1.5e308, 1 / 1.5),
+    ("asinh(y)", 1e9, 1e-9),
+    ("asinh(y) * 1e12", 1e11, 10.0),
+    ("asinh(y)", math.inf, 0.0),
+    ("asinh(y)", -0.0, 1.0),
+    ("asinh(y)", math.nan, math.nan),
+    ("acosh(y) * 1e155", 1e160, 1e-5),
+    ("acosh(y) * 1e308", 1.5e308, 1 / 1.5),
+    ("acosh(y)", math.inf, 0.0),
+    # -x / sqrt(1 + x^2)^3, and the same with a minus.
+    ("grad(asinh(y) * 1e24, y)", 1e12, -1.0),
+    ("grad(asinh(y) * 1e240, y)", -1e120, 1.0),
+    ("grad(asinh(y), y)", 0.0, 0.0),
+    ("grad(acosh(y) * 1e200, y)", 1e100, -1.0),
+    # Where the function is no number its derivative is none.
+    ("acosh(y)", -2.0, math.nan),
+    ("acosh(y)", 0.5, math.nan),
+    ("asin(y)", 2.0, math.nan),
+    ("power(y, 1.5)", -2.0, math.nan),
+    ("power(y, 0.7)", -2.0, math.nan),
+    # The first on a tie, which -0 and 0 are not in DataFusion 54.
+    ("greatest(y, 0.0)", 0.0, 1.0),
+    ("greatest(y, 0.0)", -0.0, 0.0),
+    ("greatest(0.0, y)", 0.0, 0.0),
+    ("greatest(0.0, y)", math.nan, 1.0),
+    ("least(y, 0.0)", math.nan, 0.0),
+    ("least(0.0, y)", 0.0, 0.0),
+    ("least(y, 0.0)", -math.inf, 1.0),
 ]
 
 

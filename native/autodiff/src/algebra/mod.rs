@@ -10,6 +10,7 @@
 mod bounds;
 mod monomial;
 mod monomials;
+mod powers;
 mod products;
 mod signs;
 mod sums;

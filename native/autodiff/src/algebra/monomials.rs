@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::monomial::Monomial;
+use super::powers::Powers;
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
@@ -17,12 +18,13 @@ pub struct Algebra<'a> {
     graph: Graph<'a>,
     monomials: HashMap<(NodeId, Depth), Arc<Monomial>>,
     primal_products: Option<Products>,
+    primal_powers: Option<Powers>,
 }
 
 impl<'a> Algebra<'a> {
     /// A graph without nodes, for expressions over the columns of a schema.
     pub fn new(schema: &'a DFSchema) -> Self {
-        Self { graph: Graph::new(schema), monomials: HashMap::new(), primal_products: None }
+        Self { graph: Graph::new(schema), monomials: HashMap::new(), primal_products: None, primal_powers: None }
     }
 
     /// From now on, derivatives are computed in this type.
@@ -31,6 +33,7 @@ impl<'a> Algebra<'a> {
             // What is of another type is no product.
             self.monomials.clear();
             self.primal_products = None;
+            self.primal_powers = None;
             self.graph.set_working_type(working_type);
         }
     }
@@ -92,8 +95,13 @@ impl Algebra<'_> {
             if !is_root || node.field.data_type() != self.working_type() {
                 continue;
             }
-            let square = self.monomial(node.children[0], depth)?;
-            for pairs in [(exponent / 2.0).trunc(), exponent.signum()] {
+            let radicand = node.children[0];
+            let square = self.monomial(radicand, depth)?;
+            // x^0.5 * sqrt(x) is x.
+            let is_half = |power: &f64| power.fract().abs() == 0.5;
+            let half = square.single() == Some(radicand) && monomial.factors.get(&radicand).is_some_and(is_half);
+            let all = if half { exponent / 2.0 } else { 0.0 };
+            for pairs in [(exponent / 2.0).trunc(), exponent.signum(), all] {
                 let merged = monomial.times(&square, pairs).times(&Monomial::of(root, 1.0), -2.0 * pairs);
                 if merged.degree() < monomial.degree() {
                     monomial = merged;
@@ -124,18 +132,15 @@ impl Algebra<'_> {
                 let (a, b) = (self.monomial(children[0], depth)?, self.monomial(children[1], depth)?);
                 Ok(a.times(&b, sign))
             }
-            _ if node.line().is_some_and(|line| line.algebraic == Some(Algebraic::Power)) => {
-                match self.as_number(children[1]) {
-                    // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
-                    Some(exponent) if exponent.fract() == 0.0 => {
-                        let base = self.monomial(children[0], depth)?;
-                        Ok(Monomial::number(1.0).times(&base, exponent))
-                    }
-                    Some(exponent) => Ok(Monomial::of(children[0], exponent)),
-                    None => Ok(Monomial::of(id, 1.0)),
+            _ => match self.as_power(id).or_else(|| self.as_complement(id)) {
+                // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
+                Some((base, exponent)) if exponent.fract() == 0.0 => {
+                    let base = self.monomial(base, depth)?;
+                    Ok(Monomial::number(1.0).times(&base, exponent))
                 }
-            }
-            _ => Ok(Monomial::of(id, 1.0)),
+                Some((base, exponent)) => Ok(Monomial::of(base, exponent)),
+                None => Ok(Monomial::of(id, 1.0)),
+            },
         }
     }
 
@@ -154,5 +159,18 @@ impl Algebra<'_> {
         let products: Products = products.into();
         self.primal_products = Some(Arc::clone(&products));
         Ok(products)
+    }
+
+    /// The powers of the primal whose exponents are numbers.
+    pub fn primal_powers(&mut self) -> Powers {
+        if let Some(known) = &self.primal_powers {
+            return Arc::clone(known);
+        }
+        let of_working_type = |id: &NodeId| self.data_type(*id) == self.working_type();
+        let powers = self.primal().filter(of_working_type);
+        let powers = powers.filter_map(|id| self.as_power(id).map(|(base, exponent)| (base, exponent, id)));
+        let powers: Powers = powers.collect();
+        self.primal_powers = Some(Arc::clone(&powers));
+        powers
     }
 }

@@ -6,10 +6,6 @@ use datafusion_expr::Operator;
 use super::monomial::{Monomial, is_close};
 use super::monomials::{Algebra, Depth};
 use crate::graph::NodeId;
-use crate::vocabulary::functions;
-
-/// Powers up to this one are products.
-const LARGEST_PRODUCT: f64 = 4.0;
 
 impl Algebra<'_> {
     /// `a * b`.
@@ -82,7 +78,7 @@ impl Algebra<'_> {
         for (base, exponent) in &monomial.factors {
             let positive = *exponent > 0.0;
             let exponent = self.written_exponent(*base, exponent.abs())?;
-            let power = self.positive_power(*base, exponent)?;
+            let power = if positive { self.factor(*base, exponent)? } else { self.divisor(*base, exponent)? };
             let side = if positive { &mut numerator } else { &mut denominator };
             *side = Some(match *side {
                 None => power,
@@ -128,38 +124,5 @@ impl Algebra<'_> {
             }
         }
         Ok(found)
-    }
-
-    fn positive_power(&mut self, base: NodeId, exponent: f64) -> Result<NodeId> {
-        if exponent.fract() == 0.0 && exponent <= LARGEST_PRODUCT {
-            return self.small_power(base, exponent as u32);
-        }
-        let exponent = self.number(exponent)?;
-        self.call(functions::function("power")?, &[base, exponent])
-    }
-
-    fn small_power(&mut self, base: NodeId, exponent: u32) -> Result<NodeId> {
-        match exponent {
-            0 => self.number(1.0),
-            1 => Ok(base),
-            _ if exponent.is_multiple_of(2) => {
-                let root = self.small_power(base, exponent / 2)?;
-                self.binary(root, Operator::Multiply, root)
-            }
-            _ => {
-                let rest = self.small_power(base, exponent - 1)?;
-                self.binary(rest, Operator::Multiply, base)
-            }
-        }
-    }
-
-    /// `base^exponent`; a negative power is a quotient, so that 0 is never raised to it, which DataFusion refuses.
-    pub fn power(&mut self, base: NodeId, exponent: f64) -> Result<NodeId> {
-        if exponent < 0.0 {
-            let one = self.number(1.0)?;
-            let positive = self.positive_power(base, -exponent)?;
-            return self.divide(one, positive);
-        }
-        self.positive_power(base, exponent)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use super::monomials::Algebra;
 use crate::graph::NodeId;
+use crate::table::Algebraic;
 
 /// Larger expressions are left as they stand.
 pub const MOST_WEIGHED: usize = 200;
@@ -37,7 +38,13 @@ impl Algebra<'_> {
                     let arithmetic = [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide];
                     (1, arithmetic.contains(&binary.op))
                 }
-                _ => node.line().map_or((1, false), |line| (line.cost, line.algebraic.is_some())),
+                // With the condition.
+                Expr::Case(_) if self.as_complement(id).is_some() => (2, true),
+                _ => node.line().map_or((1, false), |line| {
+                    // Beside its value the query computes a power of its own anyway.
+                    let another = line.algebraic == Some(Algebraic::Power) && !self.is_primal(id);
+                    (if another { line.cost + line.cost / 2 } else { line.cost }, line.algebraic.is_some())
+                }),
             };
             cost.0 += operations;
             cost.1 += if self.is_primal(id) { 0 } else { operations };

@@ -126,6 +126,11 @@ impl<'p, 'a> Pullback<'p, 'a> {
         if let Some(partials) = self.difference_of_squares(id)? {
             return Ok(partials);
         }
+        if let Some((base, exponent)) = self.algebra.as_complement(id) {
+            let factor = self.algebra.number(exponent)?;
+            let power = self.algebra.power(base, exponent - 1.0)?;
+            return Ok(Contribution::Partials(vec![(base, self.algebra.multiply(factor, power)?)]));
+        }
         let children = self.algebra.node(id).children.clone();
         let rule = match &self.algebra.node(id).shape {
             Expr::Case(case) => {

@@ -264,12 +264,12 @@ pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Res
             let mut branches = vec![];
             for when in conditions {
                 if operand.is_none()
-                    && let Some(input) = constant_input(&when.condition)
+                    && let Some((test, input)) = known_when_planned(&when.condition)
                 {
                     let input = number(input, algebra, scope)?;
                     // Evaluated in any case, so that a mistake in it is found when the rule is made.
                     let value = number(&when.result, algebra, scope)?;
-                    if algebra.as_number(input).is_some() {
+                    if test(algebra, input) {
                         return Ok(value);
                     }
                     continue;
@@ -370,12 +370,20 @@ pub fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
     Ok(())
 }
 
-/// `y` if the condition is `constant(y)`, which holds where the input is a number in the query. It chooses among the
-/// branches of a rule when the rule is used, and leaves nothing in the query.
-fn constant_input(condition: &Sql) -> Option<&Sql> {
+/// What is asked of an input while the query is planned.
+type Test = fn(&Algebra, NodeId) -> bool;
+
+/// The question and the input `y` if the condition is `constant(y)`, which holds where the input is a number in the query, or
+/// `never_null(y)`. It chooses among the branches of a rule when the rule is used, and leaves nothing in the query.
+fn known_when_planned(condition: &Sql) -> Option<(Test, &Sql)> {
     let (name, arguments) = call_of(condition).ok()?;
+    let test: Test = match name.as_str() {
+        "constant" => |algebra, input| algebra.as_number(input).is_some(),
+        "never_null" => |algebra, input| !algebra.node(input).field.is_nullable(),
+        _ => return None,
+    };
     match arguments.as_slice() {
-        [input] if name == "constant" => Some(input),
+        [input] => Some((test, input)),
         _ => None,
     }
 }

@@ -20,8 +20,8 @@ pub const LINES: &[Line] = &[
         "CASE WHEN isnan(x) THEN y ELSE x END",
         &["CASE WHEN isnan(x) THEN 0 ELSE 1 END", "CASE WHEN isnan(x) THEN 1 ELSE 0 END"],
     ),
-    extremum("greatest", "greatest(x1, ..., xn)"),
-    extremum("least", "least(x1, ..., xn)"),
+    extremum("greatest", "greatest(x1, ..., xn)", greatest),
+    extremum("least", "least(x1, ..., xn)", least),
 ];
 
 /// What returns its first input, whatever the others are.
@@ -29,9 +29,33 @@ pub const METADATA: &[Line] =
     &[variadic_choice("with_metadata", described("with_metadata(x, 'unit', 'm')", &["1"]), |inputs| inputs[0].clone())];
 
 /// The greatest or least of its inputs that are not NULL.
-const fn extremum(name: &'static str, signature: &'static str) -> Line {
+const fn extremum(name: &'static str, signature: &'static str, case: fn(&[String]) -> String) -> Line {
     let shown = described(signature, &["CASE WHEN xi = Ω THEN 1 ELSE 0 END"]).variadic();
-    variadic_choice(name, shown, first_equal).kinks(FIRST).nulls(Nulls::AllInputs).finite().range(Range::OfInputs)
+    variadic_choice(name, shown, case).kinks(FIRST).nulls(Nulls::AllInputs).finite().range(Range::OfInputs)
+}
+
+fn greatest(inputs: &[String]) -> String {
+    chosen(inputs, ">=", ">")
+}
+
+fn least(inputs: &[String]) -> String {
+    chosen(inputs, "<=", "<")
+}
+
+/// The input that the function returns, the first of equal ones.
+///
+/// Two are compared with each other, which spares the function, where one of them is never NULL: the comparison is NULL where
+/// the other one is, and leaves the one that is not.
+fn chosen(inputs: &[String], or_equal: &str, strictly: &str) -> String {
+    let chosen = first_equal(inputs);
+    match inputs {
+        [a, b] => format!(
+            "CASE WHEN never_null({b}) THEN CASE WHEN {a} {or_equal} {b} THEN {a} ELSE {b} END
+                  WHEN never_null({a}) THEN CASE WHEN {b} {strictly} {a} THEN {b} ELSE {a} END
+                  ELSE {chosen} END"
+        ),
+        _ => chosen,
+    }
 }
 
 /// The first of the inputs that is the output.

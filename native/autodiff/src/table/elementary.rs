@@ -24,7 +24,7 @@ pub const POWERS: &[Line] = &[
         .finite_if(Sign::NotNegative)
         .smooth_if(Sign::Positive)
         .range(Range::OfInputs)
-        .algebraic(Algebraic::SquareRoot, 1),
+        .algebraic(Algebraic::SquareRoot, 2),
     // Steep at 0, too.
     rule("cbrt(x)", &["1 / (3 * Ω * Ω)"])
         .kinks(&[kink("x = 0", &["Infinity"], "the limit; the tangent is vertical")])
@@ -50,8 +50,7 @@ pub const POWERS: &[Line] = &[
         &["CASE WHEN y > 1 OR y = 0 THEN 0 WHEN y = 1 THEN 1 ELSE Infinity END", "0"],
         "the limits from the right",
     )])
-    // A power is worth some products.
-    .algebraic(Algebraic::Power, 4),
+    .algebraic(Algebraic::Power, 16),
 ];
 
 /// In radians.
@@ -84,9 +83,10 @@ pub const HYPERBOLIC: &[Line] = &[
     rule("sinh(x)", &["cosh(x)"]).finite(),
     rule("cosh(x)", &["sinh(x)"]).finite().range(POSITIVE),
     rule("tanh(x)", &["1 - Ω * Ω"]).finite(),
-    rule("asinh(x)", &["1 / sqrt(1 + x * x)"]).finite(),
-    // Factored, so that nothing cancels near 1.
-    rule("acosh(x)", &["1 / sqrt((x - 1) * (x + 1))"]).domain("x > 1").kinks(&[kink(
+    // The square root of 1 + x * x is abs(x) long before x * x overflows.
+    rule("asinh(x)", &["CASE WHEN 1 + x * x < 1e20 THEN 1 / sqrt(1 + x * x) ELSE 1 / abs(x) END"]).finite(),
+    // Factored, so that nothing cancels near 1; and two roots, because the product overflows, and is positive below -1.
+    rule("acosh(x)", &["1 / (sqrt(x - 1) * sqrt(x + 1))"]).domain("x > 1").kinks(&[kink(
         "x = 1",
         &["Infinity"],
         "the limit from the right",

@@ -4,8 +4,8 @@ use datafusion::arrow::array::{Array, ArrayRef, Float64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::cast::as_float64_array;
 use datafusion::error::Result;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -13,6 +13,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
 
 const ROWS: usize = 20;
+/// The products that take as long as one call of `power`.
+const POWER: usize = 16;
 
 /// A session with the operators and a table `t` of such columns, each value drawn from its column's range.
 pub fn session(columns: &[(&str, f64, f64)], nullable: bool) -> Result<SessionContext> {
@@ -40,10 +42,17 @@ pub async fn operations(ctx: &SessionContext, select: &str) -> Result<usize> {
 
 /// The number of operations in the projections and aggregates of a query's physical plan.
 pub async fn operations_of(ctx: &SessionContext, query: &str) -> Result<usize> {
-    Ok(in_plan(&ctx.sql(query).await?.create_physical_plan().await?))
+    Ok(in_plan(&ctx.sql(query).await?.create_physical_plan().await?, 1))
 }
 
-fn in_plan(plan: &Arc<dyn ExecutionPlan>) -> usize {
+/// As `operations`, with each call of `power` for as many products as take that long.
+pub async fn products(ctx: &SessionContext, select: &str) -> Result<usize> {
+    let query = format!("SELECT {select} FROM t");
+    Ok(in_plan(&ctx.sql(&query).await?.create_physical_plan().await?, POWER))
+}
+
+fn in_plan(plan: &Arc<dyn ExecutionPlan>, power: usize) -> usize {
+    let in_expr = |expr: &Arc<dyn PhysicalExpr>| in_expr(expr, power);
     let mut own = 0;
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         own += projection.expr().iter().map(|projected| in_expr(&projected.expr)).sum::<usize>();
@@ -53,12 +62,15 @@ fn in_plan(plan: &Arc<dyn ExecutionPlan>) -> usize {
             own += 1 + function.expressions().iter().map(in_expr).sum::<usize>();
         }
     }
-    own + plan.children().into_iter().map(in_plan).sum::<usize>()
+    own + plan.children().into_iter().map(|child| in_plan(child, power)).sum::<usize>()
 }
 
-fn in_expr(expr: &Arc<dyn PhysicalExpr>) -> usize {
-    let own = usize::from(!expr.is::<Column>() && !expr.is::<Literal>());
-    own + expr.children().into_iter().map(in_expr).sum::<usize>()
+fn in_expr(expr: &Arc<dyn PhysicalExpr>, power: usize) -> usize {
+    let own = match expr.downcast_ref::<ScalarFunctionExpr>() {
+        Some(call) if call.name() == "power" => power,
+        _ => usize::from(!expr.is::<Column>() && !expr.is::<Literal>()),
+    };
+    own + expr.children().into_iter().map(|child| in_expr(child, power)).sum::<usize>()
 }
 
 /// The values of one expression over the table.

@@ -8,6 +8,14 @@ pub struct Formula {
     pub by_hand: &'static str,
     /// Its columns, with the range they are drawn from.
     pub columns: &'static [(&'static str, f64, f64)],
+    /// Whether the derivative by hand takes a power that one of the formula can stand for.
+    pub saves_a_power: bool,
+}
+
+impl Formula {
+    const fn saves_a_power(self) -> Self {
+        Self { saves_a_power: true, ..self }
+    }
 }
 
 const fn formula(
@@ -17,7 +25,7 @@ const fn formula(
     by_hand: &'static str,
     columns: &'static [(&'static str, f64, f64)],
 ) -> Formula {
-    Formula { name, primal, variable, by_hand, columns }
+    Formula { name, primal, variable, by_hand, columns, saves_a_power: false }
 }
 
 pub const FORMULAS: &[Formula] = &[
@@ -200,6 +208,46 @@ pub const FORMULAS: &[Formula] = &[
         "k",
         "0.3 * a * power(k, -0.7) * power(l, 0.7)",
         &[("a", 1.0, 2.0), ("k", 1.0, 5.0), ("l", 1.0, 5.0)],
+    )
+    .saves_a_power(),
+    formula("Kepler's third law", "power(a, 1.5)", "a", "1.5 * sqrt(a)", &[("a", 0.3, 30.0)]),
+    formula(
+        "orbital frequency",
+        "sqrt(g) * power(a, -1.5)",
+        "a",
+        "-1.5 * sqrt(g) / (a * a * sqrt(a))",
+        &[("g", 1.0, 2.0), ("a", 0.3, 30.0)],
+    ),
+    formula(
+        "Exner function",
+        "exp(u) * power(p / 3, 0.2857)",
+        "p",
+        "0.09523333333333334 * exp(u) * power(p / 3, -0.7143)",
+        &[("u", -1.0, 1.0), ("p", 0.3, 3.0)],
+    )
+    .saves_a_power(),
+    formula(
+        "Manning's formula",
+        "sqrt(s) / n * power(r, 0.6666666666666666)",
+        "r",
+        "0.6666666666666666 * sqrt(s) / n * power(r, -0.3333333333333333)",
+        &[("s", 0.001, 0.01), ("n", 0.01, 0.1), ("r", 0.1, 5.0)],
+    )
+    .saves_a_power(),
+    formula(
+        "Lennard-Jones potential of a ratio",
+        "4 * e * (power(s / r, 12) - power(s / r, 6))",
+        "r",
+        "24 * e * (s / r * (s / r) * (s / r) * (s / r * (s / r) * (s / r)))
+         * (1 - 2 * (s / r * (s / r) * (s / r) * (s / r * (s / r) * (s / r)))) / r",
+        &[("e", 0.5, 2.0), ("s", 0.9, 1.1), ("r", 1.0, 2.0)],
+    ),
+    formula(
+        "rectified unit",
+        "greatest(w * x + b, 0.0)",
+        "w",
+        "CASE WHEN w * x + b >= 0.0 THEN x ELSE 0.0 END",
+        &[("w", -1.0, 1.0), ("x", -2.0, 2.0), ("b", -1.0, 1.0)],
     ),
     formula(
         "implied forward rate",
