@@ -139,6 +139,9 @@ COUNTED = f"(SELECT *, COUNT(*) OVER (ORDER BY id) * 1.0 AS n FROM {V}) AS q"
 BRANCHES = f"(SELECT x, 2.0 AS a, 2.0 * x AS q FROM {V} UNION ALL SELECT x, 3.0, 3.0 * x FROM {V}) AS u"
 GROUPS = f"""(SELECT x, AVG(s) AS s, CAST(COUNT(*) AS DOUBLE) AS n
               FROM (SELECT x, SUM(x * x) OVER () AS s FROM {V}) AS q GROUP BY x) AS u"""
+# To 2**53 no 1 can be added.
+FAR = "(VALUES (1.0, 0.0), (2.0, 9007199254740992.0)) AS v(x, t)"
+BESIDE_MEAN = f"(SELECT *, AVG(x) OVER () AS m FROM {V}) AS q"
 BESIDE_ONE = f"(SELECT v.*, m FROM {V} CROSS JOIN (SELECT AVG(x) AS m FROM {V}) AS a) AS q"
 
 
@@ -161,6 +164,15 @@ BESIDE_ONE = f"(SELECT v.*, m FROM {V} CROSS JOIN (SELECT AVG(x) AS m FROM {V}) 
         ("grad(SUM(x * n) OVER (PARTITION BY g), x)", "n", COUNTED),
         # In different branches the rows are different ones.
         ("grad(SUM(q) OVER (), x)", "a", BRANCHES),
+        ("grad(lag(q) OVER (ORDER BY x, a), x)", "CASE WHEN x = 1 AND a = 2 THEN NULL ELSE 0.0 END", BRANCHES),
+        # A row that is in its own frame, since it is too far away for the distance to count.
+        (
+            "grad(SUM(x * x) OVER (ORDER BY t RANGE BETWEEN 1.0 FOLLOWING AND 2.0 FOLLOWING), x)",
+            "CASE WHEN t > 0 THEN 2 * x END",
+            FAR,
+        ),
+        # Along the window below, the greatest value has the mean of the tangents of those that tie.
+        ("grad(MAX(x - m) OVER (), x)", "CASE WHEN x = 3 THEN 0.5 ELSE 0.0 END - 0.25", BESIDE_MEAN),
         # Rows of one group have a value in common.
         ("grad(SUM(x * x) OVER (), x)", "2 * x", f"(SELECT DISTINCT x FROM {V}) AS u"),
         ("grad(s, x)", "2 * x * n", GROUPS),
@@ -215,6 +227,16 @@ REFUSED = [
         "fewer_keys_above",
         f"SELECT grad(SUM(x * s) OVER (), x) FROM (SELECT *, AVG(x) OVER (PARTITION BY g) AS s FROM {V}) AS q",
         ["whole partitions of the same keys", *WAYS_OUT],
+    ),
+    Refused(
+        "a_direction_through_groups",
+        f"SELECT jvp(SUM(x * x) OVER (), x, x) FROM (SELECT x FROM {V} GROUP BY x) AS q",
+        ["direction .* is not the same in all rows", "Aggregate"],
+    ),
+    Refused(
+        "a_direction_through_distinct",
+        f"SELECT jvp(SUM(x * x) OVER (), x, x) FROM (SELECT DISTINCT x FROM {V}) AS q",
+        ["direction .* is not the same in all rows", "Distinct"],
     ),
     Refused(
         "inside_of_a_recursive_query",
