@@ -215,11 +215,9 @@ impl ScalarUDFImpl for DifferentialOperator {
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
         let error = exec_datafusion_err!(
-            "nothing differentiated this call of {name} before it was executed. The DataFusion of this session may not let a \
-             function of another library simplify its calls. In Python, run the statement as plain SQL, `xql_ffi.sql(ctx, ...)`, \
-             or install the engine (`pip install \"xql-ffi[engine]\"`), leave XQL_FFI_ENGINE unset, and start Python again; \
-             `xql_ffi.engine_status()` says what is missing. Or a setting stops the optimizer: \
-             datafusion.optimizer.max_passes = 0, or datafusion.optimizer.skip_failed_rules, which hides why a call is refused"
+            "nothing differentiated this call of {name}. Run `xql_ffi.sql(ctx, ...)`, or install the engine \
+             (`pip install \"xql-ffi[engine]\"`), leave XQL_FFI_ENGINE unset, and start Python again; `xql_ffi.engine_status()` \
+             says why. With the engine, check datafusion.optimizer.max_passes and skip_failed_rules"
         );
         Err(Refused::MissingEngine.mark(error))
     }
