@@ -2,8 +2,8 @@
 
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
 use std::ffi::{CStr, CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
+use xql_simplify_ffi::guard;
 
 /// Bytes of a stack on which what a caller asks for is made.
 const STACK: usize = 64 << 20;
@@ -15,15 +15,10 @@ const STACK: usize = 64 << 20;
 pub unsafe fn handle<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>) -> *mut T {
     // Plans and parsers go as deep as statements are, and the thread of the caller may have a small stack.
     let make = || stacker::maybe_grow(STACK / 2, STACK, make);
-    let reason = match catch_unwind(AssertUnwindSafe(make)) {
-        Ok(Ok(value)) => return Box::into_raw(Box::new(value)),
-        Ok(Err(DataFusionError::Plan(message))) => message,
-        Ok(Err(other)) => other.strip_backtrace(),
-        Err(panic) => {
-            // A payload may panic when dropped.
-            std::mem::forget(panic);
-            "a panic, which is a mistake in xql-ffi; standard error has it".to_owned()
-        }
+    let reason = match guard("xql-ffi", make) {
+        Ok(value) => return Box::into_raw(Box::new(value)),
+        Err(DataFusionError::Plan(message) | DataFusionError::Ffi(message)) => message,
+        Err(other) => other.strip_backtrace(),
     };
     if !error.is_null() {
         let reason = CString::new(reason.replace('\0', "\\0")).unwrap_or_default();
@@ -42,7 +37,10 @@ pub unsafe fn free<T>(handle: *mut T) {
         // SAFETY: it was made as a box and is freed once.
         let value = unsafe { Box::from_raw(handle) };
         // There is no one to tell of a panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(value))).map_err(std::mem::forget);
+        let _ = guard("freeing a handle", || {
+            drop(value);
+            Ok(())
+        });
     }
 }
 

@@ -4,9 +4,9 @@
 //! linked to Python, so it is given the one function of Python that it needs for that.
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::sync::{Arc, OnceLock};
+use xql_simplify_ffi::guard;
 
 use crate::operator::{Exported, xql_ffi_operator};
 
@@ -45,6 +45,9 @@ pub unsafe extern "C" fn xql_ffi_capsule_destructor(capsule: *mut c_void) {
         // SAFETY: the context is a share of an operator, and given back once, with its capsule.
         let share = unsafe { Arc::from_raw(context) };
         // There is no one to tell of a panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(share))).map_err(std::mem::forget);
+        let _ = guard("freeing an operator", || {
+            drop(share);
+            Ok(())
+        });
     }
 }

@@ -2,8 +2,9 @@
 
 use arrow::array::{Array, StructArray};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
+use datafusion_common::Result;
 use std::ffi::c_void;
-use std::panic::catch_unwind;
+use xql_simplify_ffi::guard;
 
 /// Writes the rule table to an `ArrowSchema` and an `ArrowArray`, and says whether it could.
 ///
@@ -15,7 +16,7 @@ pub unsafe extern "C" fn xql_ffi_rule_table(schema: *mut c_void, array: *mut c_v
     if schema.is_null() || array.is_null() {
         return false;
     }
-    let Ok(Some((columns, types))) = catch_unwind(exported) else { return false };
+    let Ok((columns, types)) = guard("the rule table", exported) else { return false };
     // SAFETY: the caller gives structs of these layouts, which are those of the C data interface.
     unsafe {
         array.cast::<FFI_ArrowArray>().write(columns);
@@ -24,7 +25,7 @@ pub unsafe extern "C" fn xql_ffi_rule_table(schema: *mut c_void, array: *mut c_v
     true
 }
 
-fn exported() -> Option<(FFI_ArrowArray, FFI_ArrowSchema)> {
-    let table = xql_autodiff::rule_table().ok()?;
-    to_ffi(&StructArray::from(table).to_data()).ok()
+fn exported() -> Result<(FFI_ArrowArray, FFI_ArrowSchema)> {
+    let table = xql_autodiff::rule_table()?;
+    Ok(to_ffi(&StructArray::from(table).to_data())?)
 }

@@ -9,7 +9,7 @@ use datafusion_expr::ScalarUDF;
 
 use crate::provider::{answer, failure};
 use crate::wire::ABI_VERSION;
-use crate::wire::error::guard;
+use crate::wire::error::{guard, malformed};
 
 /// Name of the capsule that holds an [`FFI_ScalarUDFSimplify`].
 pub const CAPSULE_NAME: &CStr = c"datafusion_scalar_udf_simplify";
@@ -53,12 +53,31 @@ unsafe impl Send for FFI_ScalarUDFSimplify {}
 // SAFETY: as above.
 unsafe impl Sync for FFI_ScalarUDFSimplify {}
 
+/// The layout of [`FFI_ScalarUDFSimplify`], before it is known that its functions are there.
+#[repr(C)]
+struct Functions {
+    versions: [u64; 2],
+    functions: [Option<unsafe extern "C" fn()>; 3],
+    private_data: *mut c_void,
+}
+
+const _: () = assert!(size_of::<Functions>() == size_of::<FFI_ScalarUDFSimplify>());
+
 impl FFI_ScalarUDFSimplify {
-    /// Makes a handle to the struct another library shows, after checking its version.
+    /// Makes a handle to the struct another library shows, after checking its version and that none of its functions is null.
+    ///
+    /// # Errors
+    /// [`DataFusionError::Ffi`] for another version, and for what is no struct of this one.
     ///
     /// # Safety
-    /// `shown` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call.
+    /// `shown` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call. Its functions do what is
+    /// said of them here, and those of the handle that its `clone` makes. No check finds a pointer that dangles.
     pub unsafe fn import(shown: NonNull<c_void>) -> Result<Self> {
+        if !shown.cast::<Self>().is_aligned() {
+            return Err(DataFusionError::Ffi(
+                "a function brings its simplify at an address that no struct has".to_owned(),
+            ));
+        }
         let versions = shown.cast::<[u64; 2]>();
         // SAFETY: in all versions the struct starts with these two fields.
         let [abi_version, datafusion_major] = unsafe { versions.read() };
@@ -73,7 +92,11 @@ impl FFI_ScalarUDFSimplify {
                 "a function brings its simplify for DataFusion {datafusion_major}; this library has DataFusion {major}"
             )));
         }
-        // SAFETY: this version has the layout of `Self`.
+        // SAFETY: this version has the layout of `Functions`, which may hold anything.
+        if unsafe { shown.cast::<Functions>().as_ref() }.functions.contains(&None) {
+            return Err(DataFusionError::Ffi("a function brings a simplify that lacks functions".to_owned()));
+        }
+        // SAFETY: this version has the layout of `Self`, and what must not be null is not.
         let shown = unsafe { shown.cast::<Self>().as_ref() };
         Ok(shown.clone())
     }
@@ -127,12 +150,8 @@ unsafe extern "C" fn simplify(this: &FFI_ScalarUDFSimplify, request: *const u8, 
     let answer = guard("simplify", || {
         // SAFETY: `simplify` of this library is called with a struct of this library.
         let udf = unsafe { function(this) }?;
-        if request.is_null() {
-            return Err(DataFusionError::Ffi("simplify without request".to_owned()));
-        }
         // SAFETY: the caller passes `len` bytes that outlive the call.
-        let request = unsafe { std::slice::from_raw_parts(request, len) };
-        Ok(answer(udf, request))
+        Ok(answer(udf, unsafe { bytes(request, len) }?))
     });
     answer.unwrap_or_else(failure).into()
 }
@@ -162,6 +181,18 @@ unsafe extern "C" fn release(this: &mut FFI_ScalarUDFSimplify) {
     }
 }
 
+/// The `len` bytes at `data`.
+///
+/// # Safety
+/// `data` is null or points to `len` bytes that live for `'a`.
+unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
+    if data.is_null() || isize::try_from(len).is_err() {
+        return Err(malformed(format_args!("{len} bytes at {data:?}")));
+    }
+    // SAFETY: the caller gives `len` bytes.
+    Ok(unsafe { std::slice::from_raw_parts(data, len) })
+}
+
 /// A buffer that is freed by the library that made it.
 #[repr(C)]
 #[derive(Debug)]
@@ -169,18 +200,19 @@ unsafe extern "C" fn release(this: &mut FFI_ScalarUDFSimplify) {
 pub struct FFI_Bytes {
     data: *const u8,
     len: usize,
-    release: unsafe extern "C" fn(bytes: &mut Self),
+    /// `None` if there is nothing to free.
+    release: Option<unsafe extern "C" fn(bytes: &mut Self)>,
     private_data: *mut c_void,
 }
 
 impl FFI_Bytes {
     /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        if self.data.is_null() {
-            return &[];
-        }
+    ///
+    /// # Errors
+    /// [`DataFusionError::Ffi`] if there are none, or more than there can be.
+    pub fn as_slice(&self) -> Result<&[u8]> {
         // SAFETY: the library that made the struct keeps `len` bytes at `data` alive until `release`.
-        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+        unsafe { bytes(self.data, self.len) }
     }
 }
 
@@ -188,14 +220,16 @@ impl From<Vec<u8>> for FFI_Bytes {
     fn from(bytes: Vec<u8>) -> Self {
         let (data, len) = (bytes.as_ptr(), bytes.len());
         let private_data = Box::into_raw(Box::new(bytes)).cast();
-        Self { data, len, release: release_bytes, private_data }
+        Self { data, len, release: Some(release_bytes), private_data }
     }
 }
 
 impl Drop for FFI_Bytes {
     fn drop(&mut self) {
-        // SAFETY: `release` comes with the struct, from the library that made it, and runs once.
-        unsafe { (self.release)(self) }
+        if let Some(release) = self.release {
+            // SAFETY: `release` comes with the struct, from the library that made it, and runs once.
+            unsafe { release(self) }
+        }
     }
 }
 

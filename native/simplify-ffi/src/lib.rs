@@ -37,7 +37,9 @@
 //! * Extra functions, which the arguments need not call, go with the request by name
 //!   ([`with_extra_functions`](SimplifyingScalarUDF::with_extra_functions)). The provider calls them by
 //!   [`ForeignFunction::named`], and the consumer coerces their arguments and their result.
-//! * Metadata of literals, aliases and casts stays behind. Expressions that come back have theirs again.
+//! * Literals of nested types are opaque too: how large one is could not be told from its message.
+//! * Metadata of literals, aliases and casts stays behind. Expressions that come back have theirs again; of two that differ in
+//!   metadata alone, both come back as the first.
 //!
 //! A calculus thus needs no knowledge of this crate: both kinds are calls of functions it does not know. One that wants to
 //! tell them apart finds a [`ForeignFunction`] by `ScalarUDFImpl::downcast_ref` and asks
@@ -54,7 +56,12 @@
 //!
 //! # What can go wrong
 //! Every failure is an error with a message: another version of the ABI or another major version of DataFusion, bytes that
-//! are no table, an `Err` of `simplify` (which keeps its kind), a panic. Nothing unwinds across the boundary.
+//! are no table, an expression that is too large or too deep, an answer without type or of another type than the call, an `Err`
+//! of `simplify` (which keeps its kind), a panic. Nothing unwinds across the boundary, and a panic prints nothing, because
+//! [`guard`] catches it.
+//!
+//! Not checked, because no check finds it, is what callers of `unsafe` functions promise: that a pointer points to a struct or to
+//! as many bytes as are said, which live until they are released, and that the functions of a struct do what is said of them.
 //!
 //! [`ScalarUDFImpl::simplify`]: datafusion_expr::ScalarUDFImpl::simplify
 //! [`FFI_ScalarUDF`]: datafusion_ffi::udf::FFI_ScalarUDF
@@ -71,3 +78,4 @@ pub use abi::{CAPSULE_NAME, FFI_Bytes, FFI_ScalarUDFSimplify, FUNCTIONS_METHOD_N
 pub use consumer::SimplifyingScalarUDF;
 pub use provider::foreign_function::ForeignFunction;
 pub use wire::ABI_VERSION;
+pub use wire::error::guard;

@@ -2,6 +2,7 @@
 
 mod coercion;
 mod request;
+mod typing;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use prost::Message;
 
 use crate::abi::FFI_ScalarUDFSimplify;
 use crate::consumer::request::Question;
+use crate::consumer::typing::return_field;
 use crate::wire::error::{guard, malformed};
 use crate::wire::{Answer, Outcome};
 
@@ -69,10 +71,13 @@ impl SimplifyingScalarUDF {
     fn ask(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let question = Question::new(args, info, &self.extra_functions)?;
         let answer = self.simplify.call(&question.request.encode_to_vec());
-        let answer = Answer::decode(answer.as_slice()).map_err(malformed)?;
+        let answer = Answer::decode(answer.as_slice()?).map_err(malformed)?;
         match answer.outcome {
             Some(Outcome::Original(_)) => Ok(ExprSimplifyResult::Original(question.arguments()?)),
-            Some(Outcome::Simplified(simplified)) => Ok(ExprSimplifyResult::Simplified(question.answered(simplified)?)),
+            Some(Outcome::Simplified(simplified)) => {
+                let expr = question.answered(simplified, &self.function, info.schema())?;
+                Ok(ExprSimplifyResult::Simplified(expr))
+            }
             Some(Outcome::Failure(failure)) => Err(failure.into()),
             None => Err(malformed("an answer without outcome")),
         }
@@ -133,7 +138,7 @@ impl ScalarUDFImpl for SimplifyingScalarUDF {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.inner().return_field_from_args(args)
+        return_field(&self.function, args)
     }
 
     #[expect(deprecated)]

@@ -3,14 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use datafusion_common::{DFSchema, Result};
+use arrow::datatypes::FieldRef;
+use datafusion_common::{DFSchema, Result, plan_err, resources_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
+use datafusion_expr::{Expr, ExprSchemable, ReturnFieldArgs, ScalarUDF};
 use datafusion_proto::protobuf;
 
 use crate::consumer::coercion::push_coerced_call;
-use crate::table::expand::expand;
+use crate::consumer::typing::{Types, return_field};
+use crate::table::expand::{depth, expand};
 use crate::table::flatten::{Crossing, Flattener, Opened};
 use crate::table::message::{is_carried, is_default, node_from_wire};
 use crate::table::opaque::{is_opaque, reads, volatility};
@@ -18,6 +20,10 @@ use crate::table::{Node, Table, join, placeholders, split};
 use crate::wire::error::malformed;
 use crate::wire::field::{field_from_wire, field_to_wire, schema_to_wire};
 use crate::wire::{ABI_VERSION, Call, Entry, Function, Kind, Request, Simplified, Time, Volatility};
+
+/// How deep an answer may be: so many levels for each entry of the request, and so many more. The host clones, compares and
+/// drops it level by level, on whichever stack it has.
+const DEPTH: (usize, usize) = (4, 1000);
 
 /// A request that has been asked, with what its answer refers to.
 pub(crate) struct Question<'a> {
@@ -57,8 +63,11 @@ impl<'a> Question<'a> {
         Ok(args)
     }
 
-    /// The expression of an answer.
-    pub(crate) fn answered(mut self, simplified: Simplified) -> Result<Expr> {
+    /// The expression of an answer to what was asked for a call of `function`.
+    pub(crate) fn answered(mut self, simplified: Simplified, function: &ScalarUDF, schema: &DFSchema) -> Result<Expr> {
+        let mut types = Types::of_request(self.table.nodes(), schema);
+        let returned = self.returned(function, &types);
+        let allowed = DEPTH.0 * self.table.nodes().len() + DEPTH.1;
         // Where the entries that the answer counts are in the table, which has casts besides.
         let mut places: Vec<u32> = (0..self.table.next_entry()?).collect();
         for entry in simplified.entries {
@@ -72,8 +81,36 @@ impl<'a> Question<'a> {
             places.push(place);
         }
         let root = places.get(simplified.root as usize).ok_or_else(|| malformed("a root is not in the table"))?;
+        types.extend(self.table.nodes(), schema)?;
+        if let (Some(returned), Some(given)) = (returned, types.get(*root))
+            && !DFSchema::datatype_is_logically_equal(returned.data_type(), given.data_type())
+        {
+            let (name, returned, given) = (function.name(), returned.data_type(), given.data_type());
+            return plan_err!(
+                "simplify gave an expression of type {given} for a call of '{name}', which returns {returned}"
+            );
+        }
+        let depth = depth(self.table.nodes())?;
+        if depth > allowed {
+            return resources_err!(
+                "simplify gave an expression that is {depth} levels deep; at most {allowed} may come back"
+            );
+        }
         let (mut exprs, _) = expand(self.table.nodes(), &[*root])?;
         exprs.pop().ok_or_else(|| malformed("an answer without expression"))
+    }
+
+    /// What the call returns, if that can be told.
+    fn returned(&self, function: &ScalarUDF, types: &Types) -> Option<FieldRef> {
+        let arguments = &self.request.arguments;
+        let fields: Vec<_> = arguments.iter().map(|&entry| types.get(entry).cloned()).collect::<Option<_>>()?;
+        let literal = |&entry: &u32| match &self.table.nodes()[entry as usize].shape {
+            Expr::Literal(value, _) => Some(value),
+            _ => None,
+        };
+        let literals: Vec<_> = arguments.iter().map(literal).collect();
+        let args = ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &literals };
+        return_field(function, args).ok()
     }
 
     fn push_call(&mut self, call: Call, places: &[u32]) -> Result<u32> {

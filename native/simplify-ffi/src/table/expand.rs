@@ -6,8 +6,12 @@ use datafusion_expr::Expr;
 use crate::table::{Node, join};
 use crate::wire::error::malformed;
 
-/// The most nodes the trees may have together, as sharing in a table may hide any number of them.
+/// The most nodes the trees may have together, as sharing in a table may hide any number of them. What stands in a node counts as
+/// nodes too, see [`weight`].
 const MAX_NODES: u64 = 1 << 22;
+
+/// The deepest that a tree may be: each level takes a part of the stack.
+const MAX_DEPTH: usize = 1 << 16;
 
 /// What cloning, comparing or dropping one level of an expression takes of the stack, generously.
 const STACK_PER_LEVEL: usize = 2048;
@@ -30,9 +34,18 @@ pub(crate) fn with_stack_for<T>(depth: usize, work: impl FnOnce() -> T) -> T {
 pub(crate) fn expand(nodes: &[Node], roots: &[u32]) -> Result<(Vec<Expr>, usize)> {
     let sizes = sizes(nodes)?;
     let uses = uses(nodes, &sizes, roots)?;
-    let depth = sizes.iter().map(|size| size.depth).max().unwrap_or(0);
+    let depth = deepest(&sizes);
     let exprs = with_stack_for(depth, || build(nodes, uses, roots))?;
     Ok((exprs, depth))
+}
+
+/// How deep the deepest tree of these nodes is.
+pub(crate) fn depth(nodes: &[Node]) -> Result<usize> {
+    Ok(deepest(&sizes(nodes)?))
+}
+
+fn deepest(sizes: &[Size]) -> usize {
+    sizes.iter().map(|size| size.depth).max().unwrap_or(0)
 }
 
 /// The size of a node's tree.
@@ -41,16 +54,33 @@ struct Size {
     depth: usize,
 }
 
+/// What a node without its children is worth in nodes: a clone of it copies its names and values.
+fn weight(shape: &Expr) -> u64 {
+    let bytes = match shape {
+        Expr::Literal(value, _) => value.size(),
+        Expr::Column(column) => column.name.len(),
+        Expr::Alias(alias) => alias.name.len(),
+        Expr::Placeholder(placeholder) => placeholder.id.len(),
+        _ => 0,
+    };
+    1 + (bytes / size_of::<Expr>()) as u64
+}
+
 fn sizes(nodes: &[Node]) -> Result<Vec<Size>> {
     let mut sizes: Vec<Size> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let mut size = Size { nodes: 1, depth: 0 };
+        let mut size = Size { nodes: weight(&node.shape), depth: 0 };
         for &child in &node.children {
             let Some(child) = sizes.get(child as usize) else {
                 return Err(malformed("an entry refers to one that does not precede it"));
             };
             size.nodes = size.nodes.saturating_add(child.nodes);
             size.depth = size.depth.max(child.depth);
+        }
+        if size.depth >= MAX_DEPTH {
+            return resources_err!(
+                "simplify: an expression is more than {MAX_DEPTH} levels deep, the most that may cross"
+            );
         }
         sizes.push(Size { depth: size.depth + 1, ..size });
     }

@@ -14,10 +14,11 @@ use datafusion_proto::logical_plan::to_proto::serialize_expr;
 use datafusion_proto::protobuf::LogicalExprNode;
 use datafusion_proto::protobuf::logical_expr_node::ExprType;
 
-use crate::table::opaque::is_opaque;
+use crate::table::shallow::check_shallow;
 use crate::table::{Node, join, placeholder, split};
 use crate::wire::error::malformed;
 use crate::wire::field::{column_from_wire, column_to_wire, field_from_wire, field_to_wire};
+use crate::wire::types::check_type;
 use crate::wire::{Kind, OuterReference};
 
 const CODEC: DefaultLogicalExtensionCodec = DefaultLogicalExtensionCodec {};
@@ -85,7 +86,11 @@ pub(crate) fn node_from_wire(kind: Kind) -> Result<Node> {
 /// The entry that a child in a message refers to.
 fn referenced(child: &Expr) -> Result<u32> {
     match child {
-        Expr::Column(Column { relation: None, name, .. }) => name.parse().map_err(malformed),
+        Expr::Column(Column { relation: None, name, .. }) => match name.parse::<u32>() {
+            // One way to write each, so that what is read is what would be written.
+            Ok(entry) if entry.to_string() == *name => Ok(entry),
+            _ => Err(malformed(format_args!("a reference to an entry {name:?}"))),
+        },
         _ => Err(malformed("a node has a child that is no reference")),
     }
 }
@@ -100,23 +105,21 @@ fn serialized(expr: &Expr) -> Result<LogicalExprNode> {
 }
 
 fn parsed(node: &LogicalExprNode) -> Result<Expr> {
-    match &node.expr_type {
-        // Parsed it would be a chain of nodes, or a plan.
-        Some(ExprType::BinaryExpr(binary)) if binary.operands.len() != 2 => {
-            return Err(malformed("a binary node without two operands"));
-        }
-        Some(ExprType::ScalarSubqueryExpr(_)) => return Err(malformed("a node with a plan")),
-        Some(ExprType::ScalarUdfExpr(call)) if !registry()?.scalar_functions().contains_key(&call.fun_name) => {
-            return plan_err!(
-                "simplify: the function '{}' is not one of DataFusion's own, which alone cross by name",
-                call.fun_name
-            );
-        }
-        _ => {}
+    check_shallow(node)?;
+    if let Some(ExprType::ScalarUdfExpr(call)) = &node.expr_type
+        && !registry()?.scalar_functions().contains_key(&call.fun_name)
+    {
+        return plan_err!(
+            "simplify: the function '{}' is not one of DataFusion's own, which alone cross by name",
+            call.fun_name
+        );
     }
     let expr = parse_expr(node, registry()?, &CODEC).map_err(malformed)?;
-    if is_opaque(&expr) || matches!(expr, Expr::Column(_)) {
-        return Err(malformed("a node of a kind that does not cross as a node"));
+    if let Expr::Cast(Cast { field, .. })
+    | Expr::TryCast(TryCast { field, .. })
+    | Expr::Placeholder(Placeholder { field: Some(field), .. }) = &expr
+    {
+        check_type(field.data_type())?;
     }
     Ok(expr)
 }

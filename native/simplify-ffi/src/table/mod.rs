@@ -14,6 +14,7 @@ pub(crate) mod expand;
 pub(crate) mod flatten;
 pub(crate) mod message;
 pub(crate) mod opaque;
+pub(crate) mod shallow;
 
 use std::collections::HashMap;
 

@@ -10,13 +10,16 @@ use datafusion_proto::protobuf;
 
 use crate::wire;
 use crate::wire::error::malformed;
+use crate::wire::types::check_type;
 
 pub(crate) fn field_to_wire(field: &Field) -> Result<protobuf::Field> {
     Ok(field.try_into()?)
 }
 
 pub(crate) fn field_from_wire(field: &protobuf::Field) -> Result<FieldRef> {
-    Ok(Arc::new(Field::try_from(field).map_err(malformed)?))
+    let field = Field::try_from(field).map_err(malformed)?;
+    check_type(field.data_type())?;
+    Ok(Arc::new(field))
 }
 
 fn relation_to_wire(relation: Option<&TableReference>) -> Option<protobuf::TableReference> {

@@ -4,6 +4,7 @@
 
 pub(crate) mod error;
 pub(crate) mod field;
+pub(crate) mod types;
 
 use datafusion_proto::protobuf::{EmptyMessage, Field, LogicalExprNode, TableReference};
 

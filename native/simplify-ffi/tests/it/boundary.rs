@@ -5,9 +5,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::Result;
 use datafusion::logical_expr::simplify::ExprSimplifyResult;
-use datafusion::logical_expr::{ScalarUDF, lit};
+use datafusion::logical_expr::{ReturnFieldArgs, ScalarUDF, lit};
 use xql_simplify_ffi::{ABI_VERSION, CAPSULE_NAME, FFI_ScalarUDFSimplify, METHOD_NAME, SimplifyingScalarUDF};
 
 use crate::common::{context, import, import_stock, probe, schema};
@@ -93,6 +94,15 @@ fn imports_are_equal_only_to_themselves() {
     assert_eq!(hasher.hash_one(&one), hasher.hash_one(one.clone()));
 }
 
+/// A field is named like its expression, which may be a literal with any character.
+#[test]
+fn a_name_with_nul_has_a_type() -> Result<()> {
+    let field = Arc::new(Field::new("concat(s, '\0')", DataType::Float64, true));
+    let args = ReturnFieldArgs { arg_fields: &[field], scalar_arguments: &[None] };
+    assert_eq!(import(&unchanged()).return_field_from_args(args)?.data_type(), &DataType::Float64);
+    Ok(())
+}
+
 #[test]
 fn everything_else_is_that_of_the_stock_import() -> Result<()> {
     let udf = unchanged();
@@ -103,7 +113,7 @@ fn everything_else_is_that_of_the_stock_import() -> Result<()> {
     assert_eq!(simplifying.signature(), stock.signature());
     assert_eq!(simplifying.short_circuits(), stock.short_circuits());
     assert_eq!(simplifying.schema_name(&[lit(1)])?, stock.schema_name(&[lit(1)])?);
-    let types = [datafusion::arrow::datatypes::DataType::Int8];
+    let types = [DataType::Int8];
     assert_eq!(simplifying.coerce_types(&types)?, stock.coerce_types(&types)?);
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::{DFSchema, Result, exec_err};
+use datafusion::common::{DFSchema, Result, exec_datafusion_err, exec_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -17,6 +17,7 @@ type Simplify = dyn Fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult
 
 pub struct Probe {
     signature: Signature,
+    returns: Option<DataType>,
     simplify: Arc<Simplify>,
 }
 
@@ -50,7 +51,7 @@ impl ScalarUDFImpl for Probe {
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float64)
+        self.returns.clone().ok_or_else(|| exec_datafusion_err!("the type of probe is not known"))
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -62,15 +63,21 @@ impl ScalarUDFImpl for Probe {
     }
 }
 
-/// A function of this library.
+/// A function of this library that returns a Float64.
 pub fn probe<F>(simplify: F) -> Arc<ScalarUDF>
 where
     F: Fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult> + Send + Sync + 'static,
 {
-    Arc::new(ScalarUDF::from(Probe {
-        signature: Signature::variadic_any(Volatility::Immutable),
-        simplify: Arc::new(simplify),
-    }))
+    probe_of(Some(DataType::Float64), simplify)
+}
+
+/// A function of this library that returns this type, or what cannot be told.
+pub fn probe_of<F>(returns: Option<DataType>, simplify: F) -> Arc<ScalarUDF>
+where
+    F: Fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult> + Send + Sync + 'static,
+{
+    let signature = Signature::variadic_any(Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Probe { signature, returns, simplify: Arc::new(simplify) }))
 }
 
 extern "C" fn other_library() -> usize {
@@ -116,14 +123,13 @@ where
     import(&probe(simplify)).simplify(args, &context(schema()))
 }
 
-/// The single expression that `simplify` makes of `arg` on the other side.
+/// The single expression, of any type, that `simplify` makes of `arg` on the other side.
 pub fn rewrite<F>(arg: Expr, simplify: F) -> Result<Expr>
 where
     F: Fn(Expr) -> Result<Expr> + Send + Sync + 'static,
 {
-    let simplified =
-        simplify_with(vec![arg], move |mut args, _| Ok(ExprSimplifyResult::Simplified(simplify(args.remove(0))?)))?;
-    match simplified {
+    let function = probe_of(None, move |mut args, _| Ok(ExprSimplifyResult::Simplified(simplify(args.remove(0))?)));
+    match import(&function).simplify(vec![arg], &context(schema()))? {
         ExprSimplifyResult::Simplified(expr) => Ok(expr),
         ExprSimplifyResult::Original(_) => panic!("not simplified"),
     }

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
 };
 use xql_simplify_ffi::{FFI_ScalarUDFSimplify, ForeignFunction, SimplifyingScalarUDF};
 
-use crate::common::{context, import_stock, probe, rewrite, schema};
+use crate::common::{context, import_stock, probe_of, rewrite, schema};
 
 fn function(name: &str, taken: &[DataType], given: DataType, volatility: Volatility) -> Arc<ScalarUDF> {
     let body = Arc::new(|args: &[ColumnarValue]| Ok(args[0].clone()));
@@ -23,8 +23,9 @@ fn rewrite_with(
     arg: Expr,
     simplify: impl Fn(Expr) -> Result<Expr> + Send + Sync + 'static,
 ) -> Result<Expr> {
-    let udf =
-        probe(move |mut args, _| Ok(ExprSimplifyResult::Simplified(simplify(args.pop().unwrap_or_else(|| lit(0.0)))?)));
+    let udf = probe_of(None, move |mut args, _| {
+        Ok(ExprSimplifyResult::Simplified(simplify(args.pop().unwrap_or_else(|| lit(0.0)))?))
+    });
     let simplify = FFI_ScalarUDFSimplify::from(Arc::clone(&udf));
     let udf = SimplifyingScalarUDF::new(import_stock(&udf), simplify).with_extra_functions(functions.to_vec());
     match udf.simplify(vec![arg], &context(schema()))? {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
+mod attack;
 mod boundary;
 mod common;
 mod cost;
