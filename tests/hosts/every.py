@@ -11,8 +11,10 @@ from hosts.duckdb import DuckDB
 from hosts.host import Host
 from hosts.polars import Polars
 from hosts.postgres import Postgres
+from hosts.sail import Sail
 from hosts.sqlite import SQLite
 from hosts.stock import Stock
+from support import sail
 from text.environments import shared
 
 
@@ -25,6 +27,9 @@ def _stock(wanted: str) -> Callable[[Path], Host]:
     return begun
 
 
+# It takes an environment of a gigabyte.
+SAIL = "sail"
+
 # Each begins with a folder that all processes of a test run share, and skips where it cannot be had.
 HOSTS: Mapping[str, Callable[[Path], Host]] = {
     "datafusion 54.0.0": _stock("54.0.0"),
@@ -33,7 +38,5 @@ HOSTS: Mapping[str, Callable[[Path], Host]] = {
     "sqlite": lambda _: SQLite(),
     "polars": lambda _: Polars(),
     "postgres": lambda _: Postgres(),
+    SAIL: lambda _: Sail(sail.worker()),
 }
-
-# Those that have the views, prepared statements and tables made of queries that random plans stand in.
-OF_PLANS = ("datafusion 54.0.0", "datafusion 55.0.0", "duckdb")

@@ -8,12 +8,12 @@ import polars
 import pyarrow as pa
 from polars.exceptions import PolarsError
 
-from hosts.given import Given
+from hosts.given import Frames
 from hosts.host import HostError, Ran
 
 
-class Polars(Given):
-    """Frames by name. It has no views, and no statements but queries and CREATE TABLE."""
+class Polars(Frames):
+    """Frames by name. It has no views and no INSERT."""
 
     name = f"Polars {polars.__version__}"
     dialect = "polars"
@@ -24,7 +24,7 @@ class Polars(Given):
             {name: polars.DataFrame(polars.from_arrow(table)) for name, table in tables.items()}, eager=True
         )
 
-    def run(self, text: str) -> Ran:
+    def _query(self, text: str) -> Ran:
         try:
             table = self._context.execute(text).to_arrow()
         except (PolarsError, ValueError) as error:
@@ -34,6 +34,12 @@ class Polars(Given):
                 raise
             raise HostError(f"panic: {panic}") from panic
         return Ran(table.schema, table)
+
+    def _put(self, name: str, table: pa.Table) -> None:
+        self._context.register(name, polars.DataFrame(polars.from_arrow(table)))
+
+    def _drop(self, _kind: str, name: str) -> None:
+        self._context.unregister([table for table in self._context.tables() if table == name])
 
     def close(self) -> None:
         """Nothing runs."""

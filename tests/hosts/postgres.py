@@ -20,11 +20,15 @@ _TYPES = {pa.int64(): "bigint", pa.int32(): "integer", pa.float64(): "double pre
 _ARROW = {20: pa.int64(), 23: pa.int32(), 21: pa.int16(), 701: pa.float64(), 700: pa.float32(), 16: pa.bool_()}
 _ARROW |= {1700: pa.float64(), 25: pa.string(), 1043: pa.string()}
 
+# A statement that takes longer is an error.
+_LONGEST = "statement_timeout=20s"
+
 
 class Postgres(Given):
     """One server and one connection."""
 
     dialect = "postgres"
+    has_prepare = True
 
     def __init__(self) -> None:
         programs = _programs()
@@ -44,7 +48,7 @@ class Postgres(Given):
         self._asked(
             programs / "initdb", "--pgdata", data, "--auth=trust", "--username=tests", "--no-sync", "-E", "UTF8"
         )
-        settings = f"-c listen_addresses='' -c unix_socket_directories={self._folder} -c fsync=off"
+        settings = f"-c listen_addresses='' -c unix_socket_directories={self._folder} -c fsync=off -c {_LONGEST}"
         self._stop = (programs / "pg_ctl", "--pgdata", data, "--mode=immediate", "stop")
         start = ("--log", self._folder / "log", "--options", settings, "--wait", "start")
         self._asked(programs / "pg_ctl", "--pgdata", data, *start)
@@ -69,11 +73,10 @@ class Postgres(Given):
             with self._connection.cursor() as cursor:
                 cursor.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
 
-    def run(self, text: str) -> Ran:
+    def _query(self, text: str) -> Ran:
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(text)
-                self._note(text)
                 if cursor.description is None:
                     return Ran(pa.schema([]), pa.table({}))
                 names = [column.name for column in cursor.description]
@@ -88,6 +91,9 @@ class Postgres(Given):
         ]
         table = pa.Table.from_arrays(columns, names=names)
         return Ran(table.schema, table)
+
+    def _drop(self, kind: str, name: str) -> None:
+        self._query(f"DROP {kind} IF EXISTS {name} CASCADE")
 
     def close(self) -> None:
         self._connection.close()

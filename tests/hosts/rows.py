@@ -32,6 +32,12 @@ class Judge(verdict.Judge):
     def compare(self, value: Value) -> Finding | None:
         """The first thing that the host has otherwise."""
         self.counts["values"] += 1
+        try:
+            return self._compared(value)
+        finally:
+            self._session.forget()
+
+    def _compared(self, value: Value) -> Finding | None:
         expression = value.own or "m"
         try:
             found = self._gradients(self._ctx, value, expression)

@@ -17,14 +17,25 @@ class Worker:
         self._server.start(background=True)
         _, port = self._server.listening_address
         self._session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
-        self._names: list[str] = []
+        self._names: set[str] = set()
 
     def open(self, tables: dict[str, bytes]) -> None:
-        for name in self._names:
-            self._session.catalog.dropTempView(name)
-        self._names = list(tables)
+        for name in list(self._names):
+            self.drop(name)
         for name, data in tables.items():
-            self._session.createDataFrame(read(data)).createOrReplaceTempView(name)
+            self.put(name, data)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._session.createDataFrame(read(data)).createOrReplaceTempView(name)
+        self._names.add(name)
+
+    def view(self, name: str, query: str) -> None:
+        self._session.sql(query).createOrReplaceTempView(name)
+        self._names.add(name)
+
+    def drop(self, name: str) -> None:
+        self._session.catalog.dropTempView(name)
+        self._names.discard(name)
 
     def run(self, text: str) -> bytes:
         return written(self._session.sql(text).toArrow())

@@ -30,13 +30,8 @@ class SQLite(Given):
             rows = [tuple(row.values()) for row in table.to_pylist()]
             self._connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
 
-    def run(self, text: str) -> Ran:
+    def _query(self, text: str) -> Ran:
         try:
-            if text.startswith("CREATE OR REPLACE VIEW "):
-                self._connection.execute(f"DROP VIEW IF EXISTS {text.split()[4]}")
-                self._connection.execute(text.replace(" OR REPLACE", "", 1))
-                self._note(text)
-                return Ran(pa.schema([]), pa.table({}))
             cursor = self._connection.execute(text)
             rows = cursor.fetchall()
         except sqlite3.Error as error:

@@ -40,10 +40,9 @@ def counted(host: Host, expressions: int, plans: int) -> dict[str, tuple[Counter
         counts += judge.counts
         wrong += len(disagreements)
     found["expressions"] = counts, wrong
-    if host.dialect in ("datafusion", "duckdb"):
-        by_plans, findings = forward.judged(host, range(plans))
-        by_rows, others = rows.judged(host, range(plans))
-        found["plans"], found["values"] = (by_plans.counts, len(findings)), (by_rows.counts, len(others))
+    by_plans, findings = forward.judged(host, range(plans))
+    by_rows, others = rows.judged(host, range(plans))
+    found["plans"], found["values"] = (by_plans.counts, len(findings)), (by_rows.counts, len(others))
     return found
 
 

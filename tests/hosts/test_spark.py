@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from hosts.host import HostError, RefusedError
@@ -22,8 +24,11 @@ ELSEWHERE = {
 
 
 @pytest.fixture(scope="module")
-def spark(request: pytest.FixtureRequest) -> Sail:
-    return Sail(sail.interpreter(request.config))
+def spark(request: pytest.FixtureRequest) -> Iterator[Sail]:
+    sail.skip_unless_asked(request.config)
+    host = Sail(sail.worker())
+    yield host
+    host.close()
 
 
 def test_same_values(spark: Sail) -> None:
@@ -40,5 +45,4 @@ def test_same_values(spark: Sail) -> None:
             found = f"{type(error).__name__}: {error}"
         if name not in ELSEWHERE and (found or spark.expand(text) != text):
             wrong[name] = f"{name}: {found or 'expanded again it is another text'}\n{text}"
-    spark.close()
     assert not wrong, "\n\n".join(wrong.values())

@@ -1,5 +1,7 @@
-"""The environment with Sail, which `dev.py scale-out` makes."""
+"""The environment with Sail, that of `dev.py scale-out`."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,15 +9,39 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+_PYTHON = ROOT / "build" / "scale-out" / "bin" / "python"
+
+
+def skip_unless_asked(config: pytest.Config) -> None:
+    """Skips where nobody has asked for Sail."""
+    if not config.getoption("sail"):
+        pytest.skip("--sail runs this, in an environment of a gigabyte")
 
 
 def interpreter(config: pytest.Config) -> Path:
-    """The interpreter of the environment. Skips where it is not asked for or cannot be made."""
-    if not config.getoption("sail"):
-        pytest.skip("--sail runs this, in an environment of a gigabyte")
+    """The interpreter of the environment with this package in it. Skips where it is not asked for or cannot be made."""
+    skip_unless_asked(config)
     made = subprocess.run(
         [sys.executable, ROOT / "dev.py", "scale-out", "--help"], capture_output=True, text=True, check=False
     )
     if made.returncode:
         pytest.skip(f"no environment with Sail: {made.stderr.strip()}")
-    return ROOT / "build" / "scale-out" / "bin" / "python"
+    return _PYTHON
+
+
+def worker() -> Path:
+    """The interpreter for a worker, which needs nothing of this package. Skips where it cannot be made."""
+    uv = shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
+    if uv is None:
+        pytest.skip("there is no uv to make an environment with")
+    variables = {name: value for name, value in os.environ.items() if name not in ("UV_CONSTRAINT", "VIRTUAL_ENV")}
+    commands = [["pip", "install", "--python", str(_PYTHON), "--group", "scale-out"]]
+    if not _PYTHON.exists():
+        commands.insert(0, ["venv", "--python", sys.executable, str(_PYTHON.parents[1])])
+    for command in commands:
+        done = subprocess.run(
+            [uv, *command, "--quiet"], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"no environment with Sail: {done.stderr.strip()}")
+    return _PYTHON

@@ -20,6 +20,7 @@ class XqlDataFusion(Dialect):
     NULL_ORDERING = "nulls_are_large"
     TYPED_DIVISION = True
     LOG_BASE_FIRST = True
+    INDEX_OFFSET = 1
 
     class Parser(parser.Parser):
         """Reads functions as calls of names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot.dialects.duckdb import DuckDB
 
+from xql_ffi._text.dialects.first import by_aggregate
 from xql_ffi._text.dialects.host import Host, not_finite
 
 DUCKDB = Host(
@@ -14,7 +15,7 @@ DUCKDB = Host(
     same="""
     abs acos acosh asin asinh atan atan2 atanh cbrt ceil coalesce cos cosh cot degrees exp floor greatest isnan least
     ln log log10 log2 nullif pi power radians round sin sinh sqrt tan tanh random
-    avg bool_and bool_or bit_and bit_or bit_xor corr count covar_pop covar_samp grouping max median min stddev
+    array_agg avg bool_and bool_or bit_and bit_or bit_xor corr count covar_pop covar_samp grouping max median min stddev
     stddev_pop stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
     regr_sxx regr_sxy regr_syy string_agg
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
@@ -36,6 +37,7 @@ DUCKDB = Host(
     written={
         "signum(x)": "CASE WHEN isnan(x) THEN x ELSE sign(x) END",
         "trunc(x)": "CAST(trunc(x) AS DOUBLE)",
+        "trunc(x, y)": "trunc(x, y)",
         "iszero(x)": "x = 0",
         "nanvl(x, y)": "CASE WHEN isnan(x) THEN y ELSE x END",
         "nvl2(x, y, z)": "CASE WHEN x IS NOT NULL THEN y ELSE z END",
@@ -51,6 +53,7 @@ DUCKDB = Host(
         "multiply(x, y)": "x * y",
         "trunc(x)": "trunc(x)",
     },
+    first=by_aggregate,
     divides_to_float=True,
     float_literal="{}e0",
     not_finite=not_finite("DOUBLE", "Infinity"),

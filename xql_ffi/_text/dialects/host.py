@@ -97,6 +97,8 @@ class Host:
     not_finite: Mapping[str, str] = field(default_factory=dict)
     # Whether a common table expression can be said to be computed once.
     materializes: bool = False
+    # Whether the planner writes out the columns of subqueries wherever they are read.
+    writes_out: bool = False
     # Whether an aggregate may have a FILTER.
     has_filter: bool = True
     # Whether there are floats of 32 bits.

@@ -43,5 +43,6 @@ POSTGRES = Host(
     float_literal="CAST({} AS DOUBLE PRECISION)",
     not_finite=not_finite("DOUBLE PRECISION", "Infinity"),
     materializes=True,
+    writes_out=True,
     longest_name=63,
 )

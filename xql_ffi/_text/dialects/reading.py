@@ -50,6 +50,10 @@ def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
         # The only element of a list is the first one of all.
         first: exp.Expr = node.this
         return first
+    if isinstance(node, exp.Join) and node.kind in ("SEMI", "ANTI") and not node.side:
+        node.set("side", "LEFT")
+    if isinstance(node, (exp.EQ, exp.NEQ)) and (member := _member(node)) is not None:
+        return member
     if isinstance(node, exp.CTE):
         # DataFusion has no word for it.
         node.set("materialized", None)
@@ -59,6 +63,17 @@ def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
         if host.divides_to_float and not (is_float(node.this, host, floats) or is_float(node.expression, host, floats)):
             node.this.replace(exp.cast(node.this.copy(), exp.DataType.Type.DOUBLE))
     return node
+
+
+def _member(node: exp.Binary) -> exp.Expr | None:
+    """``IN`` for ``= ANY`` of a query, as DuckDB keeps it in views, and ``NOT IN`` for ``<> ALL``."""
+    is_in = isinstance(node, exp.EQ)
+    query = node.expression.this if isinstance(node.expression, exp.Any if is_in else exp.All) else None
+    if not isinstance(query, (exp.Subquery, exp.Query)):
+        return None
+    query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+    member = exp.In(this=node.this, query=query)
+    return member if is_in else exp.Not(this=member)
 
 
 def _call(node: exp.Anonymous, host: Host) -> exp.Expr:

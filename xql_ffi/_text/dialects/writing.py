@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
+from xql_ffi._text.dialects.fences import fence
 from xql_ffi._text.dialects.host import DATAFUSION, Host, arguments, closed, head
 from xql_ffi._text.dialects.names import Names
 
@@ -41,6 +42,8 @@ def host_tree(
     _filters(root, host)
     _literals(root, host)
     _materialize(root, host)
+    if host.writes_out:
+        fence(root)
     for node in reversed(list(root.walk())):
         if node is not root and (written := _written(node, host)) is not node:
             node.replace(written)
@@ -77,21 +80,42 @@ def _filters(root: exp.Expr, host: Host) -> None:
 
 
 def _firsts(root: exp.Expr, host: Host) -> None:
-    """Writes the first value of a group in an order as the host has it."""
+    """Writes the value that a group has in the first or another row of an order as the host has it."""
     write = host.first
     if write is None:
         return
     for call in list(root.find_all(exp.Anonymous)):
-        if call.name != "first_value" or isinstance(call.find_ancestor(exp.Window, exp.Select), exp.Window):
+        if call.name not in _OF_ORDER or isinstance(call.find_ancestor(exp.Window, exp.Select), exp.Window):
             continue
-        (argument,) = call.expressions
         around = call.parent if isinstance(call.parent, exp.Filter) else None
         condition = around.expression if around else None
-        made = write(argument.this, argument.expressions, condition) if isinstance(argument, exp.Order) else None
+        value, keys, number = _row_of(call)
+        made = write(value, keys, condition, number) if keys and number > 0 else None
         if made is None:
-            msg = f"{host.name} has no first value of a group in an order"
+            which = "first value" if number == 1 else "value in a row"
+            msg = f"{host.name} has no {which} of a group in an order"
             raise HostError(msg)
         (around or call).replace(made)
+
+
+_OF_ORDER = words("first_value last_value nth_value")
+
+
+def _row_of(call: exp.Anonymous) -> tuple[exp.Expr, list[exp.Ordered], int]:
+    """The value that is taken from a row, the keys of the order, and the number of the row in it; 0 for another one."""
+    *before, last = call.expressions
+    if not isinstance(last, exp.Order):
+        return last, [], 0
+    if call.name == "nth_value":
+        return before[0], last.expressions, int(last.this.this) if isinstance(last.this, exp.Literal) else 0
+    return last.this, [_reversed(key) for key in last.expressions] if call.name == "last_value" else last.expressions, 1
+
+
+def _reversed(key: exp.Ordered) -> exp.Ordered:
+    flipped = key.copy()
+    flipped.set("desc", not key.args.get("desc"))
+    flipped.set("nulls_first", not key.args.get("nulls_first"))
+    return flipped
 
 
 # What holds the values of the smaller ones; of the largest, DataFusion writes none by itself.
@@ -123,6 +147,10 @@ def _written(node: exp.Expr, host: Host) -> exp.Expr:
 
 def _call(node: exp.Anonymous, host: Host) -> exp.Expr:
     name = node.name
+    if name == "var":
+        # DataFusion's first name of it, which hosts do not have.
+        name = "var_samp"
+        node.set("this", name)
     if host.name != name and name.startswith(f"{host.name}."):
         node.set("this", name.removeprefix(f"{host.name}."))
     elif name in host.aggregates and not isinstance(node.find_ancestor(exp.Window, exp.Select), exp.Window):
