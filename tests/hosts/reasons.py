@@ -11,5 +11,12 @@ def reason(error: Exception) -> str:
     text = re.sub(r"^(\w+(Error|Exception): |[\w ]*[Ee]rror: |[A-Z]\w+\(\")+", "", text)
     # What is refused, before the reason.
     text = re.sub(r"^\w+\(.*\): ", "", text)
+    text = re.sub(_PREFIXES, "", text)
     text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", text)
-    return re.split(r"(?<=[.;:]) ", text)[0][:120].rstrip(".:;")
+    while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = shorter
+    text = re.sub(r"\b[a-z]+\w*\.\w+(, [a-z]+\w*\.\w+)*", "...", text)
+    return re.split(r"(?<=[.;]) (?![a-z])|(?<=;) |(?<=:) ", text)[0][:120].rstrip(":;")
+
+
+_PREFIXES = r"^(this cannot be written as SQL|the statement cannot be read as SQL) of \w+: |^Error during planning: "

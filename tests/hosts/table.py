@@ -1,11 +1,14 @@
 """Counts over all hosts what runs, what agrees, and what is refused and why: the tables of docs/hosts.md.
 
 cd tests; python -m hosts.table [--expressions N] [--plans N] [HOST...]
+
+What is wrong is shown on stderr.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -39,9 +42,13 @@ def counted(host: Host, expressions: int, plans: int) -> dict[str, tuple[Counter
         judge, disagreements = conformance.judged(host, min(_CHUNK, expressions - start), SEED + start)
         counts += judge.counts
         wrong += len(disagreements)
+        for disagreement in disagreements:
+            print(disagreement.describe(judge.path, judge.points), file=sys.stderr)
     found["expressions"] = counts, wrong
     by_plans, findings = forward.judged(host, range(plans))
     by_rows, others = rows.judged(host, range(plans))
+    for finding in (*findings, *others):
+        print(finding, file=sys.stderr)
     found["plans"], found["values"] = (by_plans.counts, len(findings)), (by_rows.counts, len(others))
     return found
 

@@ -71,10 +71,16 @@ HOSTS = {"duckdb": DuckDB, "polars": Polars, "sqlite": SQLite}
 
 QUOTIENT = "SELECT id, grad(x * (n // 2) + n % 2 * x, x) AS d FROM t"
 
+# 1.0 is a decimal there.
+VALUES = """
+    SELECT grad(v * v * b, a) AS d
+    FROM (SELECT a, b, a * b AS v FROM (VALUES (1e0, 2), (-0.5e0, NULL)) AS t(a, b)) AS q"""
+
 # What is written otherwise in a host, and what is none of its statements.
 OTHERWISE: dict[str, dict[str, str | None]] = {
     "duckdb": {
         "integers": QUOTIENT,
+        "values": VALUES,
         "unnest": "SELECT unnest([grad(x * y, x), grad(x * y, y)]) AS d FROM t",
         "operators on bits": """
             SELECT xor(n, 3) + 1 AS e, n & 1 AS a, n | 4 AS o, grad(q, x) AS d
@@ -83,6 +89,7 @@ OTHERWISE: dict[str, dict[str, str | None]] = {
     },
     "polars": {
         "integers": QUOTIENT,
+        "values": VALUES,
         "log to a base": "SELECT id, grad(log(y, 3), y) AS d, grad(log(3.0, y), y) AS e FROM t WHERE y <> 1",
         "operators on bits": None,
         "unnest": None,

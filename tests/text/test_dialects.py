@@ -20,6 +20,14 @@ QUOTIENT = "SELECT grad(x * (n / 2), x) AS d FROM t"
 SUM = "SELECT grad((SELECT SUM(x * x) FROM t), x) AS d FROM t"
 LARGEST = "SELECT n, grad(MAX(x * y), x) AS d FROM t GROUP BY n, x"
 
+NEWTON = """
+    WITH RECURSIVE newton AS (
+        SELECT 0 AS step, 1.0 AS x
+        UNION ALL
+        SELECT step + 1, x - (x * x - 2) / grad(x * x - 2, x) FROM newton WHERE step < 6)
+    SELECT x FROM newton"""
+SECOND = "SELECT grad((SELECT (array_agg(y ORDER BY n DESC))[2] FROM t), y) AS d FROM t"
+
 WRITTEN = {
     # A quotient of integers.
     ("bigquery", QUOTIENT): "SELECT CAST(n AS FLOAT64) / 2.0 AS d FROM t",
@@ -67,6 +75,15 @@ WRITTEN = {
         "postgres",
         "COPY (SELECT grad(x * x, x) AS d FROM t) TO STDOUT",
     ): "COPY (SELECT 2.0 * x AS d FROM t) TO STDOUT",
+    # Parameters that no derivative depends on.
+    (
+        "postgres",
+        "SELECT grad(x * x, x) AS d FROM t WHERE y > $1 AND n = %s",
+    ): "SELECT 2.0 * x AS d FROM t WHERE y > $1 AND n = %s",
+    (
+        "sqlite",
+        "SELECT grad(x * x, x) AS d FROM t WHERE y > ? AND n = :n AND x < @x",
+    ): "SELECT 2.0 * x AS d FROM t WHERE y > ? AND n = :n AND x < @x",
     # What has no call is not read.
     ("postgres", "SELECT grad FROM ((; -- grad(x)"): "SELECT grad FROM ((; -- grad(x)",
 }
@@ -91,6 +108,19 @@ def test_all_else_as_written(dialect: str, statement: str) -> None:
         ("postgres", LARGEST, "))[1]"),
         ("spark", LARGEST, "max_by("),
         ("bigquery", LARGEST, ")[offset(0)]"),
+        # Lists begin with their first element, not with that of number 0.
+        ("postgres", SECOND, "))[2] AS nth_value"),
+        ("duckdb", SECOND, "))[2] AS nth_value"),
+        # Numbers that are decimals stay so.
+        ("postgres", "SELECT grad(z, x) AS d, b FROM (SELECT x, x * x AS z, 0.50 AS b FROM t) AS q", "0.50 AS b"),
+        ("duckdb", "SELECT grad(z, x) AS d, b FROM (SELECT x, x * x AS z, -0.5 * 2 AS b FROM t) AS q", "-0.5 * "),
+        ("duckdb", "SELECT grad(z, x) AS d FROM (SELECT x, x * x AS z, 1e0 AS b FROM t) AS q", "2.0 * t.x AS"),
+        # The column of a table function.
+        (
+            "postgres",
+            "SELECT grad(z, x) AS d FROM (SELECT x, x * i AS z FROM generate_series(1, 3) AS g(i) CROSS JOIN t) AS q",
+            'generate_series(1, 3) AS generate_series("value")',
+        ),
     ],
 )
 def test_written_anew(dialect: str, statement: str, part: str) -> None:
@@ -113,6 +143,25 @@ REFUSED = {
         """WITH RECURSIVE r AS (SELECT 0 AS k, x AS a, x FROM t UNION ALL SELECT k + 1, a * x, x FROM r WHERE k < 3)
         SELECT grad(a, x) FROM r""",
     ): "no recursive common table expression",
+    **dict.fromkeys(
+        ((dialect, NEWTON) for dialect in ("duckdb", "polars", "postgres")),
+        r"the column newton.x is Decimal128\(2, 1\). Convert it",
+    ),
+    ("duckdb", "SELECT grad(a * a, a) AS d FROM (VALUES (1, -0.25)) AS v(n, a)"): r"Decimal128\(2, 2\)",
+    **dict.fromkeys(
+        (
+            (dialect, f"SELECT grad(x * {mark}, x) AS d FROM t")
+            for dialect in ("duckdb", "postgres")
+            for mark in ("?", "$1")
+        ),
+        "what grad differentiates has a parameter.*join a table of one row",
+    ),
+    ("sqlite", "SELECT grad(x * @x, x) FROM t"): "what grad differentiates has a parameter",
+    (
+        "duckdb",
+        "SELECT grad(z, x) AS d FROM (SELECT x, x * x AS z FROM t) AS q WHERE x > $1",
+    ): "written anew, and has a parameter, of unknown type",
+    ("duckdb", "SELECT grad(x, x) FROM 'data.parquet'"): 'columns of "data.parquet" in FROM are not known: hand over',
     ("postgres", "SELECT grad(x, x FROM t"): "cannot be read as SQL of postgres",
     ("postgres", 'SELECT grad("X", x) FROM t'): "No field named",
     ("postgres", "UPDATE t SET x = grad((SELECT SUM(x * x) FROM t), x)"): "compute it in a query first",

@@ -27,6 +27,7 @@ WRITTEN = {
     "a decimal is written as a float": ("SELECT grad(x, x) AS d FROM t", "SELECT 1e0 AS d FROM t"),
     "a quotient of integers": ("SELECT grad(x * (n / 2), x) AS d FROM t", "SELECT CAST(n AS DOUBLE) / 2.0 AS d FROM t"),
     "a quotient that is one": ("SELECT grad(x * (n // 2), x) AS d FROM t", "SELECT CAST(n // 2 AS DOUBLE) AS d FROM t"),
+    "digits": ("SELECT grad(x * trunc(x, 2), x) AS d FROM t", "SELECT trunc(x, 2) AS d FROM t"),
     "a power": ("SELECT grad(n * x ** 2, x) AS d FROM t", "SELECT CAST(n AS DOUBLE) * (2.0 * x) AS d FROM t"),
     "a string and a column": (
         "SELECT 'grad(x * x, x)' AS s, \"grad\", grad(grad * grad, grad) AS d FROM t",
@@ -94,6 +95,38 @@ def test_a_session(connection: Any) -> None:
         found = xql_ffi.sql(connection, statement)
         assert type(found) is type(connection.sql("SELECT 1"))
         assert found.fetchall() == [(value,)]
+
+
+def test_files_and_table_functions(connection: Any, tmp_path: Path) -> None:
+    file = tmp_path / "sea.data.parquet"
+    connection.execute(f"COPY (SELECT 3.0::DOUBLE AS X, 2 AS n, 'a' AS s) TO '{file}'")
+    for statement, value in {
+        f"SELECT grad(x * x / n, x) AS d FROM '{file}'": 3.0,
+        f"SELECT grad(sea.x * sea.X, sea.x) AS d FROM '{file}'": 6.0,
+        f"SELECT grad(z, x) AS d FROM (SELECT x, x * x AS z FROM read_parquet('{file}', union_by_name = true))": 6.0,
+        f"SELECT grad((SELECT SUM(x * x) FROM '{file}'), x) AS d FROM '{file}'": 6.0,
+        f"SELECT grad(t.x * f.x, f.x) AS d FROM t, '{file}' AS f": 3.0,
+        "SELECT grad(x * range, x) AS d FROM range(3, 4), t": 3.0,
+    }.items():
+        text = xql_ffi.expand_sql(statement, connection)
+        assert xql_ffi.expand_sql(text, connection) == text
+        assert connection.sql(text).fetchall() == [(value,)]
+    with pytest.raises(ValueError, match=r"which columns nothing\(3\) in FROM has: Catalog Error"):
+        xql_ffi.expand_sql("SELECT grad(x, x) FROM nothing(3)", connection)
+
+
+def test_a_first_value_that_is_a_decimal_is_no_variable(connection: Any) -> None:
+    """DuckDB would round each step to its one digit."""
+    statement = """
+        WITH RECURSIVE newton AS (
+            SELECT 0 AS step, {} AS z
+            UNION ALL
+            SELECT step + 1, z - (z * z - 2) / grad(z * z - 2, z) FROM newton WHERE step < 6)
+        SELECT z FROM newton WHERE step = 6"""
+    with pytest.raises(xql_ffi.VariableError, match=r"Decimal128\(2, 1\)"):
+        xql_ffi.expand_sql(statement.format("1.0"), connection)
+    found = xql_ffi.sql(connection, statement.format("CAST(1.0 AS DOUBLE)")).fetchall()
+    assert abs(found[0][0] - 2**0.5) < 1e-12
 
 
 def test_functions_of_the_session(connection: Any) -> None:

@@ -1,5 +1,6 @@
 """The text of a statement gives on other engines what the statement gives on DataFusion."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def engine() -> SessionContext:
 
 
 def ordered(rows: Any) -> list[list[Any]]:
-    written = [[float(v) if isinstance(v, int) else shown(v) for v in row] for row in rows]
+    written = [[float(v) if isinstance(v, (int, Decimal)) else shown(v) for v in row] for row in rows]
     return sorted(written, key=lambda row: [f"{v:.6g}" if isinstance(v, float) else str(v) for v in row])
 
 

@@ -47,6 +47,8 @@ class XqlDataFusion(Dialect):
             **generator.Generator.TRANSFORMS,
             exp.Pow: lambda self, node: self.func("power", node.this, node.expression),
             exp.Array: lambda self, node: self.func("make_array", *node.expressions),
+            exp.Parameter: lambda self, node: f"${node.name}",
+            exp.Placeholder: lambda self, node: f"${node.name}",
             exp.Ceil: lambda self, node: self.func("ceil", node.this),
             exp.Floor: lambda self, node: self.func("floor", node.this),
         }

@@ -21,7 +21,7 @@ DUCKDB = Host(
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
     ascii chr concat concat_ws ends_with left length levenshtein lower lpad ltrim md5 octet_length repeat replace
     reverse right rpad rtrim split_part starts_with strpos substr substring to_hex translate trim upper
-    date_part date_trunc now unnest
+    date_part date_trunc now unnest generate_series range
     """,
     renamed={"nvl": "ifnull", "make_array": "list_value"},
     aliases={

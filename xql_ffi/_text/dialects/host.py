@@ -26,16 +26,18 @@ _SYNTAX = ("CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POS
 # Words that are names in DataFusion and may not be in another host. Quotes around a name do no harm.
 _RESERVED = words(
     """
-    all analyse analyze and any array as asc asymmetric at authorization between binary both by case cast check
-    collate collation column constraint create cross cube current current_date current_time current_timestamp
-    current_user default deferrable desc describe distinct do else end escape except exists false fetch filter
-    first following for foreign freeze from full function glob grant group grouping groups hash having ilike in
-    initially inner inout intersect interval into is isnull join key lambda last lateral leading left like limit
-    localtime localtimestamp lookup match merge natural new no not notnull null nulls of off offset on only or
-    order out outer over overlaps partition placing pivot preceding primary proto qualify range recursive
-    references respect returning right rollup row rows sample select session_user set similar some struct
-    summarize symmetric system_user table tablesample then to trailing treat true unbounded union unique unnest
-    unpivot user using value values variadic verbose view when where window with within
+    add all alter analyse analyze and anti any array as asc asof asymmetric at authorization autoincrement between
+    binary both by case cast check collate collation column commit concurrently constraint create cross cube current
+    current_catalog current_date current_role current_schema current_time current_timestamp current_user default
+    deferrable delete desc describe distinct do drop else end escape except exists false fetch filter first
+    following for foreign freeze from full function glob grant group grouping groups hash having ilike in index
+    initially inner inout insert intersect interval into is isnull join key lambda last lateral leading left like
+    limit localtime localtimestamp lookup match merge natural new no not nothing notnull null nulls of off offset on
+    only or order out outer over overlaps partition pivot pivot_longer pivot_wider placing positional preceding
+    primary proto qualify raise range recursive references respect returning right rollup row rows sample select
+    semi session_user set show similar some struct summarize symmetric system_user table tablesample then to
+    trailing transaction treat trim true unbounded union unique unnest unpack unpivot update user using value values
+    variadic verbose view when where window with within
     """
 )
 
@@ -209,7 +211,7 @@ class Host:
     @cached_property
     def _generator(self) -> Any:
         kind = self.syntax.generator_class
-        transforms = {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses}
+        transforms = {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses, exp.Boolean: _truth}
         return type("Generator", (kind,), {"TRANSFORMS": transforms, "VALUES_AS_TABLE": self.has_values})
 
     @cached_property
@@ -232,6 +234,11 @@ def _negation(write: Any, node: exp.Not) -> str:
     if isinstance(inside, exp.Is) and isinstance(inside.expression, exp.Null):
         return f"{write.sql(inside, 'this')} IS NOT NULL"
     return f"NOT {write.sql(node, 'this')}"
+
+
+def _truth(_write: Any, node: exp.Boolean) -> str:
+    # SQLite's generator would write a number, which is no condition when it is read again.
+    return "TRUE" if node.this else "FALSE"
 
 
 def _parentheses(write: Any, node: exp.Paren) -> str:

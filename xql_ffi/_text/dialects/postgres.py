@@ -21,7 +21,7 @@ POSTGRES = Host(
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
     ascii bit_length btrim char_length chr concat concat_ws initcap left length lower lpad ltrim md5 octet_length repeat
     replace reverse right rpad rtrim split_part starts_with strpos substr substring to_hex translate trim upper
-    date_part date_trunc now unnest
+    date_part date_trunc now unnest generate_series
     """,
     renamed={"nvl": "coalesce"},
     aliases={"pow": "power", "ceiling": "ceil", "sign": "signum", "variance": "var_samp", "coalesce": "coalesce"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from sqlglot import exp
@@ -26,13 +27,56 @@ def datafusion_tree(tree: exp.Expr, host: Host, names: Names, floats: Collection
         floats: the names of columns that are floats in every table.
     """
     root = exp.Paren(this=tree.copy())
+    if host.float_literal is not None:
+        _decimals(root)
     floats = frozenset(floats) - _named(root, host)
     for node in reversed(list(root.walk())):
         if node is not root and (read := _read(node, host, floats)) is not node:
             node.replace(read)
+    for number, parameter in enumerate(parameters(root)):
+        if not parameter.args.get("this"):
+            parameter.set("this", f"_{number}")
     names.read(root)
     made: exp.Expr = root.this
     return made
+
+
+def _decimals(root: exp.Expr) -> None:
+    """Makes numbers with a point decimals, as the host does, where they are all that a column has."""
+    values = [item for select in root.find_all(exp.Select) for item in select.expressions]
+    values += [
+        item for row in root.find_all(exp.Tuple) if isinstance(row.parent, exp.Values) for item in row.expressions
+    ]
+    for value in values:
+        nodes = list(value.unalias().walk())
+        casts = [node for node in nodes if isinstance(node, exp.Cast)]
+        if not all(isinstance(node, _OF_LITERALS) for node in nodes) or any(not _is_decimal(cast.to) for cast in casts):
+            continue
+        for literal in nodes:
+            is_cast = isinstance(literal.parent, exp.Cast)
+            if isinstance(literal, exp.Literal) and not is_cast and (kind := decimal_of(literal)) is not None:
+                literal.replace(exp.cast(literal.copy(), kind))
+
+
+_OF_LITERALS = (
+    *(exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div),
+    *(exp.Cast, exp.DataType, exp.DataTypeParam),
+)
+
+
+def _is_decimal(kind: exp.DataType) -> bool:
+    return kind.this is exp.DataType.Type.DECIMAL
+
+
+def decimal_of(literal: exp.Literal) -> exp.DataType | None:
+    """The type of a number with a point where that is a decimal; nothing for another one."""
+    if literal.is_string or not (digits := re.fullmatch(r"0*(\d*)\.(\d*)", literal.this)):
+        return None
+    precision = max(len(digits[1]) + len(digits[2]), 1)
+    return exp.DataType.build(f"DECIMAL({precision}, {len(digits[2])})") if precision <= _MOST_DIGITS else None
+
+
+_MOST_DIGITS = 38
 
 
 def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
@@ -50,6 +94,9 @@ def _read(node: exp.Expr, host: Host, floats: frozenset[str]) -> exp.Expr:
         # The only element of a list is the first one of all.
         first: exp.Expr = node.this
         return first
+    if isinstance(node, exp.Column) and re.match(r"[$@]", node.name) and not node.this.args.get("quoted"):
+        # SQLite's parameters.
+        return exp.Placeholder(this=node.name[1:])
     if isinstance(node, exp.Join) and node.kind in ("SEMI", "ANTI") and not node.side:
         node.set("side", "LEFT")
     if isinstance(node, (exp.EQ, exp.NEQ)) and (member := _member(node)) is not None:
@@ -117,6 +164,11 @@ def _named(tree: exp.Expr, host: Host) -> frozenset[str]:
         if name is not None:
             found.append(host.key(name.name, quoted=bool(name.args.get("quoted"))))
     return frozenset(found)
+
+
+def parameters(tree: exp.Expr) -> list[exp.Expr]:
+    """The parameters in a tree of DataFusion."""
+    return list(tree.find_all(exp.Placeholder, exp.Parameter))
 
 
 def datafusion_text(tree: exp.Expr) -> str:

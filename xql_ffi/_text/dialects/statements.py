@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,8 @@ from xql_ffi._text import native
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
-from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree
+from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree, parameters
+from xql_ffi._text.dialects.sources import Sources
 from xql_ffi._text.dialects.writing import host_tree
 from xql_ffi._text.own import called
 
@@ -34,6 +35,10 @@ class Known:
     floats: Collection[str]
     # Functions of the database that have names of the host's own, and why no statement with derivatives may call them.
     own: Mapping[str, str] = field(default_factory=dict)
+    # Names of tables, as the host compares them.
+    tables: Collection[str] = ()
+    # What columns a file or a call of a table function in FROM has, where that can be asked.
+    source: Callable[[str], pa.Schema] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +139,20 @@ class Statement:
         self._query = text[tokens[start].start : tokens[end - 1].end + 1]
         self._is_insert = tokens[0].token_type is TokenType.INSERT
         self._tokens = host.tokens(self._query)
-        self.tree = host.parsed(self._query)
-        self._names = Names(host, known.names)
+        self._sources = Sources(host, known)
+        self.tree = self._parsed(self._query)
+        self._names = self._new_names()
+
+    def _parsed(self, query: str) -> exp.Expr:
+        tree = self._host.parsed(query)
+        self._sources.read(tree)
+        return tree
+
+    def _new_names(self) -> Names:
+        return Names(self._host, {**self._known.names, **self._sources.columns})
+
+    def _read(self, tree: exp.Expr, names: Names) -> exp.Expr:
+        return datafusion_tree(tree, self._host, names, frozenset(self._known.floats) - self._sources.not_floats)
 
     def expanded(self) -> str:
         """The text of the statement without calls.
@@ -164,12 +181,15 @@ class Statement:
             # That which is written first counts.
             columns = {self._names.path(column): column for column in found}
             calls.append(Call(place(self._tokens, int(node.meta["start"])), node.name.lower(), columns))
-        tree = datafusion_tree(self.tree, self._host, self._names, self._known.floats)
+        tree = self._read(self.tree, self._names)
+        self._has_parameters = bool(parameters(tree))
         mark = "_call"
         while mark in self._query:
             mark += "_"
         for node in tree.find_all(exp.Anonymous):
             if CALL in node.meta:
+                if parameters(node):
+                    raise HostError(f"what {node.name.lower()} differentiates has a parameter, {_NO_PARAMETER}")
                 node.set("this", f"{node.name.lower()}{mark}{node.meta[CALL]}_")
         parts = re.split(rf"{mark}(\d+)_\(", datafusion_text(tree))
         self._asked = parts[0]
@@ -231,7 +251,10 @@ class Statement:
         return edited(self._query, edits)
 
     def _written_anew(self) -> str:
+        if self._has_parameters:
+            raise HostError(f"this statement is written anew, and has a parameter, {_NO_PARAMETER}")
         tree = host_tree(self._anew or "", self._host, self._names)
+        self._sources.write(tree)
         if not self._host.names_freely and isinstance(tree, exp.Select):
             for item in tree.selects:
                 if isinstance(item, exp.Alias) and not re.fullmatch(r"\w+", item.alias):
@@ -240,9 +263,7 @@ class Statement:
 
     def _check(self, text: str, wanted: pa.Schema) -> None:
         """Refuses a text with other columns than the statement."""
-        tree = datafusion_tree(
-            self._host.parsed(text), self._host, Names(self._host, self._known.names), self._known.floats
-        )
+        tree = self._read(self._parsed(text), self._new_names())
         again = datafusion_text(tree)
         made = native.columns(self._known.catalog, again, self._rules)
         shown = [[(self._shown(field.name), field.type) for field in schema] for schema in (wanted, made)]
@@ -258,6 +279,9 @@ class Statement:
         is_cut = longest is not None and len(name.encode()) > longest - 4
         is_named = self._host.names_freely and not self._is_insert and not is_cut
         return self._host.key(name) if is_named else ""
+
+
+_NO_PARAMETER = "of unknown type: write the value in its place, or join a table of one row with it"
 
 
 def _start(column: exp.Column) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -45,7 +45,8 @@ def known(tables: Any, host: Host) -> Known:
     if isinstance(tables, Mapping):
         return _known(_given(tables, host), host, host)
     if catalog.is_duckdb(tables):
-        return _known(_of_duckdb(tables), DUCKDB, host, _own_functions(tables))
+        found = _known(_of_duckdb(tables), DUCKDB, host, _own_functions(tables))
+        return replace(found, source=lambda text: tables.sql(f"SELECT * FROM {text} LIMIT 0").to_arrow_table().schema)
     catalog.check_tables(tables)
     return _known(_of_session(tables), DATAFUSION, host)
 
@@ -55,9 +56,11 @@ def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping
     names: dict[str, str] = {}
     floats: dict[str, bool] = {}
     views = []
+    tables = set()
     places = {source.schema: DATAFUSION.schema, source.catalog: DATAFUSION.catalog}
     for relation in relations:
         keys = [host.key(part) for part in relation.path]
+        tables.add(keys[-1])
         names.update(zip(keys, relation.path, strict=True))
         keys = [places.get(key, key) if number + 1 < len(keys) else key for number, key in enumerate(keys)]
         name = ".".join(quoted(key) for key in keys)
@@ -79,7 +82,8 @@ def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping
             native.add_view(made, name, _definition(relation, source, columns))
         except HostError as error:
             native.add_opaque(made, name, str(error))
-    return Known(made, {key: name for key, name in names.items() if key != name}, columns, own or {})
+    named = {key: name for key, name in names.items() if key != name}
+    return Known(made, named, columns, own or {}, tables)
 
 
 def _known_field(field: pa.Field, host: Host) -> pa.Field:

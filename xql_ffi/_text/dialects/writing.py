@@ -12,6 +12,7 @@ from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
 from xql_ffi._text.dialects.fences import fence
 from xql_ffi._text.dialects.host import DATAFUSION, Host, arguments, closed, head
 from xql_ffi._text.dialects.names import Names
+from xql_ffi._text.dialects.reading import decimal_of
 
 
 def host_tree(
@@ -34,6 +35,10 @@ def host_tree(
     for window in root.find_all(exp.Window):
         if window.this.name in _OF_NO_FRAME:
             window.set("spec", None)
+    for table in root.find_all(exp.Table):
+        if isinstance(table.this, exp.Anonymous) and table.alias and not table.args["alias"].columns:
+            # The name that DataFusion gives the column of generate_series.
+            table.args["alias"].set("columns", [exp.to_identifier("value")])
     _check(root, host)
     for case in reversed(list(root.find_all(exp.Case))):
         if (inside := _certain(case)) is not None:
@@ -208,11 +213,27 @@ def _literals(root: exp.Expr, host: Host) -> None:
     """Writes floats as floats where the host would take them for decimals."""
     if host.float_literal is None:
         return
+    decimals = []
+    for cast in list(root.find_all(exp.Cast)):
+        if (bare := _bare(cast)) is not None:
+            cast.replace(bare)
+            decimals.append(bare)
     found = [node for node in root.find_all(exp.Literal) if not node.is_string and not node.this.isdigit()]
+    found = [node for node in found if not any(node is decimal for decimal in decimals)]
     exposed = [node for node in found if not _is_beside_float(node)]
     for node in exposed:
         digits = node.this.removesuffix(".0")
         node.replace(host.parsed(host.float_literal.format(digits) if "e" not in digits else digits))
+
+
+def _bare(cast: exp.Cast) -> exp.Expr | None:
+    """A number as it is written without its type, if that is the decimal that the host takes it for."""
+    scale = cast.to.expressions[-1].name if cast.to.expressions else ""
+    if not isinstance(cast.this, exp.Literal) or cast.this.is_string or not scale.isdigit():
+        return None
+    whole, _, fraction = cast.this.this.partition(".")
+    made = exp.Literal.number(f"{whole}.{fraction.ljust(int(scale), '0')}")
+    return made if decimal_of(made) == cast.to else None
 
 
 def _is_beside_float(node: exp.Expr) -> bool:
