@@ -166,6 +166,10 @@ class Judge(verdict.Judge):
             return []
         self.counts["calls"] += 1
         doubtful = reference.doubtful | self._elsewhere
+        if self.path.host.dialect == "sqlite":
+            # A quotient by 0 is NULL there, as at a pole.
+            null = np.isnan(np.array(column.cast(pa.float64()).fill_null(np.nan)))
+            doubtful |= null & np.all([np.isinf(rounded) for rounded, _ in reference.values], axis=0)
         undefined = reference.extreme | reference.outside | np.isinf(reference.spread)
         for rounded, extended in reference.values:
             undefined |= ~np.isfinite(rounded) | ~np.isfinite(extended)

@@ -232,7 +232,7 @@ def _bare(cast: exp.Cast) -> exp.Expr | None:
     if not isinstance(cast.this, exp.Literal) or cast.this.is_string or not scale.isdigit():
         return None
     whole, _, fraction = cast.this.this.partition(".")
-    made = exp.Literal.number(f"{whole}.{fraction.ljust(int(scale), '0')}")
+    made = exp.Literal(this=f"{whole}.{fraction.ljust(int(scale), '0')}", is_string=False)
     return made if decimal_of(made) == cast.to else None
 
 
