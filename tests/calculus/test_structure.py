@@ -42,6 +42,8 @@ DIFFERENTIATED = [
     ("CASE WHEN x IN (1.5, y) THEN x * x ELSE x END", [3.0, 1.0, 1.0]),
     ("CASE WHEN x IS DISTINCT FROM 4 THEN x * x ELSE x END", [3.0, -4.5, 1.0]),
     ("CASE WHEN n IS NULL OR x < 0 THEN x * x WHEN NOT (x = y) THEN x END", [1.0, -4.5, 1.0]),
+    ("CASE WHEN n > 1 OR y < 1 THEN n + x * x ELSE x END", [3.0, None, 8.0]),
+    ("x * x + TRY_CAST(concat(n, '') AS DOUBLE)", [3.0, None, 8.0]),
     ("CASE WHEN CAST(x AS VARCHAR) LIKE '1%' THEN x * x ELSE x END", [3.0, 1.0, 1.0]),
     ("coalesce(n * x, x * x)", [2.0, -4.5, 0.25]),
     ("coalesce(n, x, y)", [0.0, 1.0, 0.0]),

@@ -97,6 +97,18 @@ CASES = {
         "SELECT jvp(x * lag(x) OVER (ORDER BY id), x, 1) AS d FROM t ORDER BY id",
         [(None,), *((row.x + before.x,) for before, row in pairwise(T))],
     ),
+    "lag_of_two_rows": (
+        "SELECT jvp(lag(x * x, 2) OVER (ORDER BY id), x, 1) AS d FROM t ORDER BY id",
+        [(None,), (None,), *((2 * row.x,) for row in T[:-2])],
+    ),
+    "lag_with_a_default": (
+        "SELECT jvp(lag(x * x, 1, 0.5) OVER (ORDER BY id), x, 1) AS d FROM t ORDER BY id",
+        [(0.0,), *((2 * row.x,) for row in T[:-1])],
+    ),
+    "lead": (
+        "SELECT jvp(x * lead(x * x) OVER (ORDER BY id), x, 1) AS d FROM t ORDER BY id",
+        [*((after.x * after.x + 2 * row.x * after.x,) for row, after in pairwise(T)), (None,)],
+    ),
     "lag_by_own_cell": (
         "SELECT grad(x * lag(x) OVER (ORDER BY id), x) AS d FROM t ORDER BY id",
         [(None,), *((before.x,) for before, _ in pairwise(T))],
