@@ -26,6 +26,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--plans", type=int, default=300, metavar="N", help="plans in the suite of random plans (default: 300)"
     )
     parser.addoption(
+        "--hostile",
+        type=int,
+        default=160,
+        metavar="N",
+        help="statements of hostile names and texts (default: 160)",
+    )
+    parser.addoption(
+        "--sqllogictest",
+        type=int,
+        default=12,
+        metavar="N",
+        help="files of DataFusion's suite of SQL that run on the engine and on the stock module (default: 12)",
+    )
+    parser.addoption(
+        "--size",
+        type=int,
+        default=1,
+        metavar="FACTOR",
+        help="how many times the statements of the tests of sizes are as large as in the normal run (default: 1)",
+    )
+    parser.addoption(
+        "--load",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="how long threads plan and run statements in each test of them (default: 1)",
+    )
+    parser.addoption(
         "--sail", action="store_true", help="run what needs Sail, in an environment of a gigabyte, build/scale-out"
     )
 

@@ -9,6 +9,7 @@
 
 from importlib.metadata import version
 
+from xql_ffi import _interpreter as _interpreter
 from xql_ffi import testing
 from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status

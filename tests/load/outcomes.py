@@ -1,0 +1,51 @@
+"""Runs files of sqllogictest, and prints all outcomes of a file as a line of JSON: ``outcomes.py FOLDER FILE ...``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from datafusion import SessionConfig, SessionContext
+
+from support.sqllogictest import Record, records
+
+# What an error says that is another in each process.
+_VARIES = re.compile(r"\nDid you mean '.*?'\?|0x[0-9a-f]{6,}|backtrace:.*", re.IGNORECASE | re.DOTALL)
+_ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
+
+
+def outcome(ctx: SessionContext, record: Record) -> str:
+    """The columns and rows, or the error. Rows of a statement that orders none are sorted."""
+    try:
+        batches = ctx.sql(record.sql).collect()
+        schema = [f"{field.name}: {field.type}" for field in batches[0].schema] if batches else []
+        rows = [row for batch in batches for row in _rows(batch)]
+    except Exception as error:
+        return _VARIES.sub("", f"{type(error).__name__}: {error}")
+    return "\n".join([str(schema), *(rows if _ORDERED.search(record.sql) else sorted(rows))])
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[str]:
+    """The rows as texts of Arrow, which has one for values that Python has not."""
+    plain = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    for number in range(batch.num_rows):
+        values = (column.slice(number, 1).to_string(container_window=1000) for column in plain)
+        yield ", ".join(value[1:-1].strip() for value in values)
+
+
+def main() -> None:
+    os.chdir(sys.argv[1])
+    for name in sys.argv[2:]:
+        # As the runner of DataFusion makes them.
+        ctx = SessionContext(SessionConfig().with_target_partitions(4))
+        found = [[record.place, record.sql, outcome(ctx, record)] for record in records(Path(name))]
+        print(json.dumps([name, found]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Statements that are deep, wide or long are planned in time that grows as DataFusion's own does, or refused in words.
+
+What is planned runs in a process of its own, since a stack that overflows ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from support.processes import run_python
+
+# Four times the size may take so many times what it takes DataFusion four times the size of the same without derivatives.
+_MORE = 2.0
+# What is measured is at least so many seconds.
+_SHORT = 0.05
+
+# The size of a shape in the normal run.
+_SIZES = {
+    "terms of a sum": 300,
+    "branches of CASE": 400,
+    "conditions": 250,
+    "columns of expressions": 240,
+    "columns of a table": 1200,
+    "calls": 240,
+    "CTEs one on another": 64,
+    "layers by row": 16,
+}
+
+_DEEP = ("functions in one another", "Horner's scheme", "CASE in one another")
+
+Outcomes = dict[str, Mapping[str, object]]
+
+
+def _planned(cases: Iterable[str]) -> Outcomes:
+    """The outcomes of cases. Fails with the case in which the process ended."""
+    listed = list(cases)
+    process = run_python(["-m", "load.planned", *listed], engine=True)
+    found: Outcomes = dict(map(json.loads, process.stdout.splitlines()))
+    assert process.returncode == 0, (
+        f"{listed[len(found)]} ends the process: {process.returncode} {process.stderr[-500:]}"
+    )
+    assert [*found] == listed
+    return found
+
+
+def _seconds(outcome: Mapping[str, object]) -> float:
+    assert "error" not in outcome, outcome["error"]
+    return float(str(outcome["seconds"]))
+
+
+@pytest.mark.parametrize("path", ["engine", "text"])
+@pytest.mark.parametrize("name", _SIZES)
+def test_the_time_grows_as_without_derivatives(name: str, path: str, pytestconfig: pytest.Config) -> None:
+    size = _SIZES[name] * pytestconfig.getoption("size")
+    sizes = (max(1, size // 4), size)
+    # The first statement of a process takes longer.
+    cases = [f"{way}:{name}:{n}:0" for way in ("without", path) for n in (1, *sizes)]
+    seconds = {case: max(_SHORT, _seconds(outcome)) for case, outcome in _planned(cases).items()}
+    without, ours = (
+        seconds[f"{way}:{name}:{size}:0"] / seconds[f"{way}:{name}:{sizes[0]}:0"] for way in ("without", path)
+    )
+    assert ours <= _MORE * max(4.0, without), f"{ours:.1f} times for 4 times the size, {without:.1f} without: {seconds}"
+
+
+def test_frames() -> None:
+    """The DataFrame API, whose expressions no parser limits."""
+    cases = [
+        "frame:functions in one another:100:0",
+        "frame:terms of a sum:300:0",
+        "frame:variables of a gradient:200:0",
+        "frame:frames one on another:64:0",
+        "frame:functions in one another:40:256",
+        "frame:frames one on another:16:256",
+    ]
+    for outcome in _planned(cases).values():
+        assert _seconds(outcome) < 60
+
+
+@pytest.mark.parametrize("path", ["engine", "text"])
+def test_the_depth_that_a_session_reads_by_default_fits_a_small_stack(path: str) -> None:
+    cases = [f"{path}:{name}:40:256" for name in _DEEP]
+    cases += [f"{path}:CTEs one on another:16:256", f"{path}:layers by row:4:256"]
+    for outcome in _planned(cases).values():
+        assert _seconds(outcome) < 60
+
+
+@pytest.mark.parametrize("stack", [0, 2048, 256])
+def test_two_thousand_levels_are_refused_with_the_limit(stack: int) -> None:
+    cases = [f"{path}:{name}:2000:{stack}" for path in ("without", "engine", "text") for name in _DEEP]
+    for case, outcome in _planned(cases).items():
+        assert "RecursionLimitExceeded (current limit: " in str(outcome["error"]), case
+
+
+def test_a_hundred_levels_where_a_session_is_told_to_read_them() -> None:
+    cases = [f"deep-engine:{name}:100:{stack}" for name in _DEEP for stack in (0, 2048)]
+    for outcome in _planned(cases).values():
+        assert _seconds(outcome) < 60
+
+
+def test_what_is_too_long_is_no_internal_error() -> None:
+    for outcome in _planned(["engine:arguments of greatest:1000:0", "text:arguments of greatest:1000:0"]).values():
+        assert "Internal error" not in str(outcome.get("error"))

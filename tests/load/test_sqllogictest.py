@@ -1,0 +1,52 @@
+"""Statements of DataFusion's own suite of SQL give on the engine what they give on the stock module."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from support.processes import run_python
+from support.seed import SEED
+from support.sqllogictest import corpus
+
+# Functions that a session of Python does not have.
+_NOT_OF_PYTHON = "spark"
+
+Outcomes = dict[str, list[list[str]]]
+
+
+def _outcomes(files: Sequence[str], folder: Path, *, engine: bool) -> Outcomes:
+    """What files give in a process of their own, in a copy of the corpus, since they write files as well."""
+    shutil.copytree(corpus(), folder / corpus().name)
+    process = run_python(["-m", "load.outcomes", str(folder), *files], engine=engine)
+    assert process.returncode == 0, f"exit code {process.returncode}\n{process.stderr[-2000:]}"
+    return dict(map(json.loads, process.stdout.splitlines()))
+
+
+def test_the_engine_gives_what_the_stock_module_gives(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    root = corpus().parent
+    all_files = [
+        str(path.relative_to(root)) for path in sorted(corpus().rglob("*.slt")) if _NOT_OF_PYTHON not in path.parts
+    ]
+    number = min(pytestconfig.getoption("sqllogictest"), len(all_files))
+    files = sorted(random.Random(SEED).sample(all_files, number))
+    stock = _outcomes(files, tmp_path / "stock", engine=False)
+    engine = _outcomes(files, tmp_path / "engine", engine=True)
+    assert stock.keys() == engine.keys() == {*files}
+    suspects = [name for name in files if stock[name] != engine[name]]
+    # What is another in each run, as times are, says nothing.
+    again = _outcomes(suspects, tmp_path / "again", engine=False) if suspects else {}
+    different, compared, failed = [], sum(map(len, stock.values())), 0
+    for name in files:
+        failed += sum("Error" in outcome or outcome.startswith("Exception") for _, _, outcome in stock[name])
+        for one, other, repeated in zip(stock[name], engine[name], again.get(name, stock[name]), strict=True):
+            if one != other and one == repeated:
+                different.append("\n".join([*one, "-- on the engine:", other[2]]))
+    print(f"{compared} statements of {len(files)} files, {failed} of them errors")
+    assert compared > 50 * len(files) / 10
+    assert not different, f"{len(different)} of {compared} statements differ:\n" + "\n\n".join(different[:20])
