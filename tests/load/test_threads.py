@@ -23,7 +23,7 @@ def _tasks() -> list[Task]:
     return [*by_engine, *by_text, frame_result, message]
 
 
-@pytest.mark.parametrize("stack", [0, 256], ids=["stacks of the default size", "stacks of 256 kB"])
+@pytest.mark.parametrize("stack", [0, 2048], ids=["stacks of the default size", "stacks of 2 MB"])
 @pytest.mark.parametrize("is_shared", [False, True], ids=["sessions of their own", "one session"])
 def test_each_result_is_right(is_shared: bool, stack: int, pytestconfig: pytest.Config) -> None:
     alone = session()
