@@ -73,6 +73,9 @@ async fn derivatives_are_as_one_would_write_them() -> Result<()> {
             "grad(power(x, 0.7), x)",
             "0.7 / CASE WHEN isnan(__common_expr_1) THEN __common_expr_2 ELSE __common_expr_1 END",
         ),
+        ("grad(power(x, 1.5) * sqrt(x), x)", "2 * x"),
+        // As it stands, without a second power.
+        ("grad(y * power(3 / x, 0.7), x)", "-0.7 * y * power(Float64(3) / x, Float64(0.7)) / x"),
         // The quotient is the same power in second order.
         (
             "grad(grad(power(x, 0.7), x), x)",
