@@ -8,7 +8,6 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::monomial::Monomial;
-use super::powers::Powers;
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
@@ -55,6 +54,9 @@ impl DerefMut for Algebra<'_> {
 
 /// Nodes that are products, with their factors.
 pub type Products = Arc<[(NodeId, Arc<Monomial>)]>;
+
+/// Powers whose exponents are numbers: base, exponent, and the power itself.
+pub type Powers = Arc<[(NodeId, f64, NodeId)]>;
 
 /// How far nodes are taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

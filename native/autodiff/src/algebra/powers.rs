@@ -6,7 +6,6 @@
 
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
-use std::sync::Arc;
 
 use super::monomial::is_close;
 use super::monomials::Algebra;
@@ -19,9 +18,6 @@ const LARGEST_PRODUCT: f64 = 16.0;
 /// The largest exponent `p` for which `u / u^p` is exact to rounding wherever it is a number: `u^p` is a normal number, however
 /// small `u` is.
 const LARGEST_COMPLEMENTED: f64 = 0.95;
-
-/// The powers of the primal whose exponents are numbers: base, exponent, and the power itself.
-pub type Powers = Arc<[(NodeId, f64, NodeId)]>;
 
 impl Algebra<'_> {
     /// `base^exponent`; a negative power is a quotient, so that 0 is never raised to it, which DataFusion refuses.
