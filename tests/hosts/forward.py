@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from typing import Any
@@ -16,7 +17,7 @@ from hosts.reasons import reason
 from relations import verdict
 from relations.choices import Choices
 from relations.differences import Sampled
-from relations.statements import Statement, statement
+from relations.statements import DERIVATIVE, Statement, statement
 from relations.tables import add_plan_tables
 from relations.verdict import Factors, Result, _integers, found_in
 from support.findings import Finding
@@ -102,7 +103,15 @@ class Judge(verdict.Judge):
         if isinstance(error, RefusedError) or (statement.call.own_cell and "by the row's own" in str(error)):
             self.counts[f"refused: {reason(error)}"] += 1
             return None
+        if "division by zero" in str(error) and self._has_no_number(statement):
+            self.counts["the host has an error where the engine has no number"] += 1
+            return None
         return found_in(statement, "fails on the host", f"{str(error)[:700]}\n{text}")
+
+    def _has_no_number(self, statement: Statement) -> bool:
+        """Whether the derivative is NULL, NaN or infinite on the engine in some row."""
+        found = super()._run(statement, statement.call.sql, self._called).table[DERIVATIVE].to_pylist()
+        return not all(value is not None and math.isfinite(value) for value in found)
 
 
 def judged(host: Host, numbers: range, seed: int = SEED) -> tuple[Judge, list[Finding]]:

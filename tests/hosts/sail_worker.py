@@ -34,8 +34,9 @@ class Worker:
         self._names.add(name)
 
     def drop(self, name: str) -> None:
-        self._session.catalog.dropTempView(name)
-        self._names.discard(name)
+        if name in self._names:
+            self._session.catalog.dropTempView(name)
+            self._names.remove(name)
 
     def run(self, text: str) -> bytes:
         return written(self._session.sql(text).toArrow())

@@ -23,7 +23,7 @@ from support.seed import SEED
 
 # What a count is called, and how those begin that it adds up.
 COLUMNS = {
-    "not of the host": ("the host has no such", "DataFusion cannot"),
+    "not of the host": ("the host has no such", "the host has an error", "DataFusion cannot"),
     "read otherwise by the host": ("the host has another value",),
     "refused": ("refused", "the engine refuses"),
     "agree": ("calls that agree", "plans that agree", "values that agree"),

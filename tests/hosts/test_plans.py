@@ -14,6 +14,8 @@ from support.seed import SEED
 
 # Findings that one test shows.
 _SHOWN = 3
+# Few values by row are made of what these have: among ten there may be none.
+_OF_FEW_AGGREGATES = ("polars", "spark", "sqlite")
 
 
 def test_plans(plans: range, host: Host) -> None:
@@ -26,7 +28,7 @@ def test_plans(plans: range, host: Host) -> None:
 def test_gradients_by_row(plans: range, host: Host) -> None:
     judge, found = rows.judged(host, plans)
     _show(judge.counts, found)
-    assert judge.counts["values that agree"]
+    assert judge.counts["values that agree"] or host.dialect in _OF_FEW_AGGREGATES
 
 
 def _show(counts: Counter[str], found: Sequence[Finding]) -> None:
