@@ -47,8 +47,9 @@ use mutations::{mutated, mutations};
 /// Threads of DataFusion have twice as much.
 const STACK: usize = 1 << 20;
 
-/// What an input may take of memory: so much, and so many times its length.
-const MOST_BYTES: usize = 16 << 20;
+/// What an input may take of memory: so much, as a derivative of many terms does that crosses several times, and so many times its
+/// length.
+const MOST_BYTES: usize = 64 << 20;
 const MOST_BYTES_PER_BYTE: usize = 1000;
 
 /// The longest that an input may take, on a machine that may do much else.
