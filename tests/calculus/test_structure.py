@@ -56,6 +56,8 @@ DIFFERENTIATED = [
     ("greatest(x * x, y, 5 * x)", [5.0, -4.5, 5.0]),
     ("least(x * x, y, 5 * x)", [3.0, 5.0, 0.0]),
     ("greatest(x)", [1.0, 1.0, 1.0]),
+    ("greatest(n * x, n)", [2.0, None, 0.25]),
+    ("n + atan(x)", [1 / 3.25, None, 1 / 17]),
     ("greatest(y * greatest(x * y, 0) - 2, 0)", [9.0, 0.0, 0.0]),
     ("greatest(x, greatest(n * x, y) * n)", [4.0, 1.0, 1.0]),
     ("power(CAST(greatest(CAST(x AS REAL), CAST(1 AS REAL)) AS DOUBLE), 2)", [3.0, 0.0, 8.0]),
