@@ -21,7 +21,7 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 SIZES = {
     "terms of a sum": (250, 1000),
     "branches of CASE": (500, 2000),
-    "arguments of greatest": (500, 2000),
+    "arguments of greatest": (250, 1000),
     "columns of expressions": (250, 1000),
     "columns of a table": (1250, 5000),
     "calls": (250, 1000),

@@ -28,16 +28,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--hostile",
         type=int,
-        default=160,
+        default=80,
         metavar="N",
-        help="statements of hostile names and texts (default: 160)",
+        help="statements of hostile names and texts (default: 80)",
     )
     parser.addoption(
         "--sqllogictest",
         type=int,
-        default=12,
+        default=5,
         metavar="N",
-        help="files of DataFusion's suite of SQL that run on the engine and on the stock module (default: 12)",
+        help="files of DataFusion's suite of SQL that run on the engine and on the stock module (default: 5)",
     )
     parser.addoption(
         "--size",

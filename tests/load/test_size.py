@@ -52,16 +52,27 @@ def _seconds(outcome: Mapping[str, object]) -> float:
     return float(str(outcome["seconds"]))
 
 
+@pytest.fixture(scope="module")
+def factor(pytestconfig: pytest.Config) -> int:
+    """How many times the normal size statements have."""
+    given: int = pytestconfig.getoption("size")
+    return given
+
+
+@pytest.fixture(scope="module")
+def seconds(factor: int) -> Mapping[str, float]:
+    """The processor seconds of all shapes in a quarter of their size and in all of it, planned in one process."""
+    sizes = [(name, n) for name, size in _SIZES.items() for n in (1, size * factor // 4, size * factor)]
+    cases = [f"{path}:{name}:{n}:0" for name, n in sizes for path in ("without", "engine", "text")]
+    return {case: max(_SHORT, _seconds(outcome)) for case, outcome in _planned(cases).items()}
+
+
 @pytest.mark.parametrize("path", ["engine", "text"])
 @pytest.mark.parametrize("name", _SIZES)
-def test_the_time_grows_as_without_derivatives(name: str, path: str, pytestconfig: pytest.Config) -> None:
-    size = _SIZES[name] * pytestconfig.getoption("size")
-    sizes = (max(1, size // 4), size)
-    # The first statement of a process takes longer.
-    cases = [f"{way}:{name}:{n}:0" for way in ("without", path) for n in (1, *sizes)]
-    seconds = {case: max(_SHORT, _seconds(outcome)) for case, outcome in _planned(cases).items()}
+def test_the_time_grows_as_without_derivatives(name: str, path: str, factor: int, seconds: Mapping[str, float]) -> None:
+    size = _SIZES[name] * factor
     without, ours = (
-        seconds[f"{way}:{name}:{size}:0"] / seconds[f"{way}:{name}:{sizes[0]}:0"] for way in ("without", path)
+        seconds[f"{way}:{name}:{size}:0"] / seconds[f"{way}:{name}:{size // 4}:0"] for way in ("without", path)
     )
     assert ours <= _MORE * max(4.0, without), f"{ours:.1f} times for 4 times the size, {without:.1f} without: {seconds}"
 
