@@ -57,6 +57,7 @@ DIFFERENTIATED = [
     ("least(x * x, y, 5 * x)", [3.0, 5.0, 0.0]),
     ("greatest(x)", [1.0, 1.0, 1.0]),
     ("greatest(n * x, n)", [2.0, None, 0.25]),
+    ("x + greatest(n, n * y)", [1.0, None, 1.0]),
     ("n + atan(x)", [1 / 3.25, None, 1 / 17]),
     ("greatest(y * greatest(x * y, 0) - 2, 0)", [9.0, 0.0, 0.0]),
     ("greatest(x, greatest(n * x, y) * n)", [4.0, 1.0, 1.0]),
