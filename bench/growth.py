@@ -52,7 +52,7 @@ def jax_seconds(expressions: list[str], rounds: int) -> tuple[float, float]:
     import jax
     from jax import numpy as jnp
 
-    jax.config.update("jax_enable_x64", val=True)
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     compiled = [compile(expression, "expression", "eval") for expression in expressions]
     best = (float("inf"), float("inf"))
     for _ in range(rounds):
@@ -72,10 +72,11 @@ def measured(ctx: SessionContext, name: str, expressions: list[str], nodes: int,
     """A line of the table."""
     without, derivatives = statements(expressions)
     text = xql_ffi.expand_sql(derivatives, ctx)
-    plain, with_calls, expanded = (
-        fastest(options.rounds, lambda sql=sql: ctx.sql(sql).optimized_logical_plan())
-        for sql in (without, derivatives, text)
-    )
+
+    def planned(sql: str) -> float:
+        return fastest(options.rounds, lambda: ctx.sql(sql).optimized_logical_plan())
+
+    plain, with_calls, expanded = (planned(sql) for sql in (without, derivatives, text))
     ours = with_calls - expanded
     line = f"| {name} | {nodes} | {plain * 1e3:.1f} | {with_calls * 1e3:.1f} | {expanded * 1e3:.1f} "
     line += f"| {ours * 1e6 / nodes:.1f} |"

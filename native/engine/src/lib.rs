@@ -34,7 +34,8 @@ mod _engine {
         from_pycapsule::extend(module.getattr("ScalarUDF")?.cast()?)?;
         sessions::extend(module.getattr("SessionContext")?.cast()?)?;
         planning::extend_sessions(module.getattr("SessionContext")?.cast()?)?;
-        planning::extend_frames(module.getattr("DataFrame")?.cast()?)
+        planning::extend_frames(module.getattr("DataFrame")?.cast()?)?;
+        planning::extend_streams(module.getattr("RecordBatchStream")?.cast()?)
     }
 
     /// Has `callable` called for every step of recursive queries that are planned from now on; `None` for nobody.

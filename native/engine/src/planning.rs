@@ -25,11 +25,28 @@ pub fn extend_frames(class: &Bound<'_, PyType>) -> PyResult<()> {
     replace_methods!(class, planned,
         c"select" c"select_exprs" c"filter" c"with_column" c"with_columns" c"aggregate" c"window" c"sort"
         c"optimized_logical_plan" c"execution_plan" c"explain" c"collect" c"collect_partitioned" c"collect_column" c"cache" c"count"
-        c"show" c"describe" c"_repr_html_" c"execute_stream" c"execute_stream_partitioned" c"__arrow_c_stream__" c"to_arrow_table"
+        c"show" c"describe" c"__repr__" c"_repr_html_" c"execute_stream" c"execute_stream_partitioned" c"__arrow_c_stream__" c"to_arrow_table"
         c"to_pandas" c"to_polars" c"to_pydict" c"to_pylist" c"write_csv" c"write_json" c"write_parquet"
         c"write_parquet_with_options" c"write_table"
     );
     Ok(())
+}
+
+/// Replaces the methods of streams of batches.
+pub fn extend_streams(class: &Bound<'_, PyType>) -> PyResult<()> {
+    replace_methods!(class, streamed, c"next" c"__next__");
+    Ok(())
+}
+
+/// Calls `stock`, a method of a stream.
+fn streamed<'py>(
+    this: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    stock: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let called = stock.call(with_this(this, args)?, kwargs);
+    called.map_err(|error| translated(this.py(), &error, None).unwrap_or(error))
 }
 
 /// Calls `stock`, a method of `this`.
@@ -39,15 +56,19 @@ fn planned<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     stock: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = this.py();
-    let with_this = PyTuple::new(py, iter::once(this.clone()).chain(args).collect::<Vec<_>>())?;
+    let with_this = with_this(this, args)?;
     let query = sql(args, kwargs);
     let called = if differentiates(this, query.as_deref()) {
         interruptible(stock, &with_this, kwargs)
     } else {
         stock.call(with_this, kwargs)
     };
-    called.map_err(|error| translated(py, &error, query.as_deref()).unwrap_or(error))
+    called.map_err(|error| translated(this.py(), &error, query.as_deref()).unwrap_or(error))
+}
+
+/// The arguments of a method that is called as a function.
+fn with_this<'py>(this: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(this.py(), iter::once(this.clone()).chain(args).collect::<Vec<_>>())
 }
 
 /// The statement, if the method is given one.

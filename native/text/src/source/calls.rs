@@ -40,8 +40,8 @@ impl Source<'_> {
         let mut calls = vec![];
         for location in found.names {
             let token = self.by_start.get(&location).copied();
-            let token =
-                token.ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the place of a call in the statement"))?;
+            let token = token
+                .ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the place of a call in the statement"))?;
             let Token::Word(word) = &self.tokens[token].token else { continue };
             let Some(name) = called(word) else { continue };
             let open = self.significant(token + 1).filter(|open| self.tokens[*open].token == Token::LParen);
