@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 CANARY = "canary"
 _PARTS = (
@@ -29,13 +29,14 @@ def name(draw: random.Random) -> str:
     return "".join(draw.choice(_PARTS) for _ in range(draw.randint(1, 4)))
 
 
-def names(draw: random.Random, count: int) -> list[str]:
-    """As many names, all different."""
+def names(draw: random.Random, count: int, taken: Collection[str] = ()) -> list[str]:
+    """As many names, all different from one another and from those that are taken."""
     found: dict[str, None] = {}
     while len(found) < count:
-        found[name(draw)] = None
-        # A table of the sessions that no statement names.
-        found.pop(CANARY, None)
+        drawn = name(draw)
+        # The last is a table of the sessions that no statement names.
+        if drawn not in (*taken, CANARY):
+            found[drawn] = None
     return list(found)
 
 
@@ -106,7 +107,8 @@ _NO_CALL = {"G": "(", "J": "(", "V": " + 0 * ", "E": ")", "F": ")"}
 
 def statements(draw: random.Random, template: str, parts: Mapping[str, str]) -> tuple[str, str]:
     """A statement with names of tables and columns and others that are drawn; and the same without calls."""
-    m, n = names(draw, 2)
+    m, n = names(draw, 2, parts.values())
+    given = {key: quoted(name) for key, name in parts.items()}
     drawn = {"m": quoted(m), "n": quoted(n), "p": string(name(draw)), "q": string(name(draw)), "c": comment(draw)}
-    derived, plain = (template.format(**parts, **drawn, **words) for words in (_CALL, _NO_CALL))
+    derived, plain = (template.format(**given, **drawn, **words) for words in (_CALL, _NO_CALL))
     return derived, plain

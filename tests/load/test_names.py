@@ -8,7 +8,7 @@ import pytest
 from datafusion import SessionContext
 
 import xql_ffi
-from load.hostile import CANARY, STATEMENTS, quoted, statements
+from load.hostile import CANARY, STATEMENTS, statements
 from load.sessions import contents, difference, parts_of, reads, rows, sessions
 from support.seed import SEED
 
@@ -25,7 +25,7 @@ def _planned(ctx: SessionContext, sql: str) -> str:
 def _wrong(draw: random.Random, template: str) -> str | None:
     """What is wrong with a statement of generated names; nothing if it is right, None if DataFusion refuses it."""
     parts = parts_of(draw)
-    sql, without = statements(draw, template, {key: quoted(name) for key, name in parts.items()})
+    sql, without = statements(draw, template, parts)
     engine, plain = sessions(parts)
     if _planned(plain, without):
         return None
