@@ -214,7 +214,7 @@ class Judge(verdict.Judge):
     def _wrong(column: pa.ChunkedArray, reference: Reference) -> NDArray[np.bool_]:
         null = np.array(column.is_null())
         values = np.array(column.cast(pa.float64()).fill_null(0.5))
-        no_number = np.isnan(values) & ~np.isnan(reference.values[0][0])
+        no_number = np.isnan(values) != np.isnan(reference.values[0][0])
         return np.asarray((null != reference.null) | ~(null | agrees(values, reference) & ~no_number))
 
 

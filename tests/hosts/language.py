@@ -91,7 +91,7 @@ def _rewrite(node: exp.Anonymous, host: Host) -> None:
     if order is None:
         is_plain = not isinstance(node.parent, (exp.Window, exp.Filter))
         if (template := _CALLS.get(host.name, {}).get(name)) and (is_plain or name not in _STATISTICS_OF_SUMS):
-            node.replace(host.parsed(template.format(*(f"({host.text(argument)})" for argument in arguments))))
+            node.replace(host.parsed(template.format(*(_closed(argument, host) for argument in arguments))))
         return
     template = _ORDERED.get(host.name, {}).get(name)
     if template is None or ("{1}" in template and len(order.expressions) > 1):
@@ -102,3 +102,9 @@ def _rewrite(node: exp.Anonymous, host: Host) -> None:
     condition = f" FILTER ({host.text(around.expression).strip()})" if around else ""
     texts = host.text(value), host.text(order.expressions[0].this)
     (around or node).replace(host.parsed(template.format(*texts, order=host.text(keys), filter=condition)))
+
+
+def _closed(argument: exp.Expr, host: Host) -> str:
+    """An argument that may be an operand of anything."""
+    text = host.text(argument)
+    return text if isinstance(argument, (exp.Literal, exp.Column)) else f"({text})"
