@@ -20,6 +20,8 @@ _NOT_OF_PYTHON = "spark"
 
 # Files of a process.
 _TOGETHER = 30
+# Plans that name the rules of the engine, plans of recursive queries, which keep their columns, and lists in any order.
+_OWN = re.compile(r"\s*explain\s+(verbose|with\s+recursive)|.*array_agg\(", re.IGNORECASE | re.DOTALL)
 _FAILED = re.compile(r"\w*(Error|Exception): ")
 
 Outcomes = dict[str, list[list[str]]]
@@ -54,7 +56,7 @@ def test_the_engine_gives_what_the_stock_module_gives(pytestconfig: pytest.Confi
     for name in files:
         failed += sum(bool(_FAILED.match(outcome)) for _, _, outcome in stock[name])
         for one, other, repeated in zip(stock[name], engine[name], again.get(name, stock[name]), strict=True):
-            if one != other and one == repeated:
+            if one != other and one == repeated and not _OWN.match(one[1]):
                 different.append("\n".join([*one, "-- on the engine:", other[2]]))
     print(f"{compared} statements of {len(files)} files, {failed} of them errors")
     assert compared > 50 * len(files) / 10
