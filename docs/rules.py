@@ -11,10 +11,10 @@ import xql_ffi
 INTRODUCTION = """\
 # Rules
 
-The derivative of every scalar function, operator and expression of DataFusion 54 that takes or returns a float. Aggregates and
-window functions are not here: their derivatives are formulas over many rows, and
-[Relations](relations.md#what-derivatives-pass-through) lists them. `docs/rules.py` writes this page from the lines that the
-calculus itself uses; `xql_ffi.rule_table()` gives them as a table.
+The derivative of every scalar function, operator and expression of DataFusion 54 that takes or returns a float.
+Aggregates and window functions are not here: their derivatives are formulas over many rows, and
+[Relations](relations.md#what-derivatives-pass-through) lists them. `docs/rules.py` writes this page from the lines that
+the calculus itself uses; `xql_ffi.rule_table()` gives them as a table.
 
 - Partial derivatives are SQL over the inputs and `Ω`, the value of the function, which the query computes anyway.
 - They hold in the domain. Elsewhere the derivative is what IEEE 754 makes of the formula, as is the function.

@@ -22,6 +22,8 @@ EXECUTE: dict[str, Callable[[DataFrame], object]] = {
     "to_arrow_table": DataFrame.to_arrow_table,
     "show": DataFrame.show,
     "cache": DataFrame.cache,
+    "print": repr,
+    "a loop over batches": lambda frame: [*frame.execute_stream()],
 }
 
 
