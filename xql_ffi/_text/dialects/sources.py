@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
@@ -13,9 +12,7 @@ from xql_ffi._errors import HostError
 from xql_ffi._expressions import quoted
 from xql_ffi._text import native
 from xql_ffi._text.dialects.host import Host
-
-if TYPE_CHECKING:
-    from xql_ffi._text.dialects.statements import Known
+from xql_ffi._text.dialects.known import Known
 
 
 class Sources:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,30 +15,13 @@ from xql_ffi._calls import OPERATORS, STOP, may_differentiate
 from xql_ffi._errors import HostError
 from xql_ffi._text import native
 from xql_ffi._text.dialects.host import Host
+from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree, parameters
 from xql_ffi._text.dialects.sources import Sources
 from xql_ffi._text.dialects.writing import host_tree
 from xql_ffi._text.own import called
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of the tables that statements name."""
-
-    # The native library's catalog.
-    catalog: Any
-    # Names as the host has them, by how it compares them.
-    names: Mapping[str, str]
-    # Names of columns that are floats in every table.
-    floats: Collection[str]
-    # Functions of the database that have names of the host's own, and why no statement with derivatives may call them.
-    own: Mapping[str, str] = field(default_factory=dict)
-    # Names of tables, as the host compares them.
-    tables: Collection[str] = ()
-    # What columns a file or a call of a table function in FROM has, where that can be asked.
-    source: Callable[[str], pa.Schema] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from xql_ffi._expressions import quoted
 from xql_ffi._text import catalog, native
 from xql_ffi._text.dialects.duckdb import DUCKDB
 from xql_ffi._text.dialects.host import DATAFUSION, Host
+from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.reading import datafusion_text, datafusion_tree
-from xql_ffi._text.dialects.statements import Known, check_functions
+from xql_ffi._text.dialects.statements import check_functions
 from xql_ffi._text.native import UnknownFunctionError
 
 

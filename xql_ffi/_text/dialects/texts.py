@@ -9,7 +9,7 @@ from xql_ffi._text import native
 from xql_ffi._text.dialects import statements
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.hosts import host_of
-from xql_ffi._text.dialects.statements import Known
+from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.tables import answer, known
 
 
