@@ -177,7 +177,9 @@ def names_of_the_native_module(_: Path) -> object:
         except (TypeError, ValueError):
             signature = "none"
         names = [getattr(value, name, None) for name in ("__name__", "__qualname__", "__module__", "__doc__")]
-        return [type(entry).__name__, type(value).__name__, signature, *names, dir(value)]
+        # A slot, such as __repr__, that is replaced is a method: Python's stable interface has no other way to make one.
+        kinds = [type(part).__name__.replace("wrapper_descriptor", "method_descriptor") for part in (entry, value)]
+        return [*kinds, signature, *names, dir(value)]
 
     def walk(path: str, thing: Any) -> None:
         for name, entry in sorted(vars(thing).items()):
