@@ -177,7 +177,7 @@ def names_of_the_native_module(_: Path) -> object:
         except (TypeError, ValueError):
             signature = "none"
         names = [getattr(value, name, None) for name in ("__name__", "__qualname__", "__module__", "__doc__")]
-        # A slot, such as __repr__, that is replaced is a method: Python's stable interface has no other way to make one.
+        # A slot, such as __repr__, that is replaced is a method: the stable interface of Python has no other way.
         kinds = [type(part).__name__.replace("wrapper_descriptor", "method_descriptor") for part in (entry, value)]
         return [*kinds, signature, *names, dir(value)]
 
