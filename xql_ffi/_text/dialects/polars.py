@@ -17,6 +17,15 @@ class XqlPolars(DuckDB):
     NULL_ORDERING = "nulls_are_large"
 
 
+def _takes_another(key: exp.Expr) -> bool:
+    """Whether a key of ORDER BY is a table's column, and SELECT gives its name to something else."""
+    column, select = key.this, key.find_ancestor(exp.Select)
+    if not (isinstance(column, exp.Column) and column.table and select is not None):
+        return False
+    named = [item for item in select.selects if isinstance(item, exp.Alias) and item.alias == column.name]
+    return key.find_ancestor(exp.Window, exp.Select) is select and any(item.this != column for item in named)
+
+
 POLARS = Host(
     name="polars",
     syntax=XqlPolars,
@@ -64,6 +73,11 @@ POLARS = Host(
             exp.Subquery,
             "Polars has no join in parentheses, which this derivative needs",
             lambda node: isinstance(node.this, (exp.Table, exp.Subquery)),
+        ),
+        Lack(
+            exp.Ordered,
+            "Polars orders by the column of SELECT that has the name, not by that of the table: name it otherwise",
+            lambda node: _takes_another(node),
         ),
     ),
     first=nowhere,
