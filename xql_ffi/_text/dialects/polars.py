@@ -77,7 +77,7 @@ POLARS = Host(
         Lack(
             exp.Ordered,
             "Polars orders by the column of SELECT that has the name, not by that of the table: name it otherwise",
-            lambda node: _takes_another(node),
+            _takes_another,
         ),
     ),
     first=nowhere,
