@@ -16,8 +16,7 @@ use xql_autodiff::vocabulary::functions::stopped;
 use xql_relations::DifferentiateRelations;
 
 use crate::functions::recognize;
-
-const OPERATORS: [&str; 3] = ["grad", "jvp", "vjp"];
+use crate::names::DERIVATIVES;
 
 /// A plan with the types that its expressions are computed in.
 pub fn typed(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
@@ -172,5 +171,5 @@ pub fn expression(expr: Expr, context: &SimplifyContext) -> Result<Transformed<E
 
 /// Whether an expression is a call of one of the operators.
 pub fn is_call(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(call) if OPERATORS.contains(&call.func.name()))
+    matches!(expr, Expr::ScalarFunction(call) if DERIVATIVES.contains(&call.func.name()))
 }

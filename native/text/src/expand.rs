@@ -13,6 +13,7 @@ use crate::catalog::Catalog;
 use crate::columns::{columns_of, query_or_all};
 use crate::derive::{differentiated, is_call, loses_columns, simplified, tidied, typed};
 use crate::functions::Site;
+use crate::names::DERIVATIVES;
 use crate::planner::Planner;
 use crate::relation::query_sql;
 use crate::source::{Source, Written, WrittenCall, outer_query, parse_one, parse_written};
@@ -32,7 +33,8 @@ pub fn expand(text: &str, catalog: &Catalog, rules: &Rules) -> Result<String> {
 /// # Errors
 /// As for [`expand`].
 pub fn edits(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Vec<Edit>> {
-    if !["grad", "jvp", "vjp"].iter().any(|name| text.to_ascii_lowercase().contains(name)) {
+    let folded = text.to_ascii_lowercase();
+    if !DERIVATIVES.iter().any(|name| folded.contains(name)) {
         return Ok(vec![]);
     }
     let source = Source::new(text)?;

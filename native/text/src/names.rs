@@ -6,6 +6,9 @@ use sqlparser::keywords::{
     RESERVED_FOR_TABLE_ALIAS, RESERVED_FOR_TABLE_FACTOR,
 };
 
+/// The operators that differentiate.
+pub const DERIVATIVES: [&str; 3] = ["grad", "jvp", "vjp"];
+
 /// A name as DataFusion's parser reads it again: in double quotes where it has to be.
 pub fn quoted_if_needed(name: &str) -> String {
     if is_reserved(name) { format!("\"{name}\"") } else { quote_identifier(name).into_owned() }

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::tokens::Source;
+use crate::names::DERIVATIVES;
 
 /// How deep expressions and queries of a statement may be nested. Sessions can be told to take more than they do by default.
 const DEPTH: usize = 300;
@@ -19,7 +20,6 @@ const DEPTH: usize = 300;
 const PLAIN_DEPTH: usize = 50;
 
 pub const STOP: &str = "stop_gradient";
-const OPERATORS: [&str; 3] = ["grad", "jvp", "vjp"];
 
 /// A statement of a text.
 pub struct Written {
@@ -173,7 +173,7 @@ pub fn called(word: &Word) -> Option<&'static str> {
         Some(_) => word.value == *name,
         None => word.value.eq_ignore_ascii_case(name),
     };
-    OPERATORS.iter().chain([&STOP]).copied().find(same)
+    DERIVATIVES.iter().chain([&STOP]).copied().find(same)
 }
 
 /// The query that a statement is or has.
