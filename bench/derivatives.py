@@ -1,6 +1,6 @@
 """Times derivatives against the same written by hand, against their primal and against JAX.
 
-    .venv/bin/python bench/derivatives.py [--rows 2000000] [--rounds 9] [--markdown]
+    .venv/bin/python bench/derivatives.py [--rows 2000000] [--rounds 9]
 
 Every round runs all ways of a case one after the other, so that whatever else the machine does meets each; the figures
 are the fastest of the rounds. DataFusion executes a finished physical plan on one thread over batches in memory; JAX is
@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
+from results import Column, parse
 
 import xql_ffi
 
@@ -144,8 +145,8 @@ def fastest(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
     return best
 
 
-def measure(case: Case, rows: int, rounds: int) -> list[str]:
-    """One line of the table."""
+def measure(case: Case, rows: int, rounds: int) -> list[float]:
+    """The figures of a line of the table."""
     rows = max(8192, rows // len(case.columns))
     data = table(case.columns, rows)
     ctx = session(data)
@@ -172,18 +173,25 @@ def measure(case: Case, rows: int, rounds: int) -> list[str]:
     )
     plan_times = fastest({"ours": plan(case.ours()), "hand": plan(case.hand()), "primal": plan(primal)}, rounds)
     return [
-        case.name,
-        f"{run_times['ours'] / rows * 1e9:.1f} ns",
-        f"{run_times['ours'] / run_times['hand']:.2f}",
-        f"{run_times['ours'] / run_times['primal']:.2f}",
-        f"{run_times['ours'] / run_times['jax']:.2f}",
-        f"{plan_times['ours'] * 1e3:.1f} ms",
-        f"{plan_times['ours'] / plan_times['hand']:.2f}",
-        f"{plan_times['ours'] / plan_times['primal']:.2f}",
+        run_times["ours"] / rows * 1e9,
+        run_times["ours"] / run_times["hand"],
+        run_times["ours"] / run_times["primal"],
+        run_times["ours"] / run_times["jax"],
+        plan_times["ours"] * 1e3,
+        plan_times["ours"] / plan_times["hand"],
+        plan_times["ours"] / plan_times["primal"],
     ]
 
 
-HEADER = ["case", "a row", "/ hand", "/ primal", "/ JAX", "planning", "/ hand", "/ primal"]
+COLUMNS = (
+    Column("derivative, a row", "ns", 1),
+    Column("/ hand"),
+    Column("/ primal"),
+    Column("/ JAX"),
+    Column("planning", "ms", 1),
+    Column("planning / hand"),
+    Column("planning / primal"),
+)
 
 
 def main() -> None:
@@ -191,18 +199,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000, help="values in the table of a case, over its columns")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--markdown", action="store_true", help="print a table in Markdown")
-    arguments = parser.parse_args()
-    if arguments.markdown:
-        print("| " + " | ".join(HEADER) + " |\n|" + "---|" + "---:|" * (len(HEADER) - 1))
-    else:
-        print(f"{HEADER[0]:42}" + "".join(f"{word:>10}" for word in HEADER[1:]))
+    arguments, results = parse(parser, rows=200_000, rounds=5)
+    table = results.table("case", *COLUMNS)
     for case in CASES:
-        line = measure(case, arguments.rows, arguments.rounds)
-        if arguments.markdown:
-            print("| " + " | ".join(line) + " |", flush=True)
-        else:
-            print(f"{line[0]:42}" + "".join(f"{word:>10}" for word in line[1:]), flush=True)
+        table.line(case.name, *measure(case, arguments.rows, arguments.rounds))
+    results.write()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from results import Column, parse
+
 if TYPE_CHECKING:
     from datafusion import SessionContext
 
@@ -176,7 +178,7 @@ def main() -> int:
     parser.add_argument("--mean-limit", type=float, default=1.02, help="of the geometric mean (default: 1.02)")
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cases whose name contains a word")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args, results = parse(parser, rounds=2, rows=200_000)
     if args.worker:
         worker(args.worker, args.only)
         return 0
@@ -197,18 +199,19 @@ def main() -> int:
         sys.exit(f"both sides loaded {modules[STOCK]}: is xql-ffi-engine installed?")
     print(f"stock:  {modules[STOCK]}\nengine: {modules[ENGINE]}\n")
 
-    print(f"{'case':42} {'stock ms':>10} {'engine ms':>10} {'ratio':>7} {'cpu ratio':>10}")
+    table = results.table(
+        "case", Column("stock", "ms"), Column("engine", "ms"), Column("ratio"), Column("cpu ratio"), Column("limit")
+    )
     ratios: list[float] = []
     for case in runs[STOCK]:
         stock_wall, stock_cpu = quartiles(runs[STOCK][case])
         engine_wall, engine_cpu = quartiles(runs[ENGINE][case])
         wall, cpu = engine_wall / stock_wall, engine_cpu / stock_cpu
         ratios.append(cpu)
-        mark = "  above the limit" if cpu > args.limit else ""
-        print(f"{case:42} {stock_wall * 1e3:10.2f} {engine_wall * 1e3:10.2f} {wall:7.2f} {cpu:10.2f}{mark}")
+        table.line(case, stock_wall * 1e3, engine_wall * 1e3, wall, cpu, "above" if cpu > args.limit else None)
     mean = statistics.geometric_mean(ratios)
-    mark = "  above the limit" if mean > args.mean_limit else ""
-    print(f"{'geometric mean':42} {'':10} {'':10} {'':7} {mean:10.3f}{mark}")
+    table.line("geometric mean", None, None, None, mean, "above" if mean > args.mean_limit else None)
+    results.write()
     return 1 if mean > args.mean_limit or max(ratios) > args.limit else 0
 
 

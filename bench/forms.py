@@ -1,6 +1,6 @@
 """Times the derivatives of fifteen functions, as plain SQL, against the fastest that one would write by hand.
 
-    XQL_FFI_ENGINE=0 .venv/bin/python bench/forms.py [--rows 10000000] [--rounds 9] [--only NAME] [--markdown]
+    XQL_FFI_ENGINE=0 .venv/bin/python bench/forms.py [--rows 10000000] [--rounds 9] [--only NAME]
 
 The derivative is the text of `xql_ffi.expand_sql`, and DataFusion executes it as it comes from PyPI. Each function is
 timed twice: the derivatives alone, and beside the value of the function. Every round runs all statements of a function
@@ -16,6 +16,7 @@ import argparse
 import gc
 import math
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
 from numpy.typing import NDArray
+from results import Column, parse
 
 import xql_ffi
 
@@ -290,21 +292,13 @@ def measure(function: Function, rows: int, rounds: int) -> Figures:
     )
 
 
-HEADER = ("function", "a row", "/ hand", "beside the value, / hand", "/ value", "/ JAX")
-
-
-def line(cells: Sequence[str], *, markdown: bool) -> str:
-    """One line of the table."""
-    if markdown:
-        return "| " + " | ".join(cells) + " |"
-    widths = (30, *(len(head) + 4 for head in HEADER[1:]))
-    return f"{cells[0]:{widths[0]}}" + "".join(f"{cell:>{w}}" for cell, w in zip(cells[1:], widths[1:], strict=True))
-
-
-def summary(name: str, summarize: Callable[[list[float]], float], found: Sequence[Figures]) -> list[str]:
-    """The cells of a line over all functions."""
-    ratios = ([getattr(figures, kind) for figures in found] for kind in ("hand", "beside", "value", "jax"))
-    return [name, "", *(f"{summarize(column):.2f}" for column in ratios)]
+COLUMNS = (
+    Column("derivative, a row", "ns", 1),
+    Column("/ hand"),
+    Column("beside the value, / hand"),
+    Column("/ value"),
+    Column("/ JAX"),
+)
 
 
 def main() -> None:
@@ -313,31 +307,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="functions whose name has this in it")
-    parser.add_argument("--markdown", action="store_true", help="print a table in Markdown")
-    arguments = parser.parse_args()
+    arguments, results = parse(parser, rows=200_000, rounds=5)
     if (status := xql_ffi.engine_status()).startswith("active"):
         sys.exit(f"this program is about DataFusion from PyPI: set XQL_FFI_ENGINE=0 (the engine is {status})")
-    markdown = arguments.markdown
     versions = f"datafusion {datafusion.__version__}, jax {jax.__version__}"
-    print(f"{versions}, {arguments.rows:,} rows, {arguments.rounds} rounds\n")
-    print(line(HEADER, markdown=markdown))
-    if markdown:
-        print("|---|" + "---:|" * (len(HEADER) - 1))
-    found = []
+    print(f"{versions}, {arguments.rows:,} rows, {arguments.rounds} rounds")
+    table = results.table("function", *COLUMNS)
+    found: list[tuple[float, ...]] = []
     for function in FUNCTIONS:
         if arguments.only in function.name:
             figures = measure(function, arguments.rows, arguments.rounds)
             gc.collect()
-            found.append(figures)
-            ratios = (figures.hand, figures.beside, figures.value, figures.jax)
-            cells = (figures.name, f"{figures.row:.1f} ns", *(f"{ratio:.2f}" for ratio in ratios))
-            print(line(cells, markdown=markdown), flush=True)
-
-    def geometric_mean(ratios: list[float]) -> float:
-        return math.exp(sum(map(math.log, ratios)) / len(ratios))
-
-    print(line(summary("geometric mean", geometric_mean, found), markdown=markdown))
-    print(line(summary("worst", max, found), markdown=markdown))
+            found.append((figures.hand, figures.beside, figures.value, figures.jax))
+            table.line(figures.name, figures.row, *found[-1])
+    table.line("geometric mean", None, *map(statistics.geometric_mean, zip(*found, strict=True)))
+    table.line("worst", None, *map(max, zip(*found, strict=True)))
+    results.write()
 
 
 if __name__ == "__main__":

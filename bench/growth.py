@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 from datafusion import SessionContext
+from results import Column, parse
 
 import xql_ffi
 
@@ -68,8 +69,8 @@ def jax_seconds(expressions: list[str], rounds: int) -> tuple[float, float]:
     return best
 
 
-def measured(ctx: SessionContext, name: str, expressions: list[str], nodes: int, options: argparse.Namespace) -> str:
-    """A line of the table."""
+def measured(ctx: SessionContext, expressions: list[str], nodes: int, options: argparse.Namespace) -> list[float]:
+    """The figures of a line of the table."""
     without, derivatives = statements(expressions)
     text = xql_ffi.expand_sql(derivatives, ctx)
 
@@ -77,13 +78,9 @@ def measured(ctx: SessionContext, name: str, expressions: list[str], nodes: int,
         return fastest(options.rounds, lambda: ctx.sql(sql).optimized_logical_plan())
 
     plain, with_calls, expanded = (planned(sql) for sql in (without, derivatives, text))
-    ours = with_calls - expanded
-    line = f"| {name} | {nodes} | {plain * 1e3:.1f} | {with_calls * 1e3:.1f} | {expanded * 1e3:.1f} "
-    line += f"| {ours * 1e6 / nodes:.1f} |"
-    if not options.no_jax:
-        trace, compiling = jax_seconds(expressions, 1)
-        line += f" {trace * 1e3:.0f} | {compiling * 1e3:.0f} |"
-    return line
+    jax = () if options.no_jax else jax_seconds(expressions, 1)
+    ours = (with_calls - expanded) * 1e6 / nodes
+    return [plain * 1e3, with_calls * 1e3, expanded * 1e3, ours, *(seconds * 1e3 for seconds in jax)]
 
 
 def main() -> None:
@@ -93,22 +90,22 @@ def main() -> None:
     parser.add_argument("--calls", type=int, nargs="*", default=[1, 10, 100, 1000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-jax", action="store_true")
-    options = parser.parse_args()
+    options, results = parse(parser, nodes=[100, 1000], calls=[10, 100], no_jax=True)
     ctx = xql_ffi.register(SessionContext())
     ctx.sql("SET datafusion.sql_parser.recursion_limit = 1000").collect()
     ctx.from_pydict({"x": [0.5], "y": [1.25]}, name="t")
-    print("Milliseconds, and microseconds a node.\n")
-    jax = "" if options.no_jax else " JAX traces | JAX compiles |"
-    print(f"| what | nodes | without | with `grad` | its text | ours, µs a node |{jax}")
-    print("|---|---:|---:|---:|---:|---:|" + ("" if options.no_jax else "---:|---:|"))
+    jax = () if options.no_jax else (Column("JAX traces", "ms", 0), Column("JAX compiles", "ms", 0))
+    columns = [Column(figure, "ms", 1) for figure in ("without", "with `grad`", "its text")]
+    table = results.table("what", *columns, Column("ours, a node", "µs", 1), *jax)
     for nodes in options.nodes:
         count = max(round(nodes / NODES_OF_A_TERM), 1)
-        line = measured(ctx, "one call", [terms(count)], count * NODES_OF_A_TERM, options)
-        print(line, flush=True)
+        nodes = count * NODES_OF_A_TERM
+        table.line(f"one call, {nodes} nodes", *measured(ctx, [terms(count)], nodes, options))
     for calls in options.calls:
         expressions = [terms(2, 2 * number) for number in range(calls)]
-        line = measured(ctx, f"{calls} calls", expressions, calls * 2 * NODES_OF_A_TERM, options)
-        print(line, flush=True)
+        nodes = calls * 2 * NODES_OF_A_TERM
+        table.line(f"{calls} calls, {nodes} nodes", *measured(ctx, expressions, nodes, options))
+    results.write()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from results import Column, Results, parse
+
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SIZES = {
     "terms of a sum": (250, 1000),
@@ -57,20 +59,13 @@ def planned(case: str, seconds: float, *, engine: bool) -> float | str:
     return "refused" if "error" in outcome else float(outcome["seconds"])
 
 
-def shown(found: float | str) -> str:
-    """Seconds, or a word."""
-    return found if isinstance(found, str) else f"{found:.2f} s"
-
-
-def sizes(seconds: float) -> None:
+def sizes(results: Results, seconds: float, *, small: bool) -> None:
     """Prints a line for each shape and size."""
-    print("| statement | size | without | engine | as text |\n|---|---:|---:|---:|---:|")
+    table = results.table("statement", *(Column(figure, "s") for figure in ("without", "engine", "as text")))
     for name, both in SIZES.items():
-        for n in both:
-            found = [
-                shown(planned(f"{path}:{name}:{n}:0", seconds, engine=True)) for path in ("without", "engine", "text")
-            ]
-            print(f"| {name} | {n:,} | {' | '.join(found)} |", flush=True)
+        for n in both[: 1 if small else None]:
+            found = (planned(f"{path}:{name}:{n}:0", seconds, engine=True) for path in ("without", "engine", "text"))
+            table.line(f"{name}, {n:,}", *found)
 
 
 def line(path: str, name: str, stack: int, first: int, seconds: float, *, engine: bool) -> str:
@@ -98,9 +93,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long planning a statement may take")
     parser.add_argument("--only", nargs="*", choices=("sizes", "lines"), default=["sizes", "lines"])
-    arguments = parser.parse_args()
+    parser.add_argument("--small", action="store_true", help="the smaller of the two sizes only")
+    arguments, results = parse(parser, only=["sizes"], small=True)
     if "sizes" in arguments.only:
-        sizes(arguments.seconds)
+        sizes(results, arguments.seconds, small=arguments.small)
+    results.write()
     if "lines" in arguments.only:
         lines(arguments.seconds)
 

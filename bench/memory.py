@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from results import Column, parse
+
 POINTS = 100
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Work done, and the resident memory in MB then.
@@ -149,13 +151,14 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--case", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments, results = parse(parser, statements=1000, steps=500)
     if arguments.case:
         unit = CASES[arguments.case][1]
         print(json.dumps(measure(arguments.case, getattr(arguments, unit))))
         return 0
     measured: dict[str, tuple[Points, int, str]] = {}
-    print(f"{'case':32}{'work':>20}{'after a tenth':>15}{'at the end':>12}{'for each':>12}{'seconds':>9}")
+    columns = (Column("after a tenth", "MB", 1), Column("at the end", "MB", 1), Column("for each", "B", 1))
+    table = results.table("case", *columns, Column("time", "s", 1))
     for name, (_, unit) in CASES.items():
         count = getattr(arguments, unit)
         start = time.monotonic()
@@ -165,8 +168,8 @@ def main() -> int:
         points = [(done, memory) for done, memory in json.loads(run.stdout.splitlines()[-1])]
         measured[name] = (points, count, unit)
         begin, end, each = grows(points, count)
-        seconds = time.monotonic() - start
-        print(f"{name:32}{count:>9} {unit:10}{begin:>12.1f} MB{end:>9.1f} MB{each:>10.1f} B{seconds:>9.0f}", flush=True)
+        table.line(f"{name}, {count:,} {unit}", begin, end, each, time.monotonic() - start)
+    results.write()
     if arguments.picture:
         draw(measured, arguments.picture)
     growths = [grows(points, count) for points, count, _ in measured.values()]

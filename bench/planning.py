@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from datafusion import DataFrame, SessionContext, col
+from results import Column, parse
 
 import xql_ffi
 
@@ -89,23 +90,21 @@ def main() -> None:
     parser.add_argument("--chain", type=int, default=300)
     parser.add_argument("--horner", type=int, default=100)
     parser.add_argument("--levels", type=int, default=40)
-    arguments = parser.parse_args()
+    arguments, results = parse(parser, weights=[32], chain=100, horner=50)
     ctx = session()
     cases = [case for n in arguments.weights for case in logistic(ctx, n)]
     cases.append(deep("chain of sin", "sin({})", "x", arguments.chain))
     cases.append(deep("Horner's scheme", "({} * x + {}.5)", "a", arguments.horner))
     cases.append(deep("sin(e) + x", "(sin({}) + x)", "x", arguments.levels))
-    print(f"{'case':42}{'without':>12}{'with':>12}{'ratio':>8}{'goal':>6}")
+    times = Column("without", "ms", 1), Column("with", "ms", 1)
+    table = results.table("case", *times, Column("ratio"), Column("goal", digits=0, better="neither"))
     for case in cases:
         # In turn, so that a busy moment of the machine meets both.
         both = (case.without, case.derivatives)
         rounds = [[seconds(ctx, statement) for statement in both] for _ in range(arguments.rounds)]
         without, derivatives = (min(times) for times in zip(*rounds, strict=True))
-        ratio = derivatives / without
-        print(
-            f"{case.name:42}{without * 1e3:>9.1f} ms{derivatives * 1e3:>9.1f} ms{ratio:>8.2f}{case.goal:>6.0f}",
-            flush=True,
-        )
+        table.line(case.name, without * 1e3, derivatives * 1e3, derivatives / without, case.goal)
+    results.write()
 
 
 if __name__ == "__main__":

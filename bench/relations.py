@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
+from results import Column, parse
 
 import xql_ffi
 
@@ -61,17 +62,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--parameters", type=int, default=12)
-    arguments = parser.parse_args()
+    arguments, results = parse(parser, rows=100_000, rounds=5)
     names = [f"w{i}" for i in range(arguments.parameters)]
     ctx = session(arguments.rows, names)
-    print(f"{'case':26}{'loss':>10}{'gradient':>10}{'ratio':>8}")
+    table = results.table("case", Column("loss", "ms", 1), Column("gradient", "ms", 1), Column("ratio"))
     for name, (statement, loss, slope) in cases(names).items():
         gradient = ", ".join(slope.format(parameter) for parameter in names)
         statements = statement.format(loss), statement.format(gradient)
         # In turn, so that a busy moment of the machine meets both.
         rounds = [[seconds(ctx, each) for each in statements] for _ in range(arguments.rounds)]
         primal, derivatives = (min(times) for times in zip(*rounds, strict=True))
-        print(f"{name:26}{primal * 1e3:>7.1f} ms{derivatives * 1e3:>7.1f} ms{derivatives / primal:>8.2f}", flush=True)
+        table.line(name, primal * 1e3, derivatives * 1e3, derivatives / primal)
+    results.write()
 
 
 if __name__ == "__main__":

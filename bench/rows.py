@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from results import Column, Results, parse
 from rows_cases import CASES, Case, layers, network
 
 PEER = ["ddxdb[datafusion]==0.4.3", "numpy", "pyarrow"]
@@ -271,17 +272,13 @@ def point(kind: str, size: int, clock: Callable[[], float]) -> None:
     print(json.dumps({"planning": planned - start, "seconds": seconds, "memory": memory}))
 
 
-def growth(sizes: dict[str, list[int]], clock: str) -> None:
+def growth(results: Results, sizes: dict[str, list[int]], clock: str) -> None:
     """Prints what grows with rows and with layers."""
-    print(f"\n{'growth':28}{'planning':>12}{'running':>12}{'memory':>12}")
+    table = results.table("growth", Column("planning", "ms", 1), Column("running", "ms", 1), Column("memory", "MB", 1))
     for kind, points in sizes.items():
         for size in points:
             found = peak_of(kind, size, clock)
-            print(
-                f"{f'{size:,} {kind}':28}{found['planning'] * 1e3:>9.1f} ms{found['seconds'] * 1e3:>9.1f} ms"
-                f"{found['memory']:>9.1f} MB",
-                flush=True,
-            )
+            table.line(f"{size:,} {kind}", found["planning"] * 1e3, found["seconds"] * 1e3, found["memory"])
 
 
 def fastest(run: Way, rounds: int, clock: Callable[[], float]) -> float:
@@ -346,14 +343,6 @@ def ratios(times: dict[str, Times]) -> list[tuple[str, float, float]]:
     return found
 
 
-def profile() -> str:
-    """How the native code was compiled."""
-    import xql_ffi
-
-    status = xql_ffi.engine_status()
-    return str(getattr(status, "profile", status))
-
-
 def main() -> int:
     """Measures all cases and prints a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -364,7 +353,7 @@ def main() -> int:
     parser.add_argument("--peer", type=Path, help="the Python of an environment with ddxdb")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--point", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments, results = parse(parser, only=[name for name in CASES if name != "block"], skip=["ddxdb"])
     clock = CLOCKS[arguments.clock]
     if arguments.serve:
         serve(clock)
@@ -374,7 +363,7 @@ def main() -> int:
         return 0
     wanted = arguments.only or [*CASES, "planning", "growth"]
     cases = [name for name in CASES if name in wanted]
-    print(f"{arguments.clock} time, fastest of {arguments.rounds}, {PARTITIONS} partitions, {profile()}")
+    print(f"{arguments.clock} time, fastest of {arguments.rounds}, {PARTITIONS} partitions")
     times: dict[str, Times] = {}
     with tempfile.TemporaryDirectory() as folder:
         remote = None
@@ -382,19 +371,20 @@ def main() -> int:
             remote = Remote(arguments.peer or peer_python(Path(folder) / "ddxdb"), arguments.clock)
         for name in cases:
             times[name] = measured(name, remote, arguments.rounds, clock, set(arguments.skip))
-            print(f"\n{name}")
+            table = results.table(name, Column("time", "ms", 1))
             for way, seconds in times[name].items():
-                print(f"  {way:26}{seconds * 1e3:>10.1f} ms", flush=True)
+                table.line(f"{name}, {way}", seconds * 1e3)
         if remote:
             remote.close()
     figures = ratios(times)
     if "planning" in wanted:
         figures += [(f"planning {name}", ratio, goal) for name, ratio, goal in planning(arguments.rounds, clock)]
-    print(f"\n{'figure':64}{'ratio':>8}{'goal':>10}")
+    table = results.table("figure", Column("ratio"), Column("goal", better="neither"), Column("reached"))
     for name, ratio, goal in figures:
-        print(f"{name:64}{ratio:>8.2f}{f'<= {goal:g}':>10}{'' if ratio <= goal else '  missed'}")
+        table.line(name, ratio, goal, "" if ratio <= goal else "missed")
     if "growth" in wanted:
-        growth({"rows": [10_000, 100_000, 1_000_000], "layers": [2, 4, 8, 16]}, arguments.clock)
+        growth(results, {"rows": [10_000, 100_000, 1_000_000], "layers": [2, 4, 8, 16]}, arguments.clock)
+    results.write()
     return int(any(ratio > goal for _, ratio, goal in figures))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 from datafusion import SessionContext
+from results import Column, parse
 
 import xql_ffi
 
@@ -107,16 +108,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400])
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
-    options = parser.parse_args()
+    options, results = parse(parser, sizes=[100])
+    columns = (Column("writing", "ms", 1), Column("planning without", "ms", 1), Column("characters", digits=0))
     for name in options.only:
-        print(f"{name}: {CASES[name].__doc__}")
+        table = results.table(f"{CASES[name].__doc__}", *columns)
         for size in options.sizes:
             without, derivatives, tables = CASES[name](size)
             start = time.process_time()
             text = xql_ffi.expand_sql(derivatives, tables)
             written = time.process_time() - start
             plain = planning(without, tables)
-            print(f"  {size:6} {written:8.3f} s, planning without {plain:8.3f} s, {len(text):9} characters")
+            table.line(f"{name}, {size}", written * 1e3, plain * 1e3, len(text))
+    results.write()
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datafusion import SessionContext
+from results import Column, parse
 
 import xql_ffi
 
@@ -144,25 +145,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the data are written (default: a temporary folder)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments, results = parse(parser, rows=[100_000], workers=[2], rounds=2)
     if arguments.one:
         print(json.dumps(one(arguments.one, arguments.folder, arguments.rounds)))
         return
     paths = ["engine", "text", *map(str, arguments.workers)]
-    print("| rows | statement | " + " | ".join(f"{path} on Sail" if path.isdigit() else path for path in paths) + " |")
-    print("|---:|---|" + "---:|" * len(paths), flush=True)
+    names = [f"{path} on Sail" if path.isdigit() else path for path in paths]
+    columns = [Column(figure, "s") for name in names for figure in (name, f"{name}, processor")]
+    table = results.table("rows, statement", *columns)
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
             folder = Path(temporary) / "observations"
             write(folder, rows)
             found = {path: apart(path, folder, arguments.rounds) for path in paths}
         for statement, expected in found["engine"].items():
-            cells = []
+            figures: list[float] = []
             for path in paths:
                 result = found[path][statement]
                 np.testing.assert_allclose(result["answer"], expected["answer"], rtol=1e-9)
-                cells.append(f"{result['clock']:.2f} s ({result['processor']:.2f})")
-            print(f"| {rows:,} | {statement} | " + " | ".join(cells) + " |", flush=True)
+                figures += (result["clock"], result["processor"])
+            table.line(f"{rows:,}, {statement}", *figures)
+    results.write()
 
 
 if __name__ == "__main__":
