@@ -6,12 +6,15 @@
     python3 dev.py test [ARGUMENTS]      build, install and run every check and test; ARGUMENTS go to pytest
     python3 dev.py build                 build and install only
     python3 dev.py wheels [ARGUMENTS]    build the wheels for others, check and test them; ARGUMENTS go to pytest
+    python3 dev.py bench [PROGRAM ...] [--compare REF] [--profile release|dev]
+                                         run programs of bench/, or say what is slower than in another commit
 
 Needs Python 3.10 or newer, Rust and a C compiler; everything else is installed into `.venv`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import re
@@ -27,6 +30,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 SCRIPTS = "Scripts" if sys.platform == "win32" else "bin"  # where an environment has its programs
 NATIVE, BUILD, TOOLS = ROOT / "native", ROOT / "build", ROOT / ".venv" / SCRIPTS
+# What `dev.py bench` runs: the programs that need no environment of their own.
+PROGRAMS = (
+    "derivatives",
+    "engine_vs_stock",
+    "forms",
+    "growth",
+    "limits",
+    "memory",
+    "planning",
+    "relations",
+    "rows",
+    "texts",
+)
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 29.0  # the largest wheels that are handed out
 # By platform, what puts the libraries into a wheel that a system may lack, and what shows which ones a wheel needs.
@@ -110,13 +126,27 @@ def scale_out(arguments: list[str]) -> None:
     run(python, "examples/scale_out.py", *arguments)
 
 
+def link(checkout: Path, profile: str, out: Path) -> None:
+    """Builds both wheels of a checkout."""
+    shutil.rmtree(out, ignore_errors=True)
+    for project in (checkout, checkout / "native" / "engine"):
+        run("maturin", "build", "--profile", profile, "--locked", "--auditwheel", "skip", "--out", out, cwd=project)
+
+
+def fresh_environment(folder: Path, *wheels: Path) -> Path:
+    """Makes an environment with wheels of ours and what the tests need, and returns where it has its programs."""
+    shutil.rmtree(folder, ignore_errors=True)
+    run("uv", "venv", "--quiet", "--python", sys.executable, folder)
+    install(folder / SCRIPTS, "--group=test", *wheels)
+    return folder / SCRIPTS
+
+
 def wheels(arguments: list[str]) -> None:
     """Builds both wheels with the release profile, repairs and checks them, and tests them in a fresh environment."""
-    linked, dist, stock, fresh = (BUILD / name for name in ("linked", "dist", "stock", "fresh"))
-    for folder in (linked, dist, stock, fresh):
+    linked, dist, stock = (BUILD / name for name in ("linked", "dist", "stock"))
+    for folder in (dist, stock):
         shutil.rmtree(folder, ignore_errors=True)
-    for project in (ROOT, NATIVE / "engine"):
-        run("maturin", "build", "--release", "--locked", "--auditwheel", "skip", "--out", linked, cwd=project)
+    link(ROOT, "release", linked)
     run(*REPAIR, dist, *linked.iterdir())
     engine, plugin = *dist.glob("xql_ffi_engine-*"), *dist.glob("xql_ffi-*")
     run(*SHOW, engine)
@@ -129,11 +159,63 @@ def wheels(arguments: list[str]) -> None:
     say(f"wheel of datafusion {stock_mb:.1f} MB, of the engine {engine_mb:.1f} MB, of xql-ffi {plugin_mb:.1f} MB")
     if engine_mb > ENGINE_TO_STOCK * stock_mb or plugin_mb > PLUGIN_MB:
         sys.exit(f"dev.py: a wheel is larger than {ENGINE_TO_STOCK} times that of datafusion, or than {PLUGIN_MB} MB")
-    run("uv", "venv", "--quiet", "--python", sys.executable, fresh)
-    install(fresh / SCRIPTS, "--group=test", engine, plugin)
     # Not `python -m`, which would import the package of the checkout.
-    run(fresh / SCRIPTS / "pytest", *arguments)
+    run(fresh_environment(BUILD / "fresh", engine, plugin) / "pytest", *arguments)
     try_out(dist)
+
+
+def bench(arguments: list[str]) -> int:
+    """Runs programs of bench/ with the wheels of this checkout, and compares them with those of another commit."""
+    parser = argparse.ArgumentParser(prog="dev.py bench")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"by default {', '.join(PROGRAMS)}")
+    parser.add_argument("--compare", metavar="REF", help="a commit, whose figures to compare with")
+    parser.add_argument("--profile", choices=("release", "dev"), default="release", help="dev is the quick one")
+    options = parser.parse_args(arguments)
+    programs = options.programs or PROGRAMS
+    suffix = "" if options.profile == "release" else f"-{options.profile}"
+    linked, records = BUILD / f"linked{suffix}", BUILD / "bench"
+    link(ROOT, options.profile, linked)
+    python = fresh_environment(BUILD / f"fresh{suffix}", *linked.iterdir()) / "python"
+    records.mkdir(exist_ok=True)
+    if not options.compare:
+        failed = False
+        for program in programs:
+            say(program)
+            command = (python, ROOT / "bench" / f"{program}.py", "--quick", "--json", records / f"{program}.json")
+            # Some give a status, by which they say that a goal is not reached; the others are run nevertheless.
+            failed |= subprocess.call(command, cwd=records, env=environment()) != 0
+        return int(failed)
+    revision = ("git", "rev-parse", "--verify", f"{options.compare}^{{commit}}")
+    commit = subprocess.run(revision, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    other = wheels_of(commit, options.profile, suffix)
+    old = fresh_environment(BUILD / f"old{suffix}", *other.iterdir()) / "python"
+    say(f"this checkout, compared with {commit}")
+    comparing = ("--folder", records, "--old", old, commit, "--new", python)
+    return subprocess.call((python, ROOT / "bench" / "compare.py", *programs, *comparing), env=environment())
+
+
+def wheels_of(commit: str, profile: str, suffix: str) -> Path:
+    """Builds both wheels of another commit, and returns the folder that has them; it keeps those that are there."""
+    kept = BUILD / "commits" / f"{commit}{suffix}"
+    if kept.exists():
+        return kept
+    checkout, target = BUILD / "checkout", NATIVE / "target"
+    shutil.rmtree(checkout, ignore_errors=True)
+    run("git", "worktree", "prune")
+    run("git", "worktree", "add", "--quiet", "--detach", checkout, commit)
+    # The crates of others are copied with their times, by which cargo knows them. The files of the new checkout are
+    # younger than what was compiled of ours, so that cargo compiles ours again. One folder for both would be wrong:
+    # cargo would take what the other checkout compiled for its own, since that is younger than the files here.
+    name = "release" if profile == "release" else "debug"
+    for part in ("build", "deps", ".fingerprint"):
+        shutil.copytree(target / name / part, checkout / "native" / "target" / name / part)
+    shutil.copy2(target / ".rustc_info.json", checkout / "native" / "target")
+    built = BUILD / f"linked-{commit}"
+    link(checkout, profile, built)
+    kept.parent.mkdir(exist_ok=True)
+    built.rename(kept)
+    run("git", "worktree", "remove", "--force", checkout)
+    return kept
 
 
 def try_out(wheels: Path) -> None:
@@ -220,12 +302,12 @@ def main(job: str = "", *arguments: str) -> int:
     """Runs the job that the command line names."""
     if Path(job).stem == "rustc":
         return lint(job, *arguments)
-    if sys.version_info < (3, 10) or job not in ("example", "scale-out", "test", "build", "wheels"):
+    if sys.version_info < (3, 10) or job not in ("example", "scale-out", "test", "build", "wheels", "bench"):
         sys.exit(__doc__)
     try:
-        set_up("build" if job == "scale-out" else job)
-        if job == "test":
-            return test(list(arguments))
+        set_up("build" if job in ("scale-out", "bench") else job)
+        if job in ("test", "bench"):
+            return (test if job == "test" else bench)(list(arguments))
         wheels(list(arguments)) if job == "wheels" else build()
         if job == "example":
             run("python", "examples/era5_sensitivity.py", *arguments)

@@ -1,6 +1,6 @@
 """Times the derivatives of fifteen functions, as plain SQL, against the fastest that one would write by hand.
 
-    XQL_FFI_ENGINE=0 .venv/bin/python bench/forms.py [--rows 10000000] [--rounds 9] [--only NAME]
+    .venv/bin/python bench/forms.py [--rows 10000000] [--rounds 9] [--only NAME]
 
 The derivative is the text of `xql_ffi.expand_sql`, and DataFusion executes it as it comes from PyPI. Each function is
 timed twice: the derivatives alone, and beside the value of the function. Every round runs all statements of a function
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+os.environ["XQL_FFI_ENGINE"] = "0"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 import datafusion
