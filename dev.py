@@ -42,6 +42,7 @@ PROGRAMS = (
     "relations",
     "rows",
     "texts",
+    "training",
 )
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 29.0  # the largest wheels that are handed out
