@@ -109,7 +109,7 @@ pub fn together(function: Expr, calls: &[Call]) -> Vec<Expr> {
 /// The calls that several derivatives are asked for by, if they are.
 fn parse_together(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
     let key = |arg: &Expr| match arg {
-        Expr::Literal(ScalarValue::Utf8(Some(key)), _) => Transform::of_key(key),
+        Expr::Literal(value, _) => asked_for(value),
         _ => None,
     };
     let mut rest = args.get(1..)?;
@@ -121,6 +121,14 @@ fn parse_together(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
         rest = next;
     }
     Some(calls)
+}
+
+/// The operator whose key an argument is.
+fn asked_for(argument: &ScalarValue) -> Option<Transform> {
+    match argument {
+        ScalarValue::Utf8(Some(key)) => Transform::of_key(key),
+        _ => None,
+    }
 }
 
 /// The operator that a function is, if it is one of this crate.
@@ -236,6 +244,12 @@ impl DifferentialOperator {
                 self.transform.usage(),
                 cut(calls.collect::<Vec<_>>().join(", "))
             );
+        }
+        if self.transform == Transform::Tangent
+            && let Some(Some(first)) = args.scalar_arguments.get(1)
+            && asked_for(first).is_some()
+        {
+            return plan_err!("the type of several derivatives is that of the program that computes them");
         }
         self.transform.check_arity(fields.len())?;
         let seeds = self.transform.seeds(&fields[1..]);
