@@ -9,7 +9,8 @@ J. Vignes, Discrete Stochastic Arithmetic for Validating Results of Numerical So
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "tanh": np.tanh,
 }
 # Calls of a function traced apart, which JAX shows as one operation.
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 
 
 class Evaluation:
@@ -125,8 +126,8 @@ class Evaluation:
         known.update(zip(jaxpr.invars, pairs, strict=True))
         for equation in jaxpr.eqns:
             name, operands = equation.primitive.name, [read(atom) for atom in equation.invars]
-            if name in _CALLS:
-                inner = equation.params[_CALLS[name]]
+            if name in CALLS:
+                inner = equation.params[CALLS[name]]
                 results = self._run(inner.jaxpr, inner.consts, operands)
             else:
                 results = [self._apply(name, equation.params, operands, equation.outvars[0].aval.dtype)]
@@ -139,7 +140,7 @@ class Evaluation:
         function = PRIMITIVES[name]
         used: dict[str, Any] = {key: params[key] for key in ("y", "rounding_method", "new_dtype") if key in params}
         rounded = np.asarray(function(*(operand[0] for operand in operands), **used))
-        if not np.issubdtype(dtype, np.floating):
+        if dtype.kind != "f":
             return rounded, np.asarray(function(*(operand[1] for operand in operands), **used))
         if name == "convert_element_type":
             used["new_dtype"] = np.longdouble
@@ -156,7 +157,9 @@ class Evaluation:
         noise[0] = 0
         # Below the normal numbers it is the distance between neighbours that counts.
         small = np.abs(rounded) < info.smallest_normal
-        disturbed = np.where(small, rounded + noise * info.smallest_subnormal, rounded * (1 + noise * info.eps))
+        disturbed = rounded * (1 + noise * info.eps)
+        if small.any():
+            disturbed = np.where(small, rounded + noise * info.smallest_subnormal, disturbed)
         result: Numbers = np.where(inexact & np.isfinite(rounded), disturbed, rounded).astype(rounded.dtype)
         return result
 
@@ -177,11 +180,19 @@ def _exact(
     if name == "convert_element_type":
         return np.asarray((result == operands[0]) | ~np.isfinite(result))
     if name in _ALGEBRAIC:
-        plain = np.logical_and.reduce(np.broadcast_arrays(*(_short(operand) for operand in operands)))
-        longer = function(*(_extended(operand) for operand in operands), **used)
-        return np.asarray(plain & ((longer == result) | ~np.isfinite(longer)))
-    units = [(operand == 0) | (np.abs(operand) == 1) | ~np.isfinite(operand) for operand in operands]
-    return np.asarray(np.logical_and.reduce(np.broadcast_arrays(*units)) & (result == np.round(result)))
+        exact: Numbers = np.broadcast_to(_all(_short(operand) for operand in operands), result.shape).copy()
+        if exact.any():
+            longer = function(
+                *(_extended(np.broadcast_to(operand, result.shape)[exact]) for operand in operands), **used
+            )
+            exact[exact] = (longer == result[exact]) | ~np.isfinite(longer)
+        return exact
+    units = _all((operand == 0) | (np.abs(operand) == 1) | ~np.isfinite(operand) for operand in operands)
+    return np.asarray(units & (result == np.round(result)))
+
+
+def _all(conditions: Iterable[Numbers]) -> Numbers:
+    return np.asarray(reduce(np.logical_and, conditions))
 
 
 def _short(number: Numbers) -> Numbers:
@@ -192,4 +203,4 @@ def _short(number: Numbers) -> Numbers:
 
 
 def _extended(value: Numbers) -> Numbers:
-    return value.astype(np.longdouble) if np.issubdtype(value.dtype, np.floating) else value
+    return value.astype(np.longdouble) if value.dtype.kind == "f" else value

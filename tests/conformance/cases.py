@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 from hypothesis import strategies as st
-from jax import lax
 from numpy.typing import NDArray
 
 from conformance.arithmetic import Evaluation, Numbers
@@ -19,7 +18,7 @@ from conformance.derivatives import Columns, Function, forward, number, reverse,
 from conformance.expressions import COLUMNS, Expression, expressions
 from conformance.language import DOUBLE, SINGLE
 from conformance.points import Points
-from conformance.values import Array, either
+from conformance.values import Array, constant, either
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,8 @@ class Call:
     # Ways of computing it that agree as real numbers, though one may be NaN where another is not.
     ways: Sequence[Function]
     order: int
+    # The partial derivatives of the first operand that it is the sum of: by what, and times what.
+    terms: Sequence[tuple[Sequence[str], Expression | None]]
     # It is NULL where one of these is.
     operands: Sequence[Expression]
     # The same call of another expression.
@@ -80,7 +81,7 @@ class Case:
 
         def traced(numbers: Mapping[str, Array], nulls: Mapping[str, Array]) -> list[list[Array]]:
             columns = Columns(numbers, nulls)
-            never = lax.full_like(numbers["x"], False, dtype=bool)
+            never = constant(False, bool)
             out = []
             for call in self.calls:
                 null = either(*(columns.value(operand).null for operand in call.operands))
@@ -89,12 +90,7 @@ class Case:
                 out.append([never if flag is False else flag for flag in (null, unclear)] + values)
             return out
 
-        def shape(dtype: Any) -> Any:
-            return jax.ShapeDtypeStruct((), dtype)  # type: ignore[no-untyped-call]
-
-        numbers = {name: shape(dtype) for name, (dtype, _) in COLUMNS.items()}
-        nulls = {name: shape(bool) for name, (_, nullable) in COLUMNS.items() if nullable}
-        closed, structure = jax.make_jaxpr(traced, return_shape=True)(numbers, nulls)
+        closed, structure = jax.make_jaxpr(traced, return_shape=True)(*traced_columns())
         return closed, structure
 
     def references(self, points: Points, *, samples: int = 12, seed: int = 0) -> list[Reference]:
@@ -106,6 +102,16 @@ class Case:
             own = [next(results) for _ in part]
             references.append(_reference(call, own, points, references[:1]))
         return references
+
+
+def traced_columns() -> tuple[dict[str, Any], dict[str, Any]]:
+    """What JAX takes for the numbers of the columns and for the masks of NULLs."""
+
+    def shape(dtype: Any) -> Any:
+        return jax.ShapeDtypeStruct((), dtype)  # type: ignore[no-untyped-call]
+
+    numbers = {name: shape(dtype) for name, (dtype, _) in COLUMNS.items()}
+    return numbers, {name: shape(bool) for name, (_, nullable) in COLUMNS.items() if nullable}
 
 
 def _reference(
@@ -151,24 +157,24 @@ def _result_type(expression: Expression, names: Sequence[str]) -> Any:
 
 def value(e: Expression) -> Call:
     """The expression itself."""
-    return Call(e.sql, e.dtype, [number(e)], 0, [e], value)
+    return Call(e.sql, e.dtype, [number(e)], 0, [((), None)], [e], value)
 
 
 def grad(e: Expression, x: str) -> Call:
     ways = [slope(e, x), slope_in_reverse(e, x)]
-    return Call(f"grad({e.sql}, {x})", _result_type(e, [x]), ways, 1, [e], lambda other: grad(other, x))
+    return Call(f"grad({e.sql}, {x})", _result_type(e, [x]), ways, 1, [((x,), None)], [e], lambda other: grad(other, x))
 
 
 def second(e: Expression, x: str, y: str) -> Call:
-    ways = [forward(forward(number(e), {x: 1.0}), {y: 1.0}), forward(reverse(number(e), x), {y: 1.0})]
+    ways = [forward(forward(number(e), {x: 1.0}), {y: 1.0}), forward(reverse(e, x), {y: 1.0})]
     sql = f"grad(grad({e.sql}, {x}), {y})"
-    return Call(sql, _result_type(e, [x, y]), ways, 2, [e], lambda other: second(other, x, y))
+    return Call(sql, _result_type(e, [x, y]), ways, 2, [((x, y), None)], [e], lambda other: second(other, x, y))
 
 
 def third(e: Expression, x: str, y: str, z: str) -> Call:
     ways = [forward(forward(slope(e, x), {y: 1.0}), {z: 1.0})]
     sql = f"grad(grad(grad({e.sql}, {x}), {y}), {z})"
-    return Call(sql, _result_type(e, [x, y, z]), ways, 3, [e], lambda other: third(other, x, y, z))
+    return Call(sql, _result_type(e, [x, y, z]), ways, 3, [((x, y, z), None)], [e], lambda other: third(other, x, y, z))
 
 
 def jvp(e: Expression, directions: Mapping[str, Expression]) -> Call:
@@ -181,17 +187,18 @@ def jvp(e: Expression, directions: Mapping[str, Expression]) -> Call:
         ),
     ]
     sql = f"jvp({e.sql}, {', '.join(f'{x}, {t.sql}' for x, t in directions.items())})"
-    return Call(sql, dtype, ways, 1, [e, *directions.values()], lambda other: jvp(other, directions))
+    terms = [((x,), factor) for x, factor in directions.items()]
+    return Call(sql, dtype, ways, 1, terms, [e, *directions.values()], lambda other: jvp(other, directions))
 
 
 def vjp(e: Expression, x: str, cotangent: Expression) -> Call:
     dtype = _result_type(e, [x])
     ways = [
-        reverse(number(e), x, number(cotangent)),
+        reverse(e, x, number(cotangent)),
         scaled(slope(e, x), number(cotangent), dtype),
     ]
     sql = f"vjp({e.sql}, {x}, {cotangent.sql})"
-    return Call(sql, dtype, ways, 1, [e, cotangent], lambda other: vjp(other, x, cotangent))
+    return Call(sql, dtype, ways, 1, [((x,), cotangent)], [e, cotangent], lambda other: vjp(other, x, cotangent))
 
 
 @st.composite

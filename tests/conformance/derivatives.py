@@ -11,7 +11,7 @@ import jax
 from jax import lax
 
 from conformance.expressions import Expression
-from conformance.values import Array, Comparisons, Value
+from conformance.values import Array, Comparisons, Value, constant
 
 Key = tuple[str, ...]
 
@@ -23,13 +23,17 @@ class Columns:
     numbers: Mapping[str, Array]
     nulls: Mapping[str, Array]
     comparisons: dict[str, Comparisons] = field(default_factory=dict)
-    traced: dict[Key, Array] = field(default_factory=dict)
+    traced: dict[Key, Any] = field(default_factory=dict)
 
     def moved(self, numbers: Mapping[str, Array]) -> Columns:
         """The columns with other numbers, of which some are variables now."""
         return Columns({**self.numbers, **numbers}, self.nulls, self.comparisons)
 
     def value(self, expression: Expression) -> Value:
+        value: Value = self.once((expression.sql,), lambda columns: columns._evaluated(expression))
+        return value
+
+    def _evaluated(self, expression: Expression) -> Value:
         row = {name: Value(number, self.nulls.get(name, False), plain=True) for name, number in self.numbers.items()}
         known = self.comparisons.get(expression.sql)
         comparisons = Comparisons(known.made if known else ())
@@ -38,7 +42,7 @@ class Columns:
             self.comparisons[expression.sql] = comparisons
         return value
 
-    def once(self, key: Key, function: Function) -> Array:
+    def once(self, key: Key, function: Callable[[Columns], Any]) -> Any:
         """What the function of this name is at these columns."""
         if key not in self.traced:
             self.traced[key] = function(self)
@@ -68,15 +72,19 @@ def _tangent(direction: Function | float, columns: Columns, name: str) -> Array:
     number = columns.numbers[name]
     if callable(direction):
         return lax.convert_element_type(direction(columns), number.dtype)
-    return lax.full_like(number, direction)
+    return constant(direction, number.dtype)
 
 
-def reverse(function: Function, name: str, cotangent: Function | None = None) -> Function:
+def reverse(e: Expression, x: str, cotangent: Function | None = None) -> Function:
     """The derivative by one column, or a cotangent times it, in reverse mode."""
 
+    def linearized(columns: Columns) -> tuple[Array, Callable[[Array], tuple[Array]]]:
+        value, pullback = jax.vjp(lambda numbers: number(e)(columns.moved({x: numbers})), columns.numbers[x])
+        return value, pullback
+
     def derivative(columns: Columns) -> Array:
-        value, pullback = jax.vjp(lambda number: function(columns.moved({name: number})), columns.numbers[name])
-        seed = lax.full_like(value, 1) if cotangent is None else cotangent(columns)
+        value, pullback = columns.once((e.sql, x, "linearized"), linearized)
+        seed = constant(1, value.dtype) if cotangent is None else cotangent(columns)
         return pullback(lax.convert_element_type(seed, value.dtype))[0]
 
     return derivative
@@ -89,7 +97,7 @@ def slope(e: Expression, x: str) -> Function:
 
 def slope_in_reverse(e: Expression, x: str) -> Function:
     """The derivative by one column, in reverse mode."""
-    return lambda columns: columns.once((e.sql, x, "reverse"), reverse(number(e), x))
+    return lambda columns: columns.once((e.sql, x, "reverse"), reverse(e, x))
 
 
 def total(terms: Sequence[Function]) -> Function:

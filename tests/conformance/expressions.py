@@ -9,7 +9,6 @@ from itertools import zip_longest
 from typing import Any
 
 from hypothesis import strategies as st
-from jax import lax
 
 from conformance.language import (
     CASTS,
@@ -22,7 +21,7 @@ from conformance.language import (
     TRUTH,
     Operation,
 )
-from conformance.values import Comparisons, Value
+from conformance.values import Comparisons, Value, constant
 
 # Columns by name: type and whether they may be NULL.
 COLUMNS: dict[str, tuple[Any, bool]] = {
@@ -70,7 +69,7 @@ class Expression:
             elif self.sql in row:
                 value = row[self.sql]
             else:
-                value = Value(lax.full_like(row["x"].number, _number(self.sql), dtype=self.dtype), plain=True)
+                value = Value(constant(_number(self.sql), self.dtype), plain=True)
             known[self.sql] = value
         return known[self.sql]
 

@@ -53,7 +53,7 @@ class Operation:
 
 
 def _const(x: Array, value: float) -> Array:
-    return lax.full_like(x, value)
+    return v.constant(value, x.dtype)
 
 
 def _times(factor: float) -> Callable[[Array], Array]:

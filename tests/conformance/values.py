@@ -8,12 +8,18 @@ from functools import reduce
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 # A tracer of JAX, or the constant it would be.
 Array = Any
+
+
+def constant(value: float, dtype: Any) -> Array:
+    """A number that JAX writes into what it traces, where `lax.full` would trace an operation."""
+    return np.asarray(value, dtype)
 
 
 @dataclass(frozen=True)
@@ -52,14 +58,14 @@ class Comparisons:
             return known
         x, y = a.number, b.number
         self.open = either(self.open, *(is_nan(value.number) for value in (a, b) if not value.plain))
-        one = lax.full_like(x, 1)
+        one = constant(1, x.dtype)
         u, v = lax.div(one, x), lax.div(one, y)
         same = lax.eq(x, y)
         less = either(lax.lt(x, y), both(same, lax.lt(u, v)), both(is_nan(y), negated(is_nan(x))))
         greater = either(lax.gt(x, y), both(same, lax.gt(u, v)), both(is_nan(x), negated(is_nan(y))))
         # Computed in another way, what is nearly equal may be equal.
         if not (a.plain and b.plain):
-            close = lax.mul(lax.full_like(x, 1e-12 if x.dtype == "float64" else 1e-5), lax.max(lax.abs(x), lax.abs(y)))
+            close = lax.mul(constant(1e-12 if x.dtype == "float64" else 1e-5, x.dtype), lax.max(lax.abs(x), lax.abs(y)))
             self.open = either(self.open, both(lax.le(lax.abs(lax.sub(x, y)), close), negated(same)))
         outcome = less, negated(either(less, greater)), greater
         self.made.append(outcome)
@@ -162,13 +168,13 @@ def null_test(comparisons: Comparisons, a: Value) -> Value:
 
 
 def _array(condition: Array, like: Value) -> Array:
-    return lax.full_like(like.number, False, dtype=bool) if condition is False else condition
+    return constant(False, bool) if condition is False else condition
 
 
 def case(branches: Sequence[tuple[Array, Value]], otherwise: Value | None) -> Value:
     """The value of the first branch whose condition holds; NULL without ELSE."""
     first = branches[0][1]
-    result = otherwise or Value(lax.full_like(first.number, 0), lax.full_like(first.number, True, dtype=bool))
+    result = otherwise or Value(constant(0, first.number.dtype), constant(True, bool))
     for condition, value in reversed(branches):
         result = choose_value(condition, value, result)
     return result

@@ -56,7 +56,7 @@ class Disagreement:
 class Judge:
     """Runs cases through a path and collects what disagrees."""
 
-    def __init__(self, path: Path, points: Points, *, batch: int = 16) -> None:
+    def __init__(self, path: Path, points: Points, *, batch: int = 8) -> None:
         self.path, self.points, self.batch = path, points, batch
         # How many values were compared, and how many of these could not be told right from wrong.
         self.counts: Counter[str] = Counter()
@@ -71,12 +71,22 @@ class Judge:
         return found
 
     def _columns(self, batch: Sequence[Case]) -> list[list[pa.ChunkedArray | Exception]]:
-        calls = [call.sql for case in batch for call in case.calls]
-        columns = iter(self._evaluate(calls))
-        return [[next(columns) for _ in case.calls] for case in batch]
+        """The results of each case: all together, which is faster, or each by itself if one fails."""
+        try:
+            columns = iter(
+                self.path.evaluate(self.points.table, [call.sql for case in batch for call in case.calls]).columns
+            )
+            return [[next(columns) for _ in case.calls] for case in batch]
+        except Exception:
+            if len(batch) > 1:
+                return [columns for case in batch for columns in self._columns([case])]
+            calls = [call.sql for call in batch[0].calls]
+            (primal,) = self._evaluate(calls[:1])
+            # Where the expression fails, the calls are not looked at.
+            return [[primal] * len(calls) if isinstance(primal, Exception) else self._evaluate(calls)]
 
     def _evaluate(self, calls: Sequence[str]) -> list[pa.ChunkedArray | Exception]:
-        """All calls together, which is faster, and each by itself only if one of them fails."""
+        """The results of calls: all together, or each by itself if one of them fails."""
         try:
             return list(self.path.evaluate(self.points.table, calls).columns)
         except Exception as error:
