@@ -10,4 +10,5 @@ The parts, in the order in which they build on each other:
 - `cases`: an expression with its calls of grad, jvp and vjp, and the values that these must have
 - `paths`: ways of evaluating calls; a new one is one class
 - `verdict`: what a path got wrong
+- `exact`, `exact_verdict`: the same by derivatives in 50 digits, for a part of the expressions
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,15 @@ ORDINARY, EDGES = 10, 26
 EDGE_VALUES = {
     8: [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e5, -1e5, 1e160, 1e300, 1e-5, -1e-160, 1e-300, np.nan, np.inf, -np.inf],
     4: [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e3, -1e3, 1e20, 1e37, 1e-3, -1e-20, 1e-37, np.nan, np.inf, -np.inf],
+}
+# Next to poles, to the ends of domains and to jumps; and of other sizes.
+_BESIDE = {
+    8: [1e-9, 1 + 1e-9, 1 - 1e-9, 1e-9 - 1, np.pi / 2 - 1e-7, np.pi / 2 + 1e-7, 2 + 1e-12],
+    4: [1e-3, 1 + 1e-4, 1 - 1e-4, 1e-4 - 1, np.pi / 2 - 1e-3, np.pi / 2 + 1e-3, 2 + 1e-3],
+}
+NEAR_EDGES = {
+    8: [*_BESIDE[8], -1e-9, np.pi, 30.0, -30.0, 1e9, -1e9, 1e15, 1e-15, -1e-20],
+    4: [*_BESIDE[4], -1e-3, np.pi, 10.0, -10.0, 1e3, -1e3, 1e4, 1e-4, -1e-5],
 }
 
 
@@ -71,13 +80,16 @@ class Points:
         return {name: None if self.nulls[name][number] else float(self.numbers[name][number]) for name in COLUMNS}
 
 
-def points(seed: int) -> Points:
-    """Ordinary points, then edges: the same one in all columns, or mixed with others and with ordinary values."""
+def points(seed: int, at_edges: Mapping[int, Sequence[float]] = EDGE_VALUES) -> Points:
+    """Ordinary points, then edges: the same one in all columns, or mixed with others and with ordinary values.
+
+    The edges are by the size of a type in bytes.
+    """
     random = np.random.default_rng(seed)
     numbers: dict[str, NDArray[Any]] = {}
     nulls: dict[str, NDArray[np.bool_]] = {}
     for name, (dtype, nullable) in COLUMNS.items():
-        edges = EDGE_VALUES[dtype.itemsize]
+        edges = at_edges[dtype.itemsize]
         mixed = random.choice(edges, EDGES - len(edges))
         anywhere = random.uniform(-2, 2, ORDINARY + len(mixed))
         mixed = np.where(random.random(len(mixed)) < 0.7, mixed, anywhere[ORDINARY:])
