@@ -17,15 +17,20 @@ from support.sqllogictest import Record, records
 # What a text says that is another in each process.
 _VARIES = re.compile(r"\nDid you mean '.*?'\?|0x[0-9a-f]{6,}|backtrace:.*", re.IGNORECASE | re.DOTALL)
 _ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
+# Lists whose elements are in any order.
+_COLLECTED = re.compile(r"(?!\s*explain\b).*\barray_agg\((?![^()]*\border\s+by\b)", re.IGNORECASE | re.DOTALL)
+_ELEMENT = re.compile(r"[^\s,\[\]]+")
 _INSIDE = re.compile(r"\([^()]*\)")
 
 
 def outcome(ctx: SessionContext, record: Record) -> str:
-    """The columns and rows, or the error. Rows of a statement that orders none are sorted."""
+    """The columns and rows, or the error. Rows of a statement that orders none are sorted, and so are elements."""
     try:
         batches = ctx.sql(record.sql).collect()
         schema = [f"{field.name}: {field.type}" for field in batches[0].schema] if batches else []
         rows = [row for batch in batches for row in _rows(batch)]
+        if _COLLECTED.match(record.sql):
+            rows = [", ".join(sorted(_ELEMENT.findall(row))) for row in rows]
     except Exception as error:
         rows, schema = [], [f"{type(error).__name__}: {error}"]
     found = "\n".join([*schema, *(rows if _is_ordered(record.sql) else sorted(rows))])

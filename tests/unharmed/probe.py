@@ -110,6 +110,8 @@ SQL = {
     "explain": "EXPLAIN SELECT b, SUM(f) FROM types WHERE i > 1 GROUP BY b ORDER BY b",
     "explain_tree": "EXPLAIN FORMAT TREE SELECT i FROM types WHERE f > 1.0",
     "explain_verbose": "EXPLAIN VERBOSE SELECT i + 1 + 1 FROM types WHERE TRUE AND i > 1",
+    "explain_recursion": "EXPLAIN WITH RECURSIVE r AS (SELECT 1 AS s, 1.0 AS x, 2.0 AS y UNION ALL "
+    "SELECT s + 1, CASE WHEN s < 2 THEN 2.0 * x END, y FROM r WHERE s < 3) SELECT s FROM r",
     "explain_join": "EXPLAIN SELECT l.i FROM types l JOIN types r ON l.i = r.i WHERE r.f > 1",
     "error_syntax": "SELEC 1",
     "error_unknown_column": "SELECT nowhere FROM types",

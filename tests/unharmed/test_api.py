@@ -6,16 +6,10 @@ from typing import Any
 
 import pytest
 
+from support.own_rules import OWN_RULES
 from support.processes import json_of
 from unharmed.probe import PROBES
 
-_RULES = (
-    "differentiate_relations",
-    "keep_recursive_columns",
-    "nullable_recursive_columns",
-    "observe_recursion",
-    "without_stops",
-)
 _SCRIPT = str(Path(__file__).with_name("probe.py"))
 
 
@@ -51,7 +45,7 @@ def test_same_result(results: Results, name: str) -> None:
 def _leave_out_rules(explained: dict[str, Any]) -> None:
     """Leaves out the steps of the rules that are in every session of the engine, which change nothing here."""
     steps, plans = explained["result"]["columns"]
-    kept = [number for number, step in enumerate(steps) if not step.endswith(_RULES)]
+    kept = [number for number, step in enumerate(steps) if not step.endswith(OWN_RULES)]
     assert len(kept) < len(steps)
     assert {plans[number] for number in range(len(steps)) if number not in kept} == {"SAME TEXT AS ABOVE"}
     explained["result"]["columns"] = [[column[number] for number in kept] for column in (steps, plans)]

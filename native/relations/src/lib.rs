@@ -11,7 +11,7 @@
 //! plan their tangents, node by node; `reverse` carries cotangents down from the value of a subquery to the rows of its relations;
 //! `calls` replaces the calls of a node; `stack` writes those that say all by themselves as stacks of projections; `rule` is the
 //! analyzer rule, which `register` adds to a session with `stops` and `observe`, by which recursive queries tell what they compute.
-//! `workarounds` keeps what DataFusion 54 gets wrong about recursive queries from doing harm.
+//! `workarounds` keeps what DataFusion 54 gets wrong about recursive queries from doing harm where they differentiate.
 //!
 //! ```
 //! # use datafusion::prelude::*;
@@ -50,7 +50,6 @@ pub use shared::{SharedExec, SharedRelation, anew};
 pub use vocabulary::observed::Observer;
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use vocabulary::work_table::is_work_table;
-pub use workarounds::pruning::KeepRecursiveColumns;
 
 // The programs in the README and on the page about Rust run as tests.
 #[cfg(doctest)]

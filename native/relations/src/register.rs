@@ -12,7 +12,6 @@ use crate::rule::DifferentiateRelations;
 use crate::stops::WithoutStops;
 use crate::vocabulary::operators::Recognize;
 use crate::workarounds::nullability::NullableRecursiveColumns;
-use crate::workarounds::pruning::KeepRecursiveColumns;
 
 /// Registers `grad`, `jvp`, `vjp` and `stop_gradient` with a session, and the rules by which they see through relations.
 ///
@@ -71,13 +70,11 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
         }
     }
     session.add_analyzer_rule(Arc::new(DifferentiateRelations::recognizing(recognize)));
-    session.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
     // There is no way to put a rule first but to take all others away and to put them back.
     for rule in state.optimizers() {
         session.remove_optimizer_rule(rule.name());
     }
     session.add_optimizer_rule(Arc::new(DifferentiateRelations::recognizing(recognize)));
-    session.add_optimizer_rule(Arc::new(KeepRecursiveColumns));
     for rule in state.optimizers() {
         session.add_optimizer_rule(Arc::clone(rule));
     }

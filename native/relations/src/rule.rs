@@ -128,7 +128,6 @@ impl OptimizerRule for DifferentiateRelations {
 mod tests {
     use super::*;
     use crate::workarounds::nullability::NullableRecursiveColumns;
-    use crate::workarounds::pruning::KeepRecursiveColumns;
     use arrow::util::pretty::pretty_format_batches;
     use datafusion::execution::session_state::SessionStateBuilder;
     use datafusion::prelude::{SessionConfig, SessionContext};
@@ -140,7 +139,7 @@ mod tests {
 
     async fn session(size: Size) -> Result<SessionContext> {
         let rule = || Arc::new(DifferentiateRelations { recognize, size });
-        let mut optimizers: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![rule(), Arc::new(KeepRecursiveColumns)];
+        let mut optimizers: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![rule()];
         optimizers.extend(Optimizer::new().rules);
         optimizers.push(Arc::new(NullableRecursiveColumns));
         let state = SessionStateBuilder::new()
@@ -153,7 +152,6 @@ mod tests {
             ctx.register_udf(function);
         }
         ctx.add_analyzer_rule(rule());
-        ctx.add_analyzer_rule(Arc::new(KeepRecursiveColumns));
         for sql in [
             "CREATE TABLE t (k INT NOT NULL, x DOUBLE, y DOUBLE NOT NULL, s VARCHAR, r REAL NOT NULL) AS VALUES
                (0, 0.5, 1.5, 'a', 0.25), (1, 2.0, -0.5, '3', 1.5), (2, NULL, 3.0, NULL, 2.5), (3, -1.0, 0.125, '4', -2.0)",

@@ -20,6 +20,7 @@ use super::exec::{Shared, SharedExec};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::any_node;
+use crate::workarounds::mended;
 
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
@@ -169,7 +170,9 @@ impl SharedRelation {
         if let Some(shared) = known.and_then(|planned| planned.shared.upgrade()) {
             return Ok((shared, false));
         }
-        let plan = state.create_physical_plan(&self.with_values(handed_on)?).await?;
+        // The session sees no call in it, and leaves it as it is.
+        let plan = mended(self.with_values(handed_on)?)?;
+        let plan = state.create_physical_plan(&plan).await?;
         if plan.schema().fields().len() + usize::from(self.numbered) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }

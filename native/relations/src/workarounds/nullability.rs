@@ -11,9 +11,11 @@ use datafusion_optimizer::{OptimizerConfig, OptimizerRule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::pruning::keeps_recursive_columns;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::names::columns;
+use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::{is_work_table, rescan, work_table};
 
 /// When the static term can be trusted to be nullable where it says so.
@@ -25,11 +27,14 @@ pub enum Static {
     Derived,
 }
 
-/// The last of the rules of an optimizer: columns of recursive queries are nullable if either term is.
+/// The last of the rules of an optimizer: columns of recursive queries are nullable if either term is, in a plan whose recursive
+/// queries are kept.
 ///
 /// What other rules do to the terms may change their nullability. They draw out the test of
 /// `CASE WHEN x IS NOT NULL THEN x ELSE 0 END` if another column has the same test, as a tangent has, and DataFusion 54 no longer
 /// knows then why the value is never NULL.
+///
+/// By now a plan has no calls any more. What is above its recursive queries tells that it had some.
 #[derive(Debug, Default)]
 pub struct NullableRecursiveColumns;
 
@@ -43,7 +48,11 @@ impl OptimizerRule for NullableRecursiveColumns {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        nullable_by_either_term(plan, Static::Settled)
+        if any_node(&plan, |node| Ok(keeps_recursive_columns(node)))? {
+            nullable_by_either_term(plan, Static::Settled)
+        } else {
+            Ok(Transformed::no(plan))
+        }
     }
 }
 

@@ -4,52 +4,11 @@
 //! and then fails (`project index 2 out of bounds`) or reads a wrong column.
 
 use datafusion_common::Result;
-use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::{LogicalPlan, Partitioning, Repartition};
-use datafusion_optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
 
-use super::nullability::{Static, nullable_by_either_term};
 use crate::vocabulary::names::columns;
-
-/// The analyzer rule that keeps DataFusion from removing columns that a recursive query reads itself, and from taking its
-/// columns for not nullable that only the first rows are.
-///
-/// A plan without recursive queries stays as it is, and so does one that the rule has seen before. For statements that are
-/// prepared, which DataFusion does not analyze, it is also a rule of the optimizer, to be put before all others.
-#[derive(Debug, Default)]
-pub struct KeepRecursiveColumns;
-
-const NAME: &str = "keep_recursive_columns";
-
-impl AnalyzerRule for KeepRecursiveColumns {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(rewrite(plan)?.data)
-    }
-}
-
-impl OptimizerRule for KeepRecursiveColumns {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        rewrite(plan)
-    }
-}
-
-fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    nullable_by_either_term(plan, Static::Settled)?.transform_data(keep_recursive_columns)
-}
 
 /// Puts above each recursive query a node that reads all of its columns and costs nothing: a partitioning by them into one
 /// partition, which the planner of physical plans removes.
@@ -93,4 +52,20 @@ fn keep(plan: LogicalPlan, kept: bool) -> Result<Transformed<LogicalPlan>> {
 
 fn all_columns(plan: &LogicalPlan) -> Partitioning {
     Partitioning::Hash(columns(plan.schema()), 1)
+}
+
+/// Whether a node keeps the columns of a recursive query. Rules of the optimizer may have put others in between, such as a filter
+/// that they push down.
+pub fn keeps_recursive_columns(node: &LogicalPlan) -> bool {
+    let LogicalPlan::Repartition(Repartition { input, partitioning_scheme: Partitioning::Hash(_, 1) }) = node else {
+        return false;
+    };
+    let mut below = input.as_ref();
+    loop {
+        below = match (below, below.inputs().as_slice()) {
+            (LogicalPlan::RecursiveQuery(_), _) => return true,
+            (_, [only]) => *only,
+            _ => return false,
+        };
+    }
 }
