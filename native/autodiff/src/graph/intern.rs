@@ -108,17 +108,16 @@ impl<'a> Graph<'a> {
     pub fn reachable_from(&self, roots: &[NodeId]) -> Vec<NodeId> {
         let count = roots.iter().map(|root| root.0 + 1).max().unwrap_or(0);
         let mut reached = vec![false; count];
-        for root in roots {
-            reached[root.0] = true;
-        }
-        for id in (0..count).rev() {
-            if reached[id] {
-                for child in &self.nodes[id].children {
-                    reached[child.0] = true;
-                }
+        let mut open = roots.to_vec();
+        let mut found = vec![];
+        while let Some(id) = open.pop() {
+            if !std::mem::replace(&mut reached[id.0], true) {
+                found.push(id);
+                open.extend(&self.node(id).children);
             }
         }
-        (0..count).filter(|id| reached[*id]).map(NodeId).collect()
+        found.sort_unstable();
+        found
     }
 
     /// Whether a node kept whole, such as a subquery, reads one of the columns.

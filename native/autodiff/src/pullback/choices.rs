@@ -63,16 +63,18 @@ impl Pullback<'_, '_> {
     ) -> Result<Option<Contribution>, Stopped> {
         let Expr::Case(shape) = &self.algebra.node(case).shape else { return Ok(None) };
         let children = &self.algebra.node(case).children;
-        let mut compared = vec![];
+        let mut operands = Operands { output, seen: HashSet::new(), found: vec![] };
         if shape.expr.is_none() {
             for condition in (0..shape.when_then_expr.len()).map(|i| children[2 * i]) {
-                operands(self.algebra, condition, output, &mut compared);
+                operands.add(self.algebra, condition);
             }
         }
-        let below = self.algebra.reachable(output);
+        let below: HashSet<_> = self.algebra.reachable(output).into_iter().collect();
         // Texts and times are compared as well, but no number is made of them again.
         let is_number = |id: &NodeId| is_float(self.algebra.data_type(*id));
+        let mut compared = operands.found;
         compared.retain(|id| self.active.contains(id) && *id != output && below.contains(id) && is_number(id));
+        let through: HashSet<_> = compared.iter().copied().collect();
         let values: Vec<_> = branches(shape).into_iter().map(|value| children[value]).collect();
         // Nor may it be NULL where the choice is not.
         let sources = self.nulls.of(self.algebra, output);
@@ -82,8 +84,8 @@ impl Pullback<'_, '_> {
             }
         }
         let fits = compared.iter().any(|id| self.chooses(*id))
-            && !compared.iter().any(|id| self.varies_with_another(*id, &compared))
-            && !self.varies_beside(&values, &compared)
+            && !compared.iter().any(|id| self.varies_with_another(*id, &through))
+            && !self.varies_beside(&values, &through)
             && compared.iter().all(|id| self.is_smooth(*id))
             && self.algebra.is_finite(cotangent);
         if !fits {
@@ -134,12 +136,12 @@ impl Pullback<'_, '_> {
     }
 
     /// Whether a node is computed from another of these.
-    fn varies_with_another(&self, id: NodeId, nodes: &[NodeId]) -> bool {
+    fn varies_with_another(&self, id: NodeId, nodes: &HashSet<NodeId>) -> bool {
         self.algebra.reachable(id).iter().any(|other| *other != id && nodes.contains(other))
     }
 
     /// Whether one of the values varies by another way than through these nodes.
-    fn varies_beside(&self, values: &[NodeId], through: &[NodeId]) -> bool {
+    fn varies_beside(&self, values: &[NodeId], through: &HashSet<NodeId>) -> bool {
         let mut open = values.to_vec();
         let mut seen = HashSet::new();
         while let Some(id) = open.pop() {
@@ -224,27 +226,37 @@ impl Pullback<'_, '_> {
     }
 }
 
-/// Adds what a condition compares. To be compared with the output of a choice is to be compared with its inputs.
-#[recursive::recursive]
-fn operands(algebra: &Algebra, condition: NodeId, output: NodeId, compared: &mut Vec<NodeId>) {
-    let node = algebra.node(condition);
-    let Expr::BinaryExpr(binary) = &node.shape else { return };
-    match binary.op {
-        Operator::And | Operator::Or => {
-            node.children.iter().for_each(|child| operands(algebra, *child, output, compared))
-        }
-        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
-            for operand in &node.children {
-                let operand = unconverted(algebra, *operand);
-                let inputs = if operand == output { &algebra.node(output).children } else { &vec![operand] };
-                for input in inputs.iter().map(|input| unconverted(algebra, *input)) {
-                    if !compared.contains(&input) {
-                        compared.push(input);
+/// What the conditions of a choice compare, each node once. To be compared with the output of the choice is to be compared with
+/// its inputs.
+struct Operands {
+    output: NodeId,
+    seen: HashSet<NodeId>,
+    found: Vec<NodeId>,
+}
+
+impl Operands {
+    /// Adds what a condition compares.
+    #[recursive::recursive]
+    fn add(&mut self, algebra: &Algebra, condition: NodeId) {
+        let node = algebra.node(condition);
+        let Expr::BinaryExpr(binary) = &node.shape else { return };
+        match binary.op {
+            Operator::And | Operator::Or => node.children.iter().for_each(|child| self.add(algebra, *child)),
+            Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
+                for operand in node.children.iter().map(|operand| unconverted(algebra, *operand)) {
+                    if !self.seen.insert(operand) {
+                        continue;
+                    }
+                    if operand == self.output {
+                        let inputs = algebra.node(operand).children.iter().map(|input| unconverted(algebra, *input));
+                        self.found.extend(inputs.filter(|input| self.seen.insert(*input)));
+                    } else {
+                        self.found.push(operand);
                     }
                 }
             }
+            _ => {}
         }
-        _ => {}
     }
 }
 
