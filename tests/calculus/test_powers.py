@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from support.cases import query
 
-EXPONENTS = [0.5, 1.5, 2.5, 7.5, -0.5, -1.5, 0.25, 0.7, 0.2857, 2 / 3, 0.002, 0.94, 0.99, 1.4, 3.2]
+EXPONENTS = [0.5, 1.5, 2.5, 7.5, -0.5, -1.5, 0.25, 0.7, 0.2857, 2 / 3, 0.002, 0.04, 0.14, 0.16, 0.94, 0.99, 1.4, 3.2]
 WHOLE_EXPONENTS = [5, 6, 7, 11, 12, 16, 17, -3, -7]
 # Ordinary values; and where the power, or what a form of it computes on the way, vanishes, is subnormal, or overflows.
 POSITIVE = [0.3, 1.0, 2.0, 17.0, 1e-9, 1e9, 1e-30, 1e30, 1e-100, 1e100, 1e-160, 1e160, 1e-200, 1e200, 1e-300, 1e300]

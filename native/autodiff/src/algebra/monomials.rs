@@ -134,7 +134,7 @@ impl Algebra<'_> {
                 let (a, b) = (self.monomial(children[0], depth)?, self.monomial(children[1], depth)?);
                 Ok(a.times(&b, sign))
             }
-            _ => match self.as_power(id).or_else(|| self.as_complement(id)) {
+            _ => match self.as_power(id).or_else(|| self.as_lowered(id)) {
                 // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
                 Some((base, exponent)) if exponent.fract() == 0.0 => {
                     let base = self.monomial(base, depth)?;

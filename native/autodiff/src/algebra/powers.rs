@@ -6,8 +6,9 @@
 
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
+use std::ops::RangeInclusive;
 
-use super::monomial::is_close;
+use super::monomial::{Monomial, is_close};
 use super::monomials::Algebra;
 use crate::graph::NodeId;
 use crate::table::Algebraic;
@@ -15,19 +16,14 @@ use crate::vocabulary::functions;
 
 /// Powers up to this one are products: six at most, whose rounding errors are small in single precision, too.
 const LARGEST_PRODUCT: f64 = 16.0;
-/// The largest exponent `p` for which `u / u^p` is exact to rounding wherever it is a number: `u^p` is a normal number, however
-/// small `u` is.
-const LARGEST_COMPLEMENTED: f64 = 0.95;
+/// The exponents `p` for which `u^p / u` is exact to rounding wherever the derivative of `u^p` is a number: above, `u^p` is no normal
+/// number for the least `u`, and below, the quotient is too large, in single precision, too.
+const LOWERED: RangeInclusive<f64> = 0.15..=0.95;
 
 impl Algebra<'_> {
     /// `base^exponent`; a negative power is a quotient, so that 0 is never raised to it, which DataFusion refuses.
     pub fn power(&mut self, base: NodeId, exponent: f64) -> Result<NodeId> {
-        if exponent < 0.0 {
-            let one = self.number(1.0)?;
-            let positive = self.divisor(base, -exponent)?;
-            return self.divide(one, positive);
-        }
-        self.factor(base, exponent)
+        if exponent < 0.0 { self.product_of(&Monomial::of(base, exponent)) } else { self.factor(base, exponent) }
     }
 
     /// `base^exponent`, which is not negative.
@@ -44,43 +40,51 @@ impl Algebra<'_> {
         self.call(functions::function("power")?, &[base, exponent])
     }
 
-    /// `base^exponent`, which is not negative, in a denominator.
-    pub fn divisor(&mut self, base: NodeId, exponent: f64) -> Result<NodeId> {
+    /// `base^-exponent` as what multiplies a product and what divides it.
+    pub fn reciprocal(&mut self, base: NodeId, exponent: f64) -> Result<[Option<NodeId>; 2]> {
         let (whole, rest) = (exponent.trunc(), exponent.fract());
         let half = rest == 0.5 && exponent <= LARGEST_PRODUCT;
         if !half && whole <= LARGEST_PRODUCT {
             let powers = self.primal_powers();
-            let complemented = |(of, known, _): &&(NodeId, f64, NodeId)| {
-                *of == base && is_complemented(*known) && is_close(rest, 1.0 - known)
+            let lowered = |(of, known, _): &&(NodeId, f64, NodeId)| {
+                *of == base && LOWERED.contains(known) && is_close(rest, 1.0 - known)
             };
-            if let Some((_, _, power)) = powers.iter().find(complemented) {
-                let complement = self.complement(base, *power)?;
-                return self.times_whole_power(base, whole as u32, complement);
+            if let Some((_, _, power)) = powers.iter().find(lowered) {
+                let divisor = if whole == 0.0 { None } else { Some(self.whole_power(base, whole as u32)?) };
+                return Ok([Some(self.lowered(base, *power)?), divisor]);
             }
         }
-        self.factor(base, exponent)
+        Ok([None, Some(self.factor(base, exponent)?)])
     }
 
-    /// `u^(1 - p)` over a power `u^p` of the query, which is computed once for both: the quotient of the two, or `u^p`, where
-    /// the quotient is no number because `u` is 0 or infinite.
-    fn complement(&mut self, base: NodeId, power: NodeId) -> Result<NodeId> {
-        let quotient = self.binary(base, Operator::Divide, power)?;
+    /// `u^(p - 1)` by a power `u^p` of the query, which is computed once for both: the quotient of `u^p` and `u`, or `1 / u^p`,
+    /// where the quotient is no number because `u` is 0 or infinite.
+    fn lowered(&mut self, base: NodeId, power: NodeId) -> Result<NodeId> {
+        let quotient = self.binary(power, Operator::Divide, base)?;
         let is_none = self.call(functions::function("isnan")?, &[quotient])?;
-        self.case(&[(is_none, power)], Some(quotient))
+        let one = self.number(1.0)?;
+        let reciprocal = self.binary(one, Operator::Divide, power)?;
+        self.case(&[(is_none, reciprocal)], Some(quotient))
     }
 
     /// The base and the exponent of a power that is written as a quotient, which derivatives of higher order read.
-    pub fn as_complement(&self, id: NodeId) -> Option<(NodeId, f64)> {
+    pub fn as_lowered(&self, id: NodeId) -> Option<(NodeId, f64)> {
         let node = self.node(id);
-        let (Expr::Case(_), &[condition, power, quotient]) = (&node.shape, node.children.as_slice()) else {
+        let (Expr::Case(_), &[condition, reciprocal, quotient]) = (&node.shape, node.children.as_slice()) else {
             return None;
         };
-        let (base, divisor) = self.as_binary(quotient, Operator::Divide)?;
-        let (of, exponent) = self.as_power(power)?;
+        let (power, divisor) = self.as_binary(quotient, Operator::Divide)?;
+        let (base, exponent) = self.as_power(power)?;
+        let (one, reciprocal_of) = self.as_binary(reciprocal, Operator::Divide)?;
         let asks = self.node(condition);
         let asks_for_nan = matches!(&asks.shape, Expr::ScalarFunction(call) if call.func.name() == "isnan");
-        let is_complement = asks_for_nan && asks.children == [quotient] && divisor == power && of == base;
-        (is_complement && is_complemented(exponent)).then_some((base, 1.0 - exponent))
+        let is_lowered = asks_for_nan
+            && asks.children == [quotient]
+            && divisor == base
+            && reciprocal_of == power
+            && self.as_number(one) == Some(1.0)
+            && LOWERED.contains(&exponent);
+        is_lowered.then_some((base, exponent - 1.0))
     }
 
     /// The base and the exponent of a call of `power`, if the exponent is a number.
@@ -113,8 +117,4 @@ impl Algebra<'_> {
             }
         }
     }
-}
-
-fn is_complemented(exponent: f64) -> bool {
-    exponent > 0.0 && exponent <= LARGEST_COMPLEMENTED
 }

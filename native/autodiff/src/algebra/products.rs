@@ -78,12 +78,14 @@ impl Algebra<'_> {
         for (base, exponent) in &monomial.factors {
             let positive = *exponent > 0.0;
             let exponent = self.written_exponent(*base, exponent.abs())?;
-            let power = if positive { self.factor(*base, exponent)? } else { self.divisor(*base, exponent)? };
-            let side = if positive { &mut numerator } else { &mut denominator };
-            *side = Some(match *side {
-                None => power,
-                Some(product) => self.binary(product, Operator::Multiply, power)?,
-            });
+            let powers =
+                if positive { [Some(self.factor(*base, exponent)?), None] } else { self.reciprocal(*base, exponent)? };
+            for (side, power) in [&mut numerator, &mut denominator].into_iter().zip(powers) {
+                *side = match (*side, power) {
+                    (Some(product), Some(power)) => Some(self.binary(product, Operator::Multiply, power)?),
+                    (product, power) => product.or(power),
+                };
+            }
         }
         let numerator = match numerator {
             Some(numerator) => numerator,

@@ -39,7 +39,7 @@ impl Algebra<'_> {
                     (1, arithmetic.contains(&binary.op))
                 }
                 // With the condition.
-                Expr::Case(_) if self.as_complement(id).is_some() => (2, true),
+                Expr::Case(_) if self.as_lowered(id).is_some() => (1, true),
                 _ => node.line().map_or((1, false), |line| {
                     // Beside its value the query computes a power of its own anyway.
                     let another = line.algebraic == Some(Algebraic::Power) && !self.is_primal(id);

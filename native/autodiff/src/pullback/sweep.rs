@@ -126,7 +126,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         if let Some(partials) = self.difference_of_squares(id)? {
             return Ok(partials);
         }
-        if let Some((base, exponent)) = self.algebra.as_complement(id) {
+        if let Some((base, exponent)) = self.algebra.as_lowered(id) {
             let factor = self.algebra.number(exponent)?;
             let power = self.algebra.power(base, exponent - 1.0)?;
             return Ok(Contribution::Partials(vec![(base, self.algebra.multiply(factor, power)?)]));
