@@ -95,6 +95,19 @@ def test_conventions_at_kinks_are_checked() -> None:
         assert Judge(Wrong(lambda v: v + 0.5, zeros), AT).disagreements([case])
 
 
+def test_a_product_of_divisors_may_overflow() -> None:
+    """Then the derivative is 0 instead of 1e-300. Where it is 1e-160, it is not."""
+    root = build("nullif({0}, {1})", build("sqrt({0})", build("abs({0})", X)), Y)
+    case = _case(build("log2({0})", build("{0} + {1}", build("{0} * {0}", root), 0.5)), "x")
+    large = slice(ORDINARY + 9, ORDINARY + 10)
+    assert AT.numbers["x"][large] == 1e300
+    values = Session().evaluate(AT.table, [case.calls[1].sql])["c0"]
+    assert values[ORDINARY + 9].as_py() == 0.0
+    assert Judge(Session(), AT).disagreements([case]) == []
+    case = _case(build("log2({0})", build("{0} + {1}", build("abs({0})", X), 0.5)), "x")
+    assert Judge(Wrong(np.zeros_like, slice(ORDINARY + 8, ORDINARY + 9)), AT).disagreements([case])
+
+
 class Refusing(Session):
     """A path that cannot do what it is asked for."""
 

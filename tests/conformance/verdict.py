@@ -19,6 +19,8 @@ from conformance.points import ORDINARY, Points
 TOLERANCE = {False: 1e-12, True: 2e-6}
 # Rounding errors of two ways of computing the same value, in terms of the spread of one.
 _SPREADS = 8.0
+# What is left of 1 over a column of 1e160 or 1e300 when a product of it and a power of it overflows.
+_NEXT_TO_NOTHING = 1e-290
 _ARROW = {np.dtype(np.float32): pa.float32(), np.dtype(np.float64): pa.float64()}
 
 
@@ -190,7 +192,9 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
     - the sign of an infinity at a pole, which is that of a zero: (1 - x) - 1 is 0 where x is, and so is -x;
     - whether it is a number where powers of the columns overflow or vanish, and what it is there, if it is close to the
       smallest number, in single precision, of higher order, or a product with a factor of the user's, or JAX's own is
-      not the exact one: it is a matter of the formula which powers it takes.
+      not the exact one: it is a matter of the formula which powers it takes;
+    - whether it is 0 there instead of next to nothing: what is to be divided by several factors is divided by their
+      product, which may overflow where none of them does.
     """
     matches = np.zeros(len(values), bool)
     overflown = np.zeros(len(values), bool)
@@ -202,6 +206,7 @@ def agrees(values: NDArray[Any], reference: Reference) -> NDArray[np.bool_]:
             overflown |= ~(np.abs(way[0]) < 1e-6 * largest) & np.isfinite(way[1])
             overflown |= reference.extreme & ~np.isclose(way[0], way[1], rtol=1e-9, atol=0)
             overflown |= reference.extreme & (np.maximum(np.abs(way[0]), np.abs(values)) < 1e6 * smallest)
+            overflown |= reference.extreme & (values == 0) & (np.abs(way[0]) < _NEXT_TO_NOTHING)
             defined.append(~np.isnan(way[0]))
             infinite.append(~np.isfinite(way[0]))
             for value in way:
