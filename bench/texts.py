@@ -111,7 +111,9 @@ def main() -> None:
     options, results = parse(parser, sizes=[100])
     columns = (Column("writing", "ms", 1), Column("planning without", "ms", 1), Column("characters", digits=0))
     for name in options.only:
-        table = results.table(f"{CASES[name].__doc__}", *columns)
+        print(f"{name}: {CASES[name].__doc__}")
+    table = results.table("statement", *columns)
+    for name in options.only:
         for size in options.sizes:
             without, derivatives, tables = CASES[name](size)
             start = time.process_time()
