@@ -1,6 +1,6 @@
 """Measures how large statements may be, and prints the tables of docs/limits.md.
 
-    .venv/bin/python bench/limits.py [--seconds 60] [--only sizes lines]
+    .venv/bin/python bench/limits.py [--seconds 60] [--only sizes lines] [--shapes "calls" "conditions"]
 
 `sizes` gives the processor seconds of planning statements of several sizes without derivatives, with them on the
 engine, and as text. `lines` doubles the size of a statement until its planning ends the process or takes too long: on
@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Container
 from pathlib import Path
 
 from results import Column, Results, parse
@@ -22,8 +23,9 @@ from results import Column, Results, parse
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SIZES = {
     "terms of a sum": (250, 1000),
+    "nodes of a sum in halves": (875, 3500),
     "branches of CASE": (500, 2000),
-    "arguments of greatest": (250, 1000),
+    "arguments of greatest": (750, 3000),
     "columns of expressions": (250, 1000),
     "columns of a table": (1250, 5000),
     "calls": (250, 1000),
@@ -37,6 +39,8 @@ LINES = (
     ("CASE in one another", 0, 64),
     ("CASE in one another", 256, 16),
     ("conditions", 0, 1024),
+    ("conditions of WHERE", 0, 1024),
+    ("conditions of WHERE", 2048, 256),
     ("terms of a sum", 0, 512),
     ("CTEs one on another", 0, 64),
     ("CTEs one on another", 256, 16),
@@ -59,10 +63,10 @@ def planned(case: str, seconds: float, *, engine: bool) -> float | str:
     return "refused" if "error" in outcome else float(outcome["seconds"])
 
 
-def sizes(results: Results, seconds: float, *, small: bool) -> None:
-    """Prints a line for each shape and size."""
+def sizes(results: Results, seconds: float, shapes: Container[str], *, small: bool) -> None:
+    """Prints a line for each of the shapes and each size."""
     table = results.table("statement", *(Column(figure, "s") for figure in ("without", "engine", "as text")))
-    for name, both in SIZES.items():
+    for name, both in ((name, both) for name, both in SIZES.items() if name in shapes):
         for n in both[: 1 if small else None]:
             found = (planned(f"{path}:{name}:{n}:0", seconds, engine=True) for path in ("without", "engine", "text"))
             table.line(f"{name}, {n:,}", *found)
@@ -77,15 +81,16 @@ def line(path: str, name: str, stack: int, first: int, seconds: float, *, engine
     return f"{size // 2:,}; {size:,} {what}" if size > first else f"{size:,} {what}"
 
 
-def lines(seconds: float) -> None:
-    """Prints a line for each shape and stack."""
+def lines(seconds: float, shapes: Container[str]) -> None:
+    """Prints a line for each of the shapes and each stack."""
     print(
         "| statement | stack | stock `datafusion`, without derivatives | engine, with derivatives |\n|---|---:|---|---|"
     )
-    for name, stack, first in LINES:
+    for name, stack, first in (line for line in LINES if line[0] in shapes):
         stock = line("without", name, stack, first, seconds, engine=False)
         ours = line("engine", name, stack, first, seconds, engine=True)
-        print(f"| {name} | {f'{stack} kB' if stack else '8 MB'} | {stock} | {ours} |", flush=True)
+        size = f"{stack} kB" if 0 < stack < 1024 else f"{stack // 1024 or 8} MB"
+        print(f"| {name} | {size} | {stock} | {ours} |", flush=True)
 
 
 def main() -> None:
@@ -93,13 +98,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long planning a statement may take")
     parser.add_argument("--only", nargs="*", choices=("sizes", "lines"), default=["sizes", "lines"])
+    every = {*SIZES, *(name for name, _, _ in LINES)}
+    parser.add_argument("--shapes", nargs="*", choices=sorted(every), default=every, help="statements of these shapes")
     parser.add_argument("--small", action="store_true", help="the smaller of the two sizes only")
     arguments, results = parse(parser, only=["sizes"], small=True)
     if "sizes" in arguments.only:
-        sizes(results, arguments.seconds, small=arguments.small)
+        sizes(results, arguments.seconds, arguments.shapes, small=arguments.small)
     results.write()
     if "lines" in arguments.only:
-        lines(arguments.seconds)
+        lines(arguments.seconds, arguments.shapes)
 
 
 if __name__ == "__main__":

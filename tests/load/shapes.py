@@ -39,6 +39,23 @@ def _nested(step: str, first: str = "x") -> Callable[[int], str]:
     return lambda n: head * n + first + tail * n
 
 
+def _in_halves(n: int) -> str:
+    """A sum of some n nodes, in halves: DataFusion itself takes the square of the length of `a + b + c + ...`."""
+
+    def total(first: int, count: int) -> str:
+        if count == 1:
+            # With the sum above it, five nodes and two columns or literals more.
+            return f"sin(x * {first}.5) * y"
+        half = count // 2
+        return f"({total(first, half)} + {total(first + half, count - half)})"
+
+    return total(0, max(n // 7, 1))
+
+
+def _conditions(n: int) -> str:
+    return " AND ".join(["y > 1"] * n)
+
+
 def _weights(n: int) -> Mapping[str, Columns]:
     return {"t": {f"w{i}": [i / n, 1.0] for i in range(n)}}
 
@@ -90,12 +107,18 @@ SHAPES = {
     "parentheses": _of(_nested("({})", "x * x")),
     # Wide.
     "terms of a sum": _of(lambda n: " + ".join(f"{i} * x" for i in range(n))),
+    "nodes of a sum in halves": _of(_in_halves),
     "factors of a product": _of(lambda n: " * ".join(["x"] * n)),
     "branches of CASE": _of(
         lambda n: "CASE " + " ".join(f"WHEN y < {i} THEN x * {i}" for i in range(n)) + " ELSE x END"
     ),
     "arguments of greatest": _of(lambda n: f"greatest({', '.join(f'x * {i}' for i in range(n))})"),
     "conditions": _of(lambda n: "CASE WHEN " + " AND ".join(f"y > {i}" for i in range(n)) + " THEN x * x ELSE x END"),
+    "conditions of WHERE": Shape(
+        _x,
+        lambda n: f"SELECT x * x AS v FROM t WHERE {_conditions(n)}",
+        lambda n: f"SELECT grad(x * x, x) AS d FROM t WHERE {_conditions(n)}",
+    ),
     "columns of expressions": Shape(
         _x, _select("sin(x * {0}.5) * y + cos(x) AS v{0}"), _select("grad(sin(x * {0}.5) * y + cos(x), x) AS d{0}")
     ),
