@@ -126,14 +126,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 _UNCHANGED = {"broadcast_in_dim", "convert_element_type", "copy", "stop_gradient"}
 # Of these a result that is another one a step away is a jump.
 _STEPPED = {"ceil", "floor", "round", "sign"}
+# Where functions have an infinite slope, or none from one side.
+_STEEP = {"sqrt": [0], "cbrt": [0], "asin": [-1, 1], "acos": [-1, 1], "acosh": [1]}
 _EXACT = {"abs", "max", "min", "neg", "rem", *_STEPPED}
 
 
 class _Evaluation:
     """One evaluation of what JAX has traced; only what the result depends on, so no branch that is not taken."""
 
-    def __init__(self, errors: Errors | None) -> None:
+    def __init__(self, errors: Errors | None, *, smooth: bool) -> None:
         self._errors = errors
+        # Whether there is no result where a function has an infinite slope, whatever the slope is multiplied with.
+        self._smooth = smooth
         # How comparisons and steps came out.
         self.choices: list[Any] = []
 
@@ -185,6 +189,10 @@ class _Evaluation:
         return result
 
     def _choose(self, name: str, values: Sequence[Any], result: Any) -> None:
+        if self._smooth and name in _STEEP and any(values[0] == steep for steep in _STEEP[name]):
+            raise OutsideError("infinite slope")
+        if self._smooth and name == "pow" and values[0] == 0 and values[1] != CONTEXT.floor(values[1]):
+            raise OutsideError("infinite slope")
         if name == "eq" and values[0] == values[1] == 0:
             raise OutsideError("one zero may be negative")
         if name == "atan2" and values[1] <= 0:
@@ -278,11 +286,11 @@ class Exact:
             at = dict(self._at)
             for name, end in zip(variables, ends, strict=True):
                 at[name] += between[end] * self._step
-            evaluation = _Evaluation(errors)
+            evaluation = _Evaluation(errors, smooth=bool(variables))
             total += math.prod(2 * end - 1 for end in ends) * evaluation.run(closed, self._arguments(at))
             choices.append(evaluation.choices)
         if variables:
-            evaluation = _Evaluation(errors)
+            evaluation = _Evaluation(errors, smooth=bool(variables))
             evaluation.run(closed, self._arguments(self._at))
             choices.append(evaluation.choices)
         if any(other != choices[0] for other in choices):
