@@ -77,3 +77,19 @@ def test_edge(register: Callable[[SessionContext], SessionContext], formula: str
     ctx.register_record_batches("t", [[pa.RecordBatch.from_pydict({"y": [y]})]])
     found = query(ctx, f"SELECT grad({formula}, y) AS d FROM t")
     assert_same_rows(rows_of(found), [(expected,)])
+
+
+def test_a_branch_without_the_variable(register: Callable[[SessionContext], SessionContext]) -> None:
+    """It has the derivative 0 where it is a number, also times infinity."""
+    ctx = register(SessionContext())
+    ctx.from_pydict({"x": [0.0, 0.0, 4.0], "z": [0.0, None, None]}, name="t")
+    found = query(ctx, "SELECT grad(sqrt(CASE WHEN x > 1 THEN x ELSE z END), x) AS d FROM t")
+    assert_same_rows(rows_of(found), [(0.0,), (None,), (0.25,)])
+
+
+def test_a_divisor_between_choices(register: Callable[[SessionContext], SessionContext]) -> None:
+    """Where both are taken this is sqrt(x / 2), with the derivative 1 / (2 * sqrt(2 * x))."""
+    ctx = register(SessionContext())
+    ctx.from_pydict({"x": [2.0, -1.0], "z": [1.0, 1.0]}, name="t")
+    found = query(ctx, "SELECT grad(sqrt(greatest(greatest(x, 0) / (1 + z * z), 0)), x) AS d FROM t")
+    assert_same_rows(rows_of(found), [(0.25,), (0.0,)])

@@ -123,6 +123,9 @@ def test_another_reference(ctx: SessionContext, case: Refused) -> None:
         "SELECT grad(f, w) AS d FROM (SELECT w, floor(w * x) AS f FROM t) AS m",
         "SELECT grad(grad(n * 1.5, a.x), b.x) AS d FROM (SELECT x, COUNT(x) OVER () AS n FROM t) AS a, t AS b",
         "SELECT grad(n * 1.5, w) AS d FROM (SELECT w, COUNT(w * x) AS n FROM t GROUP BY w) AS m",
+        # Every iteration has a w of its own, which q is not computed from.
+        "WITH RECURSIVE r AS (SELECT 0 AS step, w, w * w AS q FROM t UNION ALL "
+        "SELECT step + 1, 2 * w, q FROM r WHERE step < 2) SELECT grad(q, w) AS d FROM r",
     ],
 )
 def test_what_does_not_vary(ctx: SessionContext, statement: str) -> None:
@@ -169,6 +172,11 @@ REFUSED = [
         "subquery_that_varies_below",
         "SELECT grad(m, x) FROM (SELECT x, (SELECT SUM(u.x * t.x) FROM u) AS m FROM t) AS q",
         [r"SELECT sum\(u.x \* t.x\) FROM u\) reads t.x", "write it as a join"],
+    ),
+    Refused(
+        "lateral_that_varies",
+        "SELECT grad(l.m, t.x) FROM t CROSS JOIN LATERAL (SELECT SUM(u.x * t.x) AS m FROM u) AS l",
+        ["LATERAL", "Write it as a join"],
     ),
     Refused("distinct", "SELECT grad(SUM(DISTINCT w * x), w) FROM t GROUP BY w", ["distinct", "no derivative"]),
     Refused("median", "SELECT grad(median(w * x), w) FROM t GROUP BY w", ["median", "no derivative"]),
