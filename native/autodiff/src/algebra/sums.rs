@@ -8,6 +8,9 @@ use super::monomials::{Algebra, Depth};
 use super::weight::MOST_WEIGHED;
 use crate::graph::NodeId;
 
+/// More summands than these are no chain.
+const LONGEST_CHAIN: usize = 16;
+
 /// A summand of a sum, with its sign in the coefficient.
 #[derive(Clone)]
 struct Term {
@@ -42,6 +45,18 @@ impl Algebra<'_> {
             }
         }
         Ok(self.cheapest(&candidates))
+    }
+
+    /// The sum of summands. Many are added up in halves: the sum of a chain would be as deep as there are summands, and DataFusion
+    /// plans it in the square of their number.
+    pub fn add_all(&mut self, summands: &[NodeId]) -> Result<NodeId> {
+        if summands.len() > LONGEST_CHAIN {
+            let (first, second) = summands.split_at(summands.len() / 2);
+            let (a, b) = (self.add_all(first)?, self.add_all(second)?);
+            return self.add(a, b);
+        }
+        let Some((first, rest)) = summands.split_first() else { return self.number(0.0) };
+        rest.iter().try_fold(*first, |sum, summand| self.add(sum, *summand))
     }
 
     /// `a - b`.

@@ -81,39 +81,35 @@ impl<'p, 'a> Pullback<'p, 'a> {
         if let Some(derivative) = self.known.get(&root) {
             return Ok(*derivative);
         }
-        let mut cotangents = HashMap::from([(root, self.algebra.number(1.0)?)]);
+        let mut contributions = HashMap::from([(root, vec![self.algebra.number(1.0)?])]);
         let mut others = vec![];
         for id in self.algebra.reachable(root).into_iter().rev() {
             if !self.active.contains(&id) || self.variables.contains(&id) {
                 continue;
             }
-            let Some(cotangent) = cotangents.get(&id).copied() else { continue };
+            let Some(summands) = contributions.remove(&id) else { continue };
+            let cotangent = self.algebra.add_all(&summands)?;
             match self.contribution(id, cotangent)? {
                 Contribution::Derivative(derivative) => others.push(self.pulled_back(cotangent, derivative)?),
                 Contribution::Partials(partials) => {
                     for (input, partial) in partials {
                         let contribution = self.algebra.multiply(cotangent, partial)?;
-                        let sum = match cotangents.get(&input) {
-                            Some(others) => self.algebra.add(*others, contribution)?,
-                            None => contribution,
-                        };
-                        cotangents.insert(input, sum);
+                        contributions.entry(input).or_default().push(contribution);
                     }
                 }
             }
         }
-        let mut derivative = self.algebra.number(0.0)?;
+        let mut terms = vec![];
         for (variable, tangent) in self.variables.iter().zip(&self.tangents) {
-            if let Some(cotangent) = cotangents.get(variable) {
+            if let Some(summands) = contributions.get(variable) {
+                let cotangent = self.algebra.add_all(summands)?;
                 // Behind the cotangent, which derivatives by other variables have too, stands what is of this one alone.
-                let factors = if self.total { [*cotangent, *tangent] } else { [*tangent, *cotangent] };
-                let term = self.algebra.multiply(factors[0], factors[1])?;
-                derivative = self.algebra.add(derivative, term)?;
+                let factors = if self.total { [cotangent, *tangent] } else { [*tangent, cotangent] };
+                terms.push(self.algebra.multiply(factors[0], factors[1])?);
             }
         }
-        for term in others {
-            derivative = self.algebra.add(derivative, term)?;
-        }
+        terms.extend(others);
+        let derivative = self.algebra.add_all(&terms)?;
         self.known.insert(root, derivative);
         Ok(derivative)
     }
