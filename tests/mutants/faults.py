@@ -6,30 +6,56 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIST = Path(__file__).with_name("mutants.txt")
-CHOSEN, REACHED = "XQL_FFI_MUTANT", "XQL_FFI_MUTANTS_REACHED"
+CHOSEN = "XQL_FFI_MUTANT"
+# Files: the places that are reached; what each test of Python takes and reaches; which tests to run, in their order;
+# which one runs.
+REACHED, RECORDED, WANTED, RUNNING = (
+    f"XQL_FFI_MUTANTS_{what}" for what in ("REACHED", "RECORDED", "WANTED", "RUNNING")
+)
+FORGET = "xql_mutants_forget"
 
-# What chooses: the number of the fault is in a variable of the environment, which is read once. With the other one, the
-# numbers of the places that are reached are written to a file.
+# What chooses: the number of the fault is in a variable of the environment, which is read once. The numbers
+# of the places that are reached are written to a file, each once until they are forgotten.
 CHOOSER = f"""
+static SEEN: [std::sync::atomic::AtomicBool; 1000] = [const {{ std::sync::atomic::AtomicBool::new(false) }}; 1000];
+
 /// Whether a deliberate fault is chosen.
-pub fn mutant(number: usize) -> bool {{
+pub fn chosen(number: usize) -> bool {{
+    static CHOSEN: std::sync::LazyLock<Option<usize>> =
+        std::sync::LazyLock::new(|| std::env::var("{CHOSEN}").ok()?.parse().ok());
+    *CHOSEN == Some(number)
+}}
+
+/// Notes that the place of a deliberate fault is reached.
+pub fn reached(number: usize) {{
     use std::io::Write;
-    use std::sync::LazyLock;
-    use std::sync::atomic::{{AtomicBool, Ordering}};
-    static CHOSEN: LazyLock<Option<usize>> = LazyLock::new(|| std::env::var("{CHOSEN}").ok()?.parse().ok());
-    static REACHED: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("{REACHED}").ok());
-    static SEEN: [AtomicBool; 1000] = [const {{ AtomicBool::new(false) }}; 1000];
+    static REACHED: std::sync::LazyLock<Option<String>> =
+        std::sync::LazyLock::new(|| std::env::var("{REACHED}").ok());
     if let Some(path) = &*REACHED
-        && !SEEN[number].swap(true, Ordering::Relaxed)
+        && !SEEN[number].swap(true, std::sync::atomic::Ordering::Relaxed)
         && let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path)
     {{
         let _ = file.write_all(format!("{{number}}\\n").as_bytes());
     }}
-    *CHOSEN == Some(number)
+}}
+
+/// Whether a deliberate fault is chosen, in its place.
+pub fn mutant(number: usize) -> bool {{
+    reached(number);
+    chosen(number)
+}}
+
+/// Forgets which places have been reached.
+#[unsafe(no_mangle)]
+pub extern "C" fn {FORGET}() {{
+    for seen in &SEEN {{
+        seen.store(false, std::sync::atomic::Ordering::Relaxed);
+    }}
 }}
 """
 
-# A line of a table is constant. All lines are in the table, and what reads it leaves those out that are not chosen.
+# A line of a table is constant. All lines are in the table, and what reads it leaves those out that are not chosen. The
+# table is read once, so the place of a fault counts as reached where a line is looked up.
 SWITCHED = """
 impl Line {
     const fn only_with(self, mutant: usize) -> Self {
@@ -42,7 +68,12 @@ impl Line {
 
     /// Whether this line is the one that is chosen.
     pub fn holds(&self) -> bool {
-        (self.with == 0 || MUTANT(self.with)) && !self.without.iter().any(|mutant| MUTANT(*mutant))
+        (self.with == 0 || CRATE::chosen(self.with)) && !self.without.iter().any(|mutant| CRATE::chosen(*mutant))
+    }
+
+    /// Notes that this line is looked up.
+    pub fn looked_up(&self) {
+        self.without.iter().for_each(|mutant| CRATE::reached(*mutant));
     }
 }
 """
@@ -53,17 +84,24 @@ READERS = {
     "autodiff/src/table/line.rs": [
         ("pub struct Line {", FIELDS),
         ("\n        at_number: None,", "\n        with: 0,\n        without: &[],"),
-        ("", SWITCHED.replace("const fn", "pub const fn").replace("MUTANT", "crate::mutant")),
+        ("", SWITCHED.replace("const fn", "pub const fn").replace("CRATE", "crate")),
     ],
     "autodiff/src/table/families.rs": [
         ("FAMILIES.iter().flat_map(|family| family.lines)", ".filter(|line| line.holds())"),
+    ],
+    "autodiff/src/table/lookup.rs": [
+        (".find(|known| known.takes(arity))", ".inspect(|known| known.line.looked_up())"),
     ],
     "autodiff/src/table/record_batch.rs": [("family.lines.iter()", ".filter(|line| line.holds())")],
     "relations/src/rows/formulas.rs": [
         ("struct Line {", FIELDS),
         ("Line { signature, tangent, ", "with: 0, without: &[], "),
         ("let read = LINES.iter()", ".filter(|line| line.holds())"),
-        ("", SWITCHED.replace("MUTANT", "xql_autodiff::mutant")),
+        (
+            "fn formula(name: &str, arity: usize) -> Result<Option<&'static TangentFormula>> {",
+            "LINES.iter().filter(|line| line.signature.split('(').next() == Some(name)).for_each(Line::looked_up);",
+        ),
+        ("", SWITCHED.replace("CRATE", "xql_autodiff")),
     ],
 }
 LINE = re.compile(r"^ +(rule|choice|extremum|line)\(", re.MULTILINE)
