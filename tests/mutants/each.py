@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import xql_ffi
+import xql_ffi_engine
 from mutants.faults import FORGET, REACHED, RECORDED, RUNNING, WANTED
 
 # By test: whether it passes, its seconds, and the places that it reaches.
@@ -23,15 +24,18 @@ class Places:
     """The places that have been reached since this was asked before."""
 
     def __init__(self, path: str) -> None:
-        (library,) = (Path(xql_ffi.__file__).parent / "_plugin").glob("*.so")
-        self._forget = getattr(ctypes.CDLL(str(library)), FORGET)
+        # The plugin has the calculus, and the engine, where the analyzer rules run, has it again.
+        folders = (Path(xql_ffi.__file__).parent / "_plugin", Path(xql_ffi_engine.__file__).parent)
+        libraries = [ctypes.CDLL(str(library)) for folder in folders for library in folder.glob("*.so")]
+        self._forget = [getattr(library, FORGET) for library in libraries]
         self._path = Path(path)
 
     def taken(self) -> set[int]:
         """The numbers of the places."""
         places = set(map(int, self._path.read_text().split())) if self._path.exists() else set()
         self._path.write_text("")
-        self._forget()
+        for forget in self._forget:
+            forget()
         return places
 
 
