@@ -261,7 +261,7 @@ async fn recursion() -> Result<()> {
            SELECT 0 AS step, w, CAST(1 AS DOUBLE) AS q, CAST(0 AS DOUBLE) AS p FROM params
            UNION ALL
            SELECT step + 1, w, q + 0.05 * p, p - 0.05 * w * w * (q + 0.05 * p) FROM o WHERE step < 40)
-         SELECT step, D{q * q + p} AS d FROM o ORDER BY step",
+         SELECT step, w, D{q * q + p} AS d FROM o ORDER BY step", // Without w, DataFusion drops the column, which o reads.
         "WITH RECURSIVE newton AS (
            SELECT 0 AS step, w, w AS x FROM params
            UNION ALL
@@ -302,6 +302,9 @@ async fn higher_orders() -> Result<()> {
         "SELECT id, D{grad(p * p, w)} AS d FROM (SELECT DISTINCT id, w, exp(w * x) AS p FROM d, params) AS m ORDER BY id",
         "SELECT id, D{grad(p * p, w)} AS d FROM (SELECT id, w, exp(w * x) AS p FROM d, params
          UNION ALL SELECT id + 10, w, w * w * w FROM d, params) AS m ORDER BY id",
+        // The outer call reads the tangent that the inner one has put below, and not its own variable.
+        "SELECT x, D{grad(SUM(w * x * x), x)} AS d FROM (SELECT x, w FROM d, params
+         UNION ALL SELECT x, w FROM d, params) AS m GROUP BY x, w ORDER BY x",
     ] {
         assert_derivative(sql).await?;
     }

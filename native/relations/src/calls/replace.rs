@@ -14,7 +14,7 @@ use super::context::Context;
 use super::derivative::{DirectionalDerivative, TangentsOf};
 use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
-use super::site::Site;
+use super::site::{Site, find};
 use crate::carry::Reading;
 use crate::vocabulary::source::{beside, origins_of, reads};
 
@@ -22,6 +22,7 @@ use crate::vocabulary::source::{beside, origins_of, reads};
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut Context) -> Result<Option<Expr>> {
     let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
     let Some(variables) = resolve(&derivative, site, context)? else { return Ok(None) };
+    let entered = site.inputs.clone();
     let (mut tangents, moved) = carry(&derivative, &variables, jvp, site, context)?;
     let by_row = sweep(&derivative, &variables, &mut tangents, jvp, site, context)?;
     let mut along = sweep_along(&derivative, &variables, jvp, site, context)?;
@@ -33,7 +34,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, site: &mut Site, context: &mut
         diagnose(&derivative, &variables, &tangents, jvp, site, context)?;
     }
     if !by_row {
-        diagnose_branches(&derivative, &variables, jvp, site, context)?;
+        diagnose_branches(&derivative, &variables, jvp, (site, &entered), context)?;
     }
     diagnose_subqueries(&derivative, &variables, site, context)?;
     if derivative.is_local(&tangents) && !by_row && along.is_none() {
@@ -243,22 +244,27 @@ fn diagnose_subqueries(
 }
 
 /// The error that the call would be over one branch alone of a UNION ALL that a variable comes from.
+///
+/// `entered` is what the node read before this call asked for tangents: a call in it may have put its own there, which it reads.
 fn diagnose_branches(
     derivative: &DirectionalDerivative,
     variables: &[Resolved],
     jvp: &Arc<ScalarUDF>,
-    site: &Site,
+    (site, entered): (&Site, &[LogicalPlan]),
     context: &mut Context,
 ) -> Result<()> {
+    let read = columns_read(derivative.call);
+    let added = read.iter().any(|column| find(&site.before, column).is_none() && find(entered, column).is_some());
+    let before = if added { entered } else { &site.before };
     for variable in variables {
         let Owner::Input(number) = variable.owner else { continue };
-        let input = &site.before[number];
+        let input = &before[number];
         let index = input.schema().maybe_index_of_column(&variable.column);
         let (Some(index), false) = (index, derivative.function.exists(|part| Ok(variable.is(part, site)))?) else {
             continue;
         };
         for (branch, position) in branches(input, index)?.into_iter().zip(1..) {
-            let mut inputs = site.before.clone();
+            let mut inputs = before.to_vec();
             inputs[number] = branch;
             let names = context.names.clone();
             replace(derivative.call, jvp, &mut Site::of(inputs), context)
