@@ -35,6 +35,7 @@ PROGRAMS = (
     "derivatives",
     "engine_vs_stock",
     "forms",
+    "from_file",
     "growth",
     "limits",
     "memory",

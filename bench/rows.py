@@ -291,38 +291,6 @@ def fastest(run: Way, rounds: int, clock: Callable[[], float]) -> float:
     return min(times)
 
 
-def planning(rounds: int, clock: Callable[[], float]) -> list[tuple[str, float, float]]:
-    """How long statements with derivatives by columns take to plan, over those without: name, ratio, goal."""
-    found = []
-    for count in (32, 128):
-        ctx = engine()
-        names = [f"w{i}" for i in range(count)]
-        ctx.from_pydict({name: [0.1] for name in names}, name="params")
-        ctx.from_pydict({**{f"x{i}": [0.5] for i in range(count)}, "y": [1.0]}, name="data")
-        margin = " + ".join(f"{name} * x{i}" for i, name in enumerate(names))
-        loss = f"ln(1 + exp(-y * ({margin})))"
-        gradients = ", ".join(f"grad({loss}, {name}) AS d_{name}" for name in names)
-        times = _planning(ctx, "data, params", loss, gradients, rounds, clock)
-        found.append((f"logistic loss by {count} columns", *times, 3.0))
-    nested = {"chain of 300 sin": "x", "Horner's scheme of 100 levels": "0.5", "sin(e) + x of 40 levels": "x"}
-    for name in nested:
-        e = nested[name]
-        for level in range(int("".join(filter(str.isdigit, name)))):
-            e = f"sin({e})" if "chain" in name else f"({e}) * x + {level}.5" if "Horner" in name else f"sin({e}) + x"
-        ctx = engine()
-        ctx.from_pydict({"x": [0.3]}, name="t")
-        found.append((name, *_planning(ctx, "t", e, f"grad({e}, x) AS d", rounds, clock), 4.0))
-    return [(name, derived / primal, goal) for name, primal, derived, goal in found]
-
-
-def _planning(
-    ctx: Any, tables: str, expression: str, derivatives: str, rounds: int, clock: Callable[[], float]
-) -> tuple[float, float]:
-    primal = fastest(lambda: ctx.sql(f"SELECT {expression} FROM {tables}").execution_plan(), rounds, clock)
-    statement = f"SELECT {expression} AS e, {derivatives} FROM {tables}"
-    return primal, fastest(lambda: ctx.sql(statement).execution_plan(), rounds, clock)
-
-
 def ratios(times: dict[str, Times]) -> list[tuple[str, float, float]]:
     """The figures that have a goal: name, ratio, goal."""
     found = []
@@ -348,7 +316,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: processor time of all threads")
-    parser.add_argument("--only", nargs="*", help="cases: " + ", ".join([*CASES, "planning", "growth"]))
+    parser.add_argument("--only", nargs="*", help="cases: " + ", ".join([*CASES, "growth"]))
     parser.add_argument("--skip", nargs="*", default=[], help="ways of a case that are not run, or ddxdb")
     parser.add_argument("--peer", type=Path, help="the Python of an environment with ddxdb")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -361,7 +329,7 @@ def main() -> int:
     if arguments.point:
         point(arguments.point[0], int(arguments.point[1]), clock)
         return 0
-    wanted = arguments.only or [*CASES, "planning", "growth"]
+    wanted = arguments.only or [*CASES, "growth"]
     cases = [name for name in CASES if name in wanted]
     print(f"{arguments.clock} time, fastest of {arguments.rounds}, {PARTITIONS} partitions")
     times: dict[str, Times] = {}
@@ -377,8 +345,6 @@ def main() -> int:
         if remote:
             remote.close()
     figures = ratios(times)
-    if "planning" in wanted:
-        figures += [(f"planning {name}", ratio, goal) for name, ratio, goal in planning(arguments.rounds, clock)]
     table = results.table("figure", Column("ratio"), Column("goal", better="neither"), Column("reached"))
     for name, ratio, goal in figures:
         table.line(name, ratio, goal, "" if ratio <= goal else "missed")

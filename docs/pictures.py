@@ -1,13 +1,8 @@
-"""Draws the pictures of the pages that come from no example: ``python docs/pictures.py [FOLDER]``.
-
-The picture of training is drawn from the records of ``bench/training.py --json bench/records/training.json``.
-"""
+"""Draws the pictures of the pages that come from no example: ``python docs/pictures.py [FOLDER]``."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +12,6 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 HERE = Path(__file__).resolve().parent
 MOVES, STAYS, CHANGES = "#E69F00", "#DDDDDD", "#56B4E9"  # told apart by the colour-blind
-COLORS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#000000")
 ROWS = 4
 ASKED = 1  # the row whose derivative is looked at
 
@@ -120,27 +114,6 @@ def planning() -> Figure:
     return figure
 
 
-def training() -> Figure:
-    """Seconds of a training by the number of rows, for each way."""
-    report = json.loads((HERE.parent / "bench" / "records" / "training.json").read_text(encoding="utf-8"))
-    lines: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
-    for record in report["records"]:
-        rows, way = record["case"].split(" rows, ", 1)
-        lines[record["figure"], way].append((int(rows.replace(",", "")), record["value"] / 1e3))
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
-    figure.suptitle("20 steps of a logistic regression with 5 parameters", fontsize=13)
-    panels = {"loading and first": "From the file, planning or compiling included", "again": "Once more"}
-    for ax, (wanted, title) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
-        ways = [way for shown, way in lines if shown == wanted]
-        for way, color in zip(ways, COLORS, strict=True):
-            ax.loglog(*zip(*lines[wanted, way], strict=True), marker="o", markersize=4, color=color, label=way)
-        ax.set(title=title, xlabel="rows")
-        ax.grid(color=STAYS)
-    figure.axes[0].set(ylabel="seconds")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-    return figure
-
-
 def box(ax: Axes, x: float, y: float, color: str, text: str) -> None:
     """A cell."""
     ax.add_patch(Rectangle((x, y + 0.06), 1.5, 0.88, facecolor=color, edgecolor="black", linewidth=0.8))
@@ -173,7 +146,6 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "which-rows-move": which_rows_move,
     "which-parameter-moves": which_parameter_moves,
     "planning": planning,
-    "training": training,
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,343 @@
+"""Writes the page of figures and draws its pictures: ``python docs/figures.py``.
+
+The records in ``bench/records`` are what the programs of ``bench/`` write with ``--json``, each named like its program.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from string import Template
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+from results import Report
+
+HERE = Path(__file__).resolve().parent
+RECORDS = HERE.parent / "bench" / "records"
+
+# Told apart by the colour-blind.
+BLUE, ORANGE, GREEN, PURPLE, GREY, BLACK = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#AAAAAA", "#000000"
+COLORS = (BLUE, GREEN, ORANGE, PURPLE, GREY, BLACK)
+
+
+PAGE = """\
+# Figures
+
+What xql-ffi costs, and against what. Each table is what a program of `bench/` prints, run on the wheels' profile; its
+records are in `bench/records`, from which `docs/figures.py` writes this page. $processor, `datafusion` $datafusion,
+JAX $jax. Times are processor time, the least of several rounds, unless it says otherwise; below 1 is faster.
+[Performance](performance.md) says why the figures are what they are.
+
+## Derivatives and those written by hand
+
+`bench/forms.py`: fifteen derivatives as SQL, executed by `datafusion` as it comes from PyPI, over the fastest SQL
+that one would write for them, on one thread, 10,000,000 rows.
+
+![Ratios of fifteen derivatives over those by hand and over JAX](images/figures-forms.png)
+
+$forms
+
+## From a file to a table
+
+`bench/from_file.py`: derivatives of 10,000,000 rows in a Parquet file, as an Arrow table, by the engine and by
+pyarrow and JAX, on both cores, wall time. The first run compiles in JAX; DataFusion plans each time.
+
+$file
+
+## Planning
+
+`bench/growth.py`: a statement without calls, the same with `grad` around each expression, and the text of the
+derivative planned as it stands. What differentiating itself adds is the difference of the last two, by node of the
+expressions. A statement without a call takes no time of ours: its plan comes back as it is.
+
+![Milliseconds of planning by nodes: lines of slope one](images/figures-growth.png)
+
+$growth
+
+`bench/planning.py`: statements whose loss is written through CTEs, by `xql_ffi.gradient`, or n times, and deep
+expressions.
+
+$planning
+
+## The engine and the stock module
+
+`bench/engine_vs_stock.py`: queries without a derivative, on the engine over the same on the stock module: the 22 of
+TPC-H at scale 1, the ten groupings and five joins of h2o.ai, and cases of planning and running plain expressions.
+
+![Ratios of all queries, around 1](images/figures-engine.png)
+
+$engine
+
+## Gradients by row
+
+`bench/rows.py`: gradients by the rows of a table, over a backward pass written by hand as SQL, over ddxdb on stock
+`datafusion` 55, and with the value over the value alone.
+
+$rows
+
+## Training
+
+`bench/training.py`: twenty steps of gradient descent for a logistic regression with five parameters, from a Parquet
+file to the parameters: loading, planning or compiling, and all steps, on both cores, wall time.
+
+![Seconds of a training by the number of rows, from the file and once more](images/figures-training.png)
+
+$training
+
+## Reliability
+
+[Limits](limits.md) has how large statements may be, what threads and processes may do, and the memory of processes that
+plan 100,000 statements. The tests generate what they check anew with each seed, in the normal run a little, and as much
+as they are told:
+
+| what | option | against |
+| --- | --- | --- |
+| tables and schemas at the library boundary, damaged | `XQL_FFI_TEST_ATTACKS=1000000` | an error each time, no crash, no leak |
+| expressions | `--conformance=20000` | JAX in float64; one in 25 in 50 digits by mpmath |
+| plans, forward and by row | `--plans=10000` | differences of the same query; by row, forward mode too |
+| names and texts | `--hostile=1000` | the same columns and rows, and no other table read |
+| DataFusion's own suite of SQL | `--sqllogictest=1000` | the stock module |
+| sizes and threads | `--size=10`, `--load=120` | the derivatives by hand |
+| deliberate faults of the code | `tests/mutants/run.py` | a test that fails |
+"""
+
+
+@cache
+def report(program: str) -> Report:
+    """What a program wrote."""
+    found: Report = json.loads((RECORDS / f"{program}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def values(program: str, figure: str) -> dict[str, float]:
+    """The values of one figure by case."""
+    return {record["case"]: record["value"] for record in report(program)["records"] if record["figure"] == figure}
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def forms_table() -> str:
+    """Fifteen derivatives over those by hand, over the value and over JAX."""
+    heads = ("/ hand", "beside the value, / hand", "/ value", "/ JAX")
+    time, *ratios = (values("forms", figure) for figure in ("derivative, a row", *heads))
+    lines = [
+        [case, f"{time[case]:.1f} ns" if case in time else "", *(f"{ratio[case]:.2f}" for ratio in ratios)]
+        for case in ratios[0]
+    ]
+    return table(("function", "a row", *heads), lines)
+
+
+def file_table() -> str:
+    """Derivatives from a Parquet file to an Arrow table."""
+    heads = ("engine, first", "engine, again", "JAX, first", "JAX, again")
+    ratios = [values("from_file", f"engine / JAX, {which}") for which in ("first", "again")]
+    columns = [values("from_file", figure) for figure in heads]
+    lines = [
+        [
+            case,
+            *(f"{c[case]:,.0f} ms" if case in c else "" for c in columns),
+            *(f"{ratio[case]:.2f}" for ratio in ratios),
+        ]
+        for case in ratios[0]
+    ]
+    return table(("function", *heads, "first, / JAX", "again, / JAX"), lines)
+
+
+def planning_table() -> str:
+    """Planning with derivatives over planning without."""
+    without, with_calls, ratio, goal = (values("planning", figure) for figure in ("without", "with", "ratio", "goal"))
+    lines = [
+        [case, f"{without[case]:,.1f} ms", f"{with_calls[case]:,.1f} ms", f"{ratio[case]:.2f}", f"{goal[case]:.0f}"]
+        for case in ratio
+    ]
+    return table(("case", "without", "with", "ratio", "goal"), lines)
+
+
+def growth_table() -> str:
+    """Planning by the size of expressions and the number of calls."""
+    heads = ("without", "with `grad`", "its text", "ours, a node", "JAX traces", "JAX compiles")
+    columns = [values("growth", figure) for figure in heads]
+    units = ("ms", "ms", "ms", "µs", "ms", "ms")
+    lines = [
+        [
+            case,
+            *(
+                f"{column[case]:,.1f} {unit}" if case in column else ""
+                for column, unit in zip(columns, units, strict=True)
+            ),
+        ]
+        for case in columns[0]
+    ]
+    return table(("what", *heads), lines)
+
+
+def engine_table() -> str:
+    """The engine over the stock module, in the mean of each group of queries."""
+    figures = ("ratio", "median of turns", "of wall time")
+    columns = [values("engine_vs_stock", figure) for figure in figures]
+    groups = [case for case in columns[0] if ": " not in case]
+    lines = [[group, *(f"{column[group]:.3f}" for column in columns)] for group in groups]
+    return table(("geometric mean of", "processor time", "median of turns", "wall time"), lines)
+
+
+def rows_table() -> str:
+    """Gradients by row over what else there is."""
+    ratio, goal = values("rows", "ratio"), values("rows", "goal")
+    return table(
+        ("ratio of processor times", "measured", "goal"), [[c, f"{ratio[c]:.2f}", f"{goal[c]:g}"] for c in ratio]
+    )
+
+
+def training_table() -> str:
+    """Milliseconds of the first training, by rows and ways."""
+    found = training("loading and first")
+    rows = sorted({count for points in found.values() for count in points})
+    lines = [[f"{count:,}", *(f"{p[count]:,.0f} ms" if count in p else "" for p in found.values())] for count in rows]
+    return table(("rows", *found), lines)
+
+
+def training(figure: str) -> dict[str, dict[int, float]]:
+    """Milliseconds by way and rows."""
+    found: dict[str, dict[int, float]] = {}
+    for case, value in values("training", figure).items():
+        rows, _, way = case.partition(" rows, ")
+        found.setdefault(way, {})[int(rows.replace(",", ""))] = value
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pictures
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def forms() -> Figure:
+    """The ratios of fifteen derivatives as dots, those over JAX on a scale of their own."""
+    alone, beside, jax = (
+        {case: ratio for case, ratio in values("forms", figure).items() if case not in ("geometric mean", "worst")}
+        for figure in ("/ hand", "beside the value, / hand", "/ JAX")
+    )
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    dots(left, "over the fastest SQL by hand", {"alone": alone, "beside the value": beside})
+    left.axvline(1.1, color=ORANGE, linestyle="--", linewidth=1)
+    left.legend(loc="lower right")
+    dots(right, "over JAX, compiled, one thread", {"alone": jax})
+    right.set(xscale="log", xticks=(0.5, 1, 2, 4, 8), xticklabels=("0.5", "1", "2", "4", "8"))
+    left.invert_yaxis()
+    return figure
+
+
+def dots(ax: Axes, title: str, columns: dict[str, dict[str, float]]) -> None:
+    """A line for each case with a dot for each column."""
+    ax.set_title(title, fontsize=11)
+    for (name, column), color, marker in zip(columns.items(), COLORS, "os", strict=False):
+        ax.plot(list(column.values()), list(column), marker, color=color, label=name, markersize=6)
+    ax.axvline(1, color="black", linewidth=0.8)
+    ax.grid(axis="y", color="#E5E5E5")
+
+
+def growth() -> Figure:
+    """Milliseconds of planning by nodes, in one call and in many, beside JAX."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    shown = {
+        "planning without calls": ["without"],
+        "planning with grad": ["with `grad`"],
+        "JAX traces and compiles": ["JAX traces", "JAX compiles"],
+    }
+    for ax, ending, title in zip(
+        figure.subplots(1, 2, sharey=True), ("one call", "calls"), ("One call", "Many calls of 14 nodes"), strict=True
+    ):
+        for (label, figures), color in zip(shown.items(), (GREY, BLUE, ORANGE), strict=True):
+            points: dict[int, float] = {}
+            for name in figures:
+                for case, value in values("growth", name).items():
+                    what, _, nodes = case.removesuffix(" nodes").rpartition(", ")
+                    if what.endswith(ending):
+                        points[int(nodes)] = points.get(int(nodes), 0.0) + value
+            ax.plot(list(points), list(points.values()), "o-", color=color, label=label)
+        ax.set(xscale="log", yscale="log", xlabel="nodes", title=title)
+        ax.grid(color="#E5E5E5")
+    figure.axes[0].set_ylabel("milliseconds")
+    figure.axes[0].legend()
+    return figure
+
+
+def engine() -> Figure:
+    """The ratios of all queries, in order of size within their group."""
+    ratios = values("engine_vs_stock", "ratio")
+    groups: dict[str, list[float]] = {}
+    for case, ratio in ratios.items():
+        group, colon, _ = case.partition(": ")
+        if colon:
+            groups.setdefault(group, []).append(ratio)
+    figure = Figure(figsize=(10, 3), layout="constrained")
+    ax = figure.subplots()
+    start = 0
+    for (group, found), color in zip(groups.items(), COLORS, strict=False):
+        ax.plot(range(start, start + len(found)), sorted(found), "o", color=color, label=group, markersize=5)
+        start += len(found) + 2
+    ax.axhline(1, color="black", linewidth=0.8)
+    ax.axhspan(0.98, 1.02, color="#EEEEEE", zorder=0)
+    ax.set(ylabel="engine / stock", xticks=[], xlabel="queries, in order within each group")
+    ax.legend(ncols=4, fontsize=8)
+    return figure
+
+
+def trained() -> Figure:
+    """Seconds of a training by the number of rows, for each way."""
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    panels = {"loading and first": "From the file, planning or compiling included", "again": "Once more"}
+    for ax, (wanted, title) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
+        for (way, points), color in zip(training(wanted).items(), COLORS, strict=False):
+            seconds = [milliseconds / 1e3 for milliseconds in points.values()]
+            ax.loglog(list(points), seconds, marker="o", markersize=4, color=color, label=way)
+        ax.set(title=title, xlabel="rows")
+        ax.grid(color="#E5E5E5")
+    figure.axes[0].set(ylabel="seconds")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+PICTURES = {"forms": forms, "growth": growth, "engine": engine, "training": trained}
+TABLES = {
+    "forms": forms_table,
+    "file": file_table,
+    "growth": growth_table,
+    "planning": planning_table,
+    "engine": engine_table,
+    "rows": rows_table,
+    "training": training_table,
+}
+
+
+def page() -> str:
+    """The page in Markdown."""
+    first = report("forms")
+    versions = first["versions"]
+    return Template(PAGE).substitute(
+        {name: write() for name, write in TABLES.items()},
+        processor=first["processor"],
+        datafusion=versions["datafusion"],
+        jax=versions["jax"],
+    )
+
+
+if __name__ == "__main__":
+    (HERE / "figures.md").write_text(page(), encoding="utf-8")
+    for name, draw in PICTURES.items():
+        draw().savefig(HERE / "images" / f"figures-{name}.png", dpi=110)
