@@ -98,7 +98,7 @@ as they are told:
 
 | what | option | against |
 | --- | --- | --- |
-| tables and schemas at the library boundary, damaged | `XQL_FFI_TEST_ATTACKS=1000000` | an error each time, no crash, no leak |
+| damaged tables at the library boundary | `XQL_FFI_TEST_ATTACKS=1000000` | an error each time, nothing left |
 | expressions | `--conformance=20000` | JAX in float64; one in 25 in 50 digits by mpmath |
 | plans, forward and by row | `--plans=10000` | differences of the same query; by row, forward mode too |
 | names and texts | `--hostile=1000` | the same columns and rows, and no other table read |
