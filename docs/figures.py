@@ -23,7 +23,7 @@ RECORDS = HERE.parent / "bench" / "records"
 
 # Told apart by the colour-blind.
 BLUE, ORANGE, GREEN, PURPLE, GREY, BLACK = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#AAAAAA", "#000000"
-COLORS = (BLUE, GREEN, ORANGE, PURPLE, GREY, BLACK)
+COLORS = (BLUE, GREEN, ORANGE, PURPLE, GREY, BLACK, "#56B4E9", "#D55E00")
 
 
 PAGE = """\
@@ -237,7 +237,8 @@ def forms() -> Figure:
     left.axvline(1.1, color=ORANGE, linestyle="--", linewidth=1)
     left.legend(loc="lower right")
     dots(right, "over JAX, compiled, one thread", {"alone": jax})
-    right.set(xscale="log", xticks=(0.5, 1, 2, 4, 8), xticklabels=("0.5", "1", "2", "4", "8"))
+    right.set_xscale("log", base=2)
+    right.xaxis.set_major_formatter("{x:g}")
     left.invert_yaxis()
     return figure
 
@@ -289,7 +290,8 @@ def engine() -> Figure:
     ax = figure.subplots()
     start = 0
     for (group, found), color in zip(groups.items(), COLORS, strict=False):
-        ax.plot(range(start, start + len(found)), sorted(found), "o", color=color, label=group, markersize=5)
+        name = f"expressions {group}" if group in ("plan", "run") else group
+        ax.plot(range(start, start + len(found)), sorted(found), "o", color=color, label=name, markersize=5)
         start += len(found) + 2
     ax.axhline(1, color="black", linewidth=0.8)
     ax.axhspan(0.98, 1.02, color="#EEEEEE", zorder=0)
