@@ -23,7 +23,7 @@ from results import Column, Results, parse
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SIZES = {
     "terms of a sum": (250, 1000),
-    "nodes of a sum in halves": (875, 3500),
+    "nodes of a sum in halves": (12_500, 50_000),
     "branches of CASE": (500, 2000),
     "arguments of greatest": (750, 3000),
     "columns of expressions": (250, 1000),
