@@ -27,9 +27,7 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import datafusion
 import jax
 import numpy as np
-import pyarrow as pa
-from datafusion import SessionConfig, SessionContext
-from forms_cases import FUNCTIONS, Function, table
+from forms_cases import FUNCTIONS, Function, session, table
 from numpy.typing import NDArray
 from results import Column, parse
 
@@ -39,13 +37,6 @@ jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 # The largest part by which a derivative may differ from the one by hand, on values of an ordinary size.
 TOLERANCE = 1e-9
-
-
-def session(data: pa.Table) -> SessionContext:
-    """A session of one thread with the data as table `t`, in the batches that DataFusion works with."""
-    ctx = SessionContext(SessionConfig().with_target_partitions(1))
-    ctx.register_record_batches("t", [data.to_batches(max_chunksize=8192)])
-    return ctx
 
 
 def check(function: Function) -> None:
@@ -88,8 +79,7 @@ def measure(function: Function, rows: int, rounds: int) -> Figures:
     check(function)
     data = table(function, rows)
     ctx = session(data)
-    positions = [list(function.columns).index(variable) for variable in function.by_hand]
-    gradient = jax.jit(jax.vmap(jax.grad(function.jax, positions)))
+    gradient = jax.jit(jax.vmap(jax.grad(function.jax, function.positions)))
     arrays = [jax.device_put(data[name].to_numpy()) for name in function.columns]
 
     def run(sql: str) -> Callable[[], Iterable[object]]:

@@ -1,4 +1,4 @@
-"""The fifteen functions of forms.py, and those of from_file.py among them: as SQL, by hand, and in JAX."""
+"""The fifteen functions of forms.py, derivatives.py and from_file.py: as SQL, by hand and in JAX, with their data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
+from datafusion import SessionConfig, SessionContext
 
 import xql_ffi
 
@@ -28,11 +29,19 @@ class Function:
     # The derivatives beside the value, where one would write them in another way, with the value in them.
     beside: dict[str, str] | None = None
 
+    @property
+    def positions(self) -> list[int]:
+        """Which arguments it is differentiated by in JAX."""
+        return [list(self.columns).index(variable) for variable in self.by_hand]
+
+    def called(self, *, value: bool) -> str:
+        """The statement with calls of `grad`."""
+        return self._select([f"grad({self.value}, {variable})" for variable in self.by_hand], value=value)
+
     def ours(self, *, value: bool) -> str:
-        """The statement that the call of `grad` expands to."""
-        calls = [f"grad({self.value}, {variable})" for variable in self.by_hand]
+        """The statement that these calls expand to."""
         schema = pa.schema([(name, pa.float64()) for name in self.columns])
-        return xql_ffi.expand_sql(self._select(calls, value=value), {"t": schema})
+        return xql_ffi.expand_sql(self.called(value=value), {"t": schema})
 
     def hand(self, *, value: bool) -> str:
         """The statement as one would write it without `grad`."""
@@ -182,3 +191,10 @@ def table(function: Function, rows: int) -> pa.Table:
     """Random values of the columns."""
     rng = np.random.default_rng(0)
     return pa.table({name: rng.uniform(*limits, rows) for name, limits in function.columns.items()})
+
+
+def session(data: pa.Table) -> SessionContext:
+    """A session of one thread with the data as table `t`, in the batches that DataFusion works with."""
+    ctx = SessionContext(SessionConfig().with_target_partitions(1))
+    ctx.register_record_batches("t", [data.to_batches(max_chunksize=8192)])
+    return ctx

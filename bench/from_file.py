@@ -36,14 +36,12 @@ def by_engine(function: Function, file: Path) -> pa.Table:
     """The derivatives as columns `c0`, `c1`, ..."""
     ctx = xql_ffi.register(SessionContext(SessionConfig()))
     ctx.register_parquet("t", str(file))
-    calls = (f"grad({function.value}, {variable}) AS c{i}" for i, variable in enumerate(function.by_hand))
-    return ctx.sql(f"SELECT {', '.join(calls)} FROM t").to_arrow_table()
+    return ctx.sql(function.called(value=False)).to_arrow_table()
 
 
 def by_jax(function: Function) -> Callable[[Path], pa.Table]:
     """The same by a function that is compiled when it is called first."""
-    positions = [list(function.columns).index(variable) for variable in function.by_hand]
-    gradient = jax.jit(jax.vmap(jax.grad(function.jax, positions)))
+    gradient = jax.jit(jax.vmap(jax.grad(function.jax, function.positions)))
 
     def run(file: Path) -> pa.Table:
         data = pq.read_table(file)

@@ -184,4 +184,5 @@ def versions() -> Iterable[tuple[str, str]]:
             yield name, metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    yield "engine", str(xql_ffi.engine_status())
+    # Without the path of its file.
+    yield "engine", xql_ffi.engine_status().partition(" runs on ")[0]

@@ -79,9 +79,7 @@ def engine() -> Any:
 
     import xql_ffi
 
-    # The parser refuses a chain of 300 functions otherwise.
-    config = SessionConfig().with_target_partitions(PARTITIONS).set("datafusion.sql_parser.recursion_limit", "10000")
-    return xql_ffi.register(SessionContext(config))
+    return xql_ffi.register(SessionContext(SessionConfig().with_target_partitions(PARTITIONS)))
 
 
 OURS = "(SELECT l FROM loss)"

@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from results import Column, parse
-from rows import OURS, PARTITIONS, collected, peer_python, register
+from rows import OURS, PARTITIONS, collected, engine, peer_python, register
 
 RATE = 1.0
 WEIGHTS = ("w1", "w2", "w3", "w4")
@@ -128,15 +128,6 @@ def loop(ctx: Any, step: str, steps: int) -> Training:
 # --------------------------------------------------------------------------------------------------------------------
 # Ways: each loads a file, and returns what trains on it
 # --------------------------------------------------------------------------------------------------------------------
-
-
-def engine() -> Any:
-    """A session of the engine with the operators."""
-    from datafusion import SessionConfig, SessionContext
-
-    import xql_ffi
-
-    return xql_ffi.register(SessionContext(SessionConfig().with_target_partitions(PARTITIONS)))
 
 
 def loaded(ctx: Any, file: Path) -> Any:
