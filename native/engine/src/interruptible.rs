@@ -4,6 +4,7 @@
 //! is executed, but not while it plans one, which is one step to it. So the call is made by another thread, and the main thread waits.
 
 use std::ffi::c_long;
+use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -49,7 +50,7 @@ pub fn interruptible<'py>(
         }
     };
     let worker = thread::Builder::new().name("xql-ffi-planning".to_owned()).stack_size(STACK).spawn(call);
-    worker.map_err(|error| PyRuntimeError::new_err(format!("no thread to plan a query in: {error}")))?;
+    let worker = worker.map_err(|error| PyRuntimeError::new_err(format!("no thread to plan a query in: {error}")))?;
     let receiver = Mutex::new(receiver);
     loop {
         let received = py.detach(|| {
@@ -64,9 +65,11 @@ pub fn interruptible<'py>(
                     return Err(interrupted);
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("planning a query has panicked"));
-            }
+            // The thread has panicked, and the exception is that of a call without a thread of its own.
+            Err(RecvTimeoutError::Disconnected) => match py.detach(|| worker.join()) {
+                Err(panic) => resume_unwind(panic),
+                Ok(()) => return Err(PyRuntimeError::new_err("the thread that plans a query gave no result")),
+            },
         }
     }
 }
