@@ -28,7 +28,6 @@ EDGES = [
     ("tanh(y)", 1e160, 0.0),
     ("exp(-y * y)", 1e160, 0.0),
     ("sqrt(1 + y * y)", 1e150, 1.0),
-    # Not by the square of y, which has lost half of the digits.
     # The sign of the infinity is that of 0.
     ("acosh(-y)", -1.0, -math.inf),
     # Not by a division by y.
@@ -36,7 +35,11 @@ EDGES = [
     ("grad(grad(atan(asin(tanh(y))), y), y)", 0.0, -3.0),
     # Not as the difference of 1 + y and 1 - y.
     ("grad(grad(asin(y * y), y), y)", 1e-5, 2e-14),
+    # Not by the square of y, which has lost half of the digits.
     ("acosh(y)", 1 + 2**-40, (2**-40 * (2 + 2**-40)) ** -0.5),
+    ("atanh(y)", 1 - 2**-30, 1 / (2**-30 * (2 - 2**-30))),
+    ("asin(y)", 2**-30 - 1, (2**-30 * (2 - 2**-30)) ** -0.5),
+    ("acos(y)", 1 - 2**-30, -((2**-30 * (2 - 2**-30)) ** -0.5)),
     # Not 0, though the square of y overflows.
     ("asinh(y) * 1e155", 1e160, 1e-5),
     ("asinh(y) * 1e155", -1e160, 1e-5),
