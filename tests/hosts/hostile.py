@@ -116,7 +116,6 @@ LACKING = {
     "polars": {
         "hyperbolic": "no function tanh",
         "by row, through a join and a group": "no join in parentheses",
-        "by row, a maximum": "no join in parentheses",
     },
 }
 

@@ -131,7 +131,6 @@ REFUSED: dict[str, dict[str, str]] = {
         "by row": "no function tanh",
         "by the rows of two relations": "no function tanh",
         "by row, rows that are numbered": "no function tanh",
-        "by row, a maximum": "no join in parentheses",
         "by row, the first rows": "no join in parentheses",
         "by row, a window": "no RANGE frame",
     },

@@ -18,6 +18,14 @@ pub enum Stage {
     Limit,
 }
 
+/// What a join in FROM does with the rows of its first relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joined {
+    /// What is found for one of them depends on no other, and no row is without one of them.
+    AsLeftRows,
+    Otherwise,
+}
+
 /// A column of a `SELECT` in terms of what it reads.
 #[derive(Debug, Clone)]
 pub struct Item {
@@ -46,8 +54,8 @@ pub struct Select {
     pub schema: DFSchemaRef,
     pub items: Vec<Item>,
     pub from: Option<String>,
-    /// Whether FROM is a join, which needs parentheses on the right side of another.
-    pub is_join: bool,
+    /// If FROM is a join, what it does with its rows. On the right side of another it may need parentheses.
+    pub joined: Option<Joined>,
     pub filters: Vec<String>,
     pub groups: Option<Vec<String>>,
     pub having: Vec<String>,
@@ -68,7 +76,7 @@ impl Select {
             schema,
             items,
             from,
-            is_join: false,
+            joined: None,
             filters: vec![],
             groups: None,
             having: vec![],

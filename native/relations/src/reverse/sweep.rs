@@ -304,8 +304,9 @@ impl Sweep<'_> {
 /// all rows DataFusion leaves as it is, and a row whose group has no cotangents contributes nothing.
 fn with_groups(below: &Region, keys: &[Column], groups: LogicalPlan, by_group: &[Expr]) -> Result<LogicalPlan> {
     if keys.is_empty() {
+        // DataFusion holds the left side of a product, and goes through the other one for each of its rows.
         let none = NullEquality::NullEqualsNothing;
-        return joined(below.plan.clone(), groups, vec![], None, JoinType::Inner, none);
+        return joined(groups, below.plan.clone(), vec![], None, JoinType::Inner, none);
     }
     let on = by_group.iter().cloned().zip(keys.iter().cloned().map(Expr::Column)).collect();
     let (groups, rows) = (Arc::new(groups), Arc::new(below.plan.clone()));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::names::unique_names;
 use super::writer::Writer;
 use crate::expr::{closed_sql, sql};
-use crate::select::{Select, indented};
+use crate::select::{Joined, Select, indented};
 
 impl Writer<'_> {
     /// A query in FROM that reads columns of what is on the left of it.
@@ -68,7 +68,13 @@ impl Writer<'_> {
         }
         let on = if conditions.is_empty() { String::new() } else { format!(" ON {}", conditions.join(" AND ")) };
         let right_from = right.from.unwrap_or_default();
-        let right_from = if right.is_join { format!("(\n{}\n)", indented(&right_from)) } else { right_from };
+        let needs_parentheses = match right.joined {
+            None => false,
+            // a × (b ⋈ c) = (a × b) ⋈ c
+            Some(Joined::AsLeftRows) => kind != "CROSS JOIN",
+            Some(Joined::Otherwise) => true,
+        };
+        let right_from = if needs_parentheses { format!("(\n{}\n)", indented(&right_from)) } else { right_from };
         let from = format!("{}\n{kind} {right_from}{on}", left.from.unwrap_or_default());
         let items = match node.join_type {
             JoinType::LeftSemi | JoinType::LeftAnti => left.items,
@@ -76,7 +82,15 @@ impl Writer<'_> {
             _ => [left.items, right.items].concat(),
         };
         let depth = left.depth.max(right.depth);
-        Ok(Select { is_join: true, depth, ..Select::new(Arc::clone(&node.schema), Some(from), items, "joined") })
+        let joined = match node.join_type {
+            JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti
+                if left.joined != Some(Joined::Otherwise) =>
+            {
+                Joined::AsLeftRows
+            }
+            _ => Joined::Otherwise,
+        };
+        Ok(Select { joined: Some(joined), depth, ..Select::new(Arc::clone(&node.schema), Some(from), items, "joined") })
     }
 }
 
