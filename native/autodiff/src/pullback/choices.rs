@@ -108,6 +108,9 @@ impl Pullback<'_, '_> {
                 choices: HashSet::new(),
             };
             partials.push((input, local.derivative(case)?));
+            // An infinite cotangent may come to them later.
+            let choices = local.choices;
+            self.choices.extend(choices);
         }
         Ok(Some(Contribution::Partials(partials)))
     }
@@ -172,7 +175,8 @@ impl Pullback<'_, '_> {
                 if self.is_of_choice(choice) {
                     let one = self.algebra.number(1.0)?;
                     let factor = if op == Operator::Multiply { other } else { self.algebra.divide(one, other)? };
-                    let cotangent = self.algebra.multiply(cotangent, factor)?;
+                    // The factor may be another choice.
+                    let cotangent = self.pulled_back(cotangent, factor)?;
                     return self.pulled_back(cotangent, choice);
                 }
             }
