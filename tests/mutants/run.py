@@ -53,6 +53,7 @@ RUST = (
     "by_row_shapes",
     "relations",
     "operations",
+    "sent",
     "snapshots",
 )
 # Folders and files of Python tests that plan or run queries in the process itself.

@@ -96,3 +96,8 @@ def test_refused(ctx: SessionContext, case: Refused) -> None:
 def test_a_factor_that_is_read_once(ctx: SessionContext) -> None:
     found = query(ctx, "SELECT vjp(CASE WHEN x > 1 THEN x * x ELSE 3 * x END, x, random()) AS d FROM t")
     assert all(d is not None for (d,) in rows_of(found))
+
+
+def test_two_draws_are_two(ctx: SessionContext) -> None:
+    found = query(ctx, "SELECT jvp(x - y, x, random(), y, random()) AS d FROM t")
+    assert all(d is None or d != 0 for (d,) in rows_of(found))

@@ -175,6 +175,11 @@ BESIDE_ONE = f"(SELECT v.*, m FROM {V} CROSS JOIN (SELECT AVG(x) AS m FROM {V}) 
         ("grad(MAX(x - m) OVER (), x)", "CASE WHEN x = 3 THEN 0.5 ELSE 0.0 END - 0.25", BESIDE_MEAN),
         # Rows of one group have a value in common.
         ("grad(SUM(x * x) OVER (), x)", "2 * x", f"(SELECT DISTINCT x FROM {V}) AS u"),
+        (
+            "grad(SUM(x * x * (g + 1)) OVER (), x)",
+            "SUM(2 * x * (g + 1)) OVER (PARTITION BY x)",
+            f"(SELECT DISTINCT x, g FROM {V}) AS u",
+        ),
         ("grad(s, x)", "2 * x * n", GROUPS),
         # What is one row repeats none.
         ("grad(MAX(x - m) OVER (ORDER BY id), x)", "CASE id WHEN 4 THEN 0.5 ELSE 1.0 END", BESIDE_ONE),

@@ -185,6 +185,13 @@ def test_a_session_function_named_like_a_built_in() -> None:
     assert_says(message_at_planning(lambda: ctx.sql("SELECT grad(cos(x), x) FROM t")), ["the function cos"])
 
 
+@pytest.mark.parametrize(("number", "expected"), [(1.5, 3.0), (2.0, 5.0), (2.5, 5.0)])
+def test_numbers_that_a_formula_compares(number: float, expected: float) -> None:
+    line = scalar("line", lambda x, n: (3 if n < 2 else 5) * x, takes=[pa.float64()] * 2)
+    ctx = session([rule("line(x, n)", "CASE WHEN n < 2 THEN 3 ELSE 5 END", "0")], line)
+    np.testing.assert_array_equal(values(ctx, f"grad(line(x, {number}), x)"), np.full_like(X, expected))
+
+
 def test_sessions_differ() -> None:
     """Each has a function, and a rule that calls it, of the same name."""
     contexts = [
