@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from datafusion import SessionContext
 
 import xql_ffi
 
@@ -100,6 +101,14 @@ def test_all_else_as_written(name: str) -> None:
     text = xql_ffi.expand_sql(statement, TABLES)
     assert text == wanted or wanted is None
     assert xql_ffi.expand_sql(text, TABLES) == text
+
+
+@pytest.mark.parametrize("name", ["()", "f()"])
+def test_a_table_called_like_a_call(name: str) -> None:
+    ctx = SessionContext()
+    ctx.sql(f'CREATE TABLE "{name}" (x DOUBLE, y DOUBLE) AS VALUES (3.0, 2.0)').collect()
+    text = xql_ffi.expand_sql(f'SELECT grad(v, y) AS d FROM (SELECT y, x * y AS v FROM "{name}") AS q', ctx)
+    assert ctx.sql(text).to_pydict() == {"d": [3.0]}
 
 
 def test_a_script_knows_what_it_makes() -> None:

@@ -44,7 +44,8 @@ impl Writer<'_> {
         let is_call = written.is_some();
         let table = written.unwrap_or_else(|| table_sql(&node.table_name));
         let is_named = |alias: &str| !is_call && node.table_name.table() == alias;
-        let hint = hint.trim_end_matches("()");
+        // A call of a function is named so; a table may be.
+        let hint = if is_call { hint.trim_end_matches("()") } else { hint };
         let alias = self.alias(hint);
         let from = if is_named(&alias) { table } else { format!("{table} AS {}", quoted_if_needed(&alias)) };
         let items = columns.iter().map(|name| Item::column(&alias, name)).collect();
