@@ -23,6 +23,8 @@ EDGES = [
     ("sqrt(greatest(exp(greatest(y, -5.0)) - 1, 0))", -1.0, 0.0),
     ("sqrt(CASE WHEN exp(greatest(y, -5.0)) > 1 THEN exp(greatest(y, -5.0)) - 1 ELSE 0.0 END)", -1.0, 0.0),
     ("greatest(y, 0) / least(zero, 5.0)", -1.0, 0.0),
+    ("greatest(y, 0) / sinh(zero)", -1.0, 0.0),
+    ("greatest(y, 0) * 1e400", -1.0, 0.0),
     ("greatest(y, 0) / (minus + 1)", -1.0, 0.0),
     ("CASE WHEN y > 0 THEN ln(y) ELSE 0.0 END", 0.0, 0.0),
     ("power(y, 2)", 0.0, 0.0),
@@ -67,6 +69,11 @@ EDGES = [
     ("asin(y)", 2.0, math.nan),
     ("power(y, 1.5)", -2.0, math.nan),
     ("power(y, 0.7)", -2.0, math.nan),
+    # Numbers whose product is 0 or infinite without the other factors.
+    ("(1e-200 * y) * (1e-200 * exp(y))", 700.0, 701e-200 * (1e-200 * math.exp(700))),
+    ("(1e200 * y) * (1e200 * exp(y))", -700.0, -699e200 * (1e200 * math.exp(-700))),
+    ("(1e-200 * y) / (1e200 * exp(-y))", 700.0, 701e-200 * (1e-200 * math.exp(700))),
+    ("1e-200 * y * (1e-200 / exp(-y)) + 1e-200 * (1e-200 / exp(-y))", 700.0, 702e-200 * (1e-200 * math.exp(700))),
     # Exponents that are close are not the same.
     ("power(y, 1.5) / power(y, 1.5005)", 2.0, -0.0005 * 2**-1.0005),
     # The first on a tie, which -0 and 0 are not in DataFusion 54.

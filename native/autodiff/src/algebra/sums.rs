@@ -74,7 +74,7 @@ impl Algebra<'_> {
         }
         let count = terms.len() + others.len();
         add_up(&mut terms, others);
-        if terms.len() == count { Ok(None) } else { self.sum(&terms).map(Some) }
+        if terms.len() == count || !fit(&terms) { Ok(None) } else { self.sum(&terms).map(Some) }
     }
 
     /// The summands of a node. The primal's own sums are taken apart only at full depth.
@@ -147,13 +147,16 @@ impl Algebra<'_> {
         }
         let mut terms = self.linear(&p)?;
         let others = self.linear(&q)?;
-        if terms.len() + others.len() > MOST_WEIGHED {
+        if terms.len() + others.len() > MOST_WEIGHED || !fit(&terms) || !fit(&others) {
             return Ok(None);
         }
         add_up(&mut terms, others);
+        for term in &mut terms {
+            term.monomial = common.times(&term.monomial, 1.0);
+        }
         match terms.as_slice() {
             [] => self.number(0.0).map(Some),
-            [term] => self.product_of(&common.times(&term.monomial, 1.0)).map(Some),
+            [term] if fit(&terms) => self.product_of(&term.monomial).map(Some),
             _ => Ok(None),
         }
     }
@@ -170,6 +173,11 @@ impl Algebra<'_> {
         }
         Ok(terms)
     }
+}
+
+/// Whether no number has become 0, infinite or inexact where others would have made up for it: `1e-200 * (1e-200 * exp(x))`.
+fn fit(terms: &[Term]) -> bool {
+    terms.iter().all(|term| term.monomial.coefficient.is_normal())
 }
 
 /// Adds each of `others` to the term that is a multiple of it, or else to the end.
