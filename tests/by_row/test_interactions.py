@@ -404,6 +404,35 @@ def test_a_draw_is_the_same_for_all(session: SessionContext) -> None:
     assert "volatile" in message
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "SELECT val FROM powers WHERE random() < 0.5",
+        "SELECT val FROM powers ORDER BY random() LIMIT 6",
+        "SELECT val FROM (SELECT val, random() < 0.5 AS chosen FROM powers) AS q WHERE chosen",
+    ],
+)
+def test_rows_that_are_drawn_are_the_same_for_all(session: SessionContext, drawn: str) -> None:
+    """The square of a sum has the derivative `2 * sum` by the rows that the sum is over, and 0 by the others."""
+    query(session, "CREATE TABLE powers AS SELECT value AS k, power(2.0, value) AS val FROM range(0, 12)")
+    for _ in range(4):
+        found = query(
+            session, f"SELECT val, grad((SELECT power(SUM(val), 2) FROM ({drawn}) AS r), val) AS d FROM powers"
+        )
+        rows = [(row["val"], row["d"]) for row in found.to_pylist()]
+        total = sum(val for val, d in rows if d)
+        assert {d for _, d in rows if d} <= {2 * total}
+
+
+def test_groups_that_are_drawn_are_the_same_for_all(session: SessionContext) -> None:
+    """A row of a group that is drawn has the derivative of its own group, `2 * sum` for the square of its sum."""
+    grouped = "(SELECT floor(random() * 3) AS k, SUM(val) AS s FROM w GROUP BY floor(random() * 3))"
+    statement = f"WITH q AS {grouped} SELECT s, grad((SELECT SUM(s * s) FROM q), s) AS d FROM q"
+    for _ in range(4):
+        found = query(session, statement)
+        assert found["d"].to_pylist() == [2 * s for s in found["s"].to_pylist()]
+
+
 # Positions
 
 
@@ -441,6 +470,22 @@ def test_rows_that_are_shown(session: SessionContext) -> None:
         f"SELECT k, {call} FROM (SELECT * FROM w ORDER BY val LIMIT 1) AS w": [2],
     }.items():
         assert_values(by_key(session, statement), {key: SQUARES[key] for key in keys})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "SELECT MAX(s) FROM (SELECT k, sqrt(val) AS s FROM w) AS q",
+        "SELECT SUM(s) FILTER (WHERE k > 1) FROM (SELECT k, sqrt(val) AS s FROM w) AS q",
+        "SELECT last_value(s ORDER BY k) FROM (SELECT k, sqrt(val) AS s FROM w) AS q",
+        "SELECT SUM(CASE WHEN k > 1 THEN s ELSE 0.5 END) FROM (SELECT k, sqrt(val) AS s FROM w) AS q",
+    ],
+)
+def test_rows_that_do_not_contribute(session: SessionContext, value: str) -> None:
+    """They do not where their derivative is infinite either: the root of 0."""
+    session.from_pydict({"k": [1, 2], "val": [0.0, 4.0]}, name="roots")
+    statement = f"SELECT k, grad(({value.replace('FROM w', 'FROM roots')}), val) AS d FROM roots"
+    assert_values(by_key(session, statement), {1: 0.0, 2: 0.25})
 
 
 def test_rows_that_an_outer_join_extends(session: SessionContext) -> None:
@@ -535,3 +580,21 @@ def test_a_recursive_query_inside_the_value_is_refused(session: SessionContext) 
     message = message_at_planning(lambda: session.sql(f"SELECT k, grad({loss}, val) AS d FROM w"))
     assert "recursive" in message
     assert "does not vary" not in message
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("SELECT SUM(DISTINCT val) FROM w", r"sum\(DISTINCT .*no derivative is known for an aggregate of DISTINCT"),
+        ("SELECT SUM(q.val * (SELECT SUM(o.val) FROM w AS o WHERE o.k > q.k)) FROM w AS q", "the correlated subquery"),
+        (
+            "SELECT SUM(a.val) FROM w AS a JOIN w AS b ON a.k = b.k AND b.k < (SELECT SUM(val) FROM w)",
+            "Put it in WHERE",
+        ),
+        ("SELECT SUM(val) FILTER (WHERE random() < 0.5) FROM w", "would draw again"),
+        ("SELECT first_value(val ORDER BY random()) FROM w", "would draw again"),
+    ],
+)
+def test_refused(session: SessionContext, value: str, says: str) -> None:
+    message = message_at_planning(lambda: session.sql(f"SELECT grad(({value}), val) AS d FROM w"))
+    assert re.search(says, message)
