@@ -431,6 +431,9 @@ def test_groups_that_are_drawn_are_the_same_for_all(session: SessionContext) -> 
     for _ in range(4):
         found = query(session, statement)
         assert found["d"].to_pylist() == [2 * s for s in found["s"].to_pylist()]
+    again = "(SELECT val FROM (SELECT val, floor(random() * 3) AS c FROM w) AS a GROUP BY val, c)"
+    message = message_at_planning(lambda: session.sql(f"SELECT grad({SUM}, val) AS d FROM {again} AS w"))
+    assert "does not know which rows of a variable are in a group" in message
 
 
 # Positions

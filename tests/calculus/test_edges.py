@@ -22,6 +22,9 @@ EDGES = [
     ("sqrt(CASE WHEN 2 * greatest(y, 0) >= 0 THEN 2 * greatest(y, 0) ELSE 0.0 END)", -1.0, 0.0),
     ("sqrt(greatest(exp(greatest(y, -5.0)) - 1, 0))", -1.0, 0.0),
     ("sqrt(CASE WHEN exp(greatest(y, -5.0)) > 1 THEN exp(greatest(y, -5.0)) - 1 ELSE 0.0 END)", -1.0, 0.0),
+    # Nor infinity times 0.
+    ("greatest(sqrt(abs(greatest(y, 0))), 1.0)", 0.0, 0.0),
+    ("greatest(cbrt(greatest(y, 0)), 1.0)", 0.0, 0.0),
     ("greatest(y, 0) / least(zero, 5.0)", -1.0, 0.0),
     ("greatest(y, 0) / sinh(zero)", -1.0, 0.0),
     ("greatest(y, 0) * 1e400", -1.0, 0.0),
