@@ -175,6 +175,17 @@ def test_prepared_statement_reads_new_data(session: SessionContext) -> None:
     assert_values(by_key(session, "EXECUTE g"), {k: v / 2 for k, v in VALUES.items()})
 
 
+def test_prepared_statement_reads_new_data_while_a_stream_has_the_old(session: SessionContext) -> None:
+    session.sql("CREATE TABLE stored AS SELECT * FROM w").collect()
+    statement = "SELECT k, grad((SELECT SUM(val) * SUM(val) FROM stored), val) AS d FROM stored ORDER BY k"
+    session.sql(f"PREPARE gradients AS {statement}").collect()
+    stream = session.sql("EXECUTE gradients").execute_stream()
+    session.sql("INSERT INTO stored VALUES (5, 4.0)").collect()
+    assert_values(by_key(session, "EXECUTE gradients"), dict.fromkeys([*VALUES, 5], 2 * (sum(VALUES.values()) + 4)))
+    old = pa.Table.from_batches([batch.to_pyarrow() for batch in stream])
+    assert old["d"].to_pylist() == [2 * sum(VALUES.values())] * len(VALUES)
+
+
 def test_prepared_statement_with_a_parameter(session: SessionContext) -> None:
     query(session, "PREPARE g(DOUBLE) AS SELECT k, grad((SELECT SUM(val * val * $1) FROM w), val) AS d FROM w")
     for factor in (1.0, 2.5):
