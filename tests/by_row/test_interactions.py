@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -594,6 +595,13 @@ def test_a_recursive_query_inside_the_value_is_refused(session: SessionContext) 
     message = message_at_planning(lambda: session.sql(f"SELECT k, grad({loss}, val) AS d FROM w"))
     assert "recursive" in message
     assert "does not vary" not in message
+
+
+def test_a_cell_that_is_null_does_not_move(session: SessionContext) -> None:
+    session.from_pydict({"k": [1, 2, 3], "x": [1.0, None, 3.0], "v": [1.0, math.inf, 0.5]}, name="directions")
+    statement = """SELECT k, jvp((SELECT SUM(coalesce(x, 2.0) * k) FROM directions), x, v) AS d
+        FROM directions WHERE x IS NOT NULL"""
+    assert_values(by_key(session, statement), {1: 2.5, 3: 2.5})
 
 
 @pytest.mark.parametrize(
