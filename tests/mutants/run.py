@@ -57,7 +57,18 @@ RUST = (
     "snapshots",
 )
 # Folders and files of Python tests that plan or run queries in the process itself.
-PYTHON = ("calculus", "rules", "relations", "by_row", "plans", "conformance", "errors", "python/test_gradients*.py")
+PYTHON = (
+    "calculus",
+    "rules",
+    "relations",
+    "by_row",
+    "plans",
+    "conformance",
+    "errors",
+    "text/test_values.py",
+    "text/test_refused.py",
+    "python/test_gradients*.py",
+)
 LEFT_OUT = ("test_interruption.py", "test_rules_page.py", "test_without_engine.py")
 # Fewer random statements than in a normal run, and none of the tests that all kinds of statements are among them.
 OPTIONS = ("--plans=100", "--conformance=250", "-k", "not every_kind")

@@ -158,6 +158,8 @@ BESIDE_ONE = f"(SELECT v.*, m FROM {V} CROSS JOIN (SELECT AVG(x) AS m FROM {V}) 
         ("grad(SUM(w * x) OVER (PARTITION BY k ORDER BY id), w)", "SUM(x) OVER (PARTITION BY k ORDER BY id)", W),
         ("grad(SUM(w * w * x) OVER (), w)", "8 * w", W),
         ("grad(MAX(w * x) OVER (PARTITION BY k ORDER BY id), w)", "x", W),
+        # Rows of one cell that tie are one.
+        ("grad(MAX(w) OVER (), w)", "CASE k WHEN 2 THEN 1.0 ELSE 0.0 END", W),
         # Windows on windows that move, over one cell each.
         ("grad(SUM(s) OVER (PARTITION BY k ORDER BY id), w)", "CASE id WHEN 1 THEN 1.0 ELSE 5.0 END", RUNNING),
         # Another window, of what does not vary.
@@ -179,6 +181,11 @@ BESIDE_ONE = f"(SELECT v.*, m FROM {V} CROSS JOIN (SELECT AVG(x) AS m FROM {V}) 
             "grad(SUM(x * x * (g + 1)) OVER (), x)",
             "SUM(2 * x * (g + 1)) OVER (PARTITION BY x)",
             f"(SELECT DISTINCT x, g FROM {V}) AS u",
+        ),
+        (
+            "grad(SUM(x * x * n) OVER (), x)",
+            "SUM(2 * x * n) OVER (PARTITION BY x)",
+            f"(SELECT x, g, COUNT(*) + g AS n FROM {V} GROUP BY x, g) AS u",
         ),
         ("grad(s, x)", "2 * x * n", GROUPS),
         # What is one row repeats none.
@@ -232,6 +239,11 @@ REFUSED = [
         "fewer_keys_above",
         f"SELECT grad(SUM(x * s) OVER (), x) FROM (SELECT *, AVG(x) OVER (PARTITION BY g) AS s FROM {V}) AS q",
         ["whole partitions of the same keys", *WAYS_OUT],
+    ),
+    Refused(
+        "a_greatest_value_of_rows_that_follow",
+        f"SELECT grad(MAX(x) OVER (ORDER BY id RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING), x) FROM {V}",
+        ["by the row's own x is not known", r"jvp\(\.\.\., x, 1\)"],
     ),
     Refused(
         "a_direction_through_groups",
