@@ -27,6 +27,7 @@ EDGES = [
     ("greatest(cbrt(greatest(y, 0)), 1.0)", 0.0, 0.0),
     ("greatest(y, 0) / least(zero, 5.0)", -1.0, 0.0),
     ("greatest(y, 0) / sinh(zero)", -1.0, 0.0),
+    ("greatest(y, 0) / (1 + (-exp(zero)))", -1.0, 0.0),
     ("greatest(y, 0) * 1e400", -1.0, 0.0),
     ("greatest(y, 0) / (minus + 1)", -1.0, 0.0),
     ("CASE WHEN y > 0 THEN ln(y) ELSE 0.0 END", 0.0, 0.0),
@@ -112,3 +113,19 @@ def test_a_divisor_between_choices(register: Callable[[SessionContext], SessionC
     ctx.from_pydict({"x": [2.0, -1.0], "z": [1.0, 1.0]}, name="t")
     found = query(ctx, "SELECT grad(sqrt(greatest(greatest(x, 0) / (1 + z * z), 0)), x) AS d FROM t")
     assert_same_rows(rows_of(found), [(0.25,), (0.0,)])
+
+
+@pytest.mark.parametrize("read", ["p", "(SELECT *, {f} AS f FROM p) AS q"])
+def test_a_branch_that_is_an_error_elsewhere(register: Callable[[SessionContext], SessionContext], read: str) -> None:
+    """DataFusion refuses 0 to a negative power. What several derivatives share of a branch stays in the branch."""
+    ctx = register(SessionContext())
+    rows = {"x": [0.0, 2.0], "y": [-1.0, -1.0], "z": [2.0, 3.0]}
+    ctx.register_record_batches("p", [[pa.RecordBatch.from_pydict(rows)]])
+    f = "CASE WHEN x > 0 THEN sin(power(x, y)) * exp(power(x, y)) * cos(power(x, y)) ELSE z * z END"
+    call = "f" if "{f}" in read else f
+    calls = ", ".join(f"grad({call}, {variable})" for variable in "xyz")
+    found = query(ctx, f"SELECT {call}, {calls} FROM {read.format(f=f)} ORDER BY x")
+    # The power p is 1/2 in the second row, and what is computed of it is sin(2 * p) / 2 * exp(p).
+    value, by_power = math.sin(1) / 2 * math.exp(0.5), (math.cos(1) + math.sin(1) / 2) * math.exp(0.5)
+    second = (value, by_power * -0.25, by_power * 0.5 * math.log(2), 0.0)
+    assert_same_rows(rows_of(found), [(4.0, 0.0, 0.0, 4.0), second])
