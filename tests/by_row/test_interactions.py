@@ -155,6 +155,13 @@ def test_a_column_that_is_passed_on_and_computed_from(session: SessionContext) -
     assert_values(found, VALUES)
 
 
+def test_a_whole_number_that_a_cte_converts(session: SessionContext) -> None:
+    """Its cells are those of the CTE: the column of the table is no float."""
+    converted = "WITH c AS (SELECT k, CAST(k AS DOUBLE) AS i, val FROM w)"
+    statement = f"{converted} SELECT k, grad((SELECT SUM(i * i * val) FROM c), i) AS d FROM c"
+    assert_values(by_key(session, statement), {k: 2 * k * value for k, value in VALUES.items()})
+
+
 def test_cells_that_a_cte_repeats(session: SessionContext) -> None:
     """A CTE that repeats rows of a table shows the derivative of the cell in each."""
     ctes = "WITH r AS (SELECT w.k, n.n, w.val FROM w CROSS JOIN (VALUES (1), (2), (3)) AS n(n))"
