@@ -183,7 +183,10 @@ def test_prepared_statement_reads_new_data(session: SessionContext) -> None:
     assert_values(by_key(session, "EXECUTE g"), {k: v / 2 for k, v in VALUES.items()})
 
 
-def test_prepared_statement_reads_new_data_while_a_stream_has_the_old(session: SessionContext) -> None:
+def test_prepared_statement_reads_new_data_while_a_stream_has_the_old(register: Register) -> None:
+    # With one partition nothing runs ahead of the stream.
+    session = register(SessionContext(SessionConfig().with_target_partitions(1)))
+    session.from_pydict({"k": list(VALUES), "val": list(VALUES.values())}, name="w")
     session.sql("CREATE TABLE stored AS SELECT * FROM w").collect()
     statement = "SELECT k, grad((SELECT SUM(val) * SUM(val) FROM stored), val) AS d FROM stored ORDER BY k"
     session.sql(f"PREPARE gradients AS {statement}").collect()
