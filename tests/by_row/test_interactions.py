@@ -360,6 +360,13 @@ def test_keys_that_are_null(session: SessionContext) -> None:
     assert_values(by_key(session, f"SELECT k, grad({top}, val) AS d FROM e"), {1: 4.0, 2: 0.0, 3: 0.0, 4: 1.0})
 
 
+def test_ties_under_keys_that_are_null(session: SessionContext) -> None:
+    session.from_pydict({"k": [1, 2, 3, 4], "g": [1, None, None, 2], "val": [1.0, 3.0, 3.0, 5.0]}, name="keyed")
+    greatest = "(SELECT SUM(m * m) FROM (SELECT g, MAX(val) AS m FROM keyed GROUP BY g) AS q)"
+    found = by_key(session, f"SELECT k, grad({greatest}, val) AS d FROM keyed")
+    assert_values(found, {1: 2.0, 2: 3.0, 3: 3.0, 4: 10.0})
+
+
 def test_grouping_sets(session: SessionContext) -> None:
     """Each row is in its own group and in that of all."""
     groups = "SELECT k % 2 AS g, SUM(val) AS s FROM w GROUP BY {}"
@@ -618,6 +625,7 @@ def test_a_cell_that_is_null_does_not_move(session: SessionContext) -> None:
     ("value", "says"),
     [
         ("SELECT SUM(DISTINCT val) FROM w", r"sum\(DISTINCT .*no derivative is known for an aggregate of DISTINCT"),
+        ("SELECT SUM(q.val * q.val) FROM w AS q WHERE q.k > w.k", "the correlated subquery"),
         ("SELECT SUM(q.val * (SELECT SUM(o.val) FROM w AS o WHERE o.k > q.k)) FROM w AS q", "the correlated subquery"),
         (
             "SELECT SUM(a.val) FROM w AS a JOIN w AS b ON a.k = b.k AND b.k < (SELECT SUM(val) FROM w)",

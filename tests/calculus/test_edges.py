@@ -78,6 +78,9 @@ EDGES = [
     ("(1e200 * y) * (1e200 * exp(y))", -700.0, -699e200 * (1e200 * math.exp(-700))),
     ("(1e-200 * y) / (1e200 * exp(-y))", 700.0, 701e-200 * (1e-200 * math.exp(700))),
     ("1e-200 * y * (1e-200 / exp(-y)) + 1e-200 * (1e-200 / exp(-y))", 700.0, 702e-200 * (1e-200 * math.exp(700))),
+    # A difference times a sum is one of squares only if both are of the same.
+    ("(y - 3) * (y + 2)", 0.75, 0.5),
+    ("(exp(y) - 1) * (exp(y) + 2)", 0.75, (2 * math.exp(0.75) + 1) * math.exp(0.75)),
     # Exponents that are close are not the same.
     ("power(y, 1.5) / power(y, 1.5005)", 2.0, -0.0005 * 2**-1.0005),
     # The first on a tie, which -0 and 0 are not in DataFusion 54.
