@@ -367,6 +367,13 @@ def test_ties_under_keys_that_are_null(session: SessionContext) -> None:
     assert_values(found, {1: 2.0, 2: 3.0, 3: 3.0, 4: 10.0})
 
 
+def test_references_of_which_one_is_missing(session: SessionContext) -> None:
+    """Where an outer join finds no partner the value is NULL, and neither reference contributes."""
+    session.from_pydict({"x": [1.0, 5.0]}, name="a")
+    value = "(SELECT SUM(r.x * 2 + q.x * q.x * 3) FROM a AS r LEFT JOIN a AS q ON r.x < q.x)"
+    assert_values(by_key(session, f"SELECT x, grad({value}, x) AS d FROM a"), {1: 2.0, 5: 30.0})
+
+
 def test_grouping_sets(session: SessionContext) -> None:
     """Each row is in its own group and in that of all."""
     groups = "SELECT k % 2 AS g, SUM(val) AS s FROM w GROUP BY {}"

@@ -21,6 +21,8 @@ EDGES = [
     ("1 / greatest(tanh(greatest(0, y)), 0)", -1.0, 0.0),
     ("sqrt(CASE WHEN 2 * greatest(y, 0) >= 0 THEN 2 * greatest(y, 0) ELSE 0.0 END)", -1.0, 0.0),
     ("sqrt(greatest(exp(greatest(y, -5.0)) - 1, 0))", -1.0, 0.0),
+    ("sqrt(greatest(y, 2 * greatest(y, 0)))", -2.0, 0.0),
+    ("sqrt(greatest(y, exp(zero) * greatest(y, 0)))", -2.0, 0.0),
     ("sqrt(CASE WHEN exp(greatest(y, -5.0)) > 1 THEN exp(greatest(y, -5.0)) - 1 ELSE 0.0 END)", -1.0, 0.0),
     # Nor infinity times 0.
     ("greatest(sqrt(abs(greatest(y, 0))), 1.0)", 0.0, 0.0),
@@ -78,6 +80,8 @@ EDGES = [
     ("(1e200 * y) * (1e200 * exp(y))", -700.0, -699e200 * (1e200 * math.exp(-700))),
     ("(1e-200 * y) / (1e200 * exp(-y))", 700.0, 701e-200 * (1e-200 * math.exp(700))),
     ("1e-200 * y * (1e-200 / exp(-y)) + 1e-200 * (1e-200 / exp(-y))", 700.0, 702e-200 * (1e-200 * math.exp(700))),
+    # What is infinite is not close to 1.
+    ("1e200 * sin(y) + 1e-200 * cos(y)", 2.0, 1e200 * math.cos(2)),
     # A difference times a sum is one of squares only if both are of the same.
     ("(y - 3) * (y + 2)", 0.75, 0.5),
     ("(exp(y) - 1) * (exp(y) + 2)", 0.75, (2 * math.exp(0.75) + 1) * math.exp(0.75)),

@@ -96,5 +96,5 @@ impl Monomial {
 
 /// Whether exponents that were added and subtracted are the same but for rounding.
 pub fn is_close(a: f64, b: f64) -> bool {
-    (a - b).abs() <= 8.0 * f64::EPSILON * a.abs().max(b.abs()).max(1.0)
+    a == b || (a - b).abs() <= 8.0 * f64::EPSILON * a.abs().max(b.abs()).clamp(1.0, f64::MAX)
 }

@@ -72,6 +72,17 @@ fn derivatives<'a>(
     algebra.end_primal();
     let mut derivatives = vec![];
     for (call, prepared) in calls.iter().zip(&prepared) {
+        if call.total {
+            // A tangent is NULL where its variable is. Several calls may have one tangent, each by another variable.
+            nulls.forget_derivatives(algebra);
+            for (factor, variable) in prepared.factors.iter().zip(&prepared.variables) {
+                if let Some(factor) = factor
+                    && matches!(algebra.node(*factor).shape, Expr::Column(_))
+                {
+                    nulls.equate(algebra, *factor, *variable);
+                }
+            }
+        }
         let derivative = derivative(call, function.node, prepared, algebra, &mut nulls, rules)?;
         let declared = if algebra.node(derivative).field.is_nullable() && !prepared.nullable {
             nulls.assert_never(algebra, derivative)?
@@ -107,19 +118,16 @@ fn prepare(
     let mut required = nulls.of(algebra, root);
     let mut nullable = function.field.is_nullable();
     let mut factors = vec![];
-    for (seed, variable) in call.seeds.iter().zip(&variables) {
+    for seed in &call.seeds {
         factors.push(match seed.factor {
             None => None,
             Some(factor) => {
                 let field = field_of(factor, schema)?;
                 check_numeric(call, factor, &field)?;
                 nullable |= !call.total && field.is_nullable();
-                let carried = matches!(factor, Expr::Column(_));
                 let factor = algebra.import(factor)?;
                 if !call.total {
                     required.extend(nulls.of(algebra, factor));
-                } else if carried {
-                    nulls.equate(algebra, factor, *variable);
                 }
                 Some(factor)
             }

@@ -25,6 +25,7 @@ impl Pullback<'_, '_> {
             return Ok(Contribution::Partials(vec![]));
         }
         let mut parts = children.to_vec();
+        let mut chosen = false;
         for (value, derivative) in values.iter().zip(derivatives) {
             let mut required = self.nulls.of(self.algebra, children[*value]);
             // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
@@ -33,15 +34,13 @@ impl Pullback<'_, '_> {
                 required.retain(|source| !seen_to.contains(source));
             }
             let exact = self.nulls.guard(self.algebra, derivative, &required, None)?;
-            if self.choices.contains(&derivative) {
+            if self.is_of_choice(derivative) {
                 self.choices.insert(exact);
+                chosen = true;
             }
             parts[*value] = self.algebra.cast_to_working_type(exact)?;
+            chosen |= self.vanishes(parts[*value]);
         }
-        let chosen = values
-            .iter()
-            .map(|value| parts[*value])
-            .any(|branch| self.vanishes(branch) || self.choices.contains(&branch));
         let derivative = self.algebra.intern(Expr::Case(case.clone()), parts)?;
         self.nulls.equate(self.algebra, derivative, id);
         if chosen {

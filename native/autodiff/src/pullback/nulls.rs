@@ -50,6 +50,11 @@ impl<'r> NullSets<'r> {
         self.known.insert(id, sources);
     }
 
+    /// Forgets the sources of what is no part of the primal.
+    pub fn forget_derivatives(&mut self, algebra: &Algebra) {
+        self.known.retain(|id, _| algebra.is_primal(*id));
+    }
+
     fn inherited(&self, algebra: &Algebra, id: NodeId) -> Sources {
         let node = algebra.node(id);
         if let Some(sources) = self.of_case(algebra, id) {

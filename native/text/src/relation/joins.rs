@@ -84,7 +84,7 @@ impl Writer<'_> {
         let depth = left.depth.max(right.depth);
         let joined = match node.join_type {
             JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti
-                if left.joined != Some(Joined::Otherwise) =>
+                if left.joined != Some(Joined::Otherwise) && !reads_left =>
             {
                 Joined::AsLeftRows
             }
