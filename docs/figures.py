@@ -296,7 +296,7 @@ def engine() -> Figure:
     ax.axhline(1, color="black", linewidth=0.8)
     ax.axhspan(0.98, 1.02, color="#EEEEEE", zorder=0)
     ax.set(ylabel="engine / stock", xticks=[], xlabel="queries, in order within each group")
-    ax.legend(ncols=4, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
