@@ -1,11 +1,14 @@
 """Derivatives in and over set operations."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from datafusion import SessionContext
 
-from support.cases import Case, check, params
+from support.cases import Case, check, params, query
+from support.compare import assert_same_rows, rows_of
 from support.tables import T, U, V
 
 CASES = [
@@ -73,3 +76,19 @@ CASES = [
 @params(CASES)
 def test_union(case: Case, register: Callable[[SessionContext], SessionContext], tmp_path: Path) -> None:
     check(case, register, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "equal",
+    [
+        "SELECT DISTINCT x, CASE id WHEN 1 THEN x * x ELSE x END AS v FROM rows",
+        "SELECT x, x * x AS v FROM rows WHERE id = 1 UNION SELECT x, x AS v FROM rows WHERE id > 1",
+    ],
+)
+def test_equal_rows_whose_derivatives_differ_have_none(
+    register: Callable[[SessionContext], SessionContext], equal: str
+) -> None:
+    ctx = register(SessionContext())
+    ctx.from_pydict({"id": [1, 2, 3], "x": [0.0, 0.0, 2.0]}, name="rows")
+    found = query(ctx, f"SELECT x, grad(v, x) AS d FROM ({equal}) AS q ORDER BY x")
+    assert_same_rows(rows_of(found), [(0.0, math.nan), (2.0, 1.0)])
