@@ -94,7 +94,7 @@ impl Monomial {
     }
 }
 
-/// Whether exponents that were added and subtracted are the same but for rounding.
+/// Whether exponents that were added and subtracted are the same but for rounding. What is infinite is close to itself alone.
 pub fn is_close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= 8.0 * f64::EPSILON * a.abs().max(b.abs()).clamp(1.0, f64::MAX)
 }

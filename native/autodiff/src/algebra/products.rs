@@ -22,10 +22,12 @@ impl Algebra<'_> {
         let (negative, [a, b]) = self.without_signs([a, b])?;
         let plain = match self.as_binary(b, Operator::Divide) {
             Some((p, u)) if !self.is_primal(b) => {
-                let (of_a, of_p) = (self.as_number(a), self.as_number(p));
-                // 1e-200 * (1e-200 / u) is no 0.
-                let fits = of_a.zip(of_p).is_none_or(|(a, p)| (a * p).is_normal());
-                if fits && (of_a.is_some() || of_p.is_some()) {
+                let by_number = match (self.as_number(a), self.as_number(p)) {
+                    // 1e-200 * (1e-200 / u) is no 0.
+                    (Some(a), Some(p)) => (a * p).is_normal(),
+                    (a, p) => a.is_some() || p.is_some(),
+                };
+                if by_number {
                     let numerator = self.multiply(a, p)?;
                     self.binary(numerator, Operator::Divide, u)?
                 } else if self.as_binary(p, Operator::Divide).is_some_and(|(_, divisor)| divisor == u) {

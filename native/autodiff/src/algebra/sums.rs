@@ -151,12 +151,12 @@ impl Algebra<'_> {
             return Ok(None);
         }
         add_up(&mut terms, others);
-        for term in &mut terms {
-            term.monomial = common.times(&term.monomial, 1.0);
-        }
         match terms.as_slice() {
             [] => self.number(0.0).map(Some),
-            [term] if fit(&terms) => self.product_of(&term.monomial).map(Some),
+            [term] => {
+                let product = common.times(&term.monomial, 1.0);
+                if product.coefficient.is_normal() { self.product_of(&product).map(Some) } else { Ok(None) }
+            }
             _ => Ok(None),
         }
     }
