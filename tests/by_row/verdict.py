@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +75,10 @@ class Judge:
             finding = self._total(value, base, found)
         if finding is None and thorough:
             finding = self._jvp(value, found) or self._elsewhere(value, found) or self._differences(value, base, found)
+        if finding and self._varies(self._ctx, value):
+            # Such as corr of two rows, which is 1 up to rounding, in another correlation.
+            self.counts["DataFusion cannot: other rows in another execution"] += 1
+            return None
         if finding is None and any(g for rows in found.values() for _, g in rows.values()):
             self.counts["gradients that are not 0"] += 1
             self.right.update(value.kinds())
@@ -209,20 +213,25 @@ class Judge:
     def _rounding(self, value: Value, base: float, total: float, forward: float) -> float:
         """How far both change when all numbers move by some units in the last place."""
         largest = 0.0
+        for _ in self._moves(value):
+            moved, _ = self._along(self._gradients(self._ctx, value))
+            ahead = self._directional(value, base, 1.0)
+            changes = [abs(moved - total), abs((forward if ahead is None else ahead) - forward)]
+            largest = max([largest, *(change for change in changes if not math.isnan(change))])
+        return largest
+
+    def _moves(self, value: Value) -> Iterator[None]:
+        """Moves the numbers of all tables by some units in the last place, in several ways, one after the other."""
         unit = 2.0**-23 if value.single() else 2.0**-52
         for units in (1.0, -2.0, 3.0):
             try:
                 for name in TABLES:
                     self._move(name, units * unit)
-                moved, _ = self._along(self._gradients(self._ctx, value))
-                ahead = self._directional(value, base, 1.0)
+                yield
             finally:
                 for name in TABLES:
                     self._ctx.deregister_table(name)
                 add_row_tables(self._ctx)
-            changes = [abs(moved - total), abs((forward if ahead is None else ahead) - forward)]
-            largest = max([largest, *(change for change in changes if not math.isnan(change))])
-        return largest
 
     def _move(self, name: str, step: float) -> None:
         """Moves all floats of a table by a part of themselves, each column by another one."""
@@ -305,9 +314,11 @@ class Judge:
         return None
 
     def _varies(self, ctx: SessionContext, value: Value) -> bool:
-        """Whether the value itself is not the same in every execution."""
+        """Whether the value itself is another one in another execution, or when all numbers are rounded."""
         found = [self._value(session, value, Writer()) for session in (self._ctx, *[ctx] * 12)]
-        return not all(_same(found[0], other, 1e-6 * (1 + abs(found[0] or 0.0))) for other in found)
+        found += [self._value(self._ctx, value, Writer()) for _ in self._moves(value)]
+        size = 1 + abs(found[0] or 0.0)
+        return not all(_same(found[0], other, (1e-3 if value.single() else 1e-6) * size) for other in found)
 
     def _differences(self, value: Value, base: float | None, found: Gradients) -> Finding | None:
         if base is None or value.single():
