@@ -124,6 +124,20 @@ def test_a_lateral_query_behind_another() -> None:
     assert plain.sql(text).to_pydict() == {"d": [pairs * (1.5 + 2.5 + 2.5)]}
 
 
+@pytest.mark.parametrize("lateral", ["CROSS JOIN LATERAL", "LEFT JOIN LATERAL"])
+def test_what_a_lateral_query_alone_reads(lateral: str) -> None:
+    """`k` of the first relation is in no column of the result, and stays."""
+    plain = SessionContext()
+    plain.from_pydict({"k": [1, 2], "w": [1.5, 2.5]}, name="d")
+    end = "ON TRUE" if lateral.startswith("LEFT") else ""
+    text = xql_ffi.expand_sql(
+        f"""SELECT grad(v, w) AS g FROM (SELECT a.w, a.w * a.w * b.w AS v FROM d AS a
+            {lateral} (SELECT w FROM d AS i WHERE i.k >= a.k) AS b {end}) AS q ORDER BY g""",
+        plain,
+    )
+    assert plain.sql(text).to_pydict() == {"g": sorted([2 * 1.5 * 1.5, 2 * 1.5 * 2.5, 2 * 2.5 * 2.5])}
+
+
 def test_a_script_knows_what_it_makes() -> None:
     made = "CREATE TABLE m AS SELECT x, grad(x * x, x) AS v FROM t;"
     view = "CREATE VIEW p AS SELECT v, v * x AS w FROM m;"

@@ -98,11 +98,15 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
             Ok(if without.transformed { without.update_data(|expr| name.restore(expr)) } else { without })
         })
     })?;
-    // DataFusion 54 takes columns from recursive queries that these read themselves, and expects that another of its rules has
-    // replaced DISTINCT ON before.
+    // DataFusion 54 takes columns from recursive queries that these read themselves, and expects that others of its rules have
+    // replaced DISTINCT ON and LATERAL before.
     let mut keeps_all = false;
     tidied.data.apply_with_subqueries(|node| {
-        keeps_all |= matches!(node, LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)));
+        keeps_all |= match node {
+            LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)) => true,
+            LogicalPlan::Join(join) => is_lateral(&join.right),
+            _ => false,
+        };
         Ok(TreeNodeRecursion::Continue)
     })?;
     if keeps_all {
@@ -110,6 +114,16 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
     }
     let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
     optimizer.optimize(tidied.data, &OptimizerContext::new(), |_, _| {})
+}
+
+/// Whether a relation reads columns of what it is joined to.
+pub fn is_lateral(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Subquery(node) => !node.outer_ref_columns.is_empty(),
+        LogicalPlan::SubqueryAlias(node) => is_lateral(&node.input),
+        LogicalPlan::Projection(node) => is_lateral(&node.input),
+        _ => false,
+    }
 }
 
 /// Whether DataFusion 54 takes columns from a recursive query that this reads itself, because nothing around it does, and fails.

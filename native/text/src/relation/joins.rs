@@ -1,11 +1,12 @@
 //! Joins: two relations in FROM.
 
 use datafusion_common::{NullEquality, Result, plan_err};
-use datafusion_expr::{Join, JoinType, LogicalPlan, Subquery};
+use datafusion_expr::{Join, JoinType, Subquery};
 use std::sync::Arc;
 
 use super::names::unique_names;
 use super::writer::Writer;
+use crate::derive::is_lateral;
 use crate::expr::{closed_sql, sql};
 use crate::select::{Joined, Select, indented};
 
@@ -91,14 +92,5 @@ impl Writer<'_> {
             _ => Joined::Otherwise,
         };
         Ok(Select { joined: Some(joined), depth, ..Select::new(Arc::clone(&node.schema), Some(from), items, "joined") })
-    }
-}
-
-fn is_lateral(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Subquery(node) => !node.outer_ref_columns.is_empty(),
-        LogicalPlan::SubqueryAlias(node) => is_lateral(&node.input),
-        LogicalPlan::Projection(node) => is_lateral(&node.input),
-        _ => false,
     }
 }
