@@ -48,10 +48,10 @@ class Relation:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell by its row and column, and how far it is moved."""
+    """A cell by its row and column, and how far it is moved; or those of several rows."""
 
     relation: Relation
-    row: int
+    rows: Sequence[int]
     column: str
     step: float
 
@@ -184,7 +184,8 @@ class Read(Node):
             cell = writer.cell
             if cell and cell.relation == self.relation and cell.column == own.name:
                 row = f"{self.alias}.{self.relation.columns[0].name}"
-                text = f"CASE WHEN {row} = {cell.row} THEN {text} + ({cell.step!r}) ELSE {text} END"
+                rows = ", ".join(map(str, cell.rows))
+                text = f"CASE WHEN {row} IN ({rows}) THEN {text} + ({cell.step!r}) ELSE {text} END"
             if direction and own.name in direction.columns:
                 number = direction.columns.index(own.name)
                 text = f"{text} + ({direction.factor!r}) * e.{STEP} * v.v{number}"

@@ -3,7 +3,7 @@
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::null_mut;
-use xql_simplify_ffi::guard;
+use xql_guard::guard;
 
 /// Bytes of a stack on which what a caller asks for is made.
 const STACK: usize = 64 << 20;

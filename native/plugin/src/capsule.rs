@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::{Arc, OnceLock};
-use xql_simplify_ffi::guard;
+use xql_guard::guard;
 
 use crate::operator::{Exported, xql_ffi_operator};
 

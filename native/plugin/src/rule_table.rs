@@ -4,7 +4,7 @@ use arrow::array::{Array, StructArray};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use datafusion_common::Result;
 use std::ffi::c_void;
-use xql_simplify_ffi::guard;
+use xql_guard::guard;
 
 /// Writes the rule table to an `ArrowSchema` and an `ArrowArray`, and says whether it could.
 ///

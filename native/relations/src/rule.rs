@@ -9,6 +9,7 @@ use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRul
 use std::sync::Arc;
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
+use xql_guard::guard;
 
 use crate::calls::plan::Differentiation;
 use crate::options::shares_relations;
@@ -49,7 +50,7 @@ impl DifferentiateRelations {
     }
 
     fn differentiate(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
-        self.differentiated(plan, config).map_err(refused)
+        guard(NAME, || self.differentiated(plan, config).map_err(refused))
     }
 
     fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
@@ -178,6 +179,15 @@ mod tests {
             }
             assert_eq!(shown[0], shown[1], "{statement}");
         }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error() -> Result<()> {
+        let ctx = session(NEVER).await?;
+        ctx.add_analyzer_rule(Arc::new(DifferentiateRelations::recognizing(|_| panic!("deliberate"))));
+        let error = ctx.sql("SELECT abs(x) FROM t").await?.into_optimized_plan().expect_err("it panics").to_string();
+        assert!(error.contains("differentiate_relations panicked at ") && error.ends_with(": deliberate"), "{error}");
         Ok(())
     }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::ScalarUDF;
+use xql_guard::guard;
 
 use crate::provider::{answer, failure};
 use crate::wire::ABI_VERSION;
-use crate::wire::error::{guard, malformed};
+use crate::wire::error::malformed;
 
 /// Name of the capsule that holds an [`FFI_ScalarUDFSimplify`].
 pub const CAPSULE_NAME: &CStr = c"datafusion_scalar_udf_simplify";

@@ -58,7 +58,7 @@
 //! Every failure is an error with a message: another version of the ABI or another major version of DataFusion, bytes that
 //! are no table, an expression that is too large or too deep, an answer without type or of another type than the call, an `Err`
 //! of `simplify` (which keeps its kind), a panic. Nothing unwinds across the boundary, and a panic prints nothing, because
-//! [`guard`] catches it.
+//! [`guard`](xql_guard::guard) catches it.
 //!
 //! Not checked, because no check finds it, is what callers of `unsafe` functions promise: that a pointer points to a struct or to
 //! as many bytes as are said, which live until they are released, and that the functions of a struct do what is said of them.
@@ -78,4 +78,3 @@ pub use abi::{CAPSULE_NAME, FFI_Bytes, FFI_ScalarUDFSimplify, FUNCTIONS_METHOD_N
 pub use consumer::SimplifyingScalarUDF;
 pub use provider::foreign_function::ForeignFunction;
 pub use wire::ABI_VERSION;
-pub use wire::error::guard;

@@ -19,11 +19,12 @@ use datafusion_expr::{
     ScalarUDFImpl, Signature, StructFieldMapping,
 };
 use prost::Message;
+use xql_guard::guard;
 
 use crate::abi::FFI_ScalarUDFSimplify;
 use crate::consumer::request::Question;
 use crate::consumer::typing::return_field;
-use crate::wire::error::{guard, malformed};
+use crate::wire::error::malformed;
 use crate::wire::{Answer, Outcome};
 
 /// A scalar function of another library, with its `simplify`.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, ReturnFieldArgs, ScalarUDF};
+use xql_guard::guard;
 
 use crate::table::{Node, join, placeholder};
-use crate::wire::error::{guard, malformed};
+use crate::wire::error::malformed;
 
 /// What a call of an imported function returns.
 ///

@@ -11,6 +11,7 @@ use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use datafusion_proto::protobuf::EmptyMessage;
 use prost::Message;
+use xql_guard::guard;
 
 use crate::provider::foreign_function::{ForeignFunction, Role};
 use crate::table::expand::{expand, with_stack_for};
@@ -18,7 +19,7 @@ use crate::table::flatten::{Crossing, Flattener, Opened};
 use crate::table::message::{is_default, node_from_wire, without_metadata};
 use crate::table::opaque::is_opaque;
 use crate::table::{Node, Table, placeholders, split};
-use crate::wire::error::{guard, malformed};
+use crate::wire::error::malformed;
 use crate::wire::field::{field_from_wire, field_to_wire, schema_from_wire};
 use crate::wire::{ABI_VERSION, Answer, Call, Function, Kind, Opaque, Outcome, Request, Simplified, Time};
 

@@ -1,0 +1,75 @@
+//! Panics as errors.
+//!
+//! What differentiates runs in the process of a host, which expects an error of bad input and no unwinding across a C boundary.
+//! [`guard`] is around all that a host calls.
+
+#![deny(missing_docs)]
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+use datafusion_common::{DataFusionError, Result};
+
+/// Runs `work`; a panic becomes an error that says what was being done, where it panicked and why. Nothing is printed.
+///
+/// The first call puts a panic hook in front of the one that is there. It keeps silent about panics within `work` on this
+/// thread, which are told by the error, and leaves all others to the hook behind it.
+///
+/// # Errors
+/// That of `work`, and [`DataFusionError::Ffi`] for a panic.
+pub fn guard<T>(what: impl Display, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    silence_guarded_panics();
+    let outer = GUARDED.replace(true);
+    PLACE.set(None);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(outer);
+    outcome.unwrap_or_else(|panic| {
+        let place = PLACE.take().map(|place| format!(" at {place}")).unwrap_or_default();
+        Err(DataFusionError::Ffi(format!("{what} panicked{place}: {}", panic_message(panic))))
+    })
+}
+
+thread_local! {
+    /// Whether this thread is within a guard.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    /// Where the last panic within a guard was.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn silence_guarded_panics() {
+    static HOOK: Once = Once::new();
+    // The hook of a thread that panics cannot be changed; the guard is then one of a destructor.
+    if !HOOK.is_completed() && !std::thread::panicking() {
+        HOOK.call_once(|| {
+            let next = take_hook();
+            set_hook(Box::new(move |panic| {
+                // While a thread ends its variables may be gone.
+                if GUARDED.try_with(Cell::get).unwrap_or(false) {
+                    let place = panic.location().map(ToString::to_string);
+                    let _ = PLACE.try_with(|last| last.replace(place));
+                } else {
+                    next(panic);
+                }
+            }));
+        });
+    }
+}
+
+fn panic_message(panic: Box<dyn Any + Send>) -> Cow<'static, str> {
+    let panic = match panic.downcast::<&'static str>() {
+        Ok(message) => return Cow::Borrowed(*message),
+        Err(panic) => panic,
+    };
+    match panic.downcast::<String>() {
+        Ok(message) => Cow::Owned(*message),
+        Err(panic) => {
+            // It may panic when it is dropped, which would unwind after all.
+            std::mem::forget(panic);
+            Cow::Borrowed("(no message)")
+        }
+    }
+}
