@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from by_row.plans import Block, Cells, Item, Join, Node, Read, Relation, Union, Use, Writer, placeholder
-from by_row.tables import TABLES
+from by_row.tables import SINGLE, TABLES
 from relations.choices import Choices
 from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
 from relations.expressions import AGGREGATES, BARRED, Expression, Function, call_of, expression
@@ -20,6 +20,8 @@ FORMS = ["table", "cte", "view", "derived"]
 PLACES = ["plain", "plain", "plain", "create table as", "prepare", "view"]
 # Computed from one column each, for a column that is passed on and computed from as well has both derivatives.
 _COMPUTED = ["{0}", "sin({0})", "{0} * 1.3 + 0.1", "{0} * {0}", "0.5 - {0}"]
+# Those that stay in single precision.
+_SINGLE = ["{0}", "sin({0})", "{0} * {0}"]
 _RESTRICTED = ["", "WHERE q.id <> 3", "WHERE {0} IS NOT NULL", "ORDER BY q.id LIMIT 4", "GROUP BY {1}"]
 _RANGES = [
     "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
@@ -148,7 +150,8 @@ class Generator:
 
     def _table(self, table: str) -> Relation:
         columns = [self._column(table, name) for name in TABLES[table]]
-        return Relation(table, "table", "", columns, len(TABLES[table]["id"]))
+        single = {SINGLE} & set(TABLES[table])
+        return Relation(table, "table", "", columns, len(TABLES[table]["id"]), single)
 
     @staticmethod
     def _column(relation: str, name: str) -> Column:
@@ -166,19 +169,22 @@ class Generator:
         floats = [name for name in names if not is_integer(name)]
         restricted = choices.of(_RESTRICTED)
         items = []
+        single = set()
         for name in names:
             text = f"q.{name}"
             if not is_integer(name):
-                text = choices.of(_COMPUTED).format(text)
-                text = f"{choices.of(['sum', 'max', 'avg'])}({text})" if restricted.startswith("GROUP") else text
+                computed = choices.of(_COMPUTED)
+                aggregate = choices.of(["sum", "max", "avg"]) if restricted.startswith("GROUP") else ""
+                text = f"{aggregate}({computed.format(text)})" if aggregate else computed.format(text)
+                if name == SINGLE and computed in _SINGLE and aggregate in ("", "max"):
+                    single.add(name)
             items.append(f"{text} AS {name}")
         keys = ", ".join(f"q.{name}" for name in names if is_integer(name))
         tail = restricted.format(f"q.{floats[0]}", keys)
         name = self._fresh(f"rel_{form[0]}")
         columns = [self._column(name, column) for column in names]
-        return Relation(
-            name, form, f"SELECT {', '.join(items)} FROM {table} AS q {tail}".strip(), columns, len(TABLES[table]["id"])
-        )
+        text = f"SELECT {', '.join(items)} FROM {table} AS q {tail}".strip()
+        return Relation(name, form, text, columns, len(TABLES[table]["id"]), single)
 
     def _read(self, relation: Relation) -> Read:
         alias = self._fresh("q")

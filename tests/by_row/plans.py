@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from by_row.tables import SINGLE
 from relations.columns import Column, Origin
 from support.ctes import with_ctes
 
@@ -37,6 +36,8 @@ class Relation:
     text: str
     columns: Sequence[Column]
     size: int
+    # Its columns in single precision.
+    single: Collection[str] = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Relation:
         return self
@@ -189,7 +190,7 @@ class Read(Node):
             if direction and own.name in direction.columns:
                 number = direction.columns.index(own.name)
                 text = f"{text} + ({direction.factor!r}) * e.{STEP} * v.v{number}"
-                text = f"CAST({text} AS REAL)" if own.name == SINGLE else text
+                text = f"CAST({text} AS REAL)" if own.name in self.relation.single else text
             items.append(f"{text} AS {column.name}")
         source = f"{writer.relation(self.relation)} AS {self.alias}"
         if direction:

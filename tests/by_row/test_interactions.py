@@ -629,6 +629,33 @@ def test_a_cell_that_is_null_does_not_move(session: SessionContext) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        # A column that nobody reads has no part in the value, whatever its derivative.
+        ("SELECT a FROM (SELECT SUM(s) AS a, covar_samp(r, s) AS b FROM groups) AS m", [1.0] * 6),
+        (
+            "SELECT SUM(a) FROM (SELECT SUM(s) OVER (ORDER BY p) AS a, stddev(r) OVER () AS b FROM groups) AS m",
+            [1.0, 2.0] * 3,
+        ),
+        # Nor has a group that is left out. Of the even ones it is var_pop(v).
+        (
+            "SELECT SUM(b) FILTER (WHERE p = 0) FROM (SELECT p, covar_pop(r + v, v) AS b FROM pairs GROUP BY p) AS m",
+            [0.0, -4 / 9, 0.0, 25 / 18, 0.0, -17 / 18],
+        ),
+    ],
+)
+def test_what_does_not_contribute_may_be_nan(session: SessionContext, value: str, expected: list[float]) -> None:
+    """By groups, `corr` of 0.1, 0.1 and 0.1 with other numbers is NaN in DataFusion 54."""
+    cells = {1: 0.5, 2: -0.75, 3: 1.25, 4: 2.0, 5: 0.25, 6: -1.5}
+    session.from_pydict({"k": list(cells), "v": list(cells.values()), "c": [0.1, 0.1, 0.1, 0.1, 0.1, 0.3]}, name="x")
+    with_ = """WITH groups AS (SELECT k % 2 AS p, SUM(v) AS s, corr(c, v) AS r FROM x GROUP BY k % 2),
+        pairs AS (SELECT x.v, g.p, g.r FROM x JOIN groups AS g ON x.k % 2 = g.p)"""
+    assert math.isnan(by_key(session, f"{with_} SELECT p, r FROM groups")[1])
+    found = by_key(session, f"{with_} SELECT k, grad(({value}), v) AS d FROM x")
+    assert_values(found, dict(zip(cells, expected, strict=True)))
+
+
+@pytest.mark.parametrize(
     ("value", "says"),
     [
         ("SELECT SUM(DISTINCT val) FROM w", r"sum\(DISTINCT .*no derivative is known for an aggregate of DISTINCT"),

@@ -21,6 +21,9 @@ pub struct RowCotangents {
     pub plan: LogicalPlan,
     pub row: Option<Column>,
     pub cotangents: Vec<Column>,
+    /// Which of the columns the sweep has reached. The others have the cotangent 0 in all rows, and what they are computed from gets
+    /// none of them, though their derivatives be infinite.
+    pub reached: Vec<bool>,
     /// The columns of the stage, if the plan has them.
     pub own: Vec<Column>,
     /// Whether a row may be there more than once.
@@ -38,7 +41,8 @@ impl RowCotangents {
         let mut columns = region.columns.into_iter();
         let row = self.row.as_ref().and_then(|_| columns.next());
         let cotangents = columns.by_ref().take(self.cotangents.len()).collect();
-        Self { plan: region.plan, row, cotangents, own: columns.collect(), repeated: self.repeated }
+        let reached = self.reached.clone();
+        Self { plan: region.plan, row, cotangents, reached, own: columns.collect(), repeated: self.repeated }
     }
 
     /// The same, computed once, however often they are read.
@@ -66,7 +70,7 @@ impl RowCotangents {
         let [group, of] = members.columns.as_slice() else { return internal_err!("groups have no rows") };
         let on = self.row.map(|row| (Expr::Column(row), Expr::Column(of.clone()))).into_iter().collect();
         let plan = joined(self.plan, members.plan, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-        sums(plan, Some(group.clone()), self.cotangents, names)
+        sums(plan, Some(group.clone()), self.cotangents, self.reached, names)
     }
 
     /// Their sum along a direction by the variable of this position, one row with one column. It is NULL if the direction of a cell
@@ -95,7 +99,8 @@ impl RowCotangents {
         let sum = names.part("sum");
         let plan = Projection::try_new(vec![known.alias(sum.clone())], Arc::new(plan))?;
         let cotangents = vec![Column::new_unqualified(sum)];
-        Ok(Self { plan: LogicalPlan::Projection(plan), row: None, cotangents, own: vec![], repeated: false })
+        let plan = LogicalPlan::Projection(plan);
+        Ok(Self { plan, row: None, cotangents, reached: vec![true], own: vec![], repeated: false })
     }
 }
 
@@ -104,6 +109,7 @@ pub fn sums(
     plan: LogicalPlan,
     by: Option<Column>,
     cotangents: Vec<Column>,
+    reached: Vec<bool>,
     names: &mut Names,
 ) -> Result<RowCotangents> {
     let mut keys = vec![];
@@ -121,7 +127,7 @@ pub fn sums(
         summed.push(Column::new_unqualified(name));
     }
     let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
-    Ok(RowCotangents { plan, row, cotangents: summed, own: vec![], repeated: false })
+    Ok(RowCotangents { plan, row, cotangents: summed, reached, own: vec![], repeated: false })
 }
 
 /// The cotangents of columns, as sums. One that is NULL contributes nothing: where it meets others it is 0, and sums over rows leave

@@ -101,6 +101,14 @@ impl Partials {
         matches!(&self.rows, Rows::Aggregated { call, .. } if matches!(call.func.name(), "min" | "max"))
     }
 
+    /// Whether they are shares of rows in the value, so that they are numbers whatever the rows hold.
+    pub fn are_shares(&self) -> bool {
+        match &self.rows {
+            Rows::Aggregated { call, .. } => matches!(call.func.name(), "sum" | "avg" | "min" | "max"),
+            _ => true,
+        }
+    }
+
     /// For `min` and `max`, whether a row takes part and has the value.
     pub fn chosen(&self, value: &Expr) -> Option<Expr> {
         let Rows::Aggregated { call, .. } = &self.rows else { return None };

@@ -156,6 +156,7 @@ impl Sweep<'_> {
             exprs.push(Expr::Column(number.clone()).alias(named.name.clone()));
             row = Some(named);
         }
+        let reached = cotangents.iter().map(Option::is_some).collect();
         let mut named = vec![];
         for cotangent in cotangents {
             let name = self.names.part("cotangent");
@@ -170,7 +171,14 @@ impl Sweep<'_> {
         }
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
         let repeated = leaf.repeated;
-        self.contributions[leaf.stage].push(RowCotangents { plan, row, cotangents: named, own: beside, repeated });
+        self.contributions[leaf.stage].push(RowCotangents {
+            plan,
+            row,
+            cotangents: named,
+            reached,
+            own: beside,
+            repeated,
+        });
         Ok(())
     }
 
@@ -182,15 +190,20 @@ impl Sweep<'_> {
         if !several && !first.repeated {
             return Ok(Some(first));
         }
-        let first = first.alone()?;
-        let plan = contributions.try_fold(first.plan, |all, other| union(all, other.alone()?.plan))?;
-        sums(plan, first.row, first.cotangents, self.names).map(Some)
+        let mut first = first.alone()?;
+        for other in contributions {
+            let other = other.alone()?;
+            first.plan = union(first.plan, other.plan)?;
+            first.reached.iter_mut().zip(other.reached).for_each(|(reached, also)| *reached |= also);
+        }
+        sums(first.plan, first.row, first.cotangents, first.reached, self.names).map(Some)
     }
 
     /// Carries the cotangents of the rows of a stage to what it is computed from.
     fn stage(&mut self, id: usize, total: RowCotangents) -> Result<()> {
         let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
-        let cotangents: Vec<_> = total.cotangents.iter().cloned().map(Expr::Column).collect();
+        let reached = total.cotangents.iter().cloned().map(Expr::Column).zip(&total.reached);
+        let cotangents: Vec<_> = reached.map(|(cotangent, reached)| reached.then_some(cotangent)).collect();
         let none = NullEquality::NullEqualsNothing;
         match &stage.rows {
             Rows::Variable(_) | Rows::Constant => Ok(()),
@@ -203,7 +216,7 @@ impl Sweep<'_> {
                 let rows = joined(below.plan.clone(), total.plan, on, None, JoinType::Inner, none)?;
                 let mut found = Cotangents::default();
                 for (column, cotangent) in columns.iter().zip(cotangents) {
-                    found.add(&column.name, cotangent);
+                    cotangent.into_iter().for_each(|cotangent| found.add(&column.name, cotangent));
                 }
                 self.region(below, rows, found)
             }
@@ -216,7 +229,13 @@ impl Sweep<'_> {
             // ```
             Rows::Groups { below, keys, aggregates } => {
                 // Ties are counted over the groups alone, and what has come with its group needs no join.
-                let ties = aggregates.iter().any(|partials| partials.has_ties());
+                let reached: Vec<_> = aggregates
+                    .iter()
+                    .zip(&stage.varying)
+                    .zip(cotangents)
+                    .filter_map(|(aggregate, cotangent)| Some((aggregate, cotangent?)))
+                    .collect();
+                let ties = reached.iter().any(|((partials, _), _)| partials.has_ties());
                 let (mut groups, by_group, total) = if ties || total.own.is_empty() {
                     let own = stage.scan(self.names)?;
                     (own.plan, own.columns, Some((total.row, total.plan)))
@@ -225,8 +244,8 @@ impl Sweep<'_> {
                 };
                 let by_group: Vec<_> = by_group.into_iter().map(Expr::Column).collect();
                 let mut ties = vec![];
-                for (partials, value) in aggregates.iter().zip(&stage.varying) {
-                    let chosen = partials.chosen(&by_group[*value]);
+                for ((partials, value), _) in &reached {
+                    let chosen = partials.chosen(&by_group[**value]);
                     ties.push(match chosen {
                         Some(chosen) => Some(self.ties(below, keys, &mut groups, &by_group, chosen)?),
                         None => None,
@@ -249,16 +268,17 @@ impl Sweep<'_> {
                     )
                 };
                 let by_group: Vec<_> = by_group.iter().map(now).collect::<Result<_>>()?;
-                let cotangents: Vec<_> = cotangents.iter().map(now).collect::<Result<_>>()?;
                 let ties: Vec<_> = ties.iter().map(|ties| ties.as_ref().map(now).transpose()).collect::<Result<_>>()?;
                 let groups = groups.plan;
                 let rows = with_groups(below, keys, groups, &by_group)?;
                 let mut found = Cotangents::default();
-                for (((partials, value), cotangent), ties) in
-                    aggregates.iter().zip(&stage.varying).zip(cotangents).zip(ties)
-                {
-                    let partials = partials.over_group(&by_group[*value], &by_group, ties)?;
-                    for (input, product) in products(partials, &by_group[*value], &cotangent)? {
+                for (((partials, value), cotangent), ties) in reached.into_iter().zip(ties) {
+                    let cotangent = now(&cotangent)?;
+                    let value = &by_group[*value];
+                    let contributes = (!partials.are_shares()).then(|| cotangent.clone().not_eq(lit(0.0)));
+                    let partials = partials.over_group(value, &by_group, ties)?;
+                    let contributes = contributes.into_iter().fold(value.clone().is_not_null(), Expr::and);
+                    for (input, product) in products(partials, &contributes, &cotangent)? {
                         if below.varying.contains(&input.name) {
                             found.add(&input.name, product);
                         }
@@ -315,8 +335,9 @@ fn with_groups(below: &Region, keys: &[Column], groups: LogicalPlan, by_group: &
 }
 
 /// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the aggregate has
-/// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed.
-fn products(partials: Vec<(Expr, Expr)>, value: &Expr, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
+/// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a group that does
+/// not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
+fn products(partials: Vec<(Expr, Expr)>, contributes: &Expr, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
     let mut products = vec![];
     for (input, partial) in partials {
         let Expr::Column(input) = input else { continue };
@@ -324,7 +345,7 @@ fn products(partials: Vec<(Expr, Expr)>, value: &Expr, cotangent: &Expr) -> Resu
             cotangent.clone()
         } else {
             let product = binary_expr(cotangent.clone(), Operator::Multiply, partial);
-            when(value.clone().is_not_null(), product).otherwise(lit(0.0))?
+            when(contributes.clone(), product).otherwise(lit(0.0))?
         };
         products.push((input, product));
     }
