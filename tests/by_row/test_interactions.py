@@ -656,6 +656,25 @@ def test_what_does_not_contribute_may_be_nan(session: SessionContext, value: str
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("SELECT SUM(m) FILTER (WHERE k > 2) FROM products", {3: 3.0, 4: 4.0}),
+        ("SELECT MAX(m) FILTER (WHERE k > 2) FROM products", {3: 0.0, 4: 4.0}),
+        ("SELECT MIN(m) FILTER (WHERE k > 2) FROM products", {3: 3.0, 4: 0.0}),
+        ("SELECT VAR_POP(m) FILTER (WHERE k > 2) FROM products", {3: -6.375, 4: 8.5}),
+        ("SELECT last_value(m ORDER BY k) FROM products", {3: 0.0, 4: 4.0}),
+    ],
+)
+def test_rows_that_do_not_contribute_may_be_infinite(
+    session: SessionContext, value: str, expected: dict[int, float]
+) -> None:
+    session.from_pydict({"k": [1, 2, 3, 4], "r": [math.nan, math.inf, 3.0, 4.0]}, name="r")
+    with_ = "WITH products AS (SELECT w.k, w.val * r.r AS m FROM w JOIN r ON w.k = r.k)"
+    found = by_key(session, f"{with_} SELECT k, grad(({value}), val) AS d FROM w")
+    assert_values(found, {1: 0.0, 2: 0.0, **expected})
+
+
+@pytest.mark.parametrize(
     ("value", "says"),
     [
         ("SELECT SUM(DISTINCT val) FROM w", r"sum\(DISTINCT .*no derivative is known for an aggregate of DISTINCT"),

@@ -143,7 +143,7 @@ impl Partials {
             }
             Rows::Chosen { row, chosen } => {
                 let chosen = statistic(Expr::AggregateFunction(chosen.clone()))?;
-                let share = when(Expr::Column(row.clone()).eq(chosen), lit(1.0)).otherwise(lit(0.0))?;
+                let share = when(Expr::Column(row.clone()).eq(chosen), lit(1.0)).end()?;
                 return Ok(self.inputs.iter().map(|value| (value.clone(), share.clone())).collect());
             }
             Rows::Only => return Ok(self.inputs.iter().map(|value| (value.clone(), lit(1.0))).collect()),
@@ -165,7 +165,7 @@ impl Partials {
             let Some(partial) = partial else { continue };
             let takes_part = call.params.filter.as_deref().cloned().into_iter().chain(self.complete(formula));
             let partial = match takes_part.reduce(Expr::and) {
-                Some(takes_part) => when(takes_part, partial).otherwise(lit(0.0))?,
+                Some(takes_part) => when(takes_part, partial).end()?,
                 None => partial,
             };
             partials.push((argument.clone(), partial));
@@ -213,7 +213,7 @@ impl Partials {
             // Rows with equal values share the derivative evenly.
             ("arg_min" | "arg_max", [_, d]) if d == tangent => {
                 let share = quotient(lit(1.0), as_double(ties.clone().unwrap_or_else(|| lit(1.0))));
-                when(self.chosen(value).unwrap_or_else(|| lit(true)), share).otherwise(lit(0.0))
+                when(self.chosen(value).unwrap_or_else(|| lit(true)), share).end()
             }
             (_, arguments) if !arguments.contains(tangent) => over_group(function, arguments.to_vec(), None),
             _ => internal_err!("a formula has {function} of a tangent, which is not known by row"),

@@ -69,16 +69,24 @@ impl Sweep<'_> {
                 cotangents.add(&input.name, cotangent);
                 continue;
             }
+            let mut cotangent = self.column(&mut rows, cotangent)?;
             let nullable = cotangent.nullable(rows.schema())?;
-            let cotangent = self.column(&mut rows, or_zero(cotangent, nullable)?)?;
+            let contributes = nullable.then(|| cotangent.clone().is_not_null());
+            if nullable {
+                // To the calculus, the tangent of what is known is known.
+                let zero = or_zero(cotangent, nullable)?;
+                cotangent = self.column(&mut rows, zero)?;
+            }
             let smooth = is_smooth(&step.expr, rows.schema())?;
             for input in region.varying_in(&step.expr) {
                 let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), cotangent.clone()];
                 let product = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(self.tangent), arguments));
                 let mut product = cast(product, DataType::Float64);
+                // What does not contribute does not so where its derivative is infinite either, as in max(sqrt(x)) at 0.
                 if !smooth {
-                    // What does not contribute does not so where its derivative is infinite either, as in max(sqrt(x)) at 0.
                     product = when(cotangent.clone().eq(lit(0.0)), lit(0.0)).otherwise(product)?;
+                } else if let Some(contributes) = &contributes {
+                    product = when(contributes.clone(), product).end()?;
                 }
                 cotangents.add(&input.name, product);
             }
@@ -345,7 +353,7 @@ fn products(partials: Vec<(Expr, Expr)>, contributes: &Expr, cotangent: &Expr) -
             cotangent.clone()
         } else {
             let product = binary_expr(cotangent.clone(), Operator::Multiply, partial);
-            when(contributes.clone(), product).otherwise(lit(0.0))?
+            when(contributes.clone(), product).end()?
         };
         products.push((input, product));
     }
