@@ -17,6 +17,7 @@ use crate::shared::written_out;
 use crate::stack::{Size, stacked};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
+use crate::workarounds::partitions::partitions_without_orderings;
 use crate::workarounds::pruning::keep_recursive_columns;
 
 /// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
@@ -66,6 +67,7 @@ impl DifferentiateRelations {
             .transform_data(
                 |plan| if shares_relations(config) { Ok(Transformed::no(plan)) } else { written_out(plan) },
             )?
+            .transform_data(partitions_without_orderings)?
             .transform_data(|plan| left_to_simplify(plan, self.recognize))
     }
 }

@@ -178,6 +178,11 @@ async fn windows() -> Result<()> {
         ("window_one_cell", "SELECT grad(sum(w * x) OVER (), w) AS d FROM d, (SELECT avg(w) AS w FROM p) AS q"),
         ("window_own_cell", "SELECT grad(stddev(x) OVER (PARTITION BY g), x) AS d FROM d"),
         (
+            "window_partitions",
+            "SELECT grad(sum(w * x) OVER (PARTITION BY g), w) AS d, grad(corr(w * x, y) OVER (PARTITION BY g), w) AS e
+             FROM d, p",
+        ),
+        (
             "window_on_window",
             "SELECT grad(exp(z) / sum(exp(z)) OVER (), x) AS d FROM (SELECT x, x - max(x) OVER () AS z FROM d) AS m",
         ),

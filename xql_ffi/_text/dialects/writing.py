@@ -35,6 +35,10 @@ def host_tree(
     for window in root.find_all(exp.Window):
         if window.this.name in _OF_NO_FRAME:
             window.set("spec", None)
+    for spec in root.find_all(exp.WindowSpec):
+        for bound in ("start", "end"):
+            if isinstance(spec.args.get(bound), exp.Literal) and spec.args[bound].name == _ALL_ROWS:
+                spec.set(bound, "UNBOUNDED")
     for table in root.find_all(exp.Table):
         if isinstance(table.this, exp.Anonymous) and table.alias and not table.args["alias"].columns:
             # The name that DataFusion gives the column of generate_series.
@@ -134,6 +138,8 @@ _SIGNED = {
 
 # Functions whose frame says nothing, which many hosts do not take there.
 _OF_NO_FRAME = words("row_number rank dense_rank percent_rank cume_dist ntile lag lead")
+# What DataFusion is told instead of UNBOUNDED where it would plan too long, and Spark takes for no number of rows.
+_ALL_ROWS = "1000000000000000"
 
 
 def _written(node: exp.Expr, host: Host) -> exp.Expr:

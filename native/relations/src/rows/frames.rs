@@ -9,6 +9,10 @@ use datafusion_expr::{
 };
 use xql_autodiff::vocabulary::types::is_float;
 
+/// More rows than a partition has, and so few that the number of a row plus these is one too. In a plan that has been
+/// differentiated it may stand for `UNBOUNDED`.
+pub const MORE_ROWS_THAN_ANY: u64 = 1_000_000_000_000_000;
+
 /// Whether it is an aggregate over whole partitions.
 pub fn is_over_partition(function: &WindowFunction) -> bool {
     matches!(function.fun, WindowFunctionDefinition::AggregateUDF(_)) && is_whole(&function.params)
@@ -17,11 +21,22 @@ pub fn is_over_partition(function: &WindowFunction) -> bool {
 /// Whether the frame of every row is its partition.
 pub fn is_whole(params: &WindowFunctionParams) -> bool {
     let frame = &params.window_frame;
-    let unbounded = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
-        WindowFrameBound::CurrentRow => params.order_by.is_empty() && frame.units != WindowFrameUnits::Rows,
+    let all = |rows: &ScalarValue| {
+        rows.is_null()
+            || frame.units == WindowFrameUnits::Rows && *rows == ScalarValue::UInt64(Some(MORE_ROWS_THAN_ANY))
     };
-    unbounded(&frame.start_bound) && unbounded(&frame.end_bound)
+    let has_all_equal = params.order_by.is_empty() && frame.units != WindowFrameUnits::Rows;
+    let from_first = match &frame.start_bound {
+        WindowFrameBound::Preceding(rows) => all(rows),
+        WindowFrameBound::CurrentRow => has_all_equal,
+        WindowFrameBound::Following(_) => false,
+    };
+    let to_last = match &frame.end_bound {
+        WindowFrameBound::Following(rows) => all(rows),
+        WindowFrameBound::CurrentRow => has_all_equal,
+        WindowFrameBound::Preceding(_) => false,
+    };
+    from_first && to_last
 }
 
 /// The distance from a row to its frame, and in which direction of the order; nothing if the row is in its frame.

@@ -1,15 +1,21 @@
-//! What DataFusion 54 gets wrong in recursive queries, mended in plans that differentiate. Any other plan stays as it is.
+//! What DataFusion 54 gets wrong in recursive queries and takes too long for with windows, mended in plans that differentiate. Any
+//! other plan stays as it is.
 
 pub mod nullability;
+pub mod partitions;
 pub mod pruning;
 
 use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
 
 use nullability::{Static, nullable_by_either_term};
+use partitions::partitions_without_orderings;
 use pruning::keep_recursive_columns;
 
 /// A plan whose types are coerced and which calls no operator, mended.
 pub fn mended(plan: LogicalPlan) -> Result<LogicalPlan> {
-    Ok(nullable_by_either_term(plan, Static::Settled)?.transform_data(keep_recursive_columns)?.data)
+    let mended = nullable_by_either_term(plan, Static::Settled)?
+        .transform_data(keep_recursive_columns)?
+        .transform_data(partitions_without_orderings)?;
+    Ok(mended.data)
 }
