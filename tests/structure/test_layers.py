@@ -22,7 +22,8 @@ def test_no_circle(name: str) -> None:
 def test_all_of_the_project_is_seen() -> None:
     assert set(PROJECT) == {f"native/{p.parent.name}" for p in ROOT.glob("native/*/Cargo.toml")} | {"Python"}
     for name, graph in PROJECT.items():
-        assert sum(map(len, graph.values())) >= 4, name
+        # A file alone imports no other.
+        assert len(graph) == 1 or sum(map(len, graph.values())) >= 4, name
     within = PROJECT["Python"]
     assert "grad_capsule" in within[ROOT / "xql_ffi/__init__.py"][ROOT / "xql_ffi/_operators.py"]
     assert "T" in within[ROOT / "tests/plans/test_subqueries.py"][ROOT / "tests/support/tables.py"]

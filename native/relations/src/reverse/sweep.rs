@@ -71,7 +71,7 @@ impl Sweep<'_> {
             }
             let mut cotangent = self.column(&mut rows, cotangent)?;
             let nullable = cotangent.nullable(rows.schema())?;
-            let contributes = nullable.then(|| cotangent.clone().is_not_null());
+            let known = nullable.then(|| cotangent.clone().is_not_null());
             if nullable {
                 // To the calculus, the tangent of what is known is known.
                 let zero = or_zero(cotangent, nullable)?;
@@ -85,8 +85,8 @@ impl Sweep<'_> {
                 // What does not contribute does not so where its derivative is infinite either, as in max(sqrt(x)) at 0.
                 if !smooth {
                     product = when(cotangent.clone().eq(lit(0.0)), lit(0.0)).otherwise(product)?;
-                } else if let Some(contributes) = &contributes {
-                    product = when(contributes.clone(), product).end()?;
+                } else if let Some(known) = &known {
+                    product = when(known.clone(), product).end()?;
                 }
                 cotangents.add(&input.name, product);
             }
