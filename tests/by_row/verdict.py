@@ -509,7 +509,7 @@ def _same(a: float | None, b: float | None, tolerance: float = 0.0) -> bool:
     return a is b if a is None or b is None else _close(a, b, tolerance)
 
 
-def _short(error: Exception) -> str:
+def _short(error: BaseException) -> str:
     return str(error)[:110].replace("\n", " ")
 
 
