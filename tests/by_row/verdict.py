@@ -12,7 +12,7 @@ import pyarrow as pa
 from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
 from numpy.typing import NDArray
 
-from by_row.generation import Value, Wanted
+from by_row.generation import UNEQUAL, Value, Wanted
 from by_row.plans import Cell, Direction, Writer
 from by_row.tables import TABLES, add_row_tables
 from relations import differences
@@ -330,6 +330,8 @@ class Judge:
 
     def _elsewhere(self, value: Value, found: Gradients) -> Finding | None:
         """Other partitions give the same, and little memory the same or its error."""
+        if UNEQUAL in value.kinds():
+            return None
         for ctx in (*self._others, self._small):
             try:
                 again = self._gradients(ctx, value)
