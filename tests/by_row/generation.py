@@ -20,10 +20,10 @@ FORMS = ["table", "cte", "view", "derived"]
 PLACES = ["plain", "plain", "plain", "create table as", "prepare", "view"]
 # Computed from one column each, for a column that is passed on and computed from as well has both derivatives.
 _COMPUTED = ["{0}", "sin({0})", "{0} * 1.3 + 0.1", "{0} * {0}", "0.5 - {0}"]
-# An outer join without an equality, of which DataFusion 54 repeats rows where its right side has several partitions.
-UNEQUAL = "outer join without equality"
 # Those that stay in single precision.
 _SINGLE = ["{0}", "sin({0})", "{0} * {0}"]
+# An outer join without an equality, of which DataFusion 54 repeats rows where its right side has several partitions.
+UNEQUAL = "outer join without equality"
 _RESTRICTED = ["", "WHERE q.id <> 3", "WHERE {0} IS NOT NULL", "ORDER BY q.id LIMIT 4", "GROUP BY {1}"]
 _RANGES = [
     "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
@@ -177,7 +177,8 @@ class Generator:
             if not is_integer(name):
                 computed = choices.of(_COMPUTED)
                 aggregate = choices.of(["sum", "max", "avg"]) if restricted.startswith("GROUP") else ""
-                text = f"{aggregate}({computed.format(text)})" if aggregate else computed.format(text)
+                text = computed.format(text)
+                text = f"{aggregate}({text})" if aggregate else text
                 if name == SINGLE and computed in _SINGLE and aggregate in ("", "max"):
                     single.add(name)
             items.append(f"{text} AS {name}")

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from by_row.plans import Cell, Direction, Writer
 from by_row.tables import TABLES, add_row_tables
 from relations import differences
 from relations.differences import Sampled
+from support.errors import is_failure, is_panic
 from support.findings import Finding
 
 Register = Callable[[SessionContext], SessionContext]
@@ -58,7 +60,7 @@ class Judge:
             base = self._value(self._ctx, value, Writer())
             written_out = self._value(self._ctx, value, Writer(Cell(value.wanted[0].relation, [-1], "", 0.0)))
         except BaseException as error:
-            if not _is_panic(error) and not isinstance(error, Exception):
+            if not is_failure(error):
                 raise
             self.counts[f"DataFusion cannot: {_short(error)}"] += 1
             return None
@@ -70,7 +72,7 @@ class Judge:
         except Exception as error:
             return self._refused(value, str(error))
         except BaseException as panic:
-            if not _is_panic(panic):
+            if not is_panic(panic):
                 raise
             if "IGNORE NULLS" in str(statement(value)):
                 # A sweep computes columns that the value does not need, and DataFusion 54 panics at some of these:
@@ -102,7 +104,7 @@ class Judge:
         try:
             return value.depends() and self._value(self._ctx, value, Writer()) is not None
         except BaseException as error:
-            if not _is_panic(error) and not isinstance(error, Exception):
+            if not is_failure(error):
                 raise
             return True
 
@@ -219,18 +221,12 @@ class Judge:
 
     def _agrees_without_ties(self, value: Value) -> bool:
         """Whether gradient and forward mode agree when every row is moved by a part of its own."""
-        try:
-            for name in TABLES:
-                self._move(name, 1e-3, "sin(3.7 * id)")
+        with self._moved(1e-3, "sin(3.7 * id)"):
             base = self._value(self._ctx, value, Writer())
             if base is None:
                 return False
             total, scale = self._along(self._gradients(self._ctx, value))
             forward = self._directional(value, base, 1.0)
-        finally:
-            for name in TABLES:
-                self._ctx.deregister_table(name)
-            add_row_tables(self._ctx)
         exact = 1e-5 if value.single() else 1e-10
         return forward is not None and _close(total, forward, exact * max(scale, abs(forward), 1e-3))
 
@@ -266,16 +262,22 @@ class Judge:
         unit = 2.0**-23 if value.single() else 2.0**-52
         # One or two units are lost where a larger number is added.
         for units in (1.0, -2.0, 3.0, 4096.0):
-            try:
-                for name in TABLES:
-                    self._move(name, units * unit)
+            with self._moved(units * unit):
                 yield
-            finally:
-                for name in TABLES:
-                    self._ctx.deregister_table(name)
-                add_row_tables(self._ctx)
 
-    def _move(self, name: str, step: float, by_row: str = "1") -> None:
+    @contextmanager
+    def _moved(self, step: float, by_row: str = "1") -> Iterator[None]:
+        """With all tables moved, as they are again afterwards."""
+        try:
+            for name in TABLES:
+                self._move(name, step, by_row)
+            yield
+        finally:
+            for name in TABLES:
+                self._ctx.deregister_table(name)
+            add_row_tables(self._ctx)
+
+    def _move(self, name: str, step: float, by_row: str) -> None:
         """Moves all floats of a table by a part of themselves, each column by another one, and times an expression."""
         items = []
         for number, field in enumerate(self._ctx.table(name).schema()):
@@ -331,6 +333,7 @@ class Judge:
     def _elsewhere(self, value: Value, found: Gradients) -> Finding | None:
         """Other partitions give the same, and little memory the same or its error."""
         if UNEQUAL in value.kinds():
+            self.counts[f"not in another session: {UNEQUAL}"] += 1
             return None
         for ctx in (*self._others, self._small):
             try:
@@ -345,7 +348,7 @@ class Judge:
                     continue
                 return found_in(value, "another session", str(error)[:700])
             except BaseException as panic:
-                if not _is_panic(panic):
+                if not is_panic(panic):
                     raise
                 if ctx is self._small:
                     # A nested loop join executes its input again when that runs out of memory.
@@ -501,10 +504,6 @@ def _close(a: float, b: float, tolerance: float) -> bool:
 
 def _has_nan(found: Gradients) -> bool:
     return any(d is not None and math.isnan(d) for rows in found.values() for _, d in rows.values())
-
-
-def _is_panic(error: BaseException) -> bool:
-    return "Panic" in type(error).__name__
 
 
 def _same(a: float | None, b: float | None, tolerance: float = 0.0) -> bool:

@@ -16,6 +16,7 @@ from relations.queries import Writer
 from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
 from relations.tables import add_plan_tables
 from support.compare import same_value
+from support.errors import is_failure, is_panic
 from support.findings import Finding
 
 TOLERANCE = 1e-8
@@ -54,7 +55,7 @@ class Judge:
         try:
             base, factors = self._sampled(statement, [0.0] * len(statement.call.variables))
         except BaseException as error:
-            if not isinstance(error, Exception) and "Panic" not in type(error).__name__:
+            if not is_failure(error):
                 raise
             self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
             return None
@@ -63,7 +64,7 @@ class Judge:
         except Exception as error:
             return self._refused(statement, base, error)
         except BaseException as panic:
-            if "Panic" not in type(panic).__name__:
+            if not is_panic(panic):
                 raise
             return found_in(statement, "panic", str(panic))
         if statement.barred():

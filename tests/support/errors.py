@@ -39,3 +39,13 @@ def assert_says(message: str, parts: Sequence[str]) -> None:
     """Asserts that `message` has all `parts`."""
     for part in parts:
         assert re.search(part, message, re.IGNORECASE), f"{part!r} is missing in: {message}"
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether it is a panic of Rust, which is no `Exception`, and whose class Python cannot import."""
+    return "Panic" in type(error).__name__
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether it says that something failed, and not that the tests shall end."""
+    return isinstance(error, Exception) or is_panic(error)

@@ -69,14 +69,11 @@ impl Sweep<'_> {
                 cotangents.add(&input.name, cotangent);
                 continue;
             }
-            let mut cotangent = self.column(&mut rows, cotangent)?;
+            let cotangent = self.column(&mut rows, cotangent)?;
             let nullable = cotangent.nullable(rows.schema())?;
             let known = nullable.then(|| cotangent.clone().is_not_null());
-            if nullable {
-                // To the calculus, the tangent of what is known is known.
-                let zero = or_zero(cotangent, nullable)?;
-                cotangent = self.column(&mut rows, zero)?;
-            }
+            // To the calculus, the tangent of what is known is known.
+            let cotangent = self.column(&mut rows, or_zero(cotangent, nullable)?)?;
             let smooth = is_smooth(&step.expr, rows.schema())?;
             for input in region.varying_in(&step.expr) {
                 let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), cotangent.clone()];
@@ -224,7 +221,9 @@ impl Sweep<'_> {
                 let rows = joined(below.plan.clone(), total.plan, on, None, JoinType::Inner, none)?;
                 let mut found = Cotangents::default();
                 for (column, cotangent) in columns.iter().zip(cotangents) {
-                    cotangent.into_iter().for_each(|cotangent| found.add(&column.name, cotangent));
+                    if let Some(cotangent) = cotangent {
+                        found.add(&column.name, cotangent);
+                    }
                 }
                 self.region(below, rows, found)
             }
@@ -283,9 +282,11 @@ impl Sweep<'_> {
                 for (((partials, value), cotangent), ties) in reached.into_iter().zip(ties) {
                     let cotangent = now(&cotangent)?;
                     let value = &by_group[*value];
-                    let contributes = (!partials.are_shares()).then(|| cotangent.clone().not_eq(lit(0.0)));
+                    let mut contributes = value.clone().is_not_null();
+                    if !partials.are_shares() {
+                        contributes = contributes.and(cotangent.clone().not_eq(lit(0.0)));
+                    }
                     let partials = partials.over_group(value, &by_group, ties)?;
-                    let contributes = contributes.into_iter().fold(value.clone().is_not_null(), Expr::and);
                     for (input, product) in products(partials, &contributes, &cotangent)? {
                         if below.varying.contains(&input.name) {
                             found.add(&input.name, product);
