@@ -358,13 +358,16 @@ class Generator:
         arguments = [expression(choices, scope.columns, 2, self.about) for _ in range(function.arity)]
         found = call_of(function, arguments, ", ".join(scope.unique))
         if choices.chance(25):
-            found = Expression(f"{found.sql} FILTER (WHERE {self._condition(scope)})", found.dependence)
+            # By groups, DataFusion 54 takes a condition that is NULL for true in `first_value` and `last_value`.
+            condition = self._condition(scope, never_null="_value" in function.name)
+            found = Expression(f"{found.sql} FILTER (WHERE {condition})", found.dependence)
         return found, "a", function
 
-    def _condition(self, scope: Scope) -> str:
-        if scope.integers and self.choices.chance(50):
-            return f"{self.choices.of(scope.integers).text} <> 2"
-        return f"{self.choices.of(scope.floats).text} < 1.1531"
+    def _condition(self, scope: Scope, *, never_null: bool = False) -> str:
+        integer = scope.integers and self.choices.chance(50)
+        column = self.choices.of(scope.integers if integer else scope.floats).text
+        condition = f"{column} <> 2" if integer else f"{column} < 1.1531"
+        return f"{condition} AND {column} IS NOT NULL" if never_null else condition
 
     def _aggregate(self, node: Node) -> Node:
         choices = self.choices

@@ -213,6 +213,15 @@ def test_prepared_statement_in_single_precision(session: SessionContext) -> None
     assert_values(by_key(session, "EXECUTE g"), {1: 1.0, 3: 0.0, 4: 0.0})
 
 
+def test_single_beside_double_precision(session: SessionContext) -> None:
+    """Of a maximum in single precision, derivatives along a column in single and one in double precision."""
+    query(session, "CREATE TABLE f (id BIGINT NOT NULL, s REAL NOT NULL, d DOUBLE NOT NULL)")
+    query(session, "INSERT INTO f VALUES (1, 0.625, 3.0), (3, -1.3125, 2.0)")
+    value = "(SELECT MAX(s) FROM f)"
+    statement = f"SELECT jvp({value}, s, 0.75) AS s, jvp({value}, d, 0.75) AS d FROM f"
+    assert query(session, statement).to_pylist() == [{"s": 0.75, "d": 0.0}] * 2
+
+
 def test_statements_that_store(session: SessionContext) -> None:
     call = f"SELECT k, val - 0.1 * grad({SUM}, val) AS val FROM w"
     expected = {k: 0.8 * v for k, v in VALUES.items()}
@@ -493,6 +502,50 @@ def test_subquery_under_a_condition(session: SessionContext) -> None:
     assert_values(by_key(session, f"SELECT k, {call} AS d FROM w"), expected)
 
 
+ONE_ROW = "(SELECT AVG(val) AS m, 3 AS n FROM w) AS q"
+TWO_AGGREGATES = """(SELECT m, s, 3 AS n FROM (SELECT AVG(val) AS m FROM w) AS a
+    CROSS JOIN (SELECT MAX(val) AS s FROM w) AS b) AS q"""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (f"SELECT SUM(q.m) FROM w AS a LEFT JOIN {ONE_ROW} ON a.k = q.n", dict.fromkeys(VALUES, 0.25)),
+        (f"SELECT SUM(q.m) FROM {ONE_ROW} RIGHT JOIN w AS a ON a.k = q.n", dict.fromkeys(VALUES, 0.25)),
+        (f"SELECT SUM(q.m) FROM {ONE_ROW} FULL JOIN w AS a ON a.k = q.n", dict.fromkeys(VALUES, 0.25)),
+        (f"SELECT SUM(q.m) FROM w AS a FULL JOIN {ONE_ROW} ON a.k = q.n", dict.fromkeys(VALUES, 0.25)),
+        (
+            f"SELECT SUM(q.m) FROM w AS a LEFT JOIN {ONE_ROW} ON a.k = q.n LEFT JOIN w AS b ON b.k = a.k + 1",
+            dict.fromkeys(VALUES, 0.25),
+        ),
+        (
+            f"SELECT SUM(q.m) FROM w AS b LEFT JOIN (w AS a LEFT JOIN {ONE_ROW} ON a.k = q.n) ON b.k = a.k + 1",
+            dict.fromkeys(VALUES, 0.25),
+        ),
+        (
+            f"SELECT SUM(r.m) FROM (SELECT q.m FROM w AS a LEFT JOIN {ONE_ROW} ON a.k = q.n ORDER BY a.k LIMIT 9) AS r",
+            dict.fromkeys(VALUES, 0.25),
+        ),
+        (
+            f"SELECT SUM(q.m + q.s) FROM w AS a LEFT JOIN {TWO_AGGREGATES} ON a.k = q.n",
+            {1: 0.25, 2: 0.25, 3: 0.25, 4: 1.25},
+        ),
+        (
+            f"SELECT SUM(q.m * a.val) FROM w AS a LEFT JOIN {ONE_ROW} ON a.k = q.n",
+            {1: 0.3125, 2: 0.3125, 3: 1.0625, 4: 0.3125},
+        ),
+        (
+            f"SELECT SUM(coalesce(q.m, a.val)) FROM w AS a LEFT JOIN {ONE_ROW} ON a.k = q.n",
+            {1: 1.25, 2: 1.25, 3: 0.25, 4: 1.25},
+        ),
+    ],
+    ids=["left", "right", "full", "full_right", "below", "above", "limit", "two_aggregates", "product", "coalesce"],
+)
+def test_one_row_beside_some_rows(session: SessionContext, value: str, expected: dict[int, float]) -> None:
+    """An outer join leaves out the one row of a subquery, which has no number, beside rows without a partner."""
+    assert_values(by_key(session, f"SELECT k, grad(({value}), val) AS d FROM w"), expected)
+
+
 def test_rows_that_are_shown(session: SessionContext) -> None:
     """Conditions, joins, orders and limits around a call change which rows there are, not their derivatives."""
     call = f"grad({SUM}, w.val) AS d"
@@ -525,6 +578,12 @@ def test_rows_that_do_not_contribute(session: SessionContext, value: str) -> Non
     session.from_pydict({"k": [1, 2], "val": [0.0, 4.0]}, name="roots")
     statement = f"SELECT k, grad(({value.replace('FROM w', 'FROM roots')}), val) AS d FROM roots"
     assert_values(by_key(session, statement), {1: 0.0, 2: 0.25})
+
+
+def test_branches_not_taken_below_an_infinite_cotangent(session: SessionContext) -> None:
+    for positive in ("greatest(val - 10.0, 0.0)", "CASE WHEN val > 10.0 THEN val * val ELSE 0.0 END"):
+        statement = f"SELECT k, grad((SELECT sqrt(SUM({positive})) FROM w), val) AS d FROM w"
+        assert_values(by_key(session, statement), dict.fromkeys(VALUES, 0.0))
 
 
 def test_rows_that_an_outer_join_extends(session: SessionContext) -> None:

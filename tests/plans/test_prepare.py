@@ -71,6 +71,16 @@ CASES = [
         [(row.id,) for row in T if 2 * row.x > 1.5],
     ),
     Case(
+        "union_of_types",
+        (
+            "PREPARE p AS SELECT q.k, [[grad(v * v, v) := 2 * v]] AS d "
+            "FROM (SELECT row_number() OVER (ORDER BY id) AS k, x AS v FROM t UNION ALL "
+            "SELECT id, y FROM t) AS q ORDER BY k, d",
+            "EXECUTE p",
+        ),
+        sorted((k, 2 * v) for n, row in enumerate(T, 1) for k, v in ((n, row.x), (row.id, row.y))),
+    ),
+    Case(
         "prepared_insert",
         (
             "CREATE TABLE w (id BIGINT, d DOUBLE)",

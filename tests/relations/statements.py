@@ -99,6 +99,16 @@ class Statement:
                 found |= {origin for origin in others if origin.label in labels}
         return frozenset(found)
 
+    def other_references_of_branches(self) -> bool:
+        """Whether the value depends on another reference to the column of a variable, or on both.
+
+        Of a union, a branch may depend on the one and the next one on the other.
+        """
+        named = [variable.column.origins for variable in self.call.variables]
+        return any(
+            {o.label for o in origins} & {o.label for o in self.value.dependence.on - origins} for origins in named
+        )
+
     def by_way_of_named(self) -> Origins:
         """What the variables are computed from: a value that depends on it may do so by way of them alone."""
         return frozenset().union(*(variable.column.dependence.on for variable in self.call.variables))

@@ -32,6 +32,9 @@ _MOST_CELLS = 12
 _MERGING = ("aggregate", "distinct", "union", "group key", "average")
 # What refusals of derivatives by the row's own cell say.
 _BEYOND = ("by the row's own", "in one window", "to a window")
+# What DataFusion 54 says where its physical plan takes a column for nullable and the logical one does not. It does so
+# of `coalesce(x, 0)` if `x` is read elsewhere too, as by a derivative: of `x IS NOT NULL` and `x` it makes two columns.
+_NULLABILITY = ("Physical input schema should be the same", "Mismatch between schema and batches")
 
 
 def found_in(statement: Statement, kind: str, detail: str) -> Finding:
@@ -138,6 +141,9 @@ class Judge:
         if statement.other_references():
             self.counts["refused, and rightly: another reference"] += 1
             return None
+        if message.startswith("in branch ") and statement.other_references_of_branches():
+            self.counts["refused, and rightly: another reference in a branch"] += 1
+            return None
         if statement.call.own_cell and any(says in message for says in _BEYOND):
             self.counts["refused: windows by the row's own cell"] += 1
             return None
@@ -146,6 +152,9 @@ class Judge:
             return None
         if statement.common_sources() and "does not vary with" in message:
             self.counts["refused: independent, but of common sources"] += 1
+            return None
+        if any(says in message for says in _NULLABILITY):
+            self.counts["DataFusion cannot: nullable or not"] += 1
             return None
         try:
             self._run(statement, statement.value.sql)
@@ -183,11 +192,17 @@ class Judge:
         if found.table.num_rows != expected.table.num_rows:
             detail = f"{found.table.num_rows} rows instead of {expected.table.num_rows}"
             return found_in(statement, "leak", detail)
+        # DataFusion 54 plans what reads a recursive query by the static term alone, and leaves out what NULLs of later
+        # iterations need, such as `coalesce`. With a call it knows better.
+        recursive = "recursive" in statement.block.kinds()
         for name in expected.table.schema.names:
             if name == DERIVATIVE:
                 continue
             pairs = zip(found.table[name].to_pylist(), expected.table[name].to_pylist(), strict=True)
             for number, pair in enumerate(pairs):
+                if recursive and pair[1] is None:
+                    self.counts["NULL of a recursive term that DataFusion takes for not NULL"] += 1
+                    continue
                 if not same_value(*pair, rel=1e-9, abs_=1e-12):
                     return found_in(statement, "leak", f"{name} in row {number} is {pair[0]} instead of {pair[1]}")
         return None

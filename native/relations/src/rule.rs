@@ -2,9 +2,8 @@
 
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DataFusionError, Result, SchemaError, plan_datafusion_err};
-use datafusion_expr::LogicalPlan;
-use datafusion_expr::expr_rewriter::coerce_plan_expr_for_schema;
+use datafusion_common::{DFSchema, DataFusionError, Result, SchemaError, plan_datafusion_err};
+use datafusion_expr::{Expr, LogicalPlan, Projection, cast};
 use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::refusals::Refused;
@@ -123,8 +122,21 @@ impl OptimizerRule for DifferentiateRelations {
         }
         let plan = self.differentiate(plan, &config.options())?.data;
         // Coerced expressions may be of other types than they were taken to be of, which an optimizer rule must not change.
-        Ok(Transformed::yes(coerce_plan_expr_for_schema(plan, &schema)?))
+        Ok(Transformed::yes(typed_as(plan, &schema)?))
     }
+}
+
+/// A plan with the types, names and qualifiers of a schema.
+fn typed_as(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    let types = |schema: &DFSchema| schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
+    if types(plan.schema()) == types(schema) {
+        return Ok(plan);
+    }
+    let columns = plan.schema().columns().into_iter().map(Expr::Column);
+    let typed = columns.zip(schema.iter()).map(|(column, (table, field))| {
+        cast(column, field.data_type().clone()).alias_qualified(table.cloned(), field.name())
+    });
+    Ok(LogicalPlan::Projection(Projection::try_new(typed.collect(), Arc::new(plan))?))
 }
 
 #[cfg(test)]

@@ -5,14 +5,16 @@ use datafusion_expr::Expr;
 
 use crate::algebra::Algebra;
 
-/// Whether an expression and its derivatives by these rules of the table are finite wherever its columns are, overflow aside.
+/// Whether an expression chooses among no values, and is finite with its derivatives by the rules of the table wherever its columns
+/// are, overflow aside.
 ///
-/// Then a cotangent of 0 contributes 0. Else 0 may meet an infinite derivative, as that of `ln(x)` at 0.
+/// Then the products of its derivatives with a cotangent of 0 are 0. Else 0 may meet an infinite derivative, as that of `ln(x)` at
+/// 0, and an infinite cotangent the derivative 0 of a branch that is not taken.
 ///
 /// # Errors
 /// If the expression cannot be typed over the columns.
 pub fn is_smooth(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     let mut algebra = Algebra::new(schema);
     let root = algebra.import(expression)?;
-    Ok(algebra.is_smooth(root))
+    Ok(algebra.is_smooth(root) && !algebra.reachable(root).into_iter().any(|id| algebra.node(id).is_choice()))
 }

@@ -10,7 +10,7 @@ use datafusion_common::{Column, DFSchema, ExprSchema, Result, internal_datafusio
 use datafusion_expr::{Expr, ExprSchemable};
 use std::collections::HashMap;
 
-use crate::table::{self, Known, Line};
+use crate::table::{self, Known, Line, Treatment};
 use crate::vocabulary::columns::{columns_read, is_opaque, is_volatile};
 
 /// A node of a [`Graph`].
@@ -35,6 +35,12 @@ impl Node {
     /// The line of the table for its function or operator.
     pub fn line(&self) -> Option<&'static Line> {
         self.known.map(|known| known.line)
+    }
+
+    /// Whether it is one of several values: `CASE`, or a function that the table has as one.
+    pub fn is_choice(&self) -> bool {
+        let of_table = |line: &Line| matches!(line.treatment, Treatment::Choice(_));
+        matches!(self.shape, Expr::Case(_)) || self.line().is_some_and(of_table)
     }
 }
 

@@ -10,7 +10,6 @@ use super::refusal::Stopped;
 use super::sweep::{Contribution, Pullback};
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, branches};
-use crate::table::Treatment;
 use crate::vocabulary::types::is_float;
 
 impl Pullback<'_, '_> {
@@ -116,25 +115,21 @@ impl Pullback<'_, '_> {
 
     /// Whether the derivatives of a node are finite. Nothing is known of those that a rule of the user's gives.
     fn is_smooth(&self, root: NodeId) -> bool {
-        let given = |id: NodeId| match &self.algebra.node(id).shape {
-            Expr::ScalarFunction(call) => self.rules.is_of_user(&call.func, call.args.len()),
-            _ => false,
-        };
-        self.algebra.is_smooth(root) && !self.algebra.reachable(root).into_iter().any(given)
+        self.algebra.is_smooth(root) && !self.algebra.reachable(root).into_iter().any(|id| self.has_rule_of_user(id))
     }
 
     /// Whether a choice lies between a node and the variables.
     fn chooses(&self, root: NodeId) -> bool {
         let varies = |id: &NodeId| self.active.contains(id) && !self.variables.contains(id);
-        self.algebra.reachable(root).into_iter().filter(varies).any(|id| match &self.algebra.node(id).shape {
-            Expr::Case(_) => true,
-            Expr::ScalarFunction(call) => {
-                let known = self.algebra.node(id).line();
-                known.is_some_and(|line| matches!(line.treatment, Treatment::Choice(_)))
-                    && !self.rules.is_of_user(&call.func, call.args.len())
-            }
+        let chooses = |id: NodeId| self.algebra.node(id).is_choice() && !self.has_rule_of_user(id);
+        self.algebra.reachable(root).into_iter().filter(varies).any(chooses)
+    }
+
+    fn has_rule_of_user(&self, id: NodeId) -> bool {
+        match &self.algebra.node(id).shape {
+            Expr::ScalarFunction(call) => self.rules.is_of_user(&call.func, call.args.len()),
             _ => false,
-        })
+        }
     }
 
     /// Whether a node is computed from another of these.

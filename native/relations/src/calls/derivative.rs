@@ -85,28 +85,32 @@ impl<'c> DirectionalDerivative<'c> {
         jvp: &Arc<ScalarUDF>,
         schema: &DFSchema,
     ) -> Result<Expr> {
-        let mut sum: Option<Expr> = None;
+        let result = self.call.get_type(schema)?;
+        let mut terms = vec![];
         for (direction, arguments) in self.directions.iter().zip(arguments) {
             let partial = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
-            let term = match direction.seed {
+            terms.push(match direction.seed {
                 None => partial,
                 Some(seed) => {
                     let seed = seed.clone().cast_to(&partial.get_type(schema)?, schema)?;
                     binary_expr(seed, Operator::Multiply, partial)
                 }
-            };
+            });
+        }
+        for (column, tangent) in seeded {
+            let arguments = vec![self.function.clone(), Expr::Column(column), factor(&tangent)];
+            terms.push(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments)));
+        }
+        // The one may be REAL where the other is DOUBLE, and types have been coerced before.
+        let mut sum: Option<Expr> = None;
+        for term in terms {
+            let term = term.cast_to(&result, schema)?;
             sum = Some(match sum {
                 None => term,
                 Some(sum) => binary_expr(sum, Operator::Plus, term),
             });
         }
-        for (column, tangent) in seeded {
-            let arguments = vec![self.function.clone(), Expr::Column(column), factor(&tangent)];
-            let term = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
-            sum = sum.map(|sum| binary_expr(sum, Operator::Plus, term));
-        }
-        let Some(sum) = sum else { return internal_err!("{} has no direction", abbreviated(self.call)) };
-        sum.cast_to(&self.call.get_type(schema)?, schema)
+        sum.map_or_else(|| internal_err!("{} has no direction", abbreviated(self.call)), Ok)
     }
 }
 

@@ -3,7 +3,7 @@
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue};
 use datafusion_expr::logical_plan::JoinConstraint;
-use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan};
+use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan, lit};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,6 +42,9 @@ pub struct Leaf {
     pub stage: StageId,
     /// The number of the stage's row, NULL if there is none; no column if the stage has one row only.
     pub row: Option<Column>,
+    /// A column that is NULL where a row of the region has none of the stage, if the stage has one row only and a join may leave
+    /// it out.
+    pub present: Option<Column>,
     /// What the columns of the stage that vary are called.
     pub columns: Vec<String>,
     /// All columns of the stage, if the region has them.
@@ -127,6 +130,19 @@ impl Region {
         }
         self.plan = with_columns(std::mem::take(&mut self.plan), added)?;
         Ok(apart)
+    }
+
+    /// Makes it known of every leaf whether a row has a row of it, before a join that adds rows without any.
+    pub fn with_presence(&mut self, names: &mut Names) -> Result<()> {
+        let is_unknown = |leaf: &&mut Leaf| leaf.row.is_none() && leaf.present.is_none();
+        let mut unknown = self.leaves.iter_mut().filter(is_unknown).peekable();
+        if unknown.peek().is_none() {
+            return Ok(());
+        }
+        let present = names.part("present");
+        unknown.for_each(|leaf| leaf.present = Some(Column::new_unqualified(present.clone())));
+        self.plan = with_columns(std::mem::take(&mut self.plan), vec![lit(true).alias(present)])?;
+        Ok(())
     }
 
     /// Takes the columns, steps and leaves of another region over, whose rows stand beside those of this one.

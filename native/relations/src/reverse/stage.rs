@@ -113,7 +113,7 @@ impl Stages {
         region.columns.truncate(width);
         if !read.is_empty() {
             region.varying.extend(read.iter().cloned());
-            region.leaves.push(Leaf { stage: id, row, columns: read, own, repeated: false });
+            region.leaves.push(Leaf { stage: id, row, present: None, columns: read, own, repeated: false });
         }
         Ok(region)
     }

@@ -70,21 +70,26 @@ impl Sweep<'_> {
                 continue;
             }
             let cotangent = self.column(&mut rows, cotangent)?;
-            let nullable = cotangent.nullable(rows.schema())?;
-            let known = nullable.then(|| cotangent.clone().is_not_null());
-            // To the calculus, the tangent of what is known is known.
-            let cotangent = self.column(&mut rows, or_zero(cotangent, nullable)?)?;
-            let smooth = is_smooth(&step.expr, rows.schema())?;
-            for input in region.varying_in(&step.expr) {
-                let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), cotangent.clone()];
-                let product = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(self.tangent), arguments));
-                let mut product = cast(product, DataType::Float64);
-                // What does not contribute does not so where its derivative is infinite either, as in max(sqrt(x)) at 0.
-                if !smooth {
-                    product = when(cotangent.clone().eq(lit(0.0)), lit(0.0)).otherwise(product)?;
-                } else if let Some(known) = &known {
-                    product = when(known.clone(), product).end()?;
+            let tangent = |input: &Column, direction: &Expr| {
+                let arguments = vec![step.expr.clone(), Expr::Column(input.clone()), direction.clone()];
+                let tangent = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(self.tangent), arguments));
+                cast(tangent, DataType::Float64)
+            };
+            let inputs = region.varying_in(&step.expr);
+            // A row that does not contribute has the cotangent NULL, and so have its inputs.
+            if is_smooth(&step.expr, rows.schema())? {
+                for input in inputs {
+                    let partial = tangent(&input, &lit(1.0));
+                    cotangents.add(&input.name, binary_expr(cotangent.clone(), Operator::Multiply, partial));
                 }
+                continue;
+            }
+            // Its derivative may be infinite, as in max(sqrt(x)) at 0. To the calculus, the tangent of what is known is known.
+            let contributes = cotangent.clone().not_eq(lit(0.0));
+            let nullable = cotangent.nullable(rows.schema())?;
+            let known = self.column(&mut rows, or_zero(cotangent, nullable)?)?;
+            for input in inputs {
+                let product = when(contributes.clone(), tangent(&input, &known)).end()?;
                 cotangents.add(&input.name, product);
             }
         }
@@ -100,7 +105,7 @@ impl Sweep<'_> {
         }
         for (leaf, found) in contributions {
             let own = if leaf.repeated { &[] } else { leaf.own.as_slice() };
-            self.contribution(leaf, leaf.row.clone(), rows.clone(), found, own)?;
+            self.contribution(leaf, leaf.row.clone(), leaf.present.clone(), rows.clone(), found, own)?;
         }
         Ok(())
     }
@@ -128,18 +133,19 @@ impl Sweep<'_> {
                 exprs.push(expr.alias(self.names.part("cotangent")));
                 exprs.len() - 1
             };
-            let row = leaf.row.clone().map(Expr::Column).map(&mut position);
+            let [row, present] =
+                [&leaf.row, &leaf.present].map(|column| column.clone().map(Expr::Column).map(&mut position));
             let cotangents: Vec<_> = cotangents.iter().map(|cotangent| cotangent.clone().map(&mut position)).collect();
-            positions.push((row, cotangents));
+            positions.push((row, present, cotangents));
         }
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
         let relation = Arc::new(SharedRelation::new(self.names.part("cotangents"), plan));
-        for ((leaf, _), (row, cotangents)) in contributions.into_iter().zip(positions) {
+        for ((leaf, _), (row, present, cotangents)) in contributions.into_iter().zip(positions) {
             let rows = read(&relation, self.names)?;
             let column = |position: usize| rows.columns[position].clone();
             let cotangents =
                 cotangents.into_iter().map(|cotangent| cotangent.map(|at| Expr::Column(column(at)))).collect();
-            self.contribution(leaf, row.map(column), rows.plan.clone(), cotangents, &[])?;
+            self.contribution(leaf, row.map(column), present.map(column), rows.plan.clone(), cotangents, &[])?;
         }
         Ok(())
     }
@@ -149,16 +155,19 @@ impl Sweep<'_> {
         &mut self,
         leaf: &Leaf,
         number: Option<Column>,
+        present: Option<Column>,
         mut rows: LogicalPlan,
         cotangents: Vec<Option<Expr>>,
         own: &[Column],
     ) -> Result<()> {
         let mut exprs = vec![];
         let mut row = None;
-        if let Some(number) = &number {
-            rows = present(rows, number)?;
+        if let Some(column) = number.as_ref().or(present.as_ref()) {
+            rows = where_known(rows, column)?;
+        }
+        if let Some(number) = number {
             let named = Column::new_unqualified(self.names.part("row"));
-            exprs.push(Expr::Column(number.clone()).alias(named.name.clone()));
+            exprs.push(Expr::Column(number).alias(named.name.clone()));
             row = Some(named);
         }
         let reached = cotangents.iter().map(Option::is_some).collect();
@@ -361,12 +370,12 @@ fn products(partials: Vec<(Expr, Expr)>, contributes: &Expr, cotangent: &Expr) -
     Ok(products)
 }
 
-/// The rows that have a row of the leaf, which those do not that a join has extended by NULL.
-fn present(rows: LogicalPlan, row: &Column) -> Result<LogicalPlan> {
-    let (_, field) = rows.schema().qualified_field_from_column(row)?;
+/// The rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.
+fn where_known(rows: LogicalPlan, column: &Column) -> Result<LogicalPlan> {
+    let (_, field) = rows.schema().qualified_field_from_column(column)?;
     if !field.is_nullable() {
         return Ok(rows);
     }
-    let is_there = Expr::Column(row.clone()).is_not_null();
+    let is_there = Expr::Column(column.clone()).is_not_null();
     Ok(LogicalPlan::Filter(Filter::try_new(is_there, Arc::new(rows))?))
 }

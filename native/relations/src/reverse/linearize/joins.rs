@@ -35,6 +35,12 @@ impl Linearizer<'_> {
                 Some(filter)
             }
         };
+        if matches!(join.join_type, JoinType::Left | JoinType::Full) {
+            right.with_presence(self.names)?;
+        }
+        if matches!(join.join_type, JoinType::Right | JoinType::Full) {
+            left.with_presence(self.names)?;
+        }
         let volatile = filter.iter().chain(on.iter().flat_map(|(a, b)| [a, b])).any(is_volatile);
         let is_cross = join.filter.is_none() && join.on.is_empty() && join.join_type == JoinType::Inner;
         let single = left.single && right.single && is_cross;

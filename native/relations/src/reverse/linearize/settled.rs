@@ -81,7 +81,7 @@ impl Linearizer<'_> {
         region.columns = region.apart(repeated, self.names)?;
         let mut all = region.columns.clone();
         let mut read: HashSet<_> = region.steps.iter().flat_map(|step| columns_read(&step.expr)).collect();
-        read.extend(region.leaves.iter().filter_map(|leaf| leaf.row.clone()));
+        read.extend(region.leaves.iter().flat_map(|leaf| [&leaf.row, &leaf.present]).flatten().cloned());
         let others = region.plan.schema().columns().into_iter();
         all.extend(others.filter(|column| !region.columns.contains(column) && read.contains(column)));
         for leaf in &mut region.leaves {
