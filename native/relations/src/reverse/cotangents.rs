@@ -156,6 +156,6 @@ impl Cotangents {
 
 /// An expression, or 0 where it is NULL. To DataFusion the result may be NULL: what it knows of a `coalesce` when it plans an
 /// aggregate over it is less than what it knew before, and it takes that for an error.
-pub fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
+fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
     if nullable { when(expr.clone().is_null(), lit(0.0)).otherwise(expr) } else { Ok(expr) }
 }

@@ -5,15 +5,14 @@ use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{
-    Aggregate, Expr, ExprSchemable, Filter, Join, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit,
-    union, when,
+    Aggregate, Expr, Filter, Join, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union, when,
 };
 use datafusion_functions_aggregate::count::count_all;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
 
-use super::cotangents::{Cotangents, RowCotangents, or_zero, sums};
+use super::cotangents::{Cotangents, RowCotangents, sums};
 use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, read, renamed};
 use crate::shared::SharedRelation;
@@ -84,12 +83,10 @@ impl Sweep<'_> {
                 }
                 continue;
             }
-            // Its derivative may be infinite, as in max(sqrt(x)) at 0. To the calculus, the tangent of what is known is known.
+            // Its derivative may be infinite, as in max(sqrt(x)) at 0.
             let contributes = cotangent.clone().not_eq(lit(0.0));
-            let nullable = cotangent.nullable(rows.schema())?;
-            let known = self.column(&mut rows, or_zero(cotangent, nullable)?)?;
             for input in inputs {
-                let product = when(contributes.clone(), tangent(&input, &known)).end()?;
+                let product = when(contributes.clone(), tangent(&input, &cotangent)).end()?;
                 cotangents.add(&input.name, product);
             }
         }
