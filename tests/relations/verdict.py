@@ -195,12 +195,16 @@ class Judge:
         derivative = {schema.field(DERIVATIVE).type for schema in (found.table.schema, found.declared)}
         if derivative != {pa.float64()}:
             return found_in(statement, "leak", f"the derivative is {derivative}")
-        if found.table.num_rows != expected.table.num_rows:
+        # DataFusion 54 plans what reads a recursive query by the static term alone, and leaves out what NULLs of later
+        # iterations need, such as `coalesce` and `IS NOT NULL`. With a call it knows better.
+        recursive = "recursive" in statement.block.kinds()
+        missing = expected.table.num_rows - found.table.num_rows
+        if recursive and missing > 0 and " IS NOT NULL" in statement.written(statement.value.sql)[1]:
+            self.counts["rows with NULL of a recursive term that DataFusion takes for not NULL"] += 1
+            return None
+        if missing:
             detail = f"{found.table.num_rows} rows instead of {expected.table.num_rows}"
             return found_in(statement, "leak", detail)
-        # DataFusion 54 plans what reads a recursive query by the static term alone, and leaves out what NULLs of later
-        # iterations need, such as `coalesce`. With a call it knows better.
-        recursive = "recursive" in statement.block.kinds()
         for name in expected.table.schema.names:
             if name == DERIVATIVE:
                 continue
