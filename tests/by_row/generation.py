@@ -207,7 +207,7 @@ class Generator:
     def _node(self, node: Node) -> Node:
         make = self.choices.of(
             [self._project, self._join, self._aggregate, self._window, self._filter, self._join, self._union,
-             self._beside, self._distinct, self._limit]
+             self._beside, self._distinct, self._limit, self._masked]
         )  # fmt: skip
         if node.size > MOST_ROWS:
             make = self.choices.of([self._aggregate, self._limit])
@@ -304,6 +304,32 @@ class Generator:
         items, columns, unique = self._passed(use)
         details = [f"filter by {kind}"]
         return Block("filter", items, use, columns, unique, node.size, values=values, where=condition, details=details)
+
+    def _masked(self, node: Node) -> Node:
+        """A column that is NaN or infinite in some rows, and taken in the others only."""
+        choices = self.choices
+        use = self._use(node)
+        scope = self._scope(use)
+        if not scope.integers:
+            return node
+        number = choices.of(["NaN", "Infinity"])
+        items, columns, unique = self._passed(use)
+        mask = Column(self._fresh("mask_"))
+        where = f"{choices.of(scope.integers).text} = {choices.of([1, 2, 3])}"
+        items.append(Item(f"CASE WHEN {where} THEN CAST('{number}' AS DOUBLE) ELSE 1.25 END", mask.name))
+        use = self._use(Block("projection", items, use, [*columns, mask], unique, node.size))
+        *known, by = self._scoped(use)
+        items, columns, unique = self._items([*known, by], use)
+        value = expression(choices, known, 2, self.about)
+        item, product = self._computed(Expression(f"({value.sql}) * {by.text}", value.dependence), "c")
+        use = self._use(Block("projection", [*items, item], use, [*columns, product], unique, node.size))
+        *known, by, taken = self._scoped(use)
+        items, columns, unique = self._items(known, use)
+        other = choices.of([s for s in known if not s.column.integer])
+        otherwise = choices.of(["", "ELSE 0.0", f"ELSE {other.text}"])
+        text = f"CASE WHEN {by.text} = 1.25 THEN {taken.text} {otherwise} END"
+        item, column = self._computed(Expression(text, taken.column.dependence | other.column.dependence), "c")
+        return Block("masked", [*items, item], use, [*columns, column], unique, node.size)
 
     def _join(self, node: Node) -> Node:
         choices = self.choices

@@ -734,6 +734,37 @@ def test_rows_that_do_not_contribute_may_be_infinite(
 
 
 @pytest.mark.parametrize(
+    "chosen",
+    [
+        "CASE WHEN isnan(r) OR r > 100 THEN 0.0 ELSE m END",
+        "1.0 - CASE WHEN r < 100 THEN -m ELSE 0.0 END",
+        "CASE WHEN r < 100 THEN m END",
+        "coalesce(CASE WHEN r < 100 THEN NULL ELSE 1.0 END, m)",
+        "nvl2(CASE WHEN r < 100 THEN 1.0 END, m, r)",
+        "nanvl(CASE WHEN r < 100 THEN m ELSE r - r END, 0.0)",
+    ],
+)
+@pytest.mark.parametrize("form", ["products", "again", "sums"])
+def test_values_that_a_choice_does_not_take_may_be_nan(session: SessionContext, chosen: str, form: str) -> None:
+    session.from_pydict({"k": [1, 2, 3, 4], "r": [math.nan, math.inf, 3.0, 4.0]}, name="r")
+    with_ = """WITH products AS (SELECT w.k, r.r, w.val * r.r AS m FROM w JOIN r ON w.k = r.k),
+        again AS (SELECT k, r, m + 0.0 AS m FROM products), sums AS (SELECT r, SUM(m) AS m FROM products GROUP BY r)"""
+    value = f"SELECT SUM({chosen}) FROM {form}"
+    found = by_key(session, f"{with_} SELECT k, grad(({value}), val) AS d FROM w")
+    assert_values(found, {1: 0.0, 2: 0.0, 3: 3.0, 4: 4.0})
+    (along,) = query(session, f"{with_} SELECT jvp(({value}), w.val, 1.0) AS d FROM w LIMIT 1").to_pylist()
+    assert along["d"] == 7.0
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_zeros_of_both_signs_contribute_nothing(session: SessionContext, sign: str) -> None:
+    value = f"SELECT SUM({sign}root * (k - 1)) FROM (SELECT k, sqrt(val - 0.5) AS root FROM w WHERE k IN (1, 4)) AS q"
+    derivatives = by_key(session, f"SELECT k, grad(({value}), val) AS d FROM w")
+    slope = 3 / (2 * math.sqrt(VALUES[4] - 0.5))
+    assert_values(derivatives, {1: 0.0, 2: 0.0, 3: 0.0, 4: -slope if sign else slope})
+
+
+@pytest.mark.parametrize(
     ("value", "says"),
     [
         ("SELECT SUM(DISTINCT val) FROM w", r"sum\(DISTINCT .*no derivative is known for an aggregate of DISTINCT"),

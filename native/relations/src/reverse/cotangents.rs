@@ -159,3 +159,13 @@ impl Cotangents {
 fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
     if nullable { when(expr.clone().is_null(), lit(0.0)).otherwise(expr) } else { Ok(expr) }
 }
+
+/// A number, with 0 in place of -0: Arrow tells them apart.
+pub fn positive_zero(number: Expr) -> Expr {
+    binary_expr(number, Operator::Plus, lit(0.0))
+}
+
+/// Whether a number is not 0, of either sign.
+pub fn is_not_zero(number: Expr) -> Expr {
+    positive_zero(number).not_eq(lit(0.0))
+}

@@ -7,12 +7,13 @@ use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{
     Aggregate, Expr, Filter, Join, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union, when,
 };
+use datafusion_functions::core::expr_fn::nullif;
 use datafusion_functions_aggregate::count::count_all;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
 
-use super::cotangents::{Cotangents, RowCotangents, sums};
+use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
 use super::region::{Leaf, Region, joined};
 use super::stage::{Rows, Stages, read, renamed};
 use crate::shared::SharedRelation;
@@ -83,10 +84,13 @@ impl Sweep<'_> {
                 }
                 continue;
             }
-            // Its derivative may be infinite, as in max(sqrt(x)) at 0.
-            let contributes = cotangent.clone().not_eq(lit(0.0));
+            // Its derivative may be infinite, as in max(sqrt(x)) at 0. Where it is 0, as that of a value which a choice does not take,
+            // what the input is computed from contributes nothing, though it be NaN:
+            // SUM(CASE WHEN isnan(x) THEN 0 ELSE a END) over SELECT x, x * w AS a
+            let contributes = is_not_zero(cotangent.clone());
             for input in inputs {
                 let product = when(contributes.clone(), tangent(&input, &cotangent)).end()?;
+                let product = nullif(positive_zero(product), lit(0.0));
                 cotangents.add(&input.name, product);
             }
         }
@@ -290,7 +294,7 @@ impl Sweep<'_> {
                     let value = &by_group[*value];
                     let mut contributes = value.clone().is_not_null();
                     if !partials.are_shares() {
-                        contributes = contributes.and(cotangent.clone().not_eq(lit(0.0)));
+                        contributes = contributes.and(is_not_zero(cotangent.clone()));
                     }
                     let partials = partials.over_group(value, &by_group, ties)?;
                     for (input, product) in products(partials, &contributes, &cotangent)? {
