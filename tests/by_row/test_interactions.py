@@ -722,6 +722,18 @@ def test_what_does_not_contribute_may_be_nan(session: SessionContext, value: str
         ("SELECT MIN(m) FILTER (WHERE k > 2) FROM products", {3: 3.0, 4: 0.0}),
         ("SELECT VAR_POP(m) FILTER (WHERE k > 2) FROM products", {3: -6.375, 4: 8.5}),
         ("SELECT last_value(m ORDER BY k) FROM products", {3: 0.0, 4: 4.0}),
+        # None of several readers takes them.
+        ("SELECT SUM(m) FILTER (WHERE k > 2) + MAX(m) FILTER (WHERE k > 2) FROM products", {3: 3.0, 4: 8.0}),
+        ("SELECT covar_pop(m, m * k) FILTER (WHERE k > 2) FROM products", {3: -25.125, 4: 37.75}),
+        (
+            "SELECT SUM(CASE WHEN k > 2 THEN p * q ELSE 0 END) FROM (SELECT k, m * 2 AS p, m + 1 AS q FROM products)",
+            {3: 51.0, 4: 136.0},
+        ),
+        (
+            "SELECT SUM(s) FILTER (WHERE k > 2) + MAX(t) FILTER (WHERE k > 2) "
+            "FROM (SELECT k, SUM(m) AS s, AVG(m) AS t FROM products GROUP BY k)",
+            {3: 3.0, 4: 8.0},
+        ),
     ],
 )
 def test_rows_that_do_not_contribute_may_be_infinite(
@@ -754,6 +766,13 @@ def test_values_that_a_choice_does_not_take_may_be_nan(session: SessionContext, 
     assert_values(found, {1: 0.0, 2: 0.0, 3: 3.0, 4: 4.0})
     (along,) = query(session, f"{with_} SELECT jvp(({value}), w.val, 1.0) AS d FROM w LIMIT 1").to_pylist()
     assert along["d"] == 7.0
+
+
+def test_rows_that_do_not_contribute_may_overflow(session: SessionContext) -> None:
+    session.from_pydict({"k": [1, 2], "v": [1000.0, 1.5]}, name="x")
+    value = "SELECT SUM(s) FILTER (WHERE k = 2) + MAX(s) FILTER (WHERE k = 2) FROM (SELECT k, exp(v) AS s FROM x) AS q"
+    found = by_key(session, f"SELECT k, grad(({value}), v) AS d FROM x")
+    assert_values(found, {1: 0.0, 2: 2 * math.exp(1.5)})
 
 
 @pytest.mark.parametrize("sign", ["", "-"])

@@ -5,6 +5,7 @@ use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
 use datafusion_expr::{
     Aggregate, Expr, ExprSchemable, LogicalPlan, Operator, Projection, binary_expr, cast, lit, when,
 };
+use datafusion_functions::core::expr_fn::nullif;
 use datafusion_functions_aggregate::count::count;
 use datafusion_functions_aggregate::sum::sum;
 use std::collections::BTreeMap;
@@ -147,10 +148,15 @@ impl Cotangents {
             return Ok(Some(term.clone()));
         }
         let mut known = vec![];
+        let mut may_be_none = true;
         for term in terms {
-            known.push(or_zero(term.clone(), term.nullable(rows.schema())?)?);
+            let nullable = term.nullable(rows.schema())?;
+            may_be_none &= nullable;
+            known.push(or_zero(term.clone(), nullable)?);
         }
-        Ok(known.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term)))
+        let sum = known.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term));
+        // Where no term contributes, nor does the sum: FILTER (WHERE k = 2) leaves out the same rows of two aggregates of exp(x).
+        Ok(if may_be_none { sum.map(|sum| nullif(sum, lit(0.0))) } else { sum })
     }
 }
 
