@@ -167,6 +167,13 @@ class Builder(Blocks):
             name = self.fresh("one_")
             computed.append((Column(name, integer=True), Item("count(1)", name)))
         items, columns, unique = self.passed(scope, [s for s in keys if not s.column.integer])
+        if keys and choices.chance(20):
+            # The number of the set tells keys that it rolls up from those that are NULL.
+            listed, number = ", ".join(scope.unique), self.fresh("set_")
+            tail = f"GROUP BY {choices.of(['ROLLUP', 'CUBE'])} ({listed})"
+            computed.append((Column(number, integer=True), Item(f"grouping({listed})", number)))
+            unique.append(number)
+            scope.details = [*scope.details, "grouping sets"]
         items += [item for _, item in computed]
         columns += [column for column, _ in computed]
         if all(column.integer for column in columns):

@@ -200,8 +200,17 @@ def _block(builder: Builder, kind: str, scope: Scope) -> Select:
 def _grouped(builder: Builder, kind: str, scope: Scope, keys: Sequence[Scoped], *more: str) -> Select:
     scope = replace(scope, columns=list(keys), unique=[key.text for key in keys])
     items, columns, unique = builder.passed(scope, [])
-    tail = f"GROUP BY {', '.join([*scope.unique, *more])}" if keys else ""
+    rolled = [key.text for key in keys if key.column.integer] if builder.choices.chance(25) else []
+    by = [text for text in scope.unique if text not in rolled] + list(more)
     details = [*scope.details, f"{kind} at the top"]
+    if rolled:
+        number = builder.fresh("set_")
+        items.append(Item(f"grouping({', '.join(rolled)})", number))
+        columns.append(Column(number, integer=True))
+        unique.append(number)
+        by.append(f"ROLLUP ({', '.join(rolled)})")
+        details.append("grouping sets at the top")
+    tail = f"GROUP BY {', '.join(by)}" if by else ""
     return Select("top", items, scope.source, tail, columns, unique, scope.size, details=details)
 
 

@@ -73,9 +73,9 @@ def test_every_kind_of_node_has_been_right(register: Register) -> None:
 KINDS = {
     "scan", "values", "projection", "filter", "sort, limit", "distinct", "unnest", "aggregate", "window", "recursive",
     "union", "union all", "lateral", "join", "cross join", "left join", "right join", "full join", "self join",
-    "filter by exists", "filter by not exists", "filter by in", "filter by not in", "filter by float",
+    "grouping sets", "filter by exists", "filter by not exists", "filter by in", "filter by not in", "filter by float",
     "plain", "view", "create table as", "insert", "prepare",
     "grad", "jvp", "vjp", "jvp of two", "second order", "own cell", "derivative of a derivative below",
     "plain at the top", "aggregate at the top", "average of calls at the top", "window at the top",
-    "group key at the top",
+    "group key at the top", "grouping sets at the top",
 }  # fmt: skip

@@ -15,6 +15,7 @@ use crate::options::shares_relations;
 use crate::shared::written_out;
 use crate::stack::{Size, stacked};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
+use crate::workarounds::grouping_sets::unequal_over_grouping_sets;
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
 use crate::workarounds::partitions::partitions_without_orderings;
 use crate::workarounds::pruning::keep_recursive_columns;
@@ -67,6 +68,7 @@ impl DifferentiateRelations {
                 |plan| if shares_relations(config) { Ok(Transformed::no(plan)) } else { written_out(plan) },
             )?
             .transform_data(partitions_without_orderings)?
+            .transform_data(unequal_over_grouping_sets)?
             .transform_data(|plan| left_to_simplify(plan, self.recognize))
     }
 }
