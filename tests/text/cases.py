@@ -47,6 +47,15 @@ STATEMENTS = {
     "nan": "SELECT id, grad(x * CAST('NaN' AS DOUBLE) + x * CAST('inf' AS DOUBLE), x) AS d FROM t",
     "sums and differences": "SELECT id, x - grad(x * x - y * x, x) - 1 AS d, y / grad(x * y, y) * 2 AS e FROM t",
     "signs": "SELECT id, - grad(x * x + 3 * x, x) AS d, 2 - -grad(-x * y, x) AS e FROM t",
+    "order of a window": (
+        "SELECT id, rank() OVER (ORDER BY grad(y * y, y)) AS r, lag(y) OVER (ORDER BY grad(exp(y), y), id) AS l FROM t"
+    ),
+    "order of an aggregate": "SELECT first_value(id ORDER BY grad(y * y * y, y) DESC) AS f FROM t",
+    "condition of an aggregate": (
+        "SELECT s, sum(y) FILTER (WHERE grad(y * y, y) > 1) AS f FROM t GROUP BY s "
+        "HAVING count(y) FILTER (WHERE grad(y * y, y) > 1) > 0"
+    ),
+    "qualify": "SELECT id FROM t QUALIFY rank() OVER (ORDER BY grad(y * y * y, y)) = 1",
     "types": "SELECT id, grad(CAST(x AS REAL) * CAST(y AS REAL), x) AS d FROM t",
     "directions": "SELECT id, jvp(x * y, x, y, y, x) AS d, vjp(x * x, x, y) AS e FROM t",
     "orders": "SELECT id, grad(grad(x * x * x, x), x) AS d FROM t",
@@ -137,6 +146,21 @@ STATEMENTS = {
         SELECT q.id, n, b, grad(q.p * COALESCE(n, 5), q.x) AS d FROM (SELECT id, x, x * x AS p FROM t) AS q
         LEFT JOIN (SELECT id, 1.0 AS n FROM u WHERE id > 1) AS o ON q.id = o.id
         FULL JOIN (SELECT id, 'b' AS b FROM u WHERE id < 2) AS r ON r.id = q.id""",
+    # A number in ORDER BY would be the place of a column.
+    "order by constants": """
+        SELECT id, 1 AS s, grad(f, x) AS d FROM (SELECT id, x, 2 AS n, 'b' AS b, x * y AS f FROM t) AS q
+        ORDER BY s, n, b, id DESC LIMIT 2""",
+    "group by constants": """
+        SELECT n, b, grad(SUM(h), y) AS d FROM (SELECT y, 2 AS n, 'b' AS b, x * y AS h FROM t) AS q GROUP BY n, b, y""",
+    "the first by a constant": """
+        SELECT DISTINCT ON (n) n, id, grad(h, x) AS d FROM (SELECT id, x, 2 AS n, x * x AS h FROM u) AS q
+        ORDER BY n, id DESC""",
+    "ordered again": """
+        SELECT id, y, grad(f, x) AS d FROM (SELECT id, y, x, x * y AS f FROM t ORDER BY id LIMIT 2 OFFSET 1) AS q
+        ORDER BY id""",
+    "recursion over a nested query": """
+        WITH RECURSIVE b AS (SELECT * FROM p WHERE w > -9), r AS (SELECT w, 0 AS n, w AS f FROM b
+        UNION ALL SELECT w, n + 1, f * w FROM r WHERE n < 2) SELECT f, grad(f, w) AS d FROM r WHERE n = 2""",
     # By row.
     "by row, a constant derivative": "SELECT id, grad((SELECT SUM(x) FROM u WHERE x > 0.6), x) AS d FROM u",
     "by row, a constant beside": """
@@ -160,4 +184,10 @@ STATEMENTS = {
     "by row, a window": """
         SELECT id, grad((SELECT SUM(q * q)
         FROM (SELECT SUM(x) OVER (ORDER BY id) AS q FROM u) AS r), x) AS d FROM u""",
+    "by row, opposite orders": """
+        SELECT id, grad((SELECT nth_value(x, 2 ORDER BY id) * first_value(grad ORDER BY id DESC)
+        + last_value(x ORDER BY x) FROM u), x) AS d FROM u""",
+    "by row, a frame that is not read": """
+        SELECT id, grad((SELECT SUM(exp(q)) FROM (SELECT
+        lag(x) OVER (ORDER BY id RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS q FROM u) AS r), x) AS d FROM u""",
 }

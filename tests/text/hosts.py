@@ -94,12 +94,14 @@ OTHERWISE: dict[str, dict[str, str | None]] = {
         "operators on bits": None,
         "unnest": None,
         "by row, a name in full": None,
+        "by row, opposite orders": None,
     },
     "sqlite": {
         # The base of a logarithm is greater than one there.
         "log to a base": "SELECT id, grad(log(3, y), y) AS d, grad(log(y, 3.0), y) AS e FROM t WHERE y > 1",
         # There is no NaN.
         "nan": None,
+        "qualify": None,
         "operators on bits": """
             SELECT (n | 3) - (n & 3) + 1 AS e, n & 1 AS a, n | 4 AS o, grad(q, x) AS d
             FROM (SELECT n, x, x * x AS q FROM t) AS q""",
@@ -127,6 +129,9 @@ REFUSED: dict[str, dict[str, str]] = {
         "statistics": "no function for DataFusion's regr_",
         "least and greatest": "no first value of a group",
         "the first of each": "Polars orders DISTINCT ON",
+        "the first by a constant": "Polars orders DISTINCT ON",
+        "order of an aggregate": "no first value of a group",
+        "by row, a frame that is not read": "no join in parentheses",
         "by row, a constant derivative": "no join in parentheses",
         "by row": "no function tanh",
         "by the rows of two relations": "no function tanh",
@@ -139,5 +144,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "a rollup": "no function grouping",
         "statistics": "no function stddev",
         "least and greatest": "no first value of a group",
+        "order of an aggregate": "no first value of a group",
+        "by row, opposite orders": "no value in a row of a group",
     },
 }

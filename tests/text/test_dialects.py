@@ -164,7 +164,7 @@ REFUSED = {
     ("duckdb", "SELECT grad(x, x) FROM 'data.parquet'"): 'columns of "data.parquet" in FROM are not known: hand over',
     ("postgres", "SELECT grad(x, x FROM t"): "cannot be read as SQL of postgres",
     ("postgres", 'SELECT grad("X", x) FROM t'): "No field named",
-    ("postgres", "UPDATE t SET x = grad((SELECT SUM(x * x) FROM t), x)"): "compute it in a query first",
+    ("postgres", "UPDATE t SET x = grad((SELECT SUM(x * x) FROM t), x)"): "derivatives that read the row alone",
     ("cobol", "SELECT grad(x, x) FROM t"): "the dialect must be one of",
 }
 

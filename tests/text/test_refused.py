@@ -39,7 +39,7 @@ REFUSED = {
     ),
     "update through relations": (
         "UPDATE w SET val = val - grad((SELECT SUM(val * val) FROM w), val)",
-        "compute it in a query first",
+        "derivatives that read the row alone",
     ),
 }
 

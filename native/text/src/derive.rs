@@ -7,7 +7,7 @@ use datafusion_common::{DFSchema, Result};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::utils::merge_schema;
-use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan};
+use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection};
 use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
@@ -138,9 +138,17 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
         });
         widths
     };
-    // What keeps the columns in a plan is not written.
     let Ok(plan) = plan.clone().transform_down_with_subqueries(|node| match node {
+        // What keeps the columns in a plan is not written.
         LogicalPlan::Repartition(kept) => Ok(Transformed::yes(kept.input.as_ref().clone())),
+        // In a term that has a query of another name in it, DataFusion keeps all columns. The text may have made one of the two.
+        LogicalPlan::SubqueryAlias(alias) if !matches!(alias.input.as_ref(), LogicalPlan::TableScan(_)) => {
+            let named = alias.input.schema().columns().into_iter().zip(alias.schema.iter());
+            let named = named
+                .map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()))
+                .collect();
+            Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(named, alias.input)?)))
+        }
         other => Ok(Transformed::no(other)),
     }) else {
         return true;

@@ -151,13 +151,22 @@ impl Expansion<'_> {
     }
 
     fn differentiated(&self, written: &Written, calls: &[WrittenCall]) -> Result<Differentiated> {
+        let planned = |statement| typed(self.planner.plan(query_or_all(statement))?, &self.options);
+        // DataFusion names a column by the orders and conditions of its function, and does not find it again when a call in these has
+        // no number any more. Then the query is written as a whole:
+        // SELECT rank() OVER (ORDER BY grad(x * x, x)) FROM t
         let statement = self.source.with_sites(written, calls)?;
-        let plan = typed(self.planner.plan(query_or_all(&statement))?, &self.options)?;
+        let sited = planned(&statement);
+        let is_sited = sited.is_ok();
+        let plan = sited.or_else(|_| planned(&written.statement))?;
         let (before, schema) = (calls_in(&plan)?, Arc::clone(plan.schema()));
         let plan = differentiated(plan, &self.options)?;
         // Calls that say all by themselves are left in the plan.
-        let local =
-            if before == calls_in(&plan)? { derivatives(&plan, &self.source, calls, &self.options)? } else { None };
+        let local = if is_sited && before == calls_in(&plan)? {
+            derivatives(&plan, &self.source, calls, &self.options)?
+        } else {
+            None
+        };
         Ok(Differentiated { plan, schema, local })
     }
 

@@ -15,7 +15,7 @@ use datafusion_expr::{
 
 use crate::binding::{Binding, Text};
 use crate::names::quoted_if_needed;
-use crate::values::{cast_sql, literal, type_sql};
+use crate::values::{cast_sql, is_constant, literal, type_sql};
 
 /// What an expression stands in: the names of its columns, and the text of the queries inside of it.
 pub trait Surroundings {
@@ -54,11 +54,8 @@ pub fn order_sql(sort: &Sort, around: &mut dyn Surroundings) -> Result<String> {
         (false, false) => " NULLS LAST",
         _ => "",
     };
-    // A number would be taken for the place of a column.
-    let key = match unaliased(&sort.expr) {
-        literal @ Expr::Literal(..) => format!("({})", sql(literal, around)?),
-        expr => sql(expr, around)?,
-    };
+    let key = sql(unaliased(&sort.expr), around)?;
+    let key = if is_constant(&key) { format!("({key})") } else { key };
     Ok(format!("{key}{direction}{nulls}"))
 }
 

@@ -4,7 +4,9 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef};
 use datafusion_expr::Expr;
 
+use crate::expr::unaliased;
 use crate::names::quoted_if_needed;
+use crate::values::is_constant;
 
 /// How far a `SELECT` has come. What comes later reads what came before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,6 +100,15 @@ impl Select {
 
     pub fn item(&self, column: &Column) -> Option<&Item> {
         self.items.get(self.schema.maybe_index_of_column(column)?)
+    }
+
+    /// Whether an expression over its columns is written as a constant.
+    pub fn is_constant(&self, expr: &Expr) -> bool {
+        match unaliased(expr) {
+            Expr::Literal(..) => true,
+            Expr::Column(column) => self.item(column).is_some_and(|item| is_constant(&item.sql)),
+            _ => false,
+        }
     }
 
     /// Whether expressions over its columns can be written in terms of what these are computed from: nothing is computed

@@ -38,6 +38,17 @@ pub fn cast_sql(sql: &str, data_type: &DataType) -> String {
     }
 }
 
+/// Whether a text is nothing but a constant. Where a clause lists columns, a number would be taken for the place of one.
+pub fn is_constant(sql: &str) -> bool {
+    let inner = sql.trim_start_matches('(').trim_end_matches(')');
+    let unsigned = inner.strip_prefix('-').unwrap_or(inner);
+    let is_number = unsigned.starts_with(|first: char| first.is_ascii_digit()) && unsigned.parse::<f64>().is_ok();
+    let text = inner.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+    is_number
+        || text.is_some_and(|text| !text.replace("''", "").contains('\''))
+        || matches!(inner, "TRUE" | "FALSE" | "NULL")
+}
+
 /// A value, of the type that it has.
 pub fn literal(value: &ScalarValue) -> Result<Text> {
     let number = |sql: String| Text::at(if sql.starts_with('-') { Binding::Sign } else { Binding::Closed }, sql);

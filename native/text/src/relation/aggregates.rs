@@ -9,7 +9,7 @@ use super::grouping_sets::Repeated;
 use super::writer::Writer;
 use crate::expr::{sql, unaliased};
 use crate::select::{Item, Select, Stage};
-use crate::values::type_sql;
+use crate::values::{cast_sql, is_constant, type_sql};
 
 impl Writer<'_> {
     pub fn aggregate(&mut self, node: &Aggregate) -> Result<Select> {
@@ -36,14 +36,9 @@ impl Writer<'_> {
             let sql = format!("CAST({} AS {kind})", Repeated::number_sql(&items, &marks));
             items.push(Item { sql, name: None, is_simple: true, is_volatile: false });
         } else {
-            for expr in &node.group_expr {
-                groups.push(match unaliased(expr) {
-                    // A number would be taken for the place of a column.
-                    Expr::Literal(value, _) if value.data_type().is_integer() => {
-                        format!("CAST({value} AS {})", type_sql(&value.data_type())?)
-                    }
-                    expr => sql(expr, &mut self.over(std::slice::from_ref(&input)))?,
-                });
+            for (expr, field) in node.group_expr.iter().zip(node.schema.fields()) {
+                let key = sql(unaliased(expr), &mut self.over(std::slice::from_ref(&input)))?;
+                groups.push(if is_constant(&key) { cast_sql(&key, field.data_type()) } else { key });
             }
         }
         for expr in &node.aggr_expr {

@@ -37,13 +37,16 @@ impl Writer<'_> {
     pub fn sort(&mut self, node: &Sort) -> Result<Select> {
         let mut input = self.select(&node.input)?;
         let keys: Vec<_> = node.expr.iter().map(|key| &key.expr).collect();
+        // DataFusion 54 loses rows of a LIMIT with an OFFSET that are ordered once more, unless they are limited once more:
+        // SELECT * FROM (SELECT * FROM t ORDER BY id LIMIT 5 OFFSET 1) AS q ORDER BY id
+        let rows = input.offset.as_ref().and(input.limit.clone());
         if input.stage >= Stage::Distinct || !input.can_be_read_by(&keys, 1) {
             input = self.relation(input);
         }
         input.order = self.order(&node.expr, &input)?;
         input.stage = Stage::Order;
-        if let Some(fetch) = node.fetch {
-            input.limit = Some(fetch.to_string());
+        if let Some(limit) = node.fetch.map(|fetch| fetch.to_string()).or(rows) {
+            input.limit = Some(limit);
             input.stage = Stage::Limit;
         }
         Ok(input)
@@ -77,7 +80,8 @@ impl Writer<'_> {
         let sort = node.sort_expr.as_deref().unwrap_or_default();
         let exprs: Vec<_> =
             node.on_expr.iter().chain(&node.select_expr).chain(sort.iter().map(|key| &key.expr)).collect();
-        if input.stage > Stage::Where || !input.can_be_read_by(&exprs, 1) {
+        let on_constants = node.on_expr.iter().any(|expr| input.is_constant(expr));
+        if input.stage > Stage::Where || !input.can_be_read_by(&exprs, 1) || on_constants {
             input = self.relation(input);
         }
         let over = &mut self.over(std::slice::from_ref(&input));

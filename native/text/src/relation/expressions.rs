@@ -54,8 +54,10 @@ impl<'a> Writer<'a> {
         Ok(Item { sql, name: None, is_simple, is_volatile: inside.is_volatile() })
     }
 
+    /// What orders the rows, without constants, which do not.
     pub fn order(&mut self, keys: &[SortExpr], input: &Select) -> Result<Vec<String>> {
         let over = &mut self.over(std::slice::from_ref(input));
-        keys.iter().map(|key| order_sql(key, over)).collect()
+        let keys = keys.iter().filter(|key| !input.is_constant(&key.expr));
+        keys.map(|key| order_sql(key, over)).collect()
     }
 }

@@ -60,8 +60,12 @@ impl Writer<'_> {
         self.tables_at(depth).push(table);
         let mut select = self.named(&written, columns.into_iter(), schema, &node.name);
         if self.loses_columns {
-            // It is true of each row, reads all columns, and no optimizer knows better.
-            let reads: Vec<_> = select.items.iter().map(|item| format!("{} IS NULL", item.sql)).collect();
+            // It is true of each row, reads all columns, and no optimizer knows better, be they NOT NULL.
+            let reads = select.items.iter().zip(select.schema.fields()).map(|(item, field)| {
+                let is_plain = !field.is_nullable() && !field.data_type().is_nested();
+                if is_plain { format!("nullif({0}, {0}) IS NULL", item.sql) } else { format!("{} IS NULL", item.sql) }
+            });
+            let reads: Vec<_> = reads.collect();
             select.filters.push(format!("CASE WHEN random() >= 0.0 THEN TRUE ELSE {} END", reads.join(" OR ")));
             select.stage = Stage::Where;
         }
