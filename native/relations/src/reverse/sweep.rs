@@ -1,7 +1,7 @@
 //! Cotangents swept down from a value to the rows of the variable.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
+use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, internal_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{
@@ -175,7 +175,8 @@ impl Sweep<'_> {
         let mut named = vec![];
         for cotangent in cotangents {
             let name = self.names.part("cotangent");
-            exprs.push(cotangent.unwrap_or_else(|| lit(0.0)).alias(name.clone()));
+            // Nothing is not 0: another reader may reach the column in other rows, and the derivative may be NaN in these.
+            exprs.push(cotangent.unwrap_or_else(|| lit(ScalarValue::Float64(None))).alias(name.clone()));
             named.push(Column::new_unqualified(name));
         }
         let mut beside = vec![];

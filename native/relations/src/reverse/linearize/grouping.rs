@@ -15,12 +15,13 @@
 use datafusion_common::{Result, ScalarValue, plan_err};
 use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Aggregate, DistinctOn, Expr, GroupingSet, LogicalPlan, Projection, Union, cast, lit};
+use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
 
 use crate::vocabulary::names::columns;
 
-/// The union that an aggregate over grouping sets is; none for other aggregates.
+/// The union that an aggregate over grouping sets is, or its one set; nothing for other aggregates.
 pub fn apart(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     let [Expr::GroupingSet(grouping)] = aggregate.group_expr.as_slice() else { return Ok(None) };
     let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
@@ -30,9 +31,12 @@ pub fn apart(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
         if sets[..number].iter().any(|other| other.len() == set.len() && set.iter().all(|key| other.contains(key))) {
             return plan_err!("gradients by row cannot pass through equal grouping sets. Write them as a UNION ALL");
         }
-        inputs.push(Arc::new(groups(aggregate, &keys, set)?));
+        inputs.push(groups(aggregate, &keys, set)?);
     }
-    Ok(Some(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+    if inputs.len() == 1 {
+        return Ok(inputs.pop());
+    }
+    Ok(Some(LogicalPlan::Union(Union::try_new_with_loose_types(inputs.into_iter().map(Arc::new).collect())?)))
 }
 
 fn sets(grouping: &GroupingSet) -> Vec<Vec<Expr>> {
@@ -48,7 +52,12 @@ fn sets(grouping: &GroupingSet) -> Vec<Vec<Expr>> {
 
 /// The groups by one set, with the columns of the aggregate over all of them.
 fn groups(aggregate: &Aggregate, keys: &[&Expr], set: &[Expr]) -> Result<LogicalPlan> {
-    let groups = Aggregate::try_new(Arc::clone(&aggregate.input), set.to_vec(), aggregate.aggr_expr.clone())?;
+    let mut functions = aggregate.aggr_expr.clone();
+    if set.is_empty() && functions.is_empty() {
+        // The one group of all rows has to have something, which nobody reads: SELECT g FROM t GROUP BY ROLLUP (g)
+        functions.push(count_all());
+    }
+    let groups = Aggregate::try_new(Arc::clone(&aggregate.input), set.to_vec(), functions)?;
     let of_groups = columns(&groups.schema);
     let mut id = 0_u64;
     let mut exprs = vec![];

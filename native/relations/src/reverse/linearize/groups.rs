@@ -70,9 +70,10 @@ impl Linearizer<'_> {
         schema: &DFSchema,
     ) -> Result<AggregateFunction> {
         let columns = self.computed(below, &call.params.args, schema)?;
-        // A constant stays one: some aggregates take no column for it.
-        for (argument, column) in call.params.args.iter_mut().zip(columns) {
-            if !matches!(argument, Expr::Literal(..)) {
+        // A constant stays one: nth_value takes no column for its second argument.
+        let is_nth = call.func.name() == "nth_value";
+        for (position, (argument, column)) in call.params.args.iter_mut().zip(columns).enumerate() {
+            if !matches!(argument, Expr::Literal(..)) && !(is_nth && position == 1) {
                 *argument = Expr::Column(column);
             }
         }

@@ -19,7 +19,7 @@ use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, pla
 use datafusion_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
 use datafusion_expr::{
     Expr, ExprSchemable, LogicalPlan, Window, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    WindowFunctionDefinition, lit, when,
+    WindowFunctionDefinition, cast, lit, when,
 };
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
@@ -138,7 +138,9 @@ impl Linearizer<'_> {
         schema: &datafusion_common::DFSchema,
     ) -> Result<WindowFunction> {
         let params = &mut function.params;
-        let read = params.args.iter_mut().chain(&mut params.partition_by);
+        // Of the arguments behind the first, DataFusion takes constants only.
+        let of_rows = if matches!(function.fun, WindowFunctionDefinition::WindowUDF(_)) { 1 } else { usize::MAX };
+        let read = params.args.iter_mut().take(of_rows).chain(&mut params.partition_by);
         let read = read.chain(params.order_by.iter_mut().map(|sort| &mut sort.expr));
         for expr in read.chain(params.filter.iter_mut().map(Box::as_mut)) {
             if !matches!(expr, Expr::Literal(..))
@@ -286,9 +288,10 @@ impl Linearizer<'_> {
         let own = std::mem::replace(outer, Region::constant(LogicalPlan::default(), vec![], false));
         *outer = own.beside(other, on, None, JoinType::Left, NullEquality::NullEqualsNull)?;
         outer.columns.truncate(width);
-        // DataFusion takes constants only.
         let Some(default) = varying.function.params.args.get(2) else { return Ok(value) };
-        let value = when(Expr::Column(found).is_null(), default.clone()).otherwise(Expr::Column(value))?;
+        let value = Expr::Column(value);
+        let default = cast(default.clone(), value.get_type(outer.plan.schema())?);
+        let value = when(Expr::Column(found).is_null(), default).otherwise(value)?;
         let name = varying.function.fun.name().to_owned();
         let mut added = outer.add(vec![(name, value)], self.names)?;
         added.pop().map_or_else(|| plan_err!("a window function has no value"), Ok)

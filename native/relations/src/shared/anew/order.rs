@@ -5,7 +5,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::Sort;
-use datafusion_expr::{Distinct, DistinctOn, Expr, Limit, LogicalPlan, SortExpr, WindowFrameUnits};
+use datafusion_expr::{Distinct, DistinctOn, Expr, Limit, LogicalPlan, SortExpr, WindowFrame, WindowFrameUnits};
 use std::sync::Arc;
 
 use super::rounding::is_rounded;
@@ -141,13 +141,20 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
 
 /// What orders the rows of a plan after `keys`, so that there is one order of them only.
 ///
+/// The further keys go the way of the first. Then opposite orders stay opposite, of which DataFusion computes one:
+///
+/// ```sql
+/// SELECT nth_value(x, 2 ORDER BY id), first_value(x ORDER BY id DESC) FROM t
+/// ```
+///
 /// # Errors
 /// If rows cannot be ordered by one of its columns.
 fn ordered_further(mut keys: Vec<SortExpr>, input: &LogicalPlan) -> Result<Vec<SortExpr>> {
+    let (asc, nulls_first) = keys.first().map_or((true, false), |key| (key.asc, key.nulls_first));
     for index in total_order(input)? {
         let column = Expr::Column(Column::from(input.schema().qualified_field(index)));
         if !keys.iter().any(|key| key.expr == column) {
-            keys.push(column.sort(true, false));
+            keys.push(column.sort(asc, nulls_first));
         }
     }
     Ok(keys)
@@ -167,7 +174,12 @@ fn totally_ordered(expr: Expr, input: &LogicalPlan) -> Result<Transformed<Expr>>
                 let frame = &call.params.window_frame;
                 let is_whole = frame.start_bound.is_unbounded() && frame.end_bound.is_unbounded();
                 let moves = frame.units == WindowFrameUnits::Rows && !is_whole;
-                if PLACES.contains(&call.fun.name()) || moves && !RANKS.contains(&call.fun.name()) {
+                let is_place = PLACES.contains(&call.fun.name());
+                if is_place || moves && !RANKS.contains(&call.fun.name()) {
+                    if is_place {
+                        // What they do not read may be a RANGE with an offset, beside which there is one key only.
+                        call.params.window_frame = WindowFrame::new(Some(false));
+                    }
                     call.params.order_by = ordered_further(std::mem::take(&mut call.params.order_by), input)?;
                     return Ok(Transformed::yes(part));
                 }
