@@ -768,6 +768,100 @@ def test_values_that_a_choice_does_not_take_may_be_nan(session: SessionContext, 
     assert along["d"] == 7.0
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (
+            "SELECT SUM(a + v) FROM (SELECT v, first_value(v * r) OVER (ORDER BY k) AS a FROM x) AS s",
+            [1 + 3 * 1.5, 1.0, 1.0],
+        ),
+        ("SELECT SUM(a + v) FROM (SELECT v, last_value(v * r) OVER () AS a FROM x) AS s", [1.0, 1.0, 1 + 3 * 2.5]),
+        ("SELECT (SELECT SUM(a) FROM s WHERE k <> 2) + (SELECT SUM(v * v) FROM s)", [1.5 + 1.0, -1.5, 2.5 + 2.5]),
+        ("SELECT SUM(v) * 2 + SUM(a) FILTER (WHERE k <> 2) FROM s", [2 + 1.5, 2.0, 2 + 2.5]),
+    ],
+)
+def test_what_one_of_several_readers_leaves_out_may_be_nan(
+    session: SessionContext, value: str, expected: list[float]
+) -> None:
+    session.from_pydict({"k": [1, 2, 3], "v": [0.5, -0.75, 1.25], "r": [1.5, math.nan, 2.5]}, name="x")
+    with_ = "WITH s AS (SELECT k, v, v * r AS a FROM x ORDER BY k LIMIT 3)"
+    found = by_key(session, f"{with_} SELECT k, grad(({value}), v) AS d FROM x")
+    assert_values(found, dict(enumerate(expected, 1)))
+
+
+@pytest.mark.parametrize(
+    ("grouping", "expected"),
+    [
+        # One set, and sets without an aggregate.
+        ("SELECT SUM(val) AS v FROM w GROUP BY GROUPING SETS ((k % 2))", {1: 3.5, 2: 2.5, 3: 3.5, 4: 2.5}),
+        ("SELECT SUM(val) AS v FROM w GROUP BY k % 2, GROUPING SETS (())", {1: 3.5, 2: 2.5, 3: 3.5, 4: 2.5}),
+        ("SELECT val AS v FROM w GROUP BY ROLLUP (val)", SQUARES),
+        ("SELECT val AS v FROM w GROUP BY CUBE (val, k)", {key: 2 * square for key, square in SQUARES.items()}),
+    ],
+)
+def test_sets_of_groups(session: SessionContext, grouping: str, expected: dict[int, float]) -> None:
+    found = by_key(session, f"SELECT k, grad((SELECT SUM(v * v) FROM ({grouping}) AS q), val) AS d FROM w")
+    assert_values(found, expected)
+
+
+@pytest.mark.parametrize("column", ["val", "small"])
+@pytest.mark.parametrize(
+    ("default", "number"),
+    [("0", 0.0), ("-1", -1.0), ("0.5", 0.5), ("CAST(2 AS BIGINT)", 2.0), ("1 + 1", 2.0), ("'2'", 2.0), ("NULL", None)],
+)
+def test_default_of_another_type(session: SessionContext, column: str, default: str, number: float | None) -> None:
+    """The square of `2 * x + lag(x)`, in which the default stands before the first row."""
+    session.sql("CREATE TABLE m AS SELECT k, val, CAST(val AS REAL) AS small FROM w").collect()
+    lagged = f"SELECT 2 * {column} + lag({column}, 1, {default}) OVER (ORDER BY k) AS z FROM m"
+    found = by_key(session, f"SELECT k, grad((SELECT SUM(z * z) FROM ({lagged}) AS q), {column}) AS d FROM m")
+    values = [number, *VALUES.values()]
+    z = [None if b is None else 2 * v + b for v, b in zip(VALUES.values(), values, strict=False)] + [0.0]
+    expected = {k: (0.0 if z[k - 1] is None else 4 * z[k - 1]) + 2 * z[k] for k in VALUES}  # type: ignore[operator]
+    assert_values(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("SELECT SUM(a.val * b.val * c.val) FROM m AS a JOIN m AS b ON a.k = b.k JOIN m AS c ON a.k = c.k", 6.0),
+        ("SELECT SUM(v) FROM (SELECT val * val AS v FROM m UNION ALL SELECT val * val FROM m UNION ALL "
+         "SELECT power(val, 3) - 2 * val * val FROM m) AS q", 6.0),
+        ("SELECT SUM(v) FROM (SELECT power(val, 3) AS v FROM m UNION ALL (SELECT val FROM m UNION ALL "
+         "SELECT -val FROM m WHERE k < 9)) AS q", 6.0),
+    ],
+)  # fmt: skip
+def test_hessian_times_a_vector_through_several_readers(session: SessionContext, value: str, expected: float) -> None:
+    """Of the sum of cubes, whose second derivative is six times the value."""
+    with_ = """WITH eps AS (SELECT 0.0 AS eps), m AS (SELECT k, val + eps AS val, eps FROM w CROSS JOIN eps)"""
+    found = by_key(session, f"{with_} SELECT k, grad(grad(({value}), val), eps) AS hv FROM m")
+    assert_values(found, {key: expected * v for key, v in VALUES.items()})
+
+
+@pytest.mark.parametrize(
+    ("columns", "step", "derivative"),
+    [
+        ("val, 0.1 AS rate", "val - rate * grad((SELECT SUM(val * val) FROM r), val), rate", "grad(val, rate)"),
+        (
+            "val, 0.1 AS rate",
+            "val - 0.1 * jvp((SELECT SUM(val * val) FROM r), val, 1.0), rate",
+            "grad(rate * val, rate)",
+        ),
+        ("val, val AS start", "val - 0.1 * grad((SELECT SUM(val * val) FROM r), val), start", "grad(val, start)"),
+    ],
+)
+def test_no_derivative_through_gradients_of_iterations(
+    session: SessionContext, columns: str, step: str, derivative: str
+) -> None:
+    """The columns of an iteration come out of a relation that its gradient shares."""
+    recursive = f"""WITH RECURSIVE r AS (SELECT 0 AS step, {columns} FROM w WHERE k = 1
+        UNION ALL SELECT step + 1, {step} FROM r WHERE step < 1)"""
+    message = message_at_planning(lambda: session.sql(f"{recursive} SELECT {derivative} AS d FROM r"))
+    assert re.search("take a gradient by its own rows", message)
+    # What an iteration computes is a variable of its own.
+    (last,) = query(session, f"{recursive} SELECT grad(val * val, val) AS d, val FROM r WHERE step = 1").to_pylist()
+    assert last["d"] == 2 * last["val"]
+
+
 def test_rows_that_do_not_contribute_may_overflow(session: SessionContext) -> None:
     session.from_pydict({"k": [1, 2], "v": [1000.0, 1.5]}, name="x")
     value = "SELECT SUM(s) FILTER (WHERE k = 2) + MAX(s) FILTER (WHERE k = 2) FROM (SELECT k, exp(v) AS s FROM x) AS q"

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from datafusion import SessionContext
 
 from support.cases import Case, check, params
+from support.errors import message_at_planning
 from support.tables import T
 
 _NEW = "CREATE TABLE w (id BIGINT, d DOUBLE)"
@@ -120,3 +122,23 @@ CASES = [
 @params(CASES)
 def test_dml_ddl(case: Case, register: Callable[[SessionContext], SessionContext], tmp_path: Path) -> None:
     check(case, register, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM w WHERE grad((SELECT SUM(d * d) FROM w), d) < -1000",
+        "DELETE FROM w WHERE grad(d * (SELECT SUM(d) FROM w), d) < -1000",
+        "UPDATE w SET d = 0.0 WHERE grad((SELECT SUM(d * d) FROM w), d) < -1000",
+        "UPDATE w SET d = d - grad((SELECT SUM(d * d) FROM w), d)",
+    ],
+)
+def test_rows_are_changed_by_their_own_columns(
+    statement: str, register: Callable[[SessionContext], SessionContext]
+) -> None:
+    """DataFusion changes all rows when it finds no filter over the table."""
+    session = register(SessionContext())
+    session.sql("CREATE TABLE w AS SELECT * FROM (VALUES (1, 0.5), (2, 1.5)) AS w(id, d)").collect()
+    message = message_at_planning(lambda: session.sql(statement))
+    assert "DELETE and UPDATE take derivatives that read the row alone" in message
+    assert session.sql("SELECT sum(d) AS s FROM w").to_pydict() == {"s": [2.0]}

@@ -1,10 +1,11 @@
 //! The analyzer rule.
 
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::Transformed;
-use datafusion_common::{DFSchema, DataFusionError, Result, SchemaError, plan_datafusion_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, cast};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, DataFusionError, Result, SchemaError, plan_datafusion_err, plan_err};
+use datafusion_expr::{DmlStatement, Expr, LogicalPlan, Projection, WriteOp, cast};
 use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRule};
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
@@ -59,7 +60,8 @@ impl DifferentiateRelations {
         if operators.is_empty() {
             return Ok(Transformed::no(plan));
         }
-        nullable_by_either_term(plan, Static::Settled)?
+        let changed_rows = changed_rows(&plan)?;
+        let differentiated = nullable_by_either_term(plan, Static::Settled)?
             .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.differentiated(plan))?
             .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
             .transform_data(keep_recursive_columns)?
@@ -69,8 +71,30 @@ impl DifferentiateRelations {
             )?
             .transform_data(partitions_without_orderings)?
             .transform_data(unequal_over_grouping_sets)?
-            .transform_data(|plan| left_to_simplify(plan, self.recognize))
+            .transform_data(|plan| left_to_simplify(plan, self.recognize))?;
+        if self::changed_rows(&differentiated.data)? != changed_rows {
+            return plan_err!(
+                "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"
+            );
+        }
+        Ok(differentiated)
     }
+}
+
+/// The nodes that say which rows a DELETE or UPDATE changes. DataFusion reads the conditions from filters that stand over the table,
+/// and changes all rows if there is anything else, such as a join with the derivatives of other rows.
+fn changed_rows(plan: &LogicalPlan) -> Result<Vec<Discriminant<LogicalPlan>>> {
+    let mut nodes = vec![];
+    plan.apply(|node| {
+        if let LogicalPlan::Dml(DmlStatement { op: WriteOp::Delete | WriteOp::Update, input, .. }) = node {
+            input.apply(|node| {
+                nodes.push(discriminant(node));
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(nodes)
 }
 
 /// An error as that of a derivative.

@@ -92,17 +92,33 @@ impl Carrier<'_> {
         }
         let mut widened = vec![];
         for (schema, input) in inputs {
-            widened.push(Arc::new(self.with_columns(input, schema, &added)?));
+            widened.push(Arc::new(self.with_columns(input, schema, &union.schema, &added)?));
         }
         Ok(Carried { plan: widened_union(union, widened)?, tangents })
     }
 
-    /// The columns of `schema` in their order, and after them the tangents of some under the given names.
-    pub fn with_columns(&self, input: Carried, schema: &DFSchema, added: &[(usize, String)]) -> Result<LogicalPlan> {
-        let mut exprs = columns(schema);
+    /// The columns of `schema` in their order under the names of `named`, and after them the tangents of some under the given names.
+    ///
+    /// DataFusion 54 reads the inputs of a union in a union by the names of the first of them.
+    pub fn with_columns(
+        &self,
+        input: Carried,
+        schema: &DFSchema,
+        named: &DFSchema,
+        added: &[(usize, String)],
+    ) -> Result<LogicalPlan> {
+        let own = columns(schema);
+        let mut exprs = vec![];
+        for (column, (table, field)) in own.iter().zip(named.iter()) {
+            let is_named = matches!(column, Expr::Column(column) if column.name == *field.name());
+            exprs.push(match is_named {
+                true => column.clone(),
+                false => column.clone().alias_qualified(table.cloned(), field.name()),
+            });
+        }
         for (index, name) in added {
             let tangent = Linearized::Known(input.tangents.get(*index));
-            let tangent = self.column(&tangent, &exprs[*index].clone(), schema, input.plan.schema())?;
+            let tangent = self.column(&tangent, &own[*index], schema, input.plan.schema())?;
             exprs.push(tangent.alias(name.clone()));
         }
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input.plan))?))

@@ -105,7 +105,12 @@ impl Carrier<'_> {
             Variable::Column(index) => match origin(&plan, index)? {
                 Origin::Below(sources) => sources,
                 // The other columns of the node that computes the variable are not computed from it.
-                Origin::Here => return Ok(Carried::constant(plan)),
+                Origin::Here => {
+                    if let LogicalPlan::RecursiveQuery(query) = &plan {
+                        self.check_passed_on(query, index)?;
+                    }
+                    return Ok(Carried::constant(plan));
+                }
             },
         };
         let inputs = plan.inputs();

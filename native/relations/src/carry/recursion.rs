@@ -1,15 +1,16 @@
 //! Tangents through every iteration of a recursive query.
 
 use arrow::datatypes::{Field, FieldRef, Schema};
-use datafusion_common::tree_node::Transformed;
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, Result, internal_err, plan_err};
-use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, TableSource};
+use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, TableScan, TableSource, lit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::carrier::{Carried, Carrier, Recursion, Variable};
 use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::origin::in_work_table;
 use crate::vocabulary::work_table::{is_work_table, rescan, source_column, work_table};
 
 impl Carrier<'_> {
@@ -113,8 +114,8 @@ impl Carrier<'_> {
             );
         }
         let added: Vec<_> = recursion.varying.iter().map(|(index, name)| (*index, name.clone())).collect();
-        let start = self.with_columns(start, query.static_term.schema(), &added)?;
-        let step = self.with_columns(step, query.recursive_term.schema(), &added)?;
+        let start = self.with_columns(start, query.static_term.schema(), query.static_term.schema(), &added)?;
+        let step = self.with_columns(step, query.recursive_term.schema(), query.recursive_term.schema(), &added)?;
         let plan = LogicalPlan::RecursiveQuery(RecursiveQuery {
             name: query.name,
             static_term: Arc::new(start),
@@ -145,10 +146,40 @@ impl Carrier<'_> {
         Ok((work_table(&query.name, schema), width))
     }
 
+    /// Refuses a variable that every iteration passes on by way of a shared relation, so that other columns may be computed from it:
+    ///
+    /// ```sql
+    /// SELECT 0 AS step, val, lr FROM start
+    /// UNION ALL
+    /// SELECT step + 1, val - lr * grad((SELECT SUM(val * val) FROM r), val), lr FROM r WHERE step < 9  -- grad(val, lr) of this
+    /// ```
+    pub fn check_passed_on(&self, query: &RecursiveQuery, variable: usize) -> Result<()> {
+        let term = without_shared(query.recursive_term.as_ref().clone())?;
+        match in_work_table(&term, variable, &query.name)? == Some(variable) {
+            true => self.refuse_gradients_in(&query.name),
+            false => Ok(()),
+        }
+    }
+
+    /// The error for a recursive query whose iterations take gradients by row of their own rows.
+    fn refuse_gradients_in<T>(&self, name: &str) -> Result<T> {
+        plan_err!(
+            "the iterations of the recursive query {name} take a gradient by its own rows, and derivatives by {} cannot pass through \
+             them. Write the iterations as CTEs, one after the other",
+            self.variable
+        )
+    }
+
     /// A table is where variables originate, so its columns do not vary, except for those of a working table.
     pub fn scan(&mut self, scan: TableScan, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let constant = |scan| Ok(Carried::constant(LogicalPlan::TableScan(scan)));
         if let Some(relation) = SharedRelation::scanned(&scan) {
+            for recursion in &self.recursions {
+                let reads = |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, &recursion.name));
+                if SharedRelation::any_node_in(relation.plan(), &reads)? {
+                    return self.refuse_gradients_in(&recursion.name);
+                }
+            }
             return self.shared(scan, &relation, wanted);
         }
         let found = self.recursions.iter_mut().rev().find(|recursion| is_work_table(&scan, &recursion.name));
@@ -175,6 +206,22 @@ impl Carrier<'_> {
         let scan = rescan(scan, &recursion.source, added)?;
         Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents })
     }
+}
+
+/// A plan with the plans of shared relations in the place of their scans. The numbers of rows are 0 in it.
+fn without_shared(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let without = plan.transform_down(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
+        let columns = relation.plan().schema().columns();
+        let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
+            let column = columns.get(source_column(scan, index)).cloned();
+            column.map_or_else(|| lit(0_u64), Expr::Column).alias_qualified(table.cloned(), field.name())
+        });
+        let plan = Projection::try_new(exprs.collect(), Arc::new(relation.plan().clone()))?;
+        Ok(Transformed::yes(LogicalPlan::Projection(plan)))
+    })?;
+    Ok(without.data)
 }
 
 /// A recursive term with every scan of the working table of this name reading a wider one.
