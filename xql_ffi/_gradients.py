@@ -278,7 +278,11 @@ class _Relation:
         return [f"d_{variable}" for variable in self.variables]
 
     def sql(self) -> str:
-        return ".".join(quoted(part) for part in self.name.split("."))
+        return _quoted(self.name)
+
+
+def _quoted(relation: str) -> str:
+    return ".".join(quoted(part) for part in relation.split("."))
 
 
 def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]:
@@ -293,7 +297,7 @@ def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]
     relations = []
     for relation, names in variables.items():
         try:
-            columns = ctx.table(relation).schema().names
+            columns = ctx.table(_quoted(relation)).schema().names
         except (KeyError, RuntimeError) as error:
             msg = f"the session has no table called {relation!r} to differentiate by"
             raise ValueError(msg) from error

@@ -121,6 +121,15 @@ def test_names_that_need_quotes(ctx: SessionContext) -> None:
     ]
 
 
+def test_tables_that_differ_in_case(ctx: SessionContext) -> None:
+    ctx.sql('CREATE TABLE "Up" AS SELECT 1.5 AS "X"').collect()
+    ctx.sql("CREATE TABLE up AS SELECT 2.5 AS x").collect()
+    found = gradients(ctx, 'SELECT SUM("X" * "X") FROM "Up"', '"Up"."X"')
+    assert found.by["Up"].to_pydict() == {"X": [1.5], "d_X": [3.0]}
+    found = gradients(ctx, "SELECT SUM(x * x) FROM up", "Up.x")
+    assert found.by["up"].to_pydict() == {"x": [2.5], "d_x": [5.0]}
+
+
 def test_one_relation_under_two_names(ctx: SessionContext) -> None:
     found = gradients(ctx, "SELECT SUM(val * val) FROM w2", ["w2.val", "public.w2.val"])
     for name in ("w2", "public.w2"):

@@ -138,9 +138,10 @@ impl Linearizer<'_> {
         schema: &datafusion_common::DFSchema,
     ) -> Result<WindowFunction> {
         let params = &mut function.params;
-        // Of the arguments behind the first, DataFusion takes constants only.
-        let of_rows = if matches!(function.fun, WindowFunctionDefinition::WindowUDF(_)) { 1 } else { usize::MAX };
-        let read = params.args.iter_mut().take(of_rows).chain(&mut params.partition_by);
+        // DataFusion takes no columns for some arguments of these: lag(x, 1 + 1).
+        let takes_constants = matches!(function.fun, WindowFunctionDefinition::WindowUDF(_));
+        let arguments = params.args.iter_mut().filter(|expr| !takes_constants || !expr.column_refs().is_empty());
+        let read = arguments.chain(&mut params.partition_by);
         let read = read.chain(params.order_by.iter_mut().map(|sort| &mut sort.expr));
         for expr in read.chain(params.filter.iter_mut().map(Box::as_mut)) {
             if !matches!(expr, Expr::Literal(..))
