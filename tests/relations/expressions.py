@@ -141,12 +141,17 @@ BARRED = [
     Function("approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY {0})", barred=True),
 ]
 # Over frames that only grow; those that slide take the others.
-GROWING = [*AGGREGATES[:15], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
+GROWING = [
+    *AGGREGATES[:15],
+    Function("first_value({0})"),
+    Function("last_value({0})"),
+    Function("nth_value({0}, 1 + 1)"),
+]
 SLIDING = [*AGGREGATES[:9], Function("first_value({0})"), Function("last_value({0})"), Function("nth_value({0}, 2)")]
 ORDERED = [
     Function("lag({0})"),
     Function("lead({0})"),
-    Function("lag({0}, 2)"),
+    Function("lag({0}, 1 + 1, 0)"),
     Function("lead({0}, 1, 0.5)"),
     Function("row_number()", constant=True, integer=True),
     Function("rank()", constant=True, integer=True),

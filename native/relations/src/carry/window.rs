@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::carrier::{Carried, Carrier, Reading, Variable};
 use super::draws::Draws;
 use crate::rows::arguments;
+use crate::rows::frames::stays;
 use crate::tangents::linearize::null_with_column;
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::expressions::unaliased;
@@ -147,7 +148,7 @@ pub fn over_columns(function: &mut Expr, below: &mut Vec<Expr>, names: &mut Name
     let Expr::WindowFunction(call) = call else { return };
     let name = format!("argument of {}", call.fun.name());
     for argument in &mut call.params.args {
-        if !matches!(argument, Expr::Literal(..)) {
+        if !stays(argument, &call.fun) {
             *argument = Expr::Column(names.column(argument.clone(), below, |names| names.part(&name)));
         }
     }

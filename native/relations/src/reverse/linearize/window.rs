@@ -32,7 +32,7 @@ use super::groups::Members;
 use super::settled::is_read_again_as_it_is;
 use crate::reverse::nodes::Node;
 use crate::reverse::region::{Region, StageId};
-use crate::rows::frames::is_over_partition;
+use crate::rows::frames::{is_over_partition, stays};
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// A window function whose value varies, over columns of a stage.
@@ -138,9 +138,7 @@ impl Linearizer<'_> {
         schema: &datafusion_common::DFSchema,
     ) -> Result<WindowFunction> {
         let params = &mut function.params;
-        // DataFusion takes no columns for some arguments of these: lag(x, 1 + 1).
-        let takes_constants = matches!(function.fun, WindowFunctionDefinition::WindowUDF(_));
-        let arguments = params.args.iter_mut().filter(|expr| !takes_constants || !expr.column_refs().is_empty());
+        let arguments = params.args.iter_mut().filter(|argument| !stays(argument, &function.fun));
         let read = arguments.chain(&mut params.partition_by);
         let read = read.chain(params.order_by.iter_mut().map(|sort| &mut sort.expr));
         for expr in read.chain(params.filter.iter_mut().map(Box::as_mut)) {
