@@ -73,7 +73,8 @@ impl Linearizer<'_> {
         // A constant stays one: nth_value takes no column for its second argument.
         let is_nth = call.func.name() == "nth_value";
         for (position, (argument, column)) in call.params.args.iter_mut().zip(columns).enumerate() {
-            if !matches!(argument, Expr::Literal(..)) && !(is_nth && position == 1) {
+            let stays = matches!(argument, Expr::Literal(..)) || is_nth && position == 1;
+            if !stays {
                 *argument = Expr::Column(column);
             }
         }
