@@ -7,6 +7,7 @@ from datafusion import SessionContext
 
 from support.cases import query
 from support.compare import assert_same_rows, rows_of
+from support.errors import message_at_planning
 
 SQUARES = "(SELECT w, w * w AS v FROM (VALUES (1.0), (2.0), (3.0)) AS p(w)) AS q"
 SETS = [
@@ -92,3 +93,11 @@ def test_equal_functions(ctx: SessionContext, calls: str) -> None:
 
 def _keys(row: Sequence[object]) -> str:
     return str(row[:4])
+
+
+@pytest.mark.parametrize("grouping", ["x * x, w, h", "x * x, w, ROLLUP (h)", "ROLLUP (x * x, w)"])
+def test_another_reference(ctx: SessionContext, grouping: str) -> None:
+    """`x` and `w` are the same column of one table, by two references."""
+    rows = "(SELECT a.x, a.id AS h, b.x AS w FROM t AS a CROSS JOIN t AS b) AS q"
+    message = message_at_planning(lambda: ctx.sql(f"SELECT grad(x * x, w) AS d FROM {rows} GROUP BY {grouping}"))
+    assert "does not vary with q.w" in message

@@ -2,6 +2,7 @@
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -248,7 +249,7 @@ impl Sources<'_> {
             }
             _ => {}
         }
-        for expr in computed(plan, index) {
+        for expr in computed(plan, index)? {
             for argument in arguments(&expr) {
                 self.expression(argument, &inputs, &path)?;
             }
@@ -258,10 +259,15 @@ impl Sources<'_> {
 }
 
 /// The expressions that compute a column.
-fn computed(plan: &LogicalPlan, index: usize) -> Vec<Expr> {
+fn computed(plan: &LogicalPlan, index: usize) -> Result<Vec<Expr>> {
     let name = plan.schema().field(index).name();
-    match plan {
-        LogicalPlan::Projection(projection) => projection.expr.get(index).cloned().into_iter().collect(),
-        _ => plan.expressions().into_iter().filter(|expr| &expr.qualified_name().1 == name).collect(),
-    }
+    let exprs = match plan {
+        LogicalPlan::Projection(projection) => return Ok(projection.expr.get(index).cloned().into_iter().collect()),
+        LogicalPlan::Aggregate(aggregate) => {
+            let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
+            keys.into_iter().chain(&aggregate.aggr_expr).cloned().collect()
+        }
+        _ => plan.expressions(),
+    };
+    Ok(exprs.into_iter().filter(|expr| &expr.qualified_name().1 == name).collect())
 }
