@@ -277,9 +277,6 @@ class _Relation:
         """What the derivatives are called."""
         return [f"d_{variable}" for variable in self.variables]
 
-    def sql(self) -> str:
-        return _quoted(self.name)
-
 
 def _quoted(relation: str) -> str:
     return ".".join(quoted(part) for part in relation.split("."))
@@ -332,7 +329,7 @@ def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
         read = [f"r{number}.{quoted(name)}" for name in relation.columns]
         read += [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
         columns += [f"{expression} AS c{n}_{number}_{tag}" for n, expression in enumerate(read)]
-        rows = f"SELECT *, {number} AS {part} FROM {relation.sql()}"
+        rows = f"SELECT *, {number} AS {part} FROM {_quoted(relation.name)}"
         parts.append(f"FULL JOIN ({rows}) r{number} ON r0.part_0_{tag} = r{number}.{part}")
     return f"SELECT {', '.join(columns)} FROM {' '.join(parts)}"
 

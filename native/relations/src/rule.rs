@@ -60,7 +60,7 @@ impl DifferentiateRelations {
         if operators.is_empty() {
             return Ok(Transformed::no(plan));
         }
-        let changed_rows = changed_rows(&plan)?;
+        let before = changed_rows(&plan)?;
         let differentiated = nullable_by_either_term(plan, Static::Settled)?
             .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.differentiated(plan))?
             .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
@@ -72,7 +72,7 @@ impl DifferentiateRelations {
             .transform_data(partitions_without_orderings)?
             .transform_data(unequal_over_grouping_sets)?
             .transform_data(|plan| left_to_simplify(plan, self.recognize))?;
-        if self::changed_rows(&differentiated.data)? != changed_rows {
+        if changed_rows(&differentiated.data)? != before {
             return plan_err!(
                 "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"
             );

@@ -2,7 +2,6 @@
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::rows::arguments;
+use crate::vocabulary::nodes::computed;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
@@ -249,7 +249,7 @@ impl Sources<'_> {
             }
             _ => {}
         }
-        for expr in computed(plan, index)? {
+        for expr in computing(plan, index)? {
             for argument in arguments(&expr) {
                 self.expression(argument, &inputs, &path)?;
             }
@@ -259,15 +259,11 @@ impl Sources<'_> {
 }
 
 /// The expressions that compute a column.
-fn computed(plan: &LogicalPlan, index: usize) -> Result<Vec<Expr>> {
+fn computing(plan: &LogicalPlan, index: usize) -> Result<Vec<Expr>> {
     let name = plan.schema().field(index).name();
-    let exprs = match plan {
-        LogicalPlan::Projection(projection) => return Ok(projection.expr.get(index).cloned().into_iter().collect()),
-        LogicalPlan::Aggregate(aggregate) => {
-            let keys = grouping_set_to_exprlist(&aggregate.group_expr)?;
-            keys.into_iter().chain(&aggregate.aggr_expr).cloned().collect()
-        }
-        _ => plan.expressions(),
-    };
-    Ok(exprs.into_iter().filter(|expr| &expr.qualified_name().1 == name).collect())
+    Ok(match plan {
+        LogicalPlan::Projection(projection) => projection.expr.get(index).cloned().into_iter().collect(),
+        LogicalPlan::Aggregate(aggregate) => computed(aggregate)?[index].cloned().into_iter().collect(),
+        _ => plan.expressions().into_iter().filter(|expr| &expr.qualified_name().1 == name).collect(),
+    })
 }

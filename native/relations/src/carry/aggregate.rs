@@ -14,6 +14,7 @@ use crate::rows::arguments;
 use crate::tangents::linearize::{null_with_column, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::names::columns;
+use crate::vocabulary::nodes::computed;
 
 impl Carrier<'_> {
     /// An aggregate has its formula; a key that varies without being the variable has the tangent the group agrees on.
@@ -33,14 +34,8 @@ impl Carrier<'_> {
     pub fn aggregate(&mut self, aggregate: Aggregate, variable: Variable, wanted: &BTreeSet<usize>) -> Result<Carried> {
         let aggregate = self.drawn_before_grouping(aggregate)?;
         let Aggregate { input, group_expr, aggr_expr, schema, .. } = &aggregate;
-        let keys = grouping_set_to_exprlist(group_expr)?;
-        // The column that numbers grouping sets stands between keys and aggregates.
-        let first = schema.fields().len() - aggr_expr.len();
-        let computed = |index: usize| match keys.get(index) {
-            Some(key) => Some(*key),
-            None => index.checked_sub(first).and_then(|index| aggr_expr.get(index)),
-        };
-        let read = wanted.iter().filter_map(|index| computed(*index)).flat_map(arguments);
+        let computed = computed(&aggregate)?;
+        let read = wanted.iter().filter_map(|index| computed[*index]).flat_map(arguments);
         let carried = self.by_value(|carrier| carrier.input(input, variable, read))?;
 
         let mut agreements = Agreements { aggregates: aggr_expr.clone(), exprs: vec![] };
@@ -65,19 +60,15 @@ impl Carrier<'_> {
         agreements: &mut Agreements,
         exprs: &mut Vec<Expr>,
     ) -> Result<Tangents> {
-        let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
-        let keys = grouping_set_to_exprlist(group_expr)?;
-        let first = schema.fields().len() - aggr_expr.len();
-        let computed = |index: usize| match keys.get(index) {
-            Some(key) => Some(*key),
-            None => index.checked_sub(first).and_then(|index| aggr_expr.get(index)),
-        };
+        let Aggregate { input, group_expr, schema, .. } = aggregate;
+        let keys = grouping_set_to_exprlist(group_expr)?.len();
+        let computed = computed(aggregate)?;
         let mut tangents = Tangents::default();
         for index in wanted {
-            let Some(primal) = computed(*index) else { continue };
+            let Some(primal) = computed[*index] else { continue };
             let name = schema.field(*index).name();
             let tangent_type = self.tangent_type(schema.field(*index).data_type());
-            let tangent = if *index >= keys.len() {
+            let tangent = if *index >= keys {
                 self.over_rows(input, carried, &mut agreements.aggregates).tangent(primal)?
             } else {
                 match self.linearize(primal, input.schema(), &carried.tangents)? {

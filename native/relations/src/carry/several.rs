@@ -6,7 +6,6 @@
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, Result, internal_err};
-use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Aggregate, Expr, LogicalPlan, Projection, ScalarUDF, SubqueryAlias};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::tangents::linearize::Function;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
-use crate::vocabulary::nodes::has_subquery;
+use crate::vocabulary::nodes::{computed, has_subquery};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// A variable among several.
@@ -269,15 +268,11 @@ impl Several<'_> {
     fn aggregate(&mut self, aggregate: Aggregate, asked: Vec<Asked>) -> Result<CarriedAll> {
         let aggregate = self.computed_before(aggregate)?;
         let Aggregate { input, group_expr, aggr_expr, schema, .. } = &aggregate;
-        let keys = grouping_set_to_exprlist(group_expr)?;
-        let first = schema.fields().len() - aggr_expr.len();
+        let computed = computed(&aggregate)?;
         let mut below = vec![];
         for (number, Asked { variable, wanted }) in asked.iter().enumerate() {
-            let computed = wanted.iter().filter_map(|index| match keys.get(*index) {
-                Some(key) => Some(*key),
-                None => aggr_expr.get(index.checked_sub(first)?),
-            });
-            let wanted = self.carrier(number).needs(input, *variable, computed.flat_map(arguments))?;
+            let read = wanted.iter().filter_map(|index| computed[*index]).flat_map(arguments);
+            let wanted = self.carrier(number).needs(input, *variable, read)?;
             below.push(Asked { variable: *variable, wanted });
         }
         let CarriedAll { mut plan, tangents } = self.carry(input.as_ref().clone(), below)?;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use super::carrier::{Carried, Carrier, Reading, Variable};
 use super::draws::Draws;
-use crate::rows::arguments;
-use crate::rows::frames::stays;
+use crate::rows::{arguments, stays};
 use crate::tangents::linearize::null_with_column;
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::expressions::unaliased;

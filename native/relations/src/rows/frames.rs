@@ -97,10 +97,3 @@ pub fn by_distance(frame: &WindowFrame) -> Result<WindowFrame> {
     };
     Ok(WindowFrame::new_bounds(WindowFrameUnits::Range, bound(&frame.start_bound)?, bound(&frame.end_bound)?))
 }
-
-/// Whether an argument of a window function stays as it is, where others become columns: for some of those of `lag(x, 1 + 1)` and its
-/// like DataFusion takes constants only.
-pub fn stays(argument: &Expr, function: &WindowFunctionDefinition) -> bool {
-    let takes_constants = matches!(function, WindowFunctionDefinition::WindowUDF(_));
-    matches!(argument, Expr::Literal(..)) || takes_constants && argument.column_refs().is_empty()
-}

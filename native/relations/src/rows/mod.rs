@@ -117,6 +117,13 @@ pub fn arguments(function: &Expr) -> Vec<&Expr> {
     }
 }
 
+/// Whether an argument of a window function stays as it is, where others become columns: for some of those of `lag(x, 1 + 1)` and its
+/// like DataFusion takes constants only.
+pub fn stays(argument: &Expr, function: &WindowFunctionDefinition) -> bool {
+    let takes_constants = matches!(function, WindowFunctionDefinition::WindowUDF(_));
+    matches!(argument, Expr::Literal(..)) || takes_constants && argument.column_refs().is_empty()
+}
+
 /// A call that is differentiated.
 #[derive(Debug)]
 enum Call {

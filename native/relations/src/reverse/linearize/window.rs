@@ -32,7 +32,8 @@ use super::groups::Members;
 use super::settled::is_read_again_as_it_is;
 use crate::reverse::nodes::Node;
 use crate::reverse::region::{Region, StageId};
-use crate::rows::frames::{is_over_partition, stays};
+use crate::rows::frames::is_over_partition;
+use crate::rows::stays;
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// A window function whose value varies, over columns of a stage.
