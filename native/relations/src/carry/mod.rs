@@ -23,7 +23,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::{is_added, with_columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::source::is_same;
+use crate::vocabulary::relation::is_same;
 use carrier::Carried;
 pub use carrier::{Carrier, Reading, Variable};
 pub use cells::is_one_cell;

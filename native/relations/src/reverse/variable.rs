@@ -7,6 +7,9 @@ use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
 use datafusion_functions_aggregate::array_agg::array_agg_udaf;
 use datafusion_functions_aggregate::expr_fn::min;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
@@ -14,7 +17,8 @@ use crate::carry::{lifted, widened_union};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::source::{Source, is_same, sources_of};
+use crate::vocabulary::relation::{Occurrence, is_same, occurrences};
+use crate::vocabulary::source::{Source, sources_of};
 
 /// Columns of one relation by whose cells is differentiated.
 ///
@@ -27,6 +31,8 @@ pub struct RowVariable {
     /// The positions of the columns in it.
     pub columns: Vec<usize>,
     relation: Arc<SharedRelation>,
+    /// The scans of the numbered rows, each in the place of one occurrence of the origin. Copies of a query stay copies.
+    scans: RefCell<HashMap<Vec<Occurrence>, LogicalPlan>>,
 }
 
 impl RowVariable {
@@ -46,7 +52,7 @@ impl RowVariable {
         let computed = named(computed, &exprs, names)?;
         let table = names.part("rows");
         let relation = Arc::new(SharedRelation::numbered(table, computed, &names.part("row")));
-        Ok(Self { origin, shown, columns: variables, relation })
+        Ok(Self { origin, shown, columns: variables, relation, scans: RefCell::default() })
     }
 
     /// The numbered rows.
@@ -75,14 +81,18 @@ impl RowVariable {
             if !is_same(&node, &self.origin) {
                 return Ok(Transformed::no(node));
             }
-            Ok(Transformed::new(self.stand_in(node.schema(), None)?, true, TreeNodeRecursion::Jump))
+            Ok(Transformed::new(self.stand_in(&node, None)?, true, TreeNodeRecursion::Jump))
         })?;
         Ok(read.data)
     }
 
-    /// What reads the numbered rows in the place of a node with these columns, with the number of the row under a name of its own.
-    fn stand_in(&self, columns_of: &DFSchema, row: Option<&str>) -> Result<LogicalPlan> {
-        let scan = self.scan()?;
+    /// What reads the numbered rows in the place of a node, with the number of the row under a name of its own.
+    fn stand_in(&self, node: &LogicalPlan, row: Option<&str>) -> Result<LogicalPlan> {
+        let columns_of = node.schema();
+        let scan = match self.scans.borrow_mut().entry(occurrences(node)) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => place.insert(self.scan()?).clone(),
+        };
         let mut read = columns(scan.schema());
         let number = read.pop();
         let mut exprs = vec![];
@@ -115,7 +125,7 @@ impl RowVariable {
         let (plan, number) = lifted(plan, index, names, &mut |node, index, names| {
             if origin(node, index)? == Origin::Here {
                 let row = names.part("row");
-                return Ok(Some((self.stand_in(node.schema(), Some(&row))?, Column::new_unqualified(row))));
+                return Ok(Some((self.stand_in(node, Some(&row))?, Column::new_unqualified(row))));
             }
             let (plan, found) = match node {
                 LogicalPlan::Projection(_)

@@ -1,14 +1,12 @@
 //! Which relation a column of a plan comes from, and what reads it.
 
-use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
-use std::sync::Arc;
 use xql_autodiff::vocabulary::functions::stopped;
 
-use super::nodes::any_node;
 use super::origin::{Origin, origin};
+use super::relation::{has_relation, is_same};
 
 /// Where a column of a plan originates.
 pub struct Source {
@@ -49,30 +47,12 @@ pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
     Ok(sources.pop().filter(|_| sources.is_empty()))
 }
 
-/// Whether a plan or a subquery in it has a node.
-pub fn has_node(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
-    any_node(plan, |node| Ok(is_same(node, wanted)))
-}
-
-/// Whether two nodes are one relation: the same table, whatever its name and alias, or equal computations.
-pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
-    if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
-        let providers = [a, b].map(|scan| source_as_provider(&scan.source));
-        if let [Ok(first), Ok(second)] = providers
-            && Arc::ptr_eq(&first, &second)
-        {
-            return a.filters == b.filters && a.fetch == b.fetch && a.projection == b.projection;
-        }
-    }
-    a == b
-}
-
 /// Whether a scalar subquery in an expression reads a relation.
 pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     expression.apply(|part| {
         match part {
-            Expr::ScalarSubquery(subquery) => found = found || has_node(&subquery.subquery, relation)?,
+            Expr::ScalarSubquery(subquery) => found = found || has_relation(&subquery.subquery, relation)?,
             part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             _ => {}
         }

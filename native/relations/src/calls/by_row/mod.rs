@@ -17,7 +17,8 @@ use crate::reverse::{Linearizer, Reference, RowVariable, joined};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::Recognize;
-use crate::vocabulary::source::{beside, is_same, sources_of};
+use crate::vocabulary::relation::{is_equal, is_same};
+use crate::vocabulary::source::{beside, sources_of};
 
 pub use swept::null_with;
 
@@ -139,7 +140,7 @@ impl ByRow {
 
     /// The column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
     pub fn value(&mut self, subquery: &Subquery, input: &mut LogicalPlan, names: &mut Names) -> Result<Option<Column>> {
-        if let Some(known) = self.values.iter().find(|value| value.subquery == subquery.subquery) {
+        if let Some(known) = self.values.iter().find(|value| is_equal(&value.subquery, &subquery.subquery)) {
             return Ok(Some(known.column.clone()));
         }
         // One that reads columns of the input is no value of all rows. It stays, unless a call reads it.

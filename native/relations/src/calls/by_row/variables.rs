@@ -10,7 +10,8 @@ use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, grad
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::source::{Source, has_node, reads, sources_of};
+use crate::vocabulary::relation::has_relation;
+use crate::vocabulary::source::{Source, reads, sources_of};
 
 /// Variables that one sweep serves: none of their relations is computed from another.
 #[derive(Default)]
@@ -93,7 +94,7 @@ pub fn innermost(relations: &[(LogicalPlan, Vec<Found>)]) -> Result<usize> {
     for (number, (origin, _)) in relations.iter().enumerate() {
         let mut has_other = false;
         for (other, (part, _)) in relations.iter().enumerate() {
-            has_other |= other != number && has_node(origin, part)?;
+            has_other |= other != number && has_relation(origin, part)?;
         }
         if !has_other {
             return Ok(number);
