@@ -28,6 +28,7 @@ use carrier::Carried;
 pub use carrier::{Carrier, Reading, Variable};
 pub use cells::is_one_cell;
 pub use combine::widened_union;
+pub use draws::Draws;
 pub use grown::{Cell, Grown};
 pub use lift::lifted;
 pub use several::{Asked, Direction, Several, is_plain};

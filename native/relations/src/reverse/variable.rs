@@ -4,7 +4,7 @@ use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
-use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
+use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableSource, Union};
 use datafusion_functions_aggregate::array_agg::array_agg_udaf;
 use datafusion_functions_aggregate::expr_fn::min;
 use std::cell::RefCell;
@@ -31,7 +31,9 @@ pub struct RowVariable {
     /// The positions of the columns in it.
     pub columns: Vec<usize>,
     relation: Arc<SharedRelation>,
-    /// The scans of the numbered rows, each in the place of one occurrence of the origin. Copies of a query stay copies.
+    /// The numbered rows as a table, which is one wherever it is read.
+    table: Arc<dyn TableSource>,
+    /// The scans of it, each in the place of one occurrence of the origin, so that copies of a query stay copies.
     scans: RefCell<HashMap<Vec<Occurrence>, LogicalPlan>>,
 }
 
@@ -52,7 +54,8 @@ impl RowVariable {
         let computed = named(computed, &exprs, names)?;
         let table = names.part("rows");
         let relation = Arc::new(SharedRelation::numbered(table, computed, &names.part("row")));
-        Ok(Self { origin, shown, columns: variables, relation, scans: RefCell::default() })
+        let table = relation.read_as(relation.columns());
+        Ok(Self { origin, shown, columns: variables, relation, table, scans: RefCell::default() })
     }
 
     /// The numbered rows.
@@ -62,7 +65,7 @@ impl RowVariable {
 
     /// A scan of the numbered rows: the columns of the origin in their order, and the number of the row.
     pub fn scan(&self) -> Result<LogicalPlan> {
-        self.relation.scan()
+        self.relation.scan_of(&self.table)
     }
 
     /// Whether a node scans the numbered rows.

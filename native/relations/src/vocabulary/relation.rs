@@ -10,7 +10,7 @@ use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_catalog::{MemTable, TableProvider};
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DFSchemaRef, Result};
-use datafusion_expr::{LogicalPlan, TableScan};
+use datafusion_expr::{LogicalPlan, TableScan, TableType};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
@@ -41,7 +41,11 @@ pub fn is_equal(a: &LogicalPlan, b: &LogicalPlan) -> bool {
 pub fn is_unclear(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) else { return false };
     let [of_a, of_b] = [a, b].map(Table::of);
-    let is_known = |table: &Table| matches!(table, Table::Provider(provider) if provider.is::<MemTable>());
+    // What is made within a statement is made where it is meant.
+    let is_known = |table: &Table| {
+        matches!(table, Table::Provider(provider)
+            if provider.is::<MemTable>() || provider.table_type() == TableType::Temporary)
+    };
     of_a != of_b
         && !is_known(&of_a)
         && !is_known(&of_b)

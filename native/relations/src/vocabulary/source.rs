@@ -5,8 +5,9 @@ use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
 use xql_autodiff::vocabulary::functions::stopped;
 
+use super::nodes::any_node;
 use super::origin::{Origin, origin};
-use super::relation::{has_relation, is_same};
+use super::relation::{has_relation, is_same, is_unclear};
 
 /// Where a column of a plan originates.
 pub struct Source {
@@ -59,6 +60,23 @@ pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// The error for a scalar subquery in an expression that reads a table of which nobody can tell whether it is the one that was meant.
+pub fn check_is_clear(expression: &Expr, relation: &LogicalPlan) -> Result<()> {
+    expression.apply(|part| {
+        if let Expr::ScalarSubquery(subquery) = part
+            && any_node(&subquery.subquery, |node| Ok(is_unclear(node, relation)))?
+        {
+            return plan_err!(
+                "{} is read through a view, and its catalog makes it anew for each reader, so that xql-ffi cannot tell whether it is \
+                 the same table. Register the table itself with the session, or read it without the view",
+                relation.display()
+            );
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 /// A direction in which the cells of a variable move, over the columns that stand beside it where it originates.

@@ -13,7 +13,7 @@ use variables::{Found, Numbered, Variables, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use crate::reverse::{Linearizer, Reference, RowVariable, joined};
+use crate::reverse::{Linearizer, Reference, RowVariable, joined, with_joins_for_lateral};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::Recognize;
@@ -140,9 +140,14 @@ impl ByRow {
 
     /// The column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
     pub fn value(&mut self, subquery: &Subquery, input: &mut LogicalPlan, names: &mut Names) -> Result<Option<Column>> {
-        if let Some(known) = self.values.iter().find(|value| is_equal(&value.subquery, &subquery.subquery)) {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let written = Arc::clone(&subquery.subquery);
+        if let Some(known) = self.values.iter().find(|value| is_equal(&value.subquery, &written)) {
             return Ok(Some(known.column.clone()));
         }
+        let subquery = &with_joins_for_lateral(subquery)?;
         // One that reads columns of the input is no value of all rows. It stays, unless a call reads it.
         if !subquery.outer_ref_columns.is_empty() {
             return Ok(None);
@@ -158,7 +163,7 @@ impl ByRow {
         let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(region.plan.clone()))?;
         let (left, right) = (std::mem::take(input), LogicalPlan::Projection(one));
         *input = joined(left, right, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-        self.values.push(Value { subquery: Arc::clone(&subquery.subquery), column: column.clone(), by });
+        self.values.push(Value { subquery: written, column: column.clone(), by });
         Ok(Some(column))
     }
 

@@ -11,7 +11,7 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::relation::has_relation;
-use crate::vocabulary::source::{Source, reads, sources_of};
+use crate::vocabulary::source::{Source, check_is_clear, reads, sources_of};
 
 /// Variables that one sweep serves: none of their relations is computed from another.
 #[derive(Default)]
@@ -77,6 +77,7 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
                 let column = Column::from(input.schema().qualified_field(index));
                 for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
+                    check_is_clear(expression, &source.origin)?;
                     let is_known = found.iter().any(|known| known.column == column && known.place == place);
                     if !is_known && reads(expression, &source.origin)? {
                         found.push(Found { column: column.clone(), source, place });
