@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
-use crate::vocabulary::relation::Computation;
+use crate::vocabulary::relation::Unsaid;
 
 /// What is known of a node.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Node {
 #[derive(Debug, Default)]
 pub struct Nodes {
     /// The numbers of nodes, by what they are over the numbers of their inputs.
-    ids: HashMap<(LogicalPlan, Computation, Vec<usize>), usize>,
+    ids: HashMap<(LogicalPlan, Unsaid, Vec<usize>), usize>,
     /// The numbers of shared relations.
     relations: Vec<(Arc<SharedRelation>, usize)>,
     /// How many numbers have been given.
@@ -92,7 +92,7 @@ impl Nodes {
         plan.apply_subqueries(&mut visit)?;
         let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
         let next = self.next();
-        let id = *self.ids.entry((alone, Computation::of_node(plan), inputs)).or_insert(next);
+        let id = *self.ids.entry((alone, Unsaid::of(plan), inputs)).or_insert(next);
         let node = Node { id, reads };
         self.seen.insert(plan, node);
         Ok(node)

@@ -17,15 +17,15 @@ use crate::carry::{lifted, widened_union};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::relation::{Occurrence, is_same, occurrences};
+use crate::vocabulary::relation::{Occurrence, Relation, is_same, occurrences};
 use crate::vocabulary::source::{Source, sources_of};
 
 /// Columns of one relation by whose cells is differentiated.
 ///
 /// FROM and the subqueries read the same rows of the relation, with numbers by which they know each row again.
 pub struct RowVariable {
-    /// The node that computes the columns, or the table that has them.
-    origin: LogicalPlan,
+    /// Which relation it is in the statement.
+    origin: Relation,
     /// Its columns as the numbered rows have them.
     shown: DFSchemaRef,
     /// The positions of the columns in it.
@@ -41,14 +41,14 @@ impl RowVariable {
     /// The variables that columns of a node are, as it stands in FROM. There it may have more columns than the `origin` that
     /// subqueries read: numbers of rows of what it is computed from. `computed` is what it computes, without calls of the operators.
     pub fn of(
-        origin: LogicalPlan,
+        origin: Relation,
         shown: &LogicalPlan,
         computed: LogicalPlan,
         variables: &[usize],
         names: &mut Names,
     ) -> Result<Self> {
         let shown = Arc::clone(shown.schema());
-        let variables = variables.iter().map(|index| position(&shown, origin.schema().qualified_field(*index)));
+        let variables = variables.iter().map(|index| position(&shown, origin.node.schema().qualified_field(*index)));
         let variables = variables.collect::<Result<_>>()?;
         let exprs = columns(computed.schema());
         let computed = named(computed, &exprs, names)?;
@@ -81,7 +81,7 @@ impl RowVariable {
     /// The plan with every reference to the relation reading the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let read = plan.transform_down_with_subqueries(|node| {
-            if !is_same(&node, &self.origin) {
+            if !self.origin.is(&node) {
                 return Ok(Transformed::no(node));
             }
             Ok(Transformed::new(self.stand_in(&node, None)?, true, TreeNodeRecursion::Jump))

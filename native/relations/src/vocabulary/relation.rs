@@ -31,9 +31,9 @@ pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
     is_equal(a, b) && occurrences(a) == occurrences(b)
 }
 
-/// Whether two plans have the same rows each time they are computed side by side.
+/// Whether two plans say the same: one text over the same tables.
 pub fn is_equal(a: &LogicalPlan, b: &LogicalPlan) -> bool {
-    a == b && Computation::of(a) == Computation::of(b)
+    a == b && tables(a) == tables(b)
 }
 
 /// Whether two nodes that are not one relation look so alike that nobody can tell whether one was meant: tables of one name, of which
@@ -93,37 +93,33 @@ impl Hash for Table {
     }
 }
 
-/// What a plan reads that its nodes do not say.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub struct Computation {
-    tables: Vec<Table>,
-    /// The leaves below what draws anew wherever it is written.
-    draws: Vec<Occurrence>,
-}
-
-impl Computation {
-    /// That of all nodes of a plan.
-    pub fn of(plan: &LogicalPlan) -> Self {
-        let mut tables = vec![];
-        let mut draws = false;
-        visit(plan, |node| {
-            tables.extend(table_of(node));
-            draws |= draws_itself(node);
-        });
-        Self { tables, draws: if draws { occurrences(plan) } else { vec![] } }
-    }
-
-    /// That of a node alone.
-    pub fn of_node(node: &LogicalPlan) -> Self {
-        let draws = if draws_itself(node) { occurrences(node) } else { vec![] };
-        Self { tables: table_of(node).into_iter().collect(), draws }
-    }
+/// The tables that a plan reads, in their order.
+fn tables(plan: &LogicalPlan) -> Vec<Table> {
+    let mut tables = vec![];
+    visit(plan, |node| tables.extend(table_of(node)));
+    tables
 }
 
 fn table_of(node: &LogicalPlan) -> Option<Table> {
     match node {
         LogicalPlan::TableScan(scan) => Some(Table::of(scan)),
         _ => None,
+    }
+}
+
+/// What the rows of a node depend on that its equality leaves out.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Unsaid {
+    table: Option<Table>,
+    /// The leaves below a node that draws: it draws anew wherever it is written.
+    draws: Vec<Occurrence>,
+}
+
+impl Unsaid {
+    /// That of a node, beside what its inputs are.
+    pub fn of(node: &LogicalPlan) -> Self {
+        let draws = if draws_itself(node) { occurrences(node) } else { vec![] };
+        Self { table: table_of(node), draws }
     }
 }
 
@@ -177,7 +173,45 @@ fn visit(plan: &LogicalPlan, mut each: impl FnMut(&LogicalPlan)) {
     debug_assert!(visited.is_ok(), "the closure never fails");
 }
 
-/// Whether a plan or a subquery in it has a node that is a relation.
-pub fn has_relation(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
-    any_node(plan, |node| Ok(is_same(node, wanted)))
+/// A relation by whose rows is differentiated, as other places of the statement read it.
+#[derive(Debug, Clone)]
+pub struct Relation {
+    /// The node that computes it, or the table.
+    pub node: LogicalPlan,
+    /// Whether a query is known by its text, since nothing else can read it: a derived table has no name for others.
+    ///
+    /// ```sql
+    /// SELECT grad((SELECT SUM(v * v) FROM (SELECT 2 * x AS v FROM t) AS a), v) FROM (SELECT 2 * x AS v FROM t) AS b
+    /// ```
+    pub by_text: bool,
+}
+
+impl Relation {
+    /// A relation that is known by the table or query that its name stands for.
+    pub fn named(node: LogicalPlan) -> Self {
+        Self { node, by_text: false }
+    }
+
+    /// Whether a node is it.
+    pub fn is(&self, node: &LogicalPlan) -> bool {
+        is_same(node, &self.node) || self.by_text && is_equal(node, &self.node)
+    }
+
+    /// Whether a plan or a subquery in it reads it.
+    pub fn is_read_in(&self, plan: &LogicalPlan) -> Result<bool> {
+        any_node(plan, |node| Ok(self.is(node)))
+    }
+
+    /// Whether a name stands for it in a plan: several places read it, or one by a name that is given to a name.
+    pub fn has_name_in(&self, plan: &LogicalPlan) -> Result<bool> {
+        let mut readers = 0;
+        any_node(plan, |node| {
+            readers += usize::from(is_same(node, &self.node));
+            let renamed = match node {
+                LogicalPlan::SubqueryAlias(alias) => matches!(alias.input.as_ref(), LogicalPlan::SubqueryAlias(_)),
+                _ => false,
+            };
+            Ok(readers > 1 || renamed && any_node(node, |node| Ok(is_same(node, &self.node)))?)
+        })
+    }
 }

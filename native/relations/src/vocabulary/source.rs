@@ -7,7 +7,7 @@ use xql_autodiff::vocabulary::functions::stopped;
 
 use super::nodes::any_node;
 use super::origin::{Origin, origin};
-use super::relation::{has_relation, is_same, is_unclear};
+use super::relation::{Relation, is_same, is_unclear};
 
 /// Where a column of a plan originates.
 pub struct Source {
@@ -49,11 +49,11 @@ pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
 }
 
 /// Whether a scalar subquery in an expression reads a relation.
-pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
+pub fn reads(expression: &Expr, relation: &Relation) -> Result<bool> {
     let mut found = false;
     expression.apply(|part| {
         match part {
-            Expr::ScalarSubquery(subquery) => found = found || has_relation(&subquery.subquery, relation)?,
+            Expr::ScalarSubquery(subquery) => found = found || relation.is_read_in(&subquery.subquery)?,
             part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             _ => {}
         }

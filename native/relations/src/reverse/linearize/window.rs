@@ -130,7 +130,7 @@ impl Linearizer<'_> {
                 return plan_err!("{} is not a window function", abbreviated(expr));
             };
             let default = function.params.args.get(2);
-            if is_of_one_row(&function) && default.is_some_and(|default| !matches!(default, Expr::Literal(..))) {
+            if is_of_one_row(&function) && default.is_some_and(|default| !stays(default, &function.fun)) {
                 return plan_err!(
                     "DataFusion takes only a constant as the default of {}. Use coalesce({}(x) OVER (...), default)",
                     abbreviated(expr),
