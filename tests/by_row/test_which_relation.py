@@ -83,7 +83,7 @@ def test_views_of_equal_text(session: SessionContext) -> None:
 
 def test_rows_of_equal_text_forward_and_in_reverse(session: SessionContext) -> None:
     statement = """WITH a AS (SELECT 1.0 AS v), b AS (SELECT 1.0 AS v)
-        SELECT grad(3 * a.v + 5 * b.v, a.v) AS forward, grad((SELECT 3 * a.v + 5 * b.v FROM a CROSS JOIN b), a.v) AS reverse
+        SELECT grad(3 * a.v + 5 * b.v, a.v) AS f, grad((SELECT 3 * a.v + 5 * b.v FROM a CROSS JOIN b), a.v) AS r
         FROM a CROSS JOIN b"""
     assert rows(session, statement) == [(3.0, 3.0)]
 
