@@ -3,7 +3,7 @@
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
-use crate::carry::Grown;
+use crate::forward::Grown;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
 

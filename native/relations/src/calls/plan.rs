@@ -12,7 +12,7 @@ use super::context::Context;
 use super::derivative::DirectionalDerivative;
 use super::replace::replace;
 use super::site::Site;
-use crate::carry::Grown;
+use crate::forward::Grown;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::has_subquery;
 use crate::vocabulary::operators::{Recognize, has_call, is_call};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::by_row::ByRow;
 use super::derivative::DirectionalDerivative;
-use crate::carry::{Asked, Carrier, Cell, Direction, Grown, Reading, Several, Variable, is_one_cell, is_plain};
+use crate::forward::{Asked, Carrier, Cell, Direction, Grown, Reading, Several, Variable, is_one_cell, is_plain};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;

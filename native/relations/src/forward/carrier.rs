@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{decoded, result_type};
 
-use super::grown::{Cell, Grown};
+use super::shared_tangents::{Cell, Grown};
 use crate::rows::Over;
 use crate::tangents::linearize::{linearize, reads, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};

@@ -24,9 +24,9 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
-use super::carrier::{Carried, Carrier, Reading, Variable};
+use crate::forward::carrier::{Carried, Carrier, Reading, Variable};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
-use super::window::{Windows, over_columns, with_windows};
+use super::{Windows, over_columns, with_windows};
 use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_own_cell, or_zero};
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::null_with_column;

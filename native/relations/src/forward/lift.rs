@@ -6,7 +6,7 @@ use datafusion_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projection, Recur
 use std::sync::Arc;
 
 use super::combine::widened_union;
-use super::recursion::reading;
+use super::recursive_query::reading;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, is_added};
 use crate::vocabulary::origin::{Origin, origin};

@@ -14,7 +14,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use super::carrier::{Carried, Carrier, Reading, Variable};
 use super::combine::Agreements;
-use super::grown::Grown;
+use super::shared_tangents::Grown;
 use crate::rows::arguments;
 use crate::shared::SharedRelation;
 use crate::tangents::linearize::Function;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::carrier::{Carried, Carrier, Variable};
-use super::grown::{Cell, Growth, reading};
+use super::shared_tangents::{Cell, Growth, reading};
 use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::columns;

@@ -1,5 +1,9 @@
 //! Tangents of window functions.
 
+mod below;
+mod cells;
+mod own_cell;
+
 use datafusion_common::{DFSchemaRef, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Window};
 use std::collections::BTreeSet;
@@ -12,6 +16,7 @@ use crate::tangents::linearize::null_with_column;
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, with_columns};
+pub use cells::is_one_cell;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 /// The window functions of a node over its input, which computes what they draw behind its columns.

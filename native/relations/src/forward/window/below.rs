@@ -6,8 +6,8 @@ use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Distinct, Expr, LogicalPlan};
 use std::collections::BTreeSet;
 
-use super::carrier::{Carrier, Reading, Variable};
-use super::lift::lifted;
+use crate::forward::carrier::{Carrier, Reading, Variable};
+use crate::forward::lift::lifted;
 use crate::rows::arguments;
 use crate::rows::frames::is_over_partition;
 use crate::tangents::linearize::{linearize, reads};

@@ -2,17 +2,14 @@
 
 mod aggregate;
 mod carrier;
-mod cells;
 mod combine;
 mod draws;
-mod grown;
 mod lift;
-mod own_cell;
-mod recursion;
+mod recursive_query;
 mod several;
-mod shared;
+mod shared_tangents;
+mod table_scan;
 mod window;
-mod windows_below;
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection, SubqueryAlias};
@@ -26,11 +23,11 @@ use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::is_same;
 use carrier::Carried;
 pub use carrier::{Carrier, Reading, Variable};
-pub use cells::is_one_cell;
 pub use combine::widened_union;
-pub use grown::{Cell, Grown};
 pub use lift::lifted;
 pub use several::{Asked, Direction, Several, is_plain};
+pub use shared_tangents::{Cell, Grown};
+pub use window::is_one_cell;
 
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.
 fn is_by_row(plan: &LogicalPlan) -> bool {
