@@ -31,6 +31,7 @@ mod calls;
 mod forward;
 mod observe;
 mod options;
+mod plan;
 mod register;
 mod reverse;
 mod rows;

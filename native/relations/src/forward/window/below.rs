@@ -3,14 +3,15 @@
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result};
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Distinct, Expr, LogicalPlan};
+use datafusion_expr::{Distinct, Expr, LogicalPlan, Window};
 use std::collections::BTreeSet;
 
-use crate::forward::carrier::{Carrier, Reading, Variable};
-use crate::forward::lift::lifted;
+use crate::forward::carrier::{Asked, Carrier, Reading};
+use crate::forward::direction::Variable;
+use crate::plan::lift::lifted;
 use crate::rows::arguments;
 use crate::rows::frames::is_over_partition;
-use crate::tangents::linearize::{linearize, reads};
+use crate::tangents::linearize::reads;
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
@@ -44,6 +45,18 @@ impl Lower {
     }
 }
 
+/// Where windows below are looked for.
+pub struct Below<'b> {
+    /// The input of the window.
+    pub plan: &'b LogicalPlan,
+    /// The position of the variable there.
+    pub variable: usize,
+    /// The columns that the arguments of the window are computed from.
+    pub read: BTreeSet<usize>,
+    /// The keys of its partitions.
+    pub keys: &'b [Expr],
+}
+
 /// A node on the way down from a window.
 struct Place<'p> {
     plan: &'p LogicalPlan,
@@ -57,91 +70,106 @@ struct Place<'p> {
     is_open: bool,
 }
 
-impl Carrier<'_> {
-    /// The window functions by way of which these columns vary, the uppermost ones alone, seen from a window over partitions by
-    /// these keys.
-    pub fn windows_below(
-        &mut self,
-        plan: &LogicalPlan,
-        variable: usize,
-        read: BTreeSet<usize>,
-        keys: &[Expr],
-    ) -> Result<Vec<Lower>> {
-        let mut found = vec![];
-        let keys = keys.to_vec();
-        self.look_below(Place { plan, variable, read, keys, depth: 0, is_open: true }, &mut found)?;
-        Ok(found)
-    }
+/// The window functions by way of which these columns vary, the uppermost ones alone.
+pub fn windows_below(carrier: &mut Carrier, direction: usize, below: Below) -> Result<Vec<Lower>> {
+    let Below { plan, variable, read, keys } = below;
+    let mut found = vec![];
+    let place = Place { plan, variable, read, keys: keys.to_vec(), depth: 0, is_open: true };
+    look_below(carrier, direction, place, &mut found)?;
+    Ok(found)
+}
 
-    #[recursive::recursive]
-    fn look_below(&mut self, place: Place, found: &mut Vec<Lower>) -> Result<()> {
-        let Place { plan, variable, read, keys, mut depth, mut is_open } = place;
-        let Origin::Below(sources) = origin(plan, variable)? else { return Ok(()) };
-        if let LogicalPlan::Window(window) = plan {
-            let width = window.input.schema().fields().len();
-            for index in read.iter().copied().filter(|index| *index >= width) {
-                let Some(function) = window.window_expr.get(index - width) else { continue };
-                let data_type = plan.schema().field(index).data_type();
-                if !can_vary(data_type) || !self.varies(&window.input, variable, &arguments(function))? {
-                    continue;
-                }
-                let is_nested = match unaliased(function) {
-                    Expr::WindowFunction(call) => {
-                        let by = &call.params.partition_by;
-                        let is_known = |key: &Expr| matches!(key, Expr::Literal(..)) || keys.contains(unaliased(key));
-                        is_open && is_over_partition(call) && by.iter().all(is_known)
-                    }
-                    _ => false,
-                };
-                let column = Column::from(plan.schema().qualified_field(index));
-                found.push(Lower { function: function.clone(), depth, column, is_nested });
-            }
-            depth += 1;
-        }
-        is_open &= !matches!(
+#[recursive::recursive]
+fn look_below(carrier: &mut Carrier, direction: usize, place: Place, found: &mut Vec<Lower>) -> Result<()> {
+    let Origin::Below(sources) = origin(place.plan, place.variable)? else { return Ok(()) };
+    let mut depth = place.depth;
+    if let LogicalPlan::Window(window) = place.plan {
+        add_functions(carrier, direction, &place, window, found)?;
+        depth += 1;
+    }
+    let Place { plan, read, keys, .. } = place;
+    let is_open = place.is_open
+        && !matches!(
             plan,
             LogicalPlan::Aggregate(_)
                 | LogicalPlan::Distinct(Distinct::All(_))
                 | LogicalPlan::Union(_)
                 | LogicalPlan::RecursiveQuery(_)
         );
-        let inputs = plan.inputs();
-        for (number, below) in sources {
-            let Some(input) = inputs.get(number) else { continue };
-            let exprs = over_input(plan, number)?;
-            let mut read_below = BTreeSet::new();
-            if matches!(plan, LogicalPlan::RecursiveQuery(_)) {
-                // Iterations compute columns from others.
-                read_below.extend(0..input.schema().fields().len());
-            }
-            for expr in read.iter().filter_map(|index| exprs.get(*index)?.as_ref()) {
-                for argument in arguments(expr) {
-                    read_below.extend(reads(argument, input.schema())?);
-                }
-            }
-            let keys = keys.iter().map(|key| substituted(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
-            let keys = keys.into_iter().flatten().collect();
-            let place = Place { plan: input, variable: below, read: read_below, keys, depth, is_open };
-            self.look_below(place, found)?;
+    let inputs = plan.inputs();
+    for (number, variable) in sources {
+        let Some(input) = inputs.get(number) else { continue };
+        let exprs = over_input(plan, number)?;
+        let mut read_below = BTreeSet::new();
+        if matches!(plan, LogicalPlan::RecursiveQuery(_)) {
+            // Iterations compute columns from others.
+            read_below.extend(0..input.schema().fields().len());
         }
-        Ok(())
+        for expr in read.iter().filter_map(|index| exprs.get(*index)?.as_ref()) {
+            for argument in arguments(expr) {
+                read_below.extend(reads(argument, input.schema())?);
+            }
+        }
+        let keys = keys.iter().map(|key| substituted(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
+        let keys = keys.into_iter().flatten().collect();
+        let place = Place { plan: input, variable, read: read_below, keys, depth, is_open };
+        look_below(carrier, direction, place, found)?;
     }
+    Ok(())
+}
 
-    /// Whether expressions over a plan vary with one of its columns.
-    pub fn varies(&mut self, plan: &LogicalPlan, variable: usize, exprs: &[&Expr]) -> Result<bool> {
-        let names = self.names.clone();
-        let reading = std::mem::replace(&mut self.reading, Reading::Together);
-        let carried = self.input(plan, Variable::Column(variable), exprs.iter().copied());
-        self.reading = reading;
-        *self.names = names;
-        let carried = carried?;
-        for expr in exprs {
-            if linearize(expr, plan.schema(), &carried.tangents, &self.jvp)? != Linearized::Known(Tangent::Zero) {
-                return Ok(true);
-            }
+/// Adds the functions of a window node that vary among the columns that are read there.
+fn add_functions(
+    carrier: &mut Carrier,
+    direction: usize,
+    place: &Place,
+    window: &Window,
+    found: &mut Vec<Lower>,
+) -> Result<()> {
+    let Place { plan, variable, read, keys, depth, is_open } = place;
+    let width = window.input.schema().fields().len();
+    for index in read.range(width..).copied() {
+        let Some(function) = window.window_expr.get(index - width) else { continue };
+        let data_type = plan.schema().field(index).data_type();
+        if !can_vary(data_type) || !varies(carrier, direction, &window.input, *variable, &arguments(function))? {
+            continue;
         }
-        Ok(false)
+        let is_nested = match unaliased(function) {
+            Expr::WindowFunction(call) => {
+                let by = &call.params.partition_by;
+                let is_known = |key: &Expr| matches!(key, Expr::Literal(..)) || keys.contains(unaliased(key));
+                *is_open && is_over_partition(call) && by.iter().all(is_known)
+            }
+            _ => false,
+        };
+        let column = Column::from(plan.schema().qualified_field(index));
+        found.push(Lower { function: function.clone(), depth: *depth, column, is_nested });
     }
+    Ok(())
+}
+
+/// Whether expressions over a plan vary with one of its columns.
+pub fn varies(
+    carrier: &mut Carrier,
+    direction: usize,
+    plan: &LogicalPlan,
+    variable: usize,
+    exprs: &[&Expr],
+) -> Result<bool> {
+    let names = carrier.names.clone();
+    let needs =
+        carrier.directions[direction].needs(plan.schema(), Variable::Column(variable), exprs.iter().copied())?;
+    let asked = Asked { variable: Variable::Column(variable), reading: Reading::Together, wanted: needs };
+    let carried = carrier.carry_in(direction, plan.clone(), asked);
+    *carrier.names = names;
+    let (_, tangents) = carried?;
+    for expr in exprs {
+        if carrier.directions[direction].linearize(expr, plan.schema(), &tangents)? != Linearized::Known(Tangent::Zero)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What the columns of a node are over an input of it; nothing for those that are not computed from it.
