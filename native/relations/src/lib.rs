@@ -31,6 +31,7 @@ mod calls;
 mod carry;
 mod observe;
 mod options;
+mod passes;
 mod physical;
 mod register;
 mod reverse;

@@ -16,5 +16,5 @@ mod written_out;
 
 pub use once::{each_row_once, unchecked};
 pub use relation::SharedRelation;
-pub use replaced::Replaced;
+pub use replaced::{Replaced, each_rewritten};
 pub use written_out::written_out;

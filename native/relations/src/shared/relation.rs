@@ -20,7 +20,6 @@ use crate::physical::{Shared, SharedExec, UniqueRowsExec};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::any_node;
-use crate::workarounds::mended;
 
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
@@ -192,8 +191,8 @@ impl SharedRelation {
         if let Some(shared) = known.and_then(|planned| planned.shared.upgrade()) {
             return Ok((shared, false));
         }
-        // The session sees no call in it, and leaves it as it is.
-        let plan = mended(self.with_values(handed_on)?)?;
+        // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
+        let plan = self.with_values(handed_on)?;
         let plan = state.create_physical_plan(&plan).await?;
         if plan.schema().fields().len() + usize::from(self.is_numbered()) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
@@ -212,7 +211,7 @@ impl SharedRelation {
         columns: Vec<usize>,
         schema: SchemaRef,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = mended(self.with_values(handed_on)?)?;
+        let plan = self.with_values(handed_on)?;
         let number = columns.iter().position(|column| *column == row);
         let read = columns.iter().chain(number.is_none().then_some(&row));
         let read = read.map(|column| Column::from(plan.schema().qualified_field(*column))).collect::<Vec<_>>();
