@@ -31,6 +31,8 @@ mod calls;
 mod forward;
 mod observe;
 mod options;
+mod passes;
+mod physical;
 mod plan;
 mod register;
 mod reverse;
@@ -45,10 +47,11 @@ mod workarounds;
 
 pub use observe::observe;
 pub use options::DerivativeOptions;
+pub use physical::{Observer, SharedExec, UniqueRowsExec};
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
-pub use shared::{SharedExec, SharedRelation, anew};
-pub use vocabulary::observed::Observer;
+pub use shared::{SharedRelation, anew, unchecked};
+
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use vocabulary::work_table::is_work_table;
 
