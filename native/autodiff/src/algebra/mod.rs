@@ -16,4 +16,9 @@ mod signs;
 mod sums;
 mod weight;
 
+pub use bounds::{is_finite, is_smooth};
 pub use monomials::Algebra;
+pub use powers::as_lowered;
+pub use products::{divide, multiply, power};
+pub use signs::{negate, place_sign};
+pub use sums::{add, add_all, subtract};

@@ -7,7 +7,9 @@ use crate::graph::NodeId;
 /// `coefficient * base^exponent * ...`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Monomial {
+    /// The number.
     pub coefficient: f64,
+    /// The exponents of the nodes, none of them 0.
     pub factors: BTreeMap<NodeId, f64>,
 }
 
