@@ -79,3 +79,38 @@ fn bounds_over(graph: &Graph, id: NodeId, known: &HashMap<NodeId, Bounds>) -> Bo
     };
     Bounds { finite, smooth: finite && all_smooth, sign }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import;
+    use crate::testing::columns;
+    use crate::vocabulary::functions::function;
+    use datafusion_common::Result;
+    use datafusion_expr::{col, lit};
+
+    #[test]
+    fn what_is_known_to_be_finite_and_smooth() -> Result<()> {
+        let call = |name: &str, of: Expr| Ok::<_, datafusion_common::DataFusionError>(function(name)?.call(vec![of]));
+        let square = || col("x") * col("x");
+        for (expr, finite, smooth) in [
+            (col("x"), true, true),
+            (lit(f64::INFINITY), false, false),
+            (square() + lit(1.0), true, true),
+            (col("y") / (square() + lit(1.0)), true, true),
+            (col("y") / square(), false, false),
+            (col("y") / (col("x") * col("y")), false, false),
+            (call("sin", col("x"))?, true, true),
+            (call("sqrt", square())?, true, false),
+            (call("sqrt", square() + lit(1.0))?, true, true),
+            (call("sqrt", col("x"))?, false, false),
+            (call("ln", square() + lit(2.0))?, false, false),
+        ] {
+            let schema = columns()?;
+            let mut graph = Graph::new(&schema);
+            let id = import(&mut graph, &expr)?;
+            assert_eq!((is_finite(&graph, id), is_smooth(&graph, id)), (finite, smooth), "{expr}");
+        }
+        Ok(())
+    }
+}

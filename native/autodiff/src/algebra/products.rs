@@ -159,3 +159,56 @@ pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<
     }
     Ok([None, Some(factor(algebra, base, exponent)?)])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import;
+    use crate::testing::{columns, shown};
+    use datafusion_expr::col;
+
+    #[test]
+    fn products_take_the_form_that_costs_least() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let (x, y) = (import(&mut algebra, &col("x"))?, import(&mut algebra, &col("y"))?);
+        algebra.end_primal();
+        let (zero, one) = (algebra.number(0.0)?, algebra.number(1.0)?);
+        let (xy, quotient) = (multiply(&mut algebra, x, y)?, divide(&mut algebra, x, y)?);
+        let minus_x = negate(&mut algebra, x)?;
+        for (a, b, product, divided) in [
+            (x, one, "x", "x"),
+            (zero, x, "0.0", "0.0"),
+            (x, y, "x * y", "x / y"),
+            (minus_x, y, "-(x * y)", "-(x / y)"),
+            (xy, y, "x * y * y", "x"),
+            (quotient, y, "x", "x / y / y"),
+        ] {
+            let (made, over) = (multiply(&mut algebra, a, b)?, divide(&mut algebra, a, b)?);
+            assert_eq!((shown(&algebra, made)?.as_str(), shown(&algebra, over)?.as_str()), (product, divided));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn powers_are_products_where_those_are_faster() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let x = import(&mut algebra, &col("x"))?;
+        algebra.end_primal();
+        for (exponent, expected) in [
+            (0.0, "1.0"),
+            (1.0, "x"),
+            (3.0, "x * x * x"),
+            (2.5, "x * x * sqrt(x)"),
+            (-1.0, "1.0 / x"),
+            (-2.0, "1.0 / (x * x)"),
+            (0.3, "power(x, 0.3)"),
+            (17.0, "power(x, 17.0)"),
+        ] {
+            let made = power(&mut algebra, x, exponent)?;
+            assert_eq!(shown(&algebra, made)?, expected);
+        }
+        Ok(())
+    }
+}

@@ -107,3 +107,47 @@ pub fn plain_sum(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
         (None, None) => graph.binary(a, Operator::Plus, b),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import;
+    use crate::testing::{columns, shown};
+    use datafusion_expr::col;
+
+    #[test]
+    fn signs_are_drawn_outwards() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let (x, y) = (import(&mut graph, &col("x"))?, import(&mut graph, &col("y"))?);
+        let (minus_x, minus_y) = (negate(&mut graph, x)?, negate(&mut graph, y)?);
+        assert_eq!(negate(&mut graph, minus_x)?, x);
+        assert_eq!(without_signs(&mut graph, [minus_x, y])?, (true, [x, y]));
+        assert_eq!(without_signs(&mut graph, [minus_x, minus_y])?, (false, [x, y]));
+        for (a, b, expected) in
+            [(x, y, "x + y"), (x, minus_y, "x - y"), (minus_x, y, "y - x"), (minus_x, minus_y, "-(x + y)")]
+        {
+            let sum = plain_sum(&mut graph, a, b)?;
+            assert_eq!(shown(&graph, sum)?, expected);
+        }
+        let number = graph.number(-1.0)?;
+        let sum = plain_sum(&mut graph, number, minus_x)?;
+        assert_eq!(shown(&graph, sum)?, "-1.0 - x");
+        Ok(())
+    }
+
+    #[test]
+    fn a_sign_is_put_where_it_costs_nothing() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let (x, y) = (import(&mut graph, &col("x"))?, import(&mut graph, &col("y"))?);
+        let difference = graph.binary(x, Operator::Minus, y)?;
+        let product = graph.binary(y, Operator::Multiply, difference)?;
+        for (positive, expected) in [(difference, "y - x"), (product, "y * (y - x)")] {
+            let negative = negate(&mut graph, positive)?;
+            let placed = place_sign(&mut graph, negative)?;
+            assert_eq!(shown(&graph, placed)?, expected);
+        }
+        Ok(())
+    }
+}

@@ -194,3 +194,48 @@ fn add_up(terms: &mut Vec<Term>, others: Vec<Term>) {
     }
     terms.retain(|term| term.monomial.coefficient != 0.0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import;
+    use crate::testing::{columns, shown};
+    use datafusion_expr::col;
+
+    #[test]
+    fn sums_take_the_form_that_costs_least() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let (x, y) = (import(&mut algebra, &col("x"))?, import(&mut algebra, &col("y"))?);
+        algebra.end_primal();
+        let (zero, two) = (algebra.number(0.0)?, algebra.number(2.0)?);
+        let (xy, twice) = (multiply(&mut algebra, x, y)?, multiply(&mut algebra, two, x)?);
+        let minus_x = negate(&mut algebra, x)?;
+        for (a, b, expected) in [
+            (x, zero, "x"),
+            (two, two, "4.0"),
+            (x, minus_x, "0.0"),
+            (x, twice, "3.0 * x"),
+            (xy, xy, "2.0 * x * y"),
+            (xy, twice, "x * (y + 2.0)"),
+        ] {
+            let sum = add(&mut algebra, a, b)?;
+            assert_eq!(shown(&algebra, sum)?, expected);
+        }
+        let none = subtract(&mut algebra, xy, xy)?;
+        assert!(algebra.is_zero(none));
+        Ok(())
+    }
+
+    #[test]
+    fn many_summands_make_no_chain() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let x = import(&mut algebra, &col("x"))?;
+        algebra.end_primal();
+        assert!(add_all(&mut algebra, &[]).map(|sum| algebra.is_zero(sum))?);
+        let sum = add_all(&mut algebra, &vec![x; 4 * LONGEST_CHAIN])?;
+        assert_eq!(shown(&algebra, sum)?, "64.0 * x");
+        Ok(())
+    }
+}

@@ -56,3 +56,38 @@ pub fn cost(graph: &Graph, root: NodeId) -> Option<(usize, usize)> {
     }
     Some(cost)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import;
+    use crate::testing::columns;
+    use crate::vocabulary::functions::function;
+    use datafusion_common::Result;
+    use datafusion_expr::{col, lit};
+
+    #[test]
+    fn what_the_primal_has_costs_nothing_more() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let square = import(&mut graph, &(col("x") * col("x")))?;
+        graph.end_primal();
+        let cube = import(&mut graph, &(col("x") * col("x") * col("x")))?;
+        let power = import(&mut graph, &function("power")?.call(vec![col("x"), lit(3.0)]))?;
+        assert_eq!((cost(&graph, square), cost(&graph, cube)), (Some((1, 0)), Some((2, 1))));
+        assert_eq!(cheapest(&graph, &[power, cube]), cube);
+        assert_eq!(cheapest(&graph, &[cube, cube]), cube);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_large_is_not_weighed() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let large = (0..MOST_WEIGHED).fold(col("x"), |sum, number| sum * lit(number as f64 + 0.5));
+        let (large, small) = (import(&mut graph, &large)?, import(&mut graph, &col("y"))?);
+        assert_eq!(cost(&graph, large), None);
+        assert_eq!((cheapest(&graph, &[large, small]), cheapest(&graph, &[small, large])), (large, small));
+        Ok(())
+    }
+}

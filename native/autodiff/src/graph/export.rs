@@ -56,3 +56,52 @@ fn check_size(graph: &Graph, root: NodeId, order: &[NodeId]) -> Result<()> {
         sizes[root.0]
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import::import;
+    use crate::testing::columns;
+    use datafusion_expr::{cast, col, is_null, lit, when};
+
+    #[test]
+    fn an_expression_comes_back_as_it_was() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let sum = col("x") + col("y");
+        for expr in [
+            col("n"),
+            sum.clone() * sum,
+            when(is_null(col("n")), lit(0.0)).otherwise(col("n") * lit(2.0))?,
+            cast(col("i"), arrow::datatypes::DataType::Float64) - col("x"),
+        ] {
+            let id = import(&mut graph, &expr)?;
+            assert_eq!(export(&graph, id)?, expr);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_shared_is_one_node() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let shared = (col("x") + col("y")) * (col("x") + col("y"));
+        let id = import(&mut graph, &shared)?;
+        assert_eq!(graph.reachable(id).len(), 4);
+        assert_eq!(import(&mut graph, &shared.alias("named"))?, id);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_too_large_written_out_is_refused() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let mut id = import(&mut graph, &col("x"))?;
+        for _ in 0..20 {
+            id = graph.binary(id, datafusion_expr::Operator::Plus, id)?;
+        }
+        let refused = export(&graph, id).map_err(|error| error.to_string());
+        assert!(refused.is_err_and(|error| error.contains("a derivative of 2097151 terms")));
+        Ok(())
+    }
+}

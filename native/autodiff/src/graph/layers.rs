@@ -252,3 +252,51 @@ impl Writer<'_, '_> {
         self.names[id.0].get_or_insert_with(&mut *self.name).clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import::import;
+    use crate::testing::columns;
+    use datafusion_expr::col;
+
+    const ALWAYS: Threshold = Threshold { times: 1, more: 0, repeated: 0 };
+
+    #[test]
+    fn what_is_used_twice_is_a_column_of_the_layer_below() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let sum = col("x") + col("y");
+        let roots = [Root { node: import(&mut graph, &(sum.clone() * sum.clone()))?, always: true }];
+        let name = &mut || "shared".to_owned();
+        let made = layers(&graph, &roots, &BTreeSet::from([2]), ALWAYS, name)?;
+        let Layers { below, roots: written } = made.ok_or_else(|| internal_datafusion_err!("too large"))?;
+        assert_eq!(written, [col("shared") * col("shared")]);
+        assert_eq!(below, [[col("n"), sum.clone().alias("shared")]]);
+        // It is not worth a layer.
+        let made = layers(&graph, &roots, &BTreeSet::new(), Threshold { more: 100, ..ALWAYS }, name)?;
+        let Layers { below, roots: written } = made.ok_or_else(|| internal_datafusion_err!("too large"))?;
+        assert_eq!((below.len(), written), (0, vec![sum.clone() * sum]));
+        Ok(())
+    }
+
+    #[test]
+    fn what_may_fail_stays_in_its_branch() -> Result<()> {
+        let schema = columns()?;
+        let graph = {
+            let mut graph = Graph::new(&schema);
+            for expr in [col("x") / col("y"), col("i") / col("i"), col("x") % col("y"), col("x").lt(col("y"))] {
+                import(&mut graph, &expr)?;
+            }
+            graph
+        };
+        let fails: Vec<_> = (0..)
+            .map(NodeId)
+            .take(7)
+            .filter(|id| !graph.node(*id).children.is_empty())
+            .map(|id| !never_fails(&graph, graph.node(id)))
+            .collect();
+        assert_eq!(fails, [false, true, true, false]);
+        Ok(())
+    }
+}

@@ -137,3 +137,66 @@ impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
         "those of DataFusion".to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_expr::col;
+
+    /// A formula over `f(a)`, which is a column, and `zero(a)`.
+    fn over(text: &str) -> Result<Option<String>> {
+        let value_of = |name: &str, names: &[String]| {
+            Ok(match (name, names) {
+                ("f", [of]) => Some(Value::Given(col(of.as_str()), Arc::new(Field::new(of, DataType::Float64, true)))),
+                ("zero", [_]) => Some(Value::Zero),
+                _ => None,
+            })
+        };
+        Ok(Formula::parse(text)?.over_given(value_of)?.map(|expr| expr.to_string()))
+    }
+
+    #[test]
+    fn formulas_over_given_values() -> Result<()> {
+        for (text, expected) in [
+            ("1 + 2 * 3", Some("Float64(7)")),
+            ("-(2 - 5)", Some("Float64(3)")),
+            ("f(a) + 0 * f(b)", Some("a")),
+            ("f(a) * zero(a)", None),
+            ("f(a) - zero(a)", Some("a")),
+            ("f(a) + f(a)", Some("Float64(2) * a")),
+            ("power(f(a), 2)", Some("a * a")),
+            ("ln(1)", None),
+            ("CASE WHEN 1 < 2 THEN f(a) ELSE f(b) END", Some("a")),
+            ("CASE WHEN 1 > 2 THEN f(a) ELSE f(b) END", Some("b")),
+            ("CASE 3 WHEN 4 THEN f(a) WHEN 3 THEN f(b) END", Some("b")),
+            ("CASE WHEN constant(f(a)) THEN 1 WHEN never_null(f(a)) THEN 2 ELSE f(a) END", Some("a")),
+            ("CASE WHEN constant(2) THEN f(b) ELSE f(a) END", Some("b")),
+            (
+                "f(a) IS NOT NULL AND f(a) BETWEEN 0 AND 1",
+                Some("a IS NOT NULL AND a >= Float64(0) AND a <= Float64(1)"),
+            ),
+        ] {
+            assert_eq!(over(text)?.as_deref(), expected, "{text}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_formula_is_an_error() {
+        for (text, reason) in [
+            ("f(a) +", "cannot be parsed"),
+            ("f(a) || 'b'", "a formula cannot be written with"),
+            ("a", "stands beside a call"),
+            ("g(f(a))", "DataFusion has no scalar function g"),
+            ("random()", "is volatile"),
+            ("grad(f(a), f(b))", "what grad differentiates"),
+            ("f(a) AND f(b)", "must be a condition"),
+            ("f(a) + (f(a) > 0)", "must be a number"),
+            ("1e999", "a formula cannot be written with"),
+        ] {
+            let error = over(text).map_err(|error| error.to_string());
+            assert!(error.as_ref().is_err_and(|error| error.contains(reason)), "{text}: {error:?}");
+        }
+    }
+}
