@@ -64,8 +64,6 @@ mod pullback;
 pub mod rules;
 mod stop;
 mod table;
-#[cfg(test)]
-mod testing;
 pub mod vocabulary;
 
 pub use derivative::is_smooth;

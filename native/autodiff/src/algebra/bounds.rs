@@ -84,8 +84,8 @@ fn bounds_over(graph: &Graph, id: NodeId, known: &HashMap<NodeId, Bounds>) -> Bo
 mod tests {
     use super::*;
     use crate::graph::import;
-    use crate::testing::columns;
     use crate::vocabulary::functions::function;
+    use crate::vocabulary::testing::columns;
     use datafusion_common::Result;
     use datafusion_expr::{col, lit};
 

@@ -14,6 +14,8 @@ mod powers;
 mod products;
 mod signs;
 mod sums;
+#[cfg(test)]
+mod testing;
 mod weight;
 
 pub use bounds::{is_finite, is_smooth};
@@ -22,3 +24,5 @@ pub use powers::as_lowered;
 pub use products::{divide, multiply, power};
 pub use signs::{negate, place_sign};
 pub use sums::{add, add_all, subtract};
+#[cfg(test)]
+pub use testing::shown;

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::graph::NodeId;
     use crate::graph::{Graph, import};
-    use crate::testing::columns;
+    use crate::vocabulary::testing::columns;
     use datafusion_common::Result;
     use datafusion_expr::col;
 

@@ -163,8 +163,9 @@ pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algebra::testing::shown;
     use crate::graph::import;
-    use crate::testing::{columns, shown};
+    use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
 
     #[test]

@@ -111,8 +111,9 @@ pub fn plain_sum(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algebra::testing::shown;
     use crate::graph::import;
-    use crate::testing::{columns, shown};
+    use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
 
     #[test]

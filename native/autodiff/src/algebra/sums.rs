@@ -198,8 +198,9 @@ fn add_up(terms: &mut Vec<Term>, others: Vec<Term>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algebra::testing::shown;
     use crate::graph::import;
-    use crate::testing::{columns, shown};
+    use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
 
     #[test]

@@ -61,8 +61,8 @@ pub fn cost(graph: &Graph, root: NodeId) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
     use crate::graph::import;
-    use crate::testing::columns;
     use crate::vocabulary::functions::function;
+    use crate::vocabulary::testing::columns;
     use datafusion_common::Result;
     use datafusion_expr::{col, lit};
 

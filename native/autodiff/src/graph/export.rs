@@ -61,7 +61,7 @@ fn check_size(graph: &Graph, root: NodeId, order: &[NodeId]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::graph::import::import;
-    use crate::testing::columns;
+    use crate::vocabulary::testing::columns;
     use datafusion_expr::{cast, col, is_null, lit, when};
 
     #[test]

@@ -93,3 +93,36 @@ impl TreeNodeVisitor<'_> for Importer<'_, '_> {
         Ok(TreeNodeRecursion::Continue)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::program::to_program;
+    use crate::vocabulary::testing::columns;
+    use datafusion_expr::col;
+
+    #[test]
+    fn a_program_has_each_operation_once() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let sum = col("x") + col("y");
+        let roots = [import(&mut graph, &(sum.clone() * sum))?, import(&mut graph, &col("n"))?];
+        let program = to_program(&graph, &roots)?;
+        let Expr::ScalarFunction(call) = &program else { return internal_err!("{program}") };
+        // The sum, its square, and what each root gives.
+        assert_eq!(call.args.len(), 4);
+        assert_eq!(import_program(&mut graph, program, 2)?, roots);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_program_is_an_error() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        assert!(import_program(&mut graph, col("x"), 1).is_err());
+        let root = import(&mut graph, &col("x"))?;
+        let program = to_program(&graph, &[root])?;
+        assert!(import_program(&mut graph, program, 2).is_err());
+        Ok(())
+    }
+}

@@ -257,7 +257,7 @@ impl Writer<'_, '_> {
 mod tests {
     use super::*;
     use crate::graph::import::import;
-    use crate::testing::columns;
+    use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
 
     const ALWAYS: Threshold = Threshold { times: 1, more: 0, repeated: 0 };

@@ -21,7 +21,7 @@ pub fn activate(algebra: &Algebra, nodes: &[NodeId], variables: &[NodeId], activ
 mod tests {
     use super::*;
     use crate::graph::import;
-    use crate::testing::columns;
+    use crate::vocabulary::testing::columns;
     use arrow::datatypes::DataType;
     use datafusion_common::Result;
     use datafusion_expr::{cast, col};

@@ -221,8 +221,9 @@ fn is_strict(rules: &Rules, algebra: &Algebra, id: NodeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algebra::shown;
     use crate::graph::import;
-    use crate::testing::{columns, shown};
+    use crate::vocabulary::testing::columns;
     use datafusion_expr::{Expr, col, lit, when};
 
     #[test]

@@ -1,10 +1,7 @@
-//! What unit tests share: columns, and nodes as SQL.
+//! What unit tests differentiate by.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::{DFSchema, Result};
-
-use crate::graph::{Graph, NodeId, export};
-use crate::vocabulary::messages::abbreviated;
 
 /// The columns `x` and `y`, which are never NULL, `n`, which may be, and the whole number `i`.
 pub fn columns() -> Result<DFSchema> {
@@ -15,9 +12,4 @@ pub fn columns() -> Result<DFSchema> {
         Field::new("i", DataType::Int64, false),
     ];
     DFSchema::try_from(Schema::new(fields))
-}
-
-/// A node in SQL.
-pub fn shown(graph: &Graph, id: NodeId) -> Result<String> {
-    Ok(abbreviated(&export(graph, id)?))
 }
