@@ -11,8 +11,8 @@ An arrow goes from a file to each file whose items it names:
 - In Python by every import, also within functions and under `TYPE_CHECKING`: such places make a circle run, and the
   reader still cannot tell which of the two files is the lower one. `import package.module` leads to the module alone.
 
-Folders are layers as well: two that stand beside one another, or a folder and a file beside it, make a circle if each has
-a file that imports one of the other, also if no file stands in a circle.
+Folders are layers as well: two that stand beside one another, or a folder and a file beside it, make a circle if each
+has a file that imports one of the other, also if no file stands in a circle.
 """
 
 from __future__ import annotations

@@ -5,16 +5,16 @@
 Of Rust, in the sources of each crate but their unit tests:
 
 - `impl T`: the `impl` blocks of a type stand in more than two files.
-- `circle of T`: files in which the type's methods call one another in a circle. An import does not show this, for nobody
-  names the file of a method.
+- `circle of T`: files in which the type's methods call one another in a circle. An import does not show this, for
+  nobody names the file of a method.
 - `lines of f`: a function has more than 60 lines.
 - `parameters of f`: a function takes more than 6 values, without `self`; a tuple counts as its parts.
 - `fields of T`: a struct has more than 9 fields, and its comment does not say why it has so many fields.
 - `document T`, `document T::f`: an item, a method or a variant with any `pub` has no comment.
 - `document the fields of T`: a field with `pub` has none.
 
-Of Python, in what is handed out, lines, parameters and fields in the same way. A docstring is no line of a function, and
-ruff looks for docstrings that are missing. Beside these:
+Of Python, in what is handed out, lines, parameters and fields in the same way. A docstring is no line of a function,
+and ruff looks for docstrings that are missing. Beside these:
 
 - `import m in f`: a function imports what could be imported at the head of the file. That is all but a dependency that
   users may lack.
@@ -32,6 +32,7 @@ from pathlib import Path
 import tree_sitter_rust
 from tree_sitter import Language, Node, Parser
 
+sys.path.append(str(Path(__file__).parent.parent))
 from structure import layers
 
 IMPL_FILES, LINES, PARAMETERS, FIELDS = 2, 60, 6, 9
@@ -116,7 +117,8 @@ def _too_large(node: Node) -> Iterator[str]:
     if node.type in ("function_item", "function_signature_item"):
         if node.end_point.row - node.start_point.row + 1 > LINES:
             yield f"lines of {_name(node)}"
-        if sum(map(_values, node.child_by_field_name("parameters").named_children)) > PARAMETERS:  # type: ignore[union-attr]
+        parameters = node.child_by_field_name("parameters")
+        if parameters is not None and sum(map(_values, parameters.named_children)) > PARAMETERS:
             yield f"parameters of {_name(node)}"
     elif node.type in ("struct_item", "enum_variant") and (body := node.child_by_field_name("body")):
         fields = [part for part in body.named_children if part.type == "field_declaration"]
@@ -142,15 +144,15 @@ def _parts(kind: Node | None) -> int:
 
 
 def _undocumented(node: Node, file: Path) -> Iterator[str]:
-    public = any(child.type == "visibility_modifier" for child in node.children)
-    if node.type == "enum_variant":
-        public = any(child.type == "visibility_modifier" for child in node.parent.parent.children)  # type: ignore[union-attr]
-    elif node.type == "function_signature_item" or (node.type == "function_item" and _in_trait(node)):
-        public = any(child.type == "visibility_modifier" for child in node.parent.parent.children)  # type: ignore[union-attr]
+    outer = node.parent.parent if node.parent else None
+    # A variant is as public as its enum is, and a method that a trait declares as public as the trait.
+    of_outer = outer is not None and (node.type == "enum_variant" or outer.type == "trait_item")
+    decides = outer if outer is not None and of_outer else node
+    public = any(child.type == "visibility_modifier" for child in decides.children)
     if not public or _documented(node):
         return
-    if node.type == "field_declaration":
-        yield f"document the fields of {_name(node.parent.parent)}"  # type: ignore[arg-type,union-attr]
+    if node.type == "field_declaration" and outer is not None:
+        yield f"document the fields of {_name(outer)}"
     elif node.type == "mod_item" and node.child_by_field_name("body") is None:
         name = _text(node.child_by_field_name("name"))
         folder = file.parent if file.stem in ("lib", "main", "mod") else file.with_suffix("")
@@ -159,11 +161,6 @@ def _undocumented(node: Node, file: Path) -> Iterator[str]:
             yield f"document {name}"
     elif node.type in (*_ITEMS, "function_signature_item", "enum_variant"):
         yield f"document {_name(node)}"
-
-
-def _in_trait(node: Node) -> bool:
-    """Whether a method is declared by a trait, which is as public as the trait is."""
-    return node.parent is not None and node.parent.parent is not None and node.parent.parent.type == "trait_item"
 
 
 def _sources(folder: Path, name: str) -> list[Path]:

@@ -61,7 +61,10 @@ IN_ONE_FILE = {
     ),
     "a comment for readers of the code": ("// What it does.\npub fn f() {}", ["document f"]),
     "comments": ("/// One.\npub fn f() {}\n/// Two.\n#[derive(Debug)]\npub struct T;", []),
-    "fields without comments": ("/// One.\npub struct T { pub a: A, /// Two.\n pub b: A }", ["document the fields of T"]),
+    "fields without comments": (
+        "/// One.\npub struct T { pub a: A, /// Two.\n pub b: A }",
+        ["document the fields of T"],
+    ),
     "fields that are private": ("/// One.\npub struct T { a: A }", []),
     "variants without comments": ("/// One.\npub enum E { A, /// Two.\n B }\nenum F { C }", ["document E::A"]),
     "methods of a trait": ("/// One.\npub trait T { fn f(); /// Two.\n fn g(); }", ["document T::f"]),
