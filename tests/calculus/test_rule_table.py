@@ -3,8 +3,6 @@
 The tests are made from the table, so a line that is added is tested.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,11 +21,6 @@ KINKS = [(line, kink) for line in LINES for kink in line.kinks]
 # out 1e-10 and no more.
 DOUBLE = (1e-10, 0.0)
 SINGLE = (1e-6, 1e-6)
-
-
-@pytest.fixture(scope="module")
-def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    return register(SessionContext())
 
 
 @pytest.fixture(params=[pa.float64(), pa.float32()], ids=str)
