@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from by_row.generation import UNEQUAL, Value, Wanted
 from by_row.plans import Cell, Direction, Writer
 from by_row.tables import TABLES, add_row_tables
-from relations import differences
-from relations.differences import Sampled
+from support import differences
+from support.differences import Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
 from support.sessions import session

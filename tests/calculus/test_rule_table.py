@@ -10,7 +10,7 @@ from datafusion import SessionContext
 
 import xql_ffi
 from support.cases import query
-from support.differences import Flags, Points, Values, differences, step
+from support.differences import Flags, Points, Values, of_points, step
 from support.rules import Evaluator, Kink, Line, as_number, draws, lines
 
 LINES = lines("differentiable", "piecewise constant")
@@ -36,7 +36,7 @@ def _assert_derivative(typed: Evaluator, line: Line, by: str, points: Points, h:
     """Compares a derivative with central differences; says where they are sound, and where they lie in the domain."""
     exact = Evaluator(typed.ctx)
     f = _number(exact, line)
-    expected = differences(lambda at: exact.floats(at, f), lambda at: exact.holds(at, line.domain), points, by, h)
+    expected = of_points(lambda at: exact.floats(at, f), lambda at: exact.holds(at, line.domain), points, by, h)
     found = np.full(len(h), np.nan)
     sound = expected.sound & (expected.magnitude < np.finfo(typed.type.to_pandas_dtype()).max)
     if sound.any():

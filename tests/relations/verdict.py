@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext
 
-from relations import differences
 from relations.columns import Cell, Origin, Origins, Shift
-from relations.differences import Estimate, Sampled
 from relations.queries import Writer
 from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
 from relations.tables import add_plan_tables
+from support import differences
 from support.compare import same_value
+from support.differences import Estimate, Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
 from support.sessions import session
