@@ -24,11 +24,7 @@ SUM = "(SELECT SUM(val * val) FROM w)"
 SQUARES = {key: 2 * value for key, value in VALUES.items()}
 
 
-@pytest.fixture
-def session(register: Register) -> SessionContext:
-    session = register(SessionContext())
-    session.from_pydict({"k": list(VALUES), "val": list(VALUES.values())}, name="w")
-    return session
+TABLES = {"w": {"k": list(VALUES), "val": list(VALUES.values())}}
 
 
 def by_key(session: SessionContext, statement: str) -> dict[Any, Any]:

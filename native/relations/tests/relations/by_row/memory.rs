@@ -11,25 +11,26 @@ use futures::StreamExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::differences::assert_close;
+use crate::session::registered;
+
 const GRADIENT: &str = "WITH h AS (SELECT d.i, tanh(SUM(d.x * w.val)) AS val FROM d JOIN w ON d.k = w.k GROUP BY d.i),
     loss AS (SELECT SUM(power(h.val - m.top, 2)) AS l FROM h CROSS JOIN (SELECT MAX(val) AS top FROM h) m)
     SELECT w.k, grad((SELECT l FROM loss), w.val) AS d FROM w";
 
 /// A session whose memory is limited, with `rows` data for each of ten weights.
-async fn session(limit: usize, rows: usize) -> Result<(SessionContext, Arc<dyn MemoryPool>)> {
+async fn limited(limit: usize, rows: usize) -> Result<(SessionContext, Arc<dyn MemoryPool>)> {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
     let ctx = SessionContext::new_with_config_rt(SessionConfig::new().with_target_partitions(2), runtime);
-    xql_relations::register(&ctx);
-    for sql in [
+    let tables = [
         "CREATE TABLE w AS SELECT value AS k, 0.1 * value AS val FROM range(0, 10)".to_owned(),
         format!(
             "CREATE TABLE d AS SELECT value / 10 AS i, value % 10 AS k, sin(value) AS x FROM range(0, {})",
             10 * rows
         ),
-    ] {
-        ctx.sql(&sql).await?.collect().await?;
-    }
+    ];
+    let ctx = registered(ctx, tables).await?;
     Ok((ctx, pool))
 }
 
@@ -50,10 +51,7 @@ async fn by_key(ctx: &SessionContext, plan: Arc<dyn ExecutionPlan>) -> Result<Ve
 }
 
 fn close(a: &[f64], b: &[f64]) {
-    assert_eq!(a.len(), b.len());
-    for (a, b) in a.iter().zip(b) {
-        assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()), "{a} {b}");
-    }
+    assert_close(&a.iter().copied().map(Some).collect::<Vec<_>>(), b);
 }
 
 /// Waits until nothing is reserved any more: tasks that were cancelled end a moment later.
@@ -67,7 +65,7 @@ async fn released(pool: &Arc<dyn MemoryPool>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_kept_after_the_statement() -> Result<()> {
-    let (ctx, pool) = session(1 << 30, 1_000).await?;
+    let (ctx, pool) = limited(1 << 30, 1_000).await?;
     let own = plan(&ctx, GRADIENT).await?;
     assert_eq!(by_key(&ctx, Arc::clone(&own)).await?.len(), 10);
     drop(own);
@@ -77,7 +75,7 @@ async fn nothing_is_kept_after_the_statement() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_kept_of_a_cancelled_statement() -> Result<()> {
-    let (ctx, pool) = session(1 << 30, 100_000).await?;
+    let (ctx, pool) = limited(1 << 30, 100_000).await?;
     let mut begun = false;
     for wait in [0, 5, 20, 50, 100, 200] {
         let mut stream = execute_stream(plan(&ctx, GRADIENT).await?, ctx.task_ctx())?;
@@ -92,7 +90,7 @@ async fn nothing_is_kept_of_a_cancelled_statement() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_is_too_small_gives_its_error() -> Result<()> {
-    let (ctx, pool) = session(1 << 20, 100_000).await?;
+    let (ctx, pool) = limited(1 << 20, 100_000).await?;
     let failed = collect(plan(&ctx, GRADIENT).await?, ctx.task_ctx()).await;
     let error = failed.expect_err("the memory does not suffice");
     assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{error}");
@@ -102,7 +100,7 @@ async fn a_pool_that_is_too_small_gives_its_error() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_kept_after_an_error() -> Result<()> {
-    let (ctx, pool) = session(1 << 30, 1_000).await?;
+    let (ctx, pool) = limited(1 << 30, 1_000).await?;
     // Two rows for a scalar.
     let sql = "WITH h AS (SELECT d.i, SUM(d.x * w.val) AS val FROM d JOIN w ON d.k = w.k GROUP BY d.i)
         SELECT w.k, grad((SELECT val FROM h WHERE i < 2), w.val) AS d FROM w";
@@ -114,7 +112,7 @@ async fn nothing_is_kept_after_an_error() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn executions_share_nothing() -> Result<()> {
-    let (ctx, pool) = session(1 << 30, 1_000).await?;
+    let (ctx, pool) = limited(1 << 30, 1_000).await?;
     let expected = by_key(&ctx, plan(&ctx, GRADIENT).await?).await?;
     // Both are planned from the same logical plan. DataFusion 54 does not execute a physical plan with partitions twice.
     let frame = ctx.sql(GRADIENT).await?;
@@ -129,7 +127,7 @@ async fn executions_share_nothing() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prepared_statement_reads_new_rows() -> Result<()> {
-    let (ctx, pool) = session(1 << 30, 10).await?;
+    let (ctx, pool) = limited(1 << 30, 10).await?;
     ctx.sql("PREPARE p AS SELECT k, grad((SELECT SUM(val * val) FROM w), val) AS d FROM w").await?.collect().await?;
     let first = by_key(&ctx, plan(&ctx, "EXECUTE p").await?).await?;
     close(&first, &(0..10).map(|k| 0.2 * f64::from(k)).collect::<Vec<_>>());
@@ -142,7 +140,7 @@ async fn a_prepared_statement_reads_new_rows() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_iteration_computes_afresh() -> Result<()> {
-    let (ctx, pool) = session(1 << 30, 10).await?;
+    let (ctx, pool) = limited(1 << 30, 10).await?;
     let sql = "WITH RECURSIVE s AS (
             SELECT 0 AS step, k, val FROM w
             UNION ALL

@@ -1,12 +1,11 @@
 //! Plans that are sent to other processes: through `datafusion-proto`, logical and physical, to a session that has neither the
 //! operators nor the rules.
 
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::compute::{cast, concat_batches};
-use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::dataframe::DataFrameWriteOptions;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
@@ -18,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
 use xql_relations::{SharedExec, SharedRelation};
+
+use crate::session::{floats, registered};
 
 /// What is sent of a statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -174,8 +175,9 @@ impl Files {
         self.0.join(format!("{table}.parquet")).display().to_string()
     }
 
-    async fn session(&self, config: SessionConfig) -> Result<SessionContext> {
-        let ctx = SessionContext::new_with_config(config.with_target_partitions(2));
+    /// A session without derivatives.
+    async fn session(&self) -> Result<SessionContext> {
+        let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
         for table in ["d", "p"] {
             ctx.register_parquet(table, self.path(table), ParquetReadOptions::default()).await?;
         }
@@ -184,10 +186,7 @@ impl Files {
 
     /// A session with derivatives, whose plans have nodes of DataFusion alone.
     async fn sender(&self) -> Result<SessionContext> {
-        let ctx = self.session(SessionConfig::new()).await?;
-        xql_relations::register(&ctx);
-        ctx.sql("SET xql.share_relations = false").await?.collect().await?;
-        Ok(ctx)
+        registered(self.session().await?, ["SET xql.share_relations = false"]).await
     }
 }
 
@@ -225,11 +224,7 @@ fn values(batches: &[RecordBatch]) -> Result<Vec<Vec<Option<f64>>>> {
     let Some(first) = batches.first() else { return Ok(vec![]) };
     let all = concat_batches(&first.schema(), batches)?;
     let numbers = all.columns().iter().filter(|column| column.data_type().is_numeric());
-    let column = |column: &ArrayRef| {
-        let floats = cast(column, &DataType::Float64)?;
-        Ok::<_, DataFusionError>(floats.as_primitive::<Float64Type>().iter().collect())
-    };
-    numbers.map(column).collect()
+    numbers.map(|column| floats(column)).collect()
 }
 
 /// Sums may be taken in another order.
@@ -248,10 +243,10 @@ fn assert_equal(a: &[RecordBatch], b: &[RecordBatch], sql: &str) -> Result<()> {
 
 async fn assert_sent(statements: &[(&str, Sends)]) -> Result<()> {
     let files = Files::written().await?;
-    let here = files.session(SessionConfig::new()).await?;
+    let here = files.session().await?;
     xql_relations::register(&here);
     let sender = files.sender().await?;
-    let receiver = files.session(SessionConfig::new()).await?;
+    let receiver = files.session().await?;
     for (sql, sends) in statements {
         let sent = assert_one_sent(sql, *sends, [&here, &sender, &receiver]).await;
         sent.map_err(|error| error.context(*sql))?;
@@ -295,7 +290,7 @@ async fn gradients_by_row_are_sent_without_shared_relations() -> Result<()> {
 #[tokio::test]
 async fn what_is_not_sent_is_not_sent_without_derivatives() -> Result<()> {
     let files = Files::written().await?;
-    let stock = files.session(SessionConfig::new()).await?;
+    let stock = files.session().await?;
     let of_nothing = "SELECT g, SUM(x) FROM d WHERE false GROUP BY g UNION ALL SELECT 'a', SUM(x) FROM d WHERE false";
     let plan = stock.sql(of_nothing).await?.into_optimized_plan()?;
     assert!(logical_plan_from_bytes(&logical_plan_to_bytes(&plan)?, &stock.task_ctx()).is_err());
@@ -308,7 +303,7 @@ async fn what_is_not_sent_is_not_sent_without_derivatives() -> Result<()> {
 #[tokio::test]
 async fn shared_relations_are_a_choice_of_the_session() -> Result<()> {
     let files = Files::written().await?;
-    let ctx = files.session(SessionConfig::new()).await?;
+    let ctx = files.session().await?;
     xql_relations::register(&ctx);
     let sql = BY_ROW[0].0;
     assert!(has_node_of_ours(&ctx.sql(sql).await?.create_physical_plan().await?)?);

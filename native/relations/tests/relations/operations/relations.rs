@@ -3,8 +3,8 @@
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 
-use crate::count::{operations_of, session};
-use crate::gradients::{assert_cheap, names, sum};
+use super::count::{operations_of, with_columns};
+use super::gradients::{assert_cheap, names, sum};
 
 /// The operations of a query of the loss `f`, and of the query with its derivative by each parameter beside it.
 async fn cost(
@@ -19,16 +19,16 @@ async fn cost(
 }
 
 /// A table of parameters and inputs.
-fn table(parameters: &[String], inputs: &[String], nullable: bool) -> Result<SessionContext> {
+async fn table(parameters: &[String], inputs: &[String], nullable: bool) -> Result<SessionContext> {
     let columns: Vec<_> = parameters.iter().chain(inputs).map(|name| (name.as_str(), 0.1, 0.9)).collect();
-    session(&columns, nullable)
+    with_columns(&columns, nullable).await
 }
 
 #[tokio::test]
 async fn logistic_regression() -> Result<()> {
     for nullable in [false, true] {
         let (weights, features) = (names("w", 32), names("x", 32));
-        let ctx = table(&weights, &[features.clone(), vec!["y".to_owned()]].concat(), nullable)?;
+        let ctx = table(&weights, &[features.clone(), vec!["y".to_owned()]].concat(), nullable).await?;
         let margin = sum(weights.iter().zip(&features).map(|(w, x)| format!("{w} * {x}")));
         let loss = "-(y * ln(p) + (1 - y) * ln(1 - p))";
         let keys = weights.join(", ");
@@ -67,7 +67,7 @@ async fn perceptron() -> Result<()> {
             parameters.extend(weights);
             parameters.extend([format!("b{i}"), format!("v{i}")]);
         }
-        let ctx = table(&parameters, &[inputs, vec!["y".to_owned()]].concat(), nullable)?;
+        let ctx = table(&parameters, &[inputs, vec!["y".to_owned()]].concat(), nullable).await?;
         let output = sum((1..=4).map(|i| format!("v{i} * h{i}")));
         let ctes = format!(
             "WITH hidden AS (SELECT *, {} FROM t), model AS (SELECT *, {output} + c AS pred FROM hidden)",

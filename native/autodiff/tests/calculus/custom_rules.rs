@@ -13,6 +13,8 @@ use datafusion_ffi::udf::FFI_ScalarUDF;
 use std::sync::Arc;
 use xql_autodiff::{Rule, Rules};
 
+use crate::session::{analyzed, session};
+
 /// The sum of its arguments times a factor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Sum {
@@ -55,21 +57,12 @@ fn sum(name: &str, factor: i32) -> Sum {
     Sum { name: name.to_owned(), factor, nullable: true, signature }
 }
 
-async fn session(rules: Vec<Rule>, functions: Vec<ScalarUDF>) -> Result<SessionContext> {
-    let ctx = SessionContext::new();
-    // All columns are those of a table, which the operators are told.
-    let operators = xql_autodiff::functions_with(&Rules::new(rules)?).into_iter();
-    let operators = operators.map(|function| match xql_autodiff::recognize(&function) {
-        Some(operator) => Arc::unwrap_or_clone(operator.analyzed),
-        None => function,
-    });
-    for function in functions.into_iter().chain(operators) {
-        ctx.register_udf(function);
-    }
+/// A session with rules, in which all columns are those of a table, which the operators are told.
+async fn with_rules(rules: Vec<Rule>, functions: Vec<ScalarUDF>) -> Result<SessionContext> {
+    let operators = analyzed(xql_autodiff::functions_with(&Rules::new(rules)?));
     let table = "CREATE TABLE t (x DOUBLE NOT NULL, y DOUBLE NOT NULL, n DOUBLE, r REAL NOT NULL)
                  AS VALUES (2.0, 3.0, NULL, 0.5)";
-    ctx.sql(table).await?.collect().await?;
-    Ok(ctx)
+    session(functions.into_iter().chain(operators), table).await
 }
 
 /// The expression that `SELECT {call} FROM t` computes.
@@ -140,7 +133,7 @@ async fn derivatives_are_as_the_rule_says() -> Result<()> {
         (Rule::new("f(a)", &["a"])?.strict(), "grad(f(n), n)", "n"),
         (Rule::new("f(a)", &["a"])?.strict(), "grad(grad(f(3 * x), x), x)", "9"),
     ] {
-        let ctx = session(vec![rule.clone()], vec![sum("f", 1).into()]).await?;
+        let ctx = with_rules(vec![rule.clone()], vec![sum("f", 1).into()]).await?;
         let planned = derivative(&ctx, call).await?;
         if planned != expected {
             different.push(format!("{call} by {rule:?} is {planned}, not {expected}"));
@@ -153,12 +146,12 @@ async fn derivatives_are_as_the_rule_says() -> Result<()> {
 /// A function of the session with the name of one of DataFusion's has no rule of the table, and may have one of the user's.
 #[tokio::test]
 async fn a_function_named_like_a_built_in_is_another() -> Result<()> {
-    let none = session(vec![], vec![sum("sin", 1).into()]).await?;
+    let none = with_rules(vec![], vec![sum("sin", 1).into()]).await?;
     assert_refused(derivative(&none, "grad(sin(x), x)").await, &["the function sin", "rule(\"sin(x)\", "]);
     let rule = Rule::new("sin(x)", &["cos(x) + sin(2 * x)"])?;
-    let own = session(vec![rule.clone()], vec![sum("sin", 10).into()]).await?;
+    let own = with_rules(vec![rule.clone()], vec![sum("sin", 10).into()]).await?;
     assert_eq!(value(&own, "grad(sin(x), x)").await?, 2.0_f64.cos() + 40.0);
-    let built_in = session(vec![rule], vec![]).await?;
+    let built_in = with_rules(vec![rule], vec![]).await?;
     assert_eq!(value(&built_in, "grad(sin(x), x)").await?, 2.0_f64.cos() + 4.0_f64.sin());
     Ok(())
 }
@@ -167,12 +160,13 @@ async fn a_function_named_like_a_built_in_is_another() -> Result<()> {
 #[tokio::test]
 async fn a_function_named_like_a_refused_one_is_another() -> Result<()> {
     for name in ["to_date", "array_distance", "date_part"] {
-        let none = session(vec![], vec![sum(name, 1).into()]).await?;
+        let none = with_rules(vec![], vec![sum(name, 1).into()]).await?;
         assert_refused(
             derivative(&none, &format!("grad({name}(x), x)")).await,
             &[&format!("no derivative is known for the function {name}"), &format!("rule(\"{name}(x)\", ")],
         );
-        let with_rule = session(vec![Rule::new(&format!("{name}(x)"), &["2 * x"])?], vec![sum(name, 1).into()]).await?;
+        let with_rule =
+            with_rules(vec![Rule::new(&format!("{name}(x)"), &["2 * x"])?], vec![sum(name, 1).into()]).await?;
         assert_eq!(value(&with_rule, &format!("grad({name}(x), x)")).await?, 4.0);
     }
     Ok(())
@@ -184,7 +178,7 @@ async fn a_function_named_like_a_refused_one_is_another() -> Result<()> {
 async fn a_choice_of_a_function_with_another_rule_keeps_its_branches_apart() -> Result<()> {
     let steep = Rule::new("sin(x)", &["1 / (x - x)"])?;
     let chosen = "greatest(y * sin(greatest(x - 2, 0)) - 1, 0)";
-    let ctx = session(vec![steep], vec![]).await?;
+    let ctx = with_rules(vec![steep], vec![]).await?;
     assert_eq!(value(&ctx, &format!("grad({chosen}, x)")).await?, 0.0);
     Ok(())
 }
@@ -193,13 +187,13 @@ async fn a_choice_of_a_function_with_another_rule_keeps_its_branches_apart() -> 
 async fn a_rule_holds_for_an_alias() -> Result<()> {
     let rules = || -> Result<_> { Ok(vec![Rule::new("g(x)", &["4 * g(x + 1)"])?.strict()]) };
     let aliased = ScalarUDF::from(sum("f", 1)).with_aliases(["g", "h"]);
-    let ctx = session(rules()?, vec![aliased]).await?;
+    let ctx = with_rules(rules()?, vec![aliased]).await?;
     for call in ["grad(f(x), x)", "grad(g(x), x)", "grad(h(x), x)"] {
         assert_eq!(value(&ctx, call).await?, 12.0, "{call}");
     }
     // A rule for the name itself comes first.
     let both = rules()?.into_iter().chain([Rule::new("f(x)", &["5"])?]).collect();
-    let ctx = session(both, vec![ScalarUDF::from(sum("f", 1)).with_aliases(["g"])]).await?;
+    let ctx = with_rules(both, vec![ScalarUDF::from(sum("f", 1)).with_aliases(["g"])]).await?;
     assert_eq!(value(&ctx, "grad(g(x), x)").await?, 5.0);
     Ok(())
 }
@@ -208,7 +202,7 @@ async fn a_rule_holds_for_an_alias() -> Result<()> {
 async fn functions_handed_over_need_not_be_registered() -> Result<()> {
     let slope = Arc::new(ScalarUDF::from(sum("slope", 100)));
     let rule = Rule::with_functions("f(x)", &["slope(x, 1)"], [slope])?;
-    let ctx = session(vec![rule], vec![sum("f", 1).into()]).await?;
+    let ctx = with_rules(vec![rule], vec![sum("f", 1).into()]).await?;
     assert_eq!(value(&ctx, "grad(f(x), x)").await?, 300.0);
     Ok(())
 }
@@ -225,20 +219,20 @@ fn foreign(function: Sum) -> ScalarUDF {
 
 #[tokio::test]
 async fn functions_may_be_of_other_libraries() -> Result<()> {
-    let without = session(vec![], vec![foreign(sum("f", 3))]).await?;
+    let without = with_rules(vec![], vec![foreign(sum("f", 3))]).await?;
     assert_eq!(value(&without, "f(x)").await?, 6.0);
     assert_refused(value(&without, "grad(f(x), x)").await, &["rule(\"f(x)\", "]);
 
     let slope = Arc::new(foreign(sum("slope", 100)));
     let rule = Rule::with_functions("f(x)", &["x * Ω + f(5 * x) + slope(x, 1)"], [slope])?;
-    let ctx = session(vec![rule], vec![foreign(sum("f", 3))]).await?;
+    let ctx = with_rules(vec![rule], vec![foreign(sum("f", 3))]).await?;
     assert_eq!(value(&ctx, "grad(f(x), x)").await?, 2.0 * 6.0 + 30.0 + 300.0);
     assert_eq!(value(&ctx, "grad(f(x * x), x)").await?, (4.0 * 12.0 + 60.0 + 500.0) * 4.0);
     // REAL is converted to the DOUBLE that the function takes.
     assert_eq!(value(&ctx, "CAST(grad(f(r), r) AS DOUBLE)").await?, 0.5 * 1.5 + 7.5 + 150.0);
     assert_eq!(value(&ctx, "CASE WHEN grad(f(n), n) IS NULL THEN 1.0 END").await?, 1.0);
 
-    let twice = session(vec![Rule::new("f(x)", &["f(f(x))"])?], vec![foreign(sum("f", 3))]).await?;
+    let twice = with_rules(vec![Rule::new("f(x)", &["f(f(x))"])?], vec![foreign(sum("f", 3))]).await?;
     assert_eq!(value(&twice, "grad(grad(f(x), x), x)").await?, 54.0 * 18.0);
     Ok(())
 }
@@ -248,7 +242,7 @@ async fn functions_may_be_of_other_libraries() -> Result<()> {
 async fn a_partial_that_is_null_by_mistake_is_no_number() -> Result<()> {
     let never_null = Sum { nullable: false, ..sum("f", 1) };
     let rule = Rule::new("f(x)", &["CASE WHEN x > 100 THEN 1 END"])?;
-    let ctx = session(vec![rule], vec![never_null.into()]).await?;
+    let ctx = with_rules(vec![rule], vec![never_null.into()]).await?;
     assert!(value(&ctx, "grad(f(x), x)").await?.is_nan());
     Ok(())
 }
@@ -262,12 +256,9 @@ async fn operators_with_other_rules_are_other_functions() -> Result<()> {
     assert_eq!(xql_autodiff::grad_with(Rules::default()), xql_autodiff::grad());
     let strict = Rules::new([Rule::new("f(x)", &["x"])?.strict()])?;
     assert_ne!(xql_autodiff::jvp_with(strict), xql_autodiff::jvp_with(with("x")?));
-    let ctx = SessionContext::new();
-    for function in [sum("f", 1).into(), xql_autodiff::grad_with(with("1")?), xql_autodiff::vjp_with(with("2")?)] {
-        ctx.register_udf(function);
-    }
-    ctx.register_udf(xql_autodiff::jvp_with(with("3")?));
-    ctx.sql("CREATE TABLE t (x DOUBLE) AS VALUES (1.0)").await?.collect().await?;
+    let functions = [sum("f", 1).into(), xql_autodiff::grad_with(with("1")?), xql_autodiff::vjp_with(with("2")?)];
+    let functions = functions.into_iter().chain([xql_autodiff::jvp_with(with("3")?)]);
+    let ctx = session(functions, "CREATE TABLE t (x DOUBLE) AS VALUES (1.0)").await?;
     for (call, expected) in [("grad(f(x), x)", 1.0), ("vjp(f(x), x, 10.0)", 20.0), ("jvp(f(x), x, 10.0)", 30.0)] {
         assert_eq!(value(&ctx, call).await?, expected, "{call}");
     }
@@ -297,18 +288,18 @@ async fn the_function_is_called_with_the_types_it_takes() -> Result<()> {
     let single = Signature::exact(vec![DataType::Float32, DataType::Int64], Volatility::Immutable);
     let f = ScalarUDF::from(Sum { signature: single, ..sum("f", 1) });
     let rule = Rule::new("f(a, k)", &["a * f(a + 1, k - 1)", "0"])?.strict();
-    let ctx = session(vec![rule], vec![f]).await?;
+    let ctx = with_rules(vec![rule], vec![f]).await?;
     assert_eq!(
         derivative(&ctx, "grad(f(r, 3), r)").await?,
         "__common_expr_1 * f(CAST((__common_expr_1 + 1) AS FLOAT), 2)"
     );
     let text = Signature::exact(vec![DataType::Float64, DataType::Utf8], Volatility::Immutable);
     let f = || ScalarUDF::from(Sum { signature: text.clone(), ..sum("f", 1) });
-    let ctx = session(vec![Rule::new("f(a, mode)", &["f(2 * a, mode)", "0"])?.strict()], vec![f()]).await?;
+    let ctx = with_rules(vec![Rule::new("f(a, mode)", &["f(2 * a, mode)", "0"])?.strict()], vec![f()]).await?;
     assert_eq!(derivative(&ctx, "grad(f(x, 'fast'), x)").await?, "f(2 * x, 'fast')");
-    let ctx = session(vec![Rule::new("f(a, mode)", &["f(a, 1)", "0"])?], vec![f()]).await?;
+    let ctx = with_rules(vec![Rule::new("f(a, mode)", &["f(a, 1)", "0"])?], vec![f()]).await?;
     assert_refused(derivative(&ctx, "grad(f(x, 'fast'), x)").await, &["the rule for f", "takes Utf8 there"]);
-    let ctx = session(vec![Rule::new("f(a, mode)", &["a * mode", "0"])?], vec![f()]).await?;
+    let ctx = with_rules(vec![Rule::new("f(a, mode)", &["a * mode", "0"])?], vec![f()]).await?;
     assert_refused(derivative(&ctx, "grad(f(x, 'fast'), x)").await, &["mode must be a number; it is Utf8"]);
     Ok(())
 }

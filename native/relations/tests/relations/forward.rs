@@ -1,38 +1,28 @@
 //! Derivatives through relations, against finite differences of the same query.
 
-use datafusion::arrow::array::{Array, Float64Array};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
+
+use crate::differences::{differences, first_that_differs};
+use crate::session::{named, session};
+
+/// The value of the variable.
+const W: f64 = 0.7;
 
 /// `d` has NULLs and duplicates; `params` has one row, of which `w` is the variable.
-async fn session(w: f64) -> Result<SessionContext> {
-    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
-    xql_relations::register(&ctx);
-    for sql in [
-        format!("CREATE TABLE params AS SELECT CAST({w:?} AS DOUBLE) AS w, CAST(0.4 AS DOUBLE) AS b"),
+async fn tables(w: f64) -> Result<SessionContext> {
+    session([
+        format!("CREATE TABLE params AS SELECT CAST({w:?} AS DOUBLE) AS w, CAST(0.4 AS DOUBLE) AS b").as_str(),
         "CREATE TABLE d (id INT NOT NULL, g VARCHAR NOT NULL, x DOUBLE NOT NULL, y DOUBLE NOT NULL, z DOUBLE) AS VALUES
          (1, 'a', 1.0, 2.5, 0.5), (2, 'a', -0.5, 1.0, NULL), (3, 'b', 2.0, -1.0, 1.5), (4, 'b', 2.0, 0.5, -0.75),
-         (5, 'b', 0.25, 0.0, 2.0), (6, 'c', 1.5, 1.5, NULL), (7, 'c', 1.0, 2.5, 0.5)"
-            .to_owned(),
-    ] {
-        ctx.sql(&sql).await?.collect().await?;
-    }
-    Ok(ctx)
+         (5, 'b', 0.25, 0.0, 2.0), (6, 'c', 1.5, 1.5, NULL), (7, 'c', 1.0, 2.5, 0.5)",
+    ])
+    .await
 }
 
 /// The column `d` of a query.
 async fn column(w: f64, sql: &str) -> Result<Vec<Option<f64>>> {
-    let batches = session(w).await?.sql(sql).await?.collect().await?;
-    let mut values = vec![];
-    for batch in batches {
-        let column = batch.column_by_name("d").unwrap_or_else(|| panic!("{sql} gives no d"));
-        let doubles = cast(column, &DataType::Float64)?;
-        let doubles = doubles.as_any().downcast_ref::<Float64Array>().expect("a cast to DOUBLE");
-        values.extend(doubles.iter());
-    }
-    Ok(values)
+    named(&tables(w).await?, "d", sql).await
 }
 
 /// `sql` with each `D{f}` replaced by `write(f)`.
@@ -50,23 +40,12 @@ fn written(sql: &str, write: impl Fn(&str) -> String) -> String {
 
 /// Asserts that `D{f}` as `grad(f, w)` is the derivative of the query with `f` itself.
 async fn assert_derivative_by(variable: &str, sql: &str) -> Result<()> {
-    const W: f64 = 0.7;
-    const H: f64 = 1e-5;
     let actual = column(W, &written(sql, |f| format!("grad({f}, {variable})"))).await?;
     let primal = written(sql, |f| format!("({f})"));
-    let (above, below) = (column(W + H, &primal).await?, column(W - H, &primal).await?);
-    assert_eq!(actual.len(), above.len(), "rows of {sql}");
+    let expected = differences(async |step: f64| column(W + step, &primal).await).await?;
     assert!(actual.iter().flatten().any(|value| *value != 0.0), "{sql} gives nothing but zeros: {actual:?}");
-    for (row, (actual, ends)) in actual.iter().zip(above.iter().zip(&below)).enumerate() {
-        let expected = match ends {
-            (Some(above), Some(below)) => Some((above - below) / (2.0 * H)),
-            _ => None,
-        };
-        let same = match (actual, expected) {
-            (Some(actual), Some(expected)) => (actual - expected).abs() <= 1e-7 * (1.0 + expected.abs()),
-            (actual, expected) => actual.is_none() && expected.is_none(),
-        };
-        assert!(same, "row {row} of {sql} is {actual:?} instead of {expected:?}");
+    if let Some(difference) = first_that_differs(&actual, &expected, 1e-7) {
+        panic!("{difference} of {sql}");
     }
     Ok(())
 }
@@ -76,7 +55,7 @@ async fn assert_derivative(sql: &str) -> Result<()> {
 }
 
 async fn assert_refused(sql: &str, parts: &[&str]) {
-    let message = column(0.7, sql).await.expect_err(sql).to_string();
+    let message = column(W, sql).await.expect_err(sql).to_string();
     for part in parts {
         assert!(message.contains(part), "{message:?} lacks {part:?}");
     }
@@ -90,7 +69,7 @@ async fn the_opening_queries() -> Result<()> {
     )
     .await?;
     assert_derivative("SELECT w, D{AVG(power(w * x - y, 2))} AS d FROM d CROSS JOIN params GROUP BY w").await?;
-    let squares = column(0.7, "SELECT grad(x * x, x) AS d FROM d GROUP BY x * x, x ORDER BY x").await?;
+    let squares = column(W, "SELECT grad(x * x, x) AS d FROM d GROUP BY x * x, x ORDER BY x").await?;
     assert_eq!(squares, [-1.0, 0.5, 2.0, 3.0, 4.0].map(Some));
     Ok(())
 }
@@ -148,7 +127,7 @@ async fn unions_and_distinct() -> Result<()> {
         assert_derivative(sql).await?;
     }
     let values = "SELECT grad(p, w) AS d FROM (SELECT DISTINCT w, (w - 0.7) * x AS p FROM d, params) AS u";
-    assert!(column(0.7, values).await?[0].is_some_and(f64::is_nan));
+    assert!(column(W, values).await?[0].is_some_and(f64::is_nan));
     Ok(())
 }
 
@@ -311,7 +290,7 @@ async fn higher_orders() -> Result<()> {
     // The inner derivative reads what the outer one is by only to be NULL where that is.
     let by_a_maximum = "SELECT id, grad(grad(m * x * x, x), m) / (2 * x) AS d FROM
                         (SELECT id, x, MAX(x) OVER (ORDER BY id) AS m FROM d) AS a ORDER BY id";
-    assert_eq!(column(0.7, by_a_maximum).await?, vec![Some(1.0); 7]);
+    assert_eq!(column(W, by_a_maximum).await?, vec![Some(1.0); 7]);
     // The two averages are equal when they have been simplified.
     let beside =
         "SELECT AVG(exp(w)) OVER () - D{AVG(exp(w)) OVER ()} + D{AVG(exp(w)) OVER (ORDER BY id)} AS d FROM d, params";
@@ -319,7 +298,7 @@ async fn higher_orders() -> Result<()> {
     let third = "SELECT id, grad(grad(grad(p * p, w), w), w) AS d FROM
                  (SELECT id, w, w * w * x AS p FROM d, params) AS m ORDER BY id";
     let expected = [1.0, -0.5, 2.0, 2.0, 0.25, 1.5, 1.0].map(|x: f64| 24.0 * 0.7 * x * x);
-    for (actual, expected) in column(0.7, third).await?.iter().zip(expected) {
+    for (actual, expected) in column(W, third).await?.iter().zip(expected) {
         assert!(actual.is_some_and(|actual| (actual - expected).abs() < 1e-12), "{actual:?} {expected}");
     }
     Ok(())
@@ -327,7 +306,7 @@ async fn higher_orders() -> Result<()> {
 
 #[tokio::test]
 async fn a_tangent_that_is_carried_needs_no_guard() -> Result<()> {
-    let ctx = session(0.7).await?;
+    let ctx = tables(W).await?;
     for (sql, guarded) in [
         ("SELECT grad(q, z) AS d FROM (SELECT z, z * z AS q FROM d)", false),
         ("SELECT grad(q * q, z) AS d FROM (SELECT z, z * exp(z) AS q FROM d WHERE x > 0)", false),

@@ -12,14 +12,15 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
 
+use crate::session::session_of;
+
 const ROWS: usize = 20;
 /// The products that take as long as one call of `power`.
 const POWER: usize = 16;
 
 /// A session with the operators and a table `t` of such columns, each value drawn from its column's range.
-pub fn session(columns: &[(&str, f64, f64)], nullable: bool) -> Result<SessionContext> {
-    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    xql_relations::register(&ctx);
+pub async fn with_columns(columns: &[(&str, f64, f64)], nullable: bool) -> Result<SessionContext> {
+    let ctx = session_of(SessionConfig::new().with_target_partitions(1), [""; 0]).await?;
     let fields: Vec<_> = columns.iter().map(|(name, ..)| Field::new(*name, DataType::Float64, nullable)).collect();
     // Multiples of the golden ratio fill the range evenly.
     let mut drawn = 0.0_f64;

@@ -2,14 +2,14 @@
 
 use datafusion::error::Result;
 
-use crate::count::{operations, products, session, values};
-use crate::formulas::FORMULAS;
+use super::count::{operations, products, values, with_columns};
+use super::formulas::FORMULAS;
 
 #[tokio::test]
 async fn a_derivative_takes_no_more_operations_than_one_written_by_hand() -> Result<()> {
     let (mut worse, mut with_primal) = (vec![], (0, 0));
     for formula in FORMULAS {
-        let ctx = session(formula.columns, false)?;
+        let ctx = with_columns(formula.columns, false).await?;
         let ours = format!("grad({}, {})", formula.primal, formula.variable);
         let (found, expected) = (values(&ctx, &ours).await?, values(&ctx, formula.by_hand).await?);
         for (ours, hand) in found.iter().zip(&expected) {
@@ -37,7 +37,7 @@ async fn a_derivative_takes_no_more_operations_than_one_written_by_hand() -> Res
 /// The operations of the primal, and of it together with its derivative by each parameter.
 async fn cost(primal: &str, parameters: &[String], constants: &[String], nullable: bool) -> Result<(usize, usize)> {
     let columns: Vec<_> = parameters.iter().chain(constants).map(|name| (name.as_str(), 0.5, 1.5)).collect();
-    let ctx = session(&columns, nullable)?;
+    let ctx = with_columns(&columns, nullable).await?;
     let gradients: Vec<_> = parameters.iter().map(|name| format!("grad({primal}, {name}) AS d_{name}")).collect();
     let all = format!("{primal} AS f, {}", gradients.join(", "));
     Ok((operations(&ctx, primal).await?, operations(&ctx, &all).await?))

@@ -1,6 +1,6 @@
 //! Plans before and after the rule, for every kind of node.
 //!
-//! `INSTA_UPDATE=always cargo test --workspace --test snapshots` writes them anew.
+//! `INSTA_UPDATE=always cargo test --workspace --test relations snapshots` writes them anew.
 
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
@@ -10,17 +10,19 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
 use xql_relations::DifferentiateRelations;
 
-async fn session() -> Result<SessionContext> {
-    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    xql_relations::register(&ctx);
-    for sql in [
-        "CREATE TABLE p (w DOUBLE NOT NULL, b DOUBLE NOT NULL)",
-        "CREATE TABLE d (id INT NOT NULL, g VARCHAR NOT NULL, x DOUBLE NOT NULL, y DOUBLE NOT NULL, z DOUBLE)",
-        "CREATE TABLE l (w DOUBLE NOT NULL, v DOUBLE[] NOT NULL)",
-    ] {
-        ctx.sql(sql).await?.collect().await?;
-    }
-    Ok(ctx)
+use crate::session::session_of;
+
+async fn tables() -> Result<SessionContext> {
+    let config = SessionConfig::new().with_target_partitions(1);
+    session_of(
+        config,
+        [
+            "CREATE TABLE p (w DOUBLE NOT NULL, b DOUBLE NOT NULL)",
+            "CREATE TABLE d (id INT NOT NULL, g VARCHAR NOT NULL, x DOUBLE NOT NULL, y DOUBLE NOT NULL, z DOUBLE)",
+            "CREATE TABLE l (w DOUBLE NOT NULL, v DOUBLE[] NOT NULL)",
+        ],
+    )
+    .await
 }
 
 /// The rules of a session's analyzer that stand before those of this crate.
@@ -34,7 +36,7 @@ fn stock(state: &SessionState) -> Analyzer {
 ///
 /// Whoever runs them once more finds nothing to do: so they can tell a plan that has been analyzed from one that has not.
 async fn before_and_after(sql: &str) -> Result<String> {
-    let ctx = session().await?;
+    let ctx = tables().await?;
     let state = ctx.state();
     let before = match state.create_logical_plan(sql).await? {
         // Not analyzed.

@@ -3,37 +3,23 @@
 use datafusion::arrow::array::{Array, Float64Array};
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::error::Result;
-use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
-use std::sync::Arc;
+
+use crate::session::{analyzed, session};
+
+const TABLE: &str =
+    "CREATE TABLE t (x DOUBLE NOT NULL, y DOUBLE NOT NULL, n DOUBLE, f REAL NOT NULL, i INT NOT NULL, s VARCHAR NOT NULL)
+     AS VALUES (2.0, 3.0, NULL, 0.5, 7, 'a')";
 
 /// A session in which all columns are those of a table, which the operators are told.
-async fn session() -> Result<SessionContext> {
-    session_with(xql_autodiff::functions().into_iter().map(|function| match xql_autodiff::recognize(&function) {
-        Some(operator) => Arc::unwrap_or_clone(operator.analyzed),
-        None => function,
-    }))
-    .await
-}
-
-async fn session_with(functions: impl IntoIterator<Item = ScalarUDF>) -> Result<SessionContext> {
-    let ctx = SessionContext::new();
-    for function in functions {
-        ctx.register_udf(function);
-    }
-    ctx.sql(
-        "CREATE TABLE t (x DOUBLE NOT NULL, y DOUBLE NOT NULL, n DOUBLE, f REAL NOT NULL, i INT NOT NULL, s VARCHAR NOT NULL)
-         AS VALUES (2.0, 3.0, NULL, 0.5, 7, 'a')",
-    )
-    .await?
-    .collect()
-    .await?;
-    Ok(ctx)
+async fn told() -> Result<SessionContext> {
+    session(analyzed(xql_autodiff::functions()), TABLE).await
 }
 
 /// The expression that `SELECT {call} FROM t` computes.
 async fn derivative(call: &str) -> Result<String> {
-    let plan = session().await?.sql(&format!("SELECT {call} AS d FROM t")).await?.into_optimized_plan()?;
+    let plan = told().await?.sql(&format!("SELECT {call} AS d FROM t")).await?.into_optimized_plan()?;
     let LogicalPlan::Projection(projection) = plan else {
         return Ok(plan.to_string());
     };
@@ -131,7 +117,7 @@ async fn what_cannot_be_differentiated_is_refused_by_name() {
 
 #[tokio::test]
 async fn what_would_be_a_silent_zero_is_refused() {
-    let alone = session_with(xql_autodiff::functions()).await.expect("a session");
+    let alone = session(xql_autodiff::functions(), TABLE).await.expect("a session");
     for (sql, unseen) in [
         ("WITH v AS (SELECT x, x * x AS q FROM t) SELECT grad(v.q * v.q, v.x) FROM v", "v.q"),
         ("SELECT grad(q * q, x) FROM (SELECT DISTINCT x, x * x AS q FROM t) AS m", "m.q"),
@@ -195,7 +181,7 @@ async fn the_result_has_the_declared_type() -> Result<()> {
         ("jvp(f * f, f, 1.0)", "Float32"),
     ] {
         let sql = format!("SELECT arrow_typeof({call}) FROM t");
-        let batches = session().await?.sql(&sql).await?.collect().await?;
+        let batches = told().await?.sql(&sql).await?.collect().await?;
         assert_eq!(array_value_to_string(batches[0].column(0), 0)?, expected, "{call}");
     }
     Ok(())
@@ -219,7 +205,7 @@ async fn selections_are_differentiated_as_the_input_they_return() -> Result<()> 
         ("grad(nvl(n, x * x), x)", Some(4.0)),
         ("grad(nvl2(n, x, x * x), x)", Some(4.0)),
     ] {
-        let batches = session().await?.sql(&format!("SELECT {call} FROM t")).await?.collect().await?;
+        let batches = told().await?.sql(&format!("SELECT {call} FROM t")).await?.collect().await?;
         let values = batches[0].column(0).as_any().downcast_ref::<Float64Array>().expect("a DOUBLE");
         assert_eq!(values.is_valid(0).then(|| values.value(0)), expected, "{call}");
     }
@@ -233,7 +219,7 @@ async fn newtons_method_converges_in_a_recursive_query() -> Result<()> {
         UNION ALL
         SELECT step + 1, x - (x * x - 2) / grad(x * x - 2, x) FROM newton WHERE step < 6)
       SELECT x FROM newton ORDER BY step DESC LIMIT 1";
-    let batches = session().await?.sql(newton).await?.collect().await?;
+    let batches = told().await?.sql(newton).await?.collect().await?;
     let root = batches[0].column(0).as_any().downcast_ref::<Float64Array>().map(|values| values.value(0));
     assert!((root.unwrap_or(f64::NAN) - 2.0_f64.sqrt()).abs() < 1e-15);
     Ok(())
