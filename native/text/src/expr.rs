@@ -14,7 +14,7 @@ use datafusion_expr::{
 };
 
 use crate::binding::{Binding, Text};
-use crate::names::quoted_if_needed;
+use crate::names::{CONVERTED, quoted_if_needed};
 use crate::values::{cast_sql, is_constant, literal, type_sql};
 
 /// What an expression stands in: the names of its columns, and the text of the queries inside of it.
@@ -102,6 +102,9 @@ fn text(expr: &Expr, around: &mut dyn Surroundings) -> Result<Text> {
         Expr::Case(case) => self::case(case, around)?,
         Expr::Cast(Cast { expr, field }) => conversion(Conversion::Cast, expr, field, around)?,
         Expr::TryCast(cast) => conversion(Conversion::TryCast, &cast.expr, &cast.field, around)?,
+        Expr::ScalarFunction(call) if call.func.name() == CONVERTED && call.args.len() == 1 => {
+            text(&call.args[0], around)?
+        }
         Expr::ScalarFunction(call) => {
             Text::closed(format!("{}({})", quoted_if_needed(call.func.name()), listed(&call.args, around)?))
         }

@@ -4,6 +4,7 @@ use datafusion_common::{DFSchema, Result};
 use datafusion_expr::Expr;
 
 use crate::algebra::Algebra;
+use crate::vocabulary::spelled::read;
 
 /// Whether an expression chooses among no values, and is finite with its derivatives by the rules of the table wherever its columns
 /// are, overflow aside.
@@ -15,6 +16,6 @@ use crate::algebra::Algebra;
 /// If the expression cannot be typed over the columns.
 pub fn is_smooth(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     let mut algebra = Algebra::new(schema);
-    let root = algebra.import(expression)?;
+    let root = algebra.import(&read(expression.clone())?.data)?;
     Ok(algebra.is_smooth(root) && !algebra.reachable(root).into_iter().any(|id| algebra.node(id).is_choice()))
 }
