@@ -12,6 +12,10 @@ from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.reading import CALL
 
 
+# What grouping(...) may be.
+_INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
+
+
 class Columns:
     """The columns of a statement."""
 
@@ -53,24 +57,31 @@ class Columns:
             column = self._host.identifier(self._described[number][0])
             written[number].replace(exp.alias_(written[number].unalias().copy(), column))
 
-    def check(self, text: str) -> None:
-        """Refuses a text whose columns have other types than without the derivatives.
+    def typed(self, tree: exp.Expr) -> str:
+        """The text of a query that is written anew, whose columns have the types that they have without the derivatives.
 
         Raises:
-            HostError: one has.
+            HostError: one has another.
         """
+        text = self._host.text(tree, pretty=True)
         if self._described is None or self._known.described is None:
-            return
-        made = self._known.described(text)
-        items = dict(self._numbered(len(self._described)))
-        for number, ((name, wanted), (_, given)) in enumerate(zip(self._described, made, strict=True)):
-            item = items.get(number)
-            if wanted != given and not (item is not None and _has_call(item)):
+            return text
+        called = {number for number, item in self._numbered(len(self._described)) if _has_call(item)}
+        found = zip(self._described, self._known.described(text), strict=True)
+        written, is_same = _items(tree), True
+        for number, ((name, wanted), (_, given)) in enumerate(found):
+            if wanted == given or number in called:
+                continue
+            if not {wanted, given} <= _INTEGERS:
                 msg = (
                     f"the column {name} is {wanted}, and would be {given} beside a derivative that sees through relations: "
                     f"write CAST(... AS {wanted})"
                 )
                 raise HostError(msg)
+            item = written[number]
+            item.replace(exp.alias_(exp.cast(item.unalias().copy(), wanted, dialect=self._host.syntax), item.alias_or_name))
+            is_same = False
+        return text if is_same else self._host.text(tree, pretty=True)
 
     def _numbered(self, width: int) -> list[tuple[int, exp.Expr]]:
         """The items whose numbers among the columns are known: those before the first and behind the last `*`."""

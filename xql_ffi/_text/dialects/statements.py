@@ -250,9 +250,7 @@ class Statement:
         self._sources.write(tree)
         named = Columns(self._host, self._known, self.tree, self._without(calls))
         named.name(tree)
-        text = self._host.text(tree, pretty=True)
-        named.check(text)
-        return text
+        return named.typed(tree)
 
     def _without(self, calls: list[Call]) -> str:
         """The query with a number in the place of each call."""
@@ -272,7 +270,7 @@ class Statement:
         tree = self._read(self._parsed(text), self._new_names())
         again = datafusion_text(tree)
         made = native.columns(self._known.catalog, again, self._rules)
-        shown = [[(self._shown(field.name), field.type) for field in schema] for schema in (wanted, made)]
+        shown = [[(self._shown(field.name), _kind(field.type)) for field in schema] for schema in (wanted, made)]
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
             columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (wanted, made)]
             name = self._host.name
@@ -285,6 +283,11 @@ class Statement:
         is_cut = longest is not None and len(name.encode()) > longest - 4
         is_named = self._host.names_freely and not self._is_insert and not is_cut
         return self._host.key(name) if is_named else ""
+
+
+def _kind(data_type: pa.DataType) -> pa.DataType:
+    """A type as far as DataFusion's reading of a column tells it."""
+    return pa.int64() if pa.types.is_integer(data_type) else data_type
 
 
 def _anew(edits: list[tuple[int, int, str]]) -> str | None:

@@ -101,12 +101,17 @@ class _Keeper:
     def _is_part(self, node: exp.Expr) -> bool:
         """Whether the planner has to see what an expression is."""
         if isinstance(node, exp.Anonymous):
+            if isinstance(node.parent, _CALLING) and node.arg_key == "this":
+                return True
             name = node.name.lower()
             known = self._host.named_in_datafusion.get(name, name)
             return known in AGGREGATES or name == "unnest" or _is_operator(node)
         if isinstance(node, (exp.In, exp.EQ, exp.NEQ)):
             members = [node.args.get("query"), node.args.get("expression")]
             return any(isinstance(member, (exp.Query, exp.Any, exp.All)) for member in members)
+        if isinstance(node, exp.Bracket):
+            # DataFusion has an aggregate for an element of a list of all values.
+            return self._is_part(node.this.unnest())
         return isinstance(node, _PARTS)
 
     def _kept(self, node: exp.Expr) -> exp.Expr:
@@ -157,6 +162,10 @@ _PARTS = (
 )
 
 
+# What stands around the function that it says more of.
+_CALLING = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+
+
 def _is_plain(node: exp.Expr) -> bool:
     """Whether a value is the same in all hosts, or a number stands for a column."""
     is_ordinal = isinstance(node, exp.Literal) and isinstance(node.parent, (exp.Group, exp.Ordered))
@@ -164,8 +173,9 @@ def _is_plain(node: exp.Expr) -> bool:
 
 
 def _is_argument(node: exp.Expr, call: exp.Expr) -> bool:
-    """Whether the planner has to see a number or a text that a function is called with."""
-    return isinstance(call, exp.Anonymous) and isinstance(node, (exp.Literal, exp.Neg)) and not node.find(exp.Column)
+    """Whether the planner has to see a number or a text that a function is called with, be an order behind it."""
+    is_called = isinstance(call, (exp.Anonymous, exp.Bracket)) or (isinstance(call, exp.Order) and node is call.this)
+    return is_called and isinstance(node, (exp.Literal, exp.Neg)) and not node.find(exp.Column)
 
 
 def _is_operator(node: exp.Expr) -> bool:
