@@ -105,7 +105,7 @@ class _Keeper:
                 return True
             name = node.name.lower()
             known = self._host.named_in_datafusion.get(name, name)
-            return known in AGGREGATES or name == "unnest" or _is_operator(node)
+            return known in AGGREGATES or name in ("unnest", STOP) or _is_operator(node)
         if isinstance(node, (exp.In, exp.EQ, exp.NEQ)):
             members = [node.args.get("query"), node.args.get("expression")]
             return any(isinstance(member, (exp.Query, exp.Any, exp.All)) for member in members)

@@ -8,20 +8,36 @@ use datafusion_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::columns::{columns_read, is_volatile};
 
 /// An expression as a function of the parts that it reads, known by a name for its words.
 ///
-/// Plans carry it as they carry any function. The calculus differentiates its reading, the expression that it is in DataFusion.
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// Plans carry it as they carry any function. The calculus differentiates its reading, the expression that it is in DataFusion. Two
+/// are equal if their readings are, so that relations which are the same with other words are known to be.
+#[derive(Debug)]
 pub struct Spelled {
     name: String,
     /// The expression, with a column of [`PARTS`] for each part.
     reading: Expr,
     field: FieldRef,
     signature: Signature,
+}
+
+impl PartialEq for Spelled {
+    fn eq(&self, other: &Self) -> bool {
+        self.reading == other.reading
+    }
+}
+
+impl Eq for Spelled {}
+
+impl Hash for Spelled {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.reading.hash(state);
+    }
 }
 
 /// No table has this name: its columns are the numbers of parts.
