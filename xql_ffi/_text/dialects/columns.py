@@ -24,6 +24,8 @@ class Columns:
         self._host = host
         self._known = known
         self._items = _items(tree)
+        # The names of the host's own by the numbers of the columns.
+        self.named: dict[int, str] = {}
         # The names and types in the host, as far as it can be asked.
         self._described: list[tuple[str, str]] | None = None
         if known.described is not None:
@@ -54,7 +56,8 @@ class Columns:
                     f"through relations: write {shown} AS ..."
                 )
                 raise HostError(msg)
-            column = self._host.identifier(self._described[number][0])
+            self.named[number] = self._described[number][0]
+            column = self._host.identifier(self.named[number])
             written[number].replace(exp.alias_(written[number].unalias().copy(), column))
 
     def typed(self, tree: exp.Expr) -> str:

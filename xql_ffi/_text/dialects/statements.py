@@ -127,6 +127,8 @@ class Statement:
         self._sources = Sources(host, known)
         self.tree = self._parsed(self._query)
         self._names = self._new_names()
+        # Columns that have the host's names, by their numbers.
+        self._renamed: dict[int, str] = {}
 
     def _parsed(self, query: str) -> exp.Expr:
         tree = self._host.parsed(query)
@@ -248,9 +250,10 @@ class Statement:
             raise HostError("xql-ffi reads the statement differently where its expressions keep their words")
         tree = host_tree(anew, self._names, self._known.words)
         self._sources.write(tree)
-        named = Columns(self._host, self._known, self.tree, self._without(calls))
-        named.name(tree)
-        return named.typed(tree)
+        columns = Columns(self._host, self._known, self.tree, self._without(calls))
+        columns.name(tree)
+        self._renamed = columns.named
+        return columns.typed(tree)
 
     def _without(self, calls: list[Call]) -> str:
         """The query with a number in the place of each call."""
@@ -270,7 +273,13 @@ class Statement:
         tree = self._read(self._parsed(text), self._new_names())
         again = datafusion_text(tree)
         made = native.columns(self._known.catalog, again, self._rules)
-        shown = [[(self._shown(field.name), _kind(field.type)) for field in schema] for schema in (wanted, made)]
+        names = [field.name for field in wanted]
+        for number, name in self._renamed.items():
+            names[number] = name
+        shown = [
+            [(self._shown(name), _kind(field.type)) for name, field in zip(named, schema, strict=True)]
+            for named, schema in ((names, wanted), ([field.name for field in made], made))
+        ]
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
             columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (wanted, made)]
             name = self._host.name

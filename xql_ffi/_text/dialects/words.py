@@ -95,8 +95,11 @@ class _Keeper:
         return node
 
     def _is_value(self, node: exp.Expr) -> bool:
-        is_value = isinstance(node, (exp.Condition, exp.Interval)) and not isinstance(node, _CONNECTING)
-        return is_value and not self._is_part(node)
+        is_connecting = isinstance(node, _CONNECTING)
+        if isinstance(node, exp.Not):
+            # In `x IS NOT NULL` it is no word of its own.
+            is_connecting = SPAN in node.this.meta or self._is_part(node.this)
+        return isinstance(node, (exp.Condition, exp.Interval)) and not is_connecting and not self._is_part(node)
 
     def _is_part(self, node: exp.Expr) -> bool:
         """Whether the planner has to see what an expression is."""
@@ -140,6 +143,11 @@ class _Keeper:
 
     def _span(self, node: exp.Expr) -> tuple[int, int]:
         found: tuple[int, int] | None = node.meta.get(SPAN)
+        if found is None and isinstance(node, exp.Column):
+            # A column that is read before what follows it, as in `x::INT`.
+            places = [part.meta for part in node.parts]
+            if all("start" in place for place in places):
+                return min(place["start"] for place in places), max(place["end"] for place in places) + 1
         if found is None:
             msg = (
                 f"{self._host.text(node)} cannot keep its words beside a derivative that sees through relations: compute "
@@ -155,7 +163,7 @@ _NO_VALUES = (
     *(exp.TableSample, exp.Var),
 )
 # What means the same in all hosts.
-_CONNECTING = (exp.And, exp.Or, exp.Not, exp.Paren)
+_CONNECTING = (exp.And, exp.Or, exp.Paren)
 _PARTS = (
     *(exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls, exp.Query, exp.Exists),
     *(exp.Any, exp.All),
