@@ -322,7 +322,7 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &datafusion_expr::Expr, variable
 }
 
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.
-fn is_by_row(plan: &LogicalPlan) -> bool {
+pub fn is_by_row(plan: &LogicalPlan) -> bool {
     let fields = plan.schema().fields();
     !fields.is_empty() && fields.iter().all(|field| is_added(field.name()))
 }
