@@ -1,7 +1,7 @@
 //! Carrying tangents up a plan: what is the same at every node.
 
 use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{ExprSchemable, LogicalPlan};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
@@ -303,15 +303,8 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<On
 }
 
 /// Refuses a seed that is another one in each row on its way through a node that makes one row of several, or several of one.
-fn check_one_row_each(plan: &LogicalPlan, seed: &datafusion_expr::Expr, variable: &str) -> Result<()> {
-    if !matches!(
-        plan,
-        LogicalPlan::Aggregate(_)
-            | LogicalPlan::Distinct(_)
-            | LogicalPlan::Union(_)
-            | LogicalPlan::Unnest(_)
-            | LogicalPlan::RecursiveQuery(_)
-    ) {
+fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result<()> {
+    if keeps_rows_apart(plan) {
         return Ok(());
     }
     plan_err!(
@@ -319,6 +312,37 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &datafusion_expr::Expr, variable
          column of one row, along {variable} + eps * {seed}",
         plan.display().to_string().lines().next().unwrap_or_default()
     )
+}
+
+/// Whether each row of a node is of one row of its input.
+fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_) => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Extension(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_) => true,
+    }
 }
 
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.

@@ -119,12 +119,17 @@ impl<'f> FormulaCall<'f> {
                 let extremum = if function == "arg_min" { Extremum::Min } else { Extremum::Max };
                 Self::Chosen { extremum, input: input.clone(), tangent: tangent.clone() }
             }
-            ("first_value" | "last_value" | "nth_value" | "lag" | "lead", [Tangent(_), ..]) => {
+            (function, [Tangent(_), ..]) if is_choice(function) => {
                 Self::OfRow { function, arguments: arguments.iter().cloned().map(Argument::expr).collect() }
             }
             _ => return internal_err!("a formula has {function} of a tangent, which is not known to be linear"),
         })
     }
+}
+
+/// Whether a function of this name chooses one row by its place in an order, and has its value.
+pub fn is_choice(function: &str) -> bool {
+    matches!(function, "lag" | "lead" | "first_value" | "last_value" | "nth_value")
 }
 
 #[cfg(test)]

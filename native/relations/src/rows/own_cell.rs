@@ -20,17 +20,12 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_window::rank::dense_rank_udwf;
 use std::sync::Arc;
 
-use super::calls::FormulaCall;
+use super::calls::{FormulaCall, is_choice};
 use super::formulas::{Input, TangentFormula, aggregate};
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::{Call, Over, Varying};
 use crate::tangents::tangent::Linearized;
 use crate::vocabulary::expressions::{failing, one_zero};
-
-/// Whether a window function chooses one row of the window, and has its value.
-pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
-    matches!(function.name(), "lag" | "lead" | "first_value" | "last_value" | "nth_value")
-}
 
 /// Whether the derivative of a window function by the row's own cell is known where several rows of a window may have one cell
 /// (`repeats`), or none have.
@@ -40,7 +35,7 @@ pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
 /// left it.
 pub fn is_known_by_own_cell(function: &WindowFunction, repeats: bool) -> Result<bool> {
     let params = &function.params;
-    if is_choice(&function.fun) || is_whole(params) {
+    if is_choice(function.fun.name()) || is_whole(params) {
         return Ok(true);
     }
     let has_own_row = has_own_row(params)?;
@@ -84,7 +79,7 @@ impl OwnCell<'_> {
         let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
         };
-        if is_choice(&call.fun) {
+        if is_choice(call.fun.name()) {
             return self.chosen_row(*call, &inputs, formula).map(Some);
         }
         let mut takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();

@@ -30,7 +30,8 @@ use super::functions::{Windows, over_columns, with_windows};
 use crate::forward::carrier::{Asked, Carried, Carrier, Reading, Request};
 use crate::forward::dependence::varies;
 use crate::forward::direction::{Direction, Variable};
-use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_own_cell, or_zero};
+use crate::rows::calls::is_choice;
+use crate::rows::own_cell::{OwnCell, is_known_by_own_cell, or_zero};
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Tangent, Tangents};
@@ -186,7 +187,7 @@ impl OwnCells<'_, '_> {
             let variable = plan.schema().index_of_column(&self.of)?;
             if varies(self.direction(), plan, variable, &arguments(function))? {
                 let way = self.way(plan, function, call)?;
-                varying.push(Varying { index, function: function.clone(), is_choice: is_choice(&call.fun), way });
+                varying.push(Varying { index, function: function.clone(), is_choice: is_choice(call.fun.name()), way });
             }
         }
         Ok(varying)
