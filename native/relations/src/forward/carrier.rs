@@ -284,10 +284,7 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<On
     let from = index.map(|index| origin(plan, index)).transpose()?;
     let sources = match index.zip(from) {
         Some((index, Origin::Here)) if direction.seed.is_some() => return Ok(Onward::Moves(index)),
-        // What iterations give the rows of a work table, only the carrier of their recursive query knows.
-        Some((_, Origin::Here)) if !matches!(plan, LogicalPlan::TableScan(_) | LogicalPlan::RecursiveQuery(_)) => {
-            return Ok(Onward::Constant);
-        }
+        Some((_, Origin::Here)) if is_constant_beside(plan) => return Ok(Onward::Constant),
         Some((_, Origin::Here)) | None => vec![],
         Some((_, Origin::Below(sources))) => sources,
     };
@@ -300,6 +297,38 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<On
         None => Variable::Outer,
     };
     Ok(Onward::Below(inputs.iter().enumerate().map(seen_by).collect()))
+}
+
+/// Whether the other columns of a node that computes the variable are known not to be computed from it.
+fn is_constant_beside(plan: &LogicalPlan) -> bool {
+    match plan {
+        // The recursive query knows which columns of its work table vary.
+        LogicalPlan::RecursiveQuery(_) | LogicalPlan::TableScan(_) => false,
+        // A node of another library may pass the variable on, and compute anything from it.
+        LogicalPlan::Extension(_) => plan.inputs().is_empty(),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_)
+        | LogicalPlan::Unnest(_) => true,
+    }
 }
 
 /// Refuses a seed that is another one in each row on its way through a node that makes one row of several, or several of one.

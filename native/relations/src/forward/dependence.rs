@@ -1,6 +1,6 @@
 //! Which columns of a plan vary with one of them, where all rows of that move together.
 
-use datafusion_common::{Column, Result};
+use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery, TableScan};
 use std::collections::BTreeSet;
 use xql_autodiff::vocabulary::types::can_vary;
@@ -11,7 +11,7 @@ use super::recursive_query::check_passed_on;
 use crate::plan::over_input::over_input;
 use crate::rows::{self, arguments};
 use crate::shared::SharedRelation;
-use crate::tangents::linearize::reads;
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
@@ -21,11 +21,20 @@ pub fn varies(direction: &Direction, plan: &LogicalPlan, variable: usize, exprs:
     let needs = direction.needs(plan.schema(), Variable::Column(variable), exprs.iter().copied())?;
     let varying = Dependence { direction, iterated: vec![] }.varying(plan, variable, &needs)?;
     for expr in exprs {
-        if !reads(expr, plan.schema())?.is_disjoint(&varying) {
+        if varies_with(direction, expr, plan.schema(), &varying)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether an expression over a schema varies with one of these columns. One that may not is refused.
+fn varies_with(direction: &Direction, expr: &Expr, schema: &DFSchema, varying: &BTreeSet<usize>) -> Result<bool> {
+    let mut tangents = Tangents::default();
+    for index in varying {
+        tangents.set(*index, Tangent::One);
+    }
+    Ok(direction.linearize(expr, schema, &tangents)? != Linearized::Known(Tangent::Zero))
 }
 
 /// A variable that is followed through a plan.
@@ -97,12 +106,12 @@ impl Dependence<'_> {
         };
         let mut varying = BTreeSet::new();
         for (index, expr) in exprs() {
-            let reads_varying = |expr: &Expr| Ok(!reads(expr, input.schema())?.is_disjoint(&below));
+            let varies_below = |expr: &Expr| varies_with(self.direction, expr, input.schema(), &below);
             let varies = match unaliased(expr) {
                 function @ (Expr::AggregateFunction(_) | Expr::WindowFunction(_)) => {
-                    rows::varies(function, reads_varying)?
+                    rows::varies(function, varies_below)?
                 }
-                expr => reads_varying(expr)?,
+                expr => varies_below(expr)?,
             };
             varying.extend(varies.then_some(index));
         }
@@ -168,4 +177,78 @@ fn computed(plan: &LogicalPlan, input: usize) -> Result<Vec<Option<Expr>>> {
         _ => {}
     }
     Ok(computed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::DataType;
+    use datafusion_catalog::cte_worktable::CteWorkTable;
+    use datafusion_catalog::default_table_source::provider_as_source;
+    use datafusion_expr::{LogicalPlanBuilder, col, lit};
+    use datafusion_functions_aggregate::expr_fn::{count, regr_avgx, sum};
+    use std::sync::Arc;
+
+    fn direction() -> Direction {
+        Direction {
+            jvp: Arc::new(xql_autodiff::jvp()),
+            variable: "w".to_owned(),
+            variable_type: DataType::Float64,
+            origins: vec![],
+            seed: None,
+            cell: None,
+        }
+    }
+
+    /// `SELECT w, x, w * x AS q FROM (VALUES (1.0, 2.0)) AS t(w, x)`
+    fn model() -> Result<LogicalPlanBuilder> {
+        let values = LogicalPlanBuilder::values(vec![vec![lit(1.0), lit(2.0)]])?;
+        let t = values.project([col("column1").alias("w"), col("column2").alias("x")])?;
+        t.project([col("w"), col("x"), (col("w") * col("x")).alias("q")])
+    }
+
+    /// Which of the columns vary with the first one.
+    fn varying(plan: &LogicalPlan) -> Result<Vec<String>> {
+        let mut found = vec![];
+        for column in plan.schema().columns() {
+            let expr = Expr::Column(column.clone());
+            if varies(&direction(), plan, 0, &[&expr])? {
+                found.push(column.name);
+            }
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn what_is_computed_from_the_variable_varies() -> Result<()> {
+        assert_eq!(varying(&model()?.build()?)?, ["w", "q"]);
+        assert_eq!(varying(&model()?.filter(col("q").gt(lit(1.0)))?.distinct()?.build()?)?, ["w", "q"]);
+        Ok(())
+    }
+
+    #[test]
+    fn an_aggregate_varies_if_its_formula_does() -> Result<()> {
+        let functions = [
+            sum(col("q")).alias("s"),
+            sum(col("x")).alias("of_x"),
+            count(col("q")).alias("n"),
+            regr_avgx(col("q"), col("x")).alias("avgx"),
+        ];
+        let plan = model()?.aggregate([col("w")], functions)?.build()?;
+        assert_eq!(varying(&plan)?, ["w", "s"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_column_of_a_recursive_query_varies_if_it_does_in_some_iteration() -> Result<()> {
+        // SELECT w, 0.0 AS a, 0.0 AS b, 0.0 AS c ... UNION ALL SELECT w, b, w, c FROM r
+        let zero = |name: &str| lit(0.0).alias(name);
+        let start = model()?.project([col("w"), zero("a"), zero("b"), zero("c")])?;
+        let table = CteWorkTable::new("r", Arc::clone(start.schema().inner()));
+        let scan = LogicalPlanBuilder::scan("r", provider_as_source(Arc::new(table)), None)?;
+        let step = scan.project([col("w"), col("b").alias("a"), col("w").alias("b"), col("c")])?.build()?;
+        let plan = start.to_recursive_query("r".to_owned(), step, false)?.build()?;
+        assert_eq!(varying(&plan)?, ["w", "a", "b"]);
+        Ok(())
+    }
 }
