@@ -15,6 +15,7 @@ use xql_guard::guard;
 use crate::options::shares_relations;
 use crate::passes::{Setting, passed};
 use crate::stack::Size;
+use crate::vocabulary::names::is_added;
 use crate::vocabulary::operators::{Operators, Recognize};
 
 /// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
@@ -91,6 +92,13 @@ fn refused(error: DataFusionError) -> DataFusionError {
     if let DataFusionError::SchemaError(missing, _) = &error
         && let SchemaError::FieldNotFound { field, .. } = missing.as_ref()
     {
+        // Nor has the user named what a derivative has added.
+        if is_added(&field.name) {
+            return Refused::UnsupportedRelation.mark(plan_datafusion_err!(
+                "the derivative reads {} where it is not known, which is a fault of xql-ffi. Please report the statement",
+                as_written(&field.to_string())
+            ));
+        }
         return Refused::Variable.mark(plan_datafusion_err!(
             "the variable of a derivative of an aggregate must be one of its keys; {} is not. Group by it, \
              df.aggregate([x], [grad(avg(f), x)]), or take the derivative inside: avg(grad(f, x)) instead of grad(avg(f), x)",

@@ -24,12 +24,13 @@ pub fn abbreviated(expr: &Expr) -> String {
 /// With this the names of columns and relations start that derivatives add to a plan.
 const MARK: char = '∂';
 
-/// The call of `grad` that a call of `jvp` along tangents which derivatives have added stands for.
+/// The call of `grad` that a call of `jvp` stands for which reads columns that derivatives have added, by one of these or along it.
 fn asked_for(expr: &Expr) -> Option<Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [function, variable, tangents @ ..] = call.args.as_slice() else { return None };
-    let is_added = |tangent: &Expr| matches!(tangent, Expr::Column(column) if column.name.starts_with(MARK));
-    if call.func.name() != Transform::Tangent.name() || !tangents.iter().step_by(2).any(is_added) {
+    let is_added = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name.starts_with(MARK));
+    let is_asked = is_added(variable) || tangents.iter().step_by(2).any(is_added);
+    if call.func.name() != Transform::Tangent.name() || !is_asked {
         return None;
     }
     // It is shown, and never called.
@@ -131,10 +132,9 @@ pub fn message_of(error: DataFusionError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{abbreviated, as_written};
-    use arrow::datatypes::DataType;
+    use super::*;
     use datafusion_common::Column;
-    use datafusion_expr::{Expr, cast, col};
+    use datafusion_expr::{cast, col, lit};
     use datafusion_functions::math::expr_fn::power;
 
     #[test]
@@ -157,5 +157,11 @@ mod tests {
         let added = Expr::Column(Column::new(Some("∂groups"), "∂sum #2"));
         let shown = abbreviated(&power(cast(added, DataType::Float64), col("t.y")));
         assert_eq!(shown, "power(CAST(sum AS DOUBLE), t.y)");
+        let jvp = create_udf("jvp", vec![], DataType::Float64, Volatility::Immutable, Arc::new(|_| internal_err!("")));
+        let [added, cotangent] = ["∂val #2", "∂cotangent"].map(|name| Expr::Column(Column::new_unqualified(name)));
+        let shown = |arguments| abbreviated(&jvp.call(arguments));
+        assert_eq!(shown(vec![added.clone() * col("y"), added.clone(), lit(1.0)]), "grad(val * y, val)");
+        assert_eq!(shown(vec![added, col("y"), cotangent]), "grad(val, y)");
+        assert_eq!(shown(vec![col("x"), col("x"), lit(1.0)]), "jvp(x, x, 1.0)");
     }
 }

@@ -8,7 +8,7 @@
 //! many keys. It shows in
 //!
 //! ```sql
-//! SELECT a + b + c + d + e FROM (SELECT
+//! SELECT k, a + b + c + d + e FROM (SELECT k,
 //!   sum(x + 1) OVER (PARTITION BY k) a, sum(x + 2) OVER (PARTITION BY k) b, sum(x + 3) OVER (PARTITION BY k) c,
 //!   sum(x + 4) OVER (PARTITION BY k) d, sum(x + 5) OVER (PARTITION BY k) e FROM t)
 //! ```
@@ -199,18 +199,18 @@ fn grows_with_frame(call: &WindowFunction) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::{SessionConfig, SessionContext};
     use datafusion_common::Result;
     use std::time::{Duration, Instant};
 
     /// The time that DataFusion takes to plan the sum of so many windows over whole partitions.
     async fn planned(count: usize) -> Result<Duration> {
-        let ctx = SessionContext::new();
+        let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
         ctx.sql("CREATE TABLE t AS SELECT 1 AS k, 2.0 AS x").await?.collect().await?;
         let windows: Vec<_> =
             (0..count).map(|number| format!("sum(x + {number}) OVER (PARTITION BY k) AS w{number}")).collect();
         let total: Vec<_> = (0..count).map(|number| format!("w{number}")).collect();
-        let sql = format!("SELECT {} AS total FROM (SELECT {} FROM t)", total.join(" + "), windows.join(", "));
+        let sql = format!("SELECT k, {} AS total FROM (SELECT k, {} FROM t)", total.join(" + "), windows.join(", "));
         let frame = ctx.sql(&sql).await?;
         let start = Instant::now();
         frame.create_physical_plan().await?;
@@ -219,6 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn datafusion_goes_through_all_orderings_of_windows_still() -> Result<()> {
+        // Measured: 0.02 and 6 seconds.
         let [few, many] = [planned(3).await?, planned(5).await?];
         assert!(many > 10 * few, "{few:?}, {many:?}: the fault is gone: take this file away, and what it is called by");
         Ok(())
