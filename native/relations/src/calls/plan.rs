@@ -24,6 +24,7 @@ pub struct Differentiation {
 }
 
 impl Differentiation {
+    /// Of a plan, among the names of which those of added columns have to be new.
     pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
         let names = Names::of(plan)?;
         Ok(Self {
@@ -36,8 +37,9 @@ impl Differentiation {
         self.rewrite(plan)?.transform_data(|plan| self.context.grown.scanned_in(plan))
     }
 
+    /// Replaces the calls in a plan and in what is below it.
     #[recursive::recursive]
-    pub fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?
             .transform_data(|plan| {

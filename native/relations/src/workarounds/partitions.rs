@@ -14,7 +14,7 @@
 //! ```
 
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{DFSchemaRef, Result, ScalarValue};
 use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::{
     Expr, LogicalPlan, Window, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
@@ -98,21 +98,7 @@ impl Windows {
         for input in plan.inputs() {
             inputs.push((input.schema(), self.columns(input)?));
         }
-        let mut reads = vec![];
-        plan.apply_expressions(|expr| {
-            let mut windows = Reads::new();
-            for column in expr.column_refs() {
-                for (schema, columns) in &inputs {
-                    let read = schema.maybe_index_of_column(column).and_then(|index| columns.get(index));
-                    windows.extend(read.into_iter().flatten());
-                }
-            }
-            if windows.len() > FEW {
-                self.crowded.extend(windows.iter().filter_map(|window| self.names.get(*window)?.clone()));
-            }
-            reads.push(windows);
-            Ok(TreeNodeRecursion::Continue)
-        })?;
+        let mut reads = self.reads(plan, &inputs)?;
         let schema = plan.schema();
         let width = schema.fields().len();
         Ok(match (plan, inputs.as_slice()) {
@@ -149,6 +135,26 @@ impl Windows {
                 schema.columns().into_iter().map(|column| known(column).unwrap_or_default()).collect()
             }
         })
+    }
+
+    /// The windows that each expression of a node is computed from. Those of an expression that reads many are noted.
+    fn reads(&mut self, plan: &LogicalPlan, inputs: &[(&DFSchemaRef, Vec<Reads>)]) -> Result<Vec<Reads>> {
+        let mut reads = vec![];
+        plan.apply_expressions(|expr| {
+            let mut windows = Reads::new();
+            for column in expr.column_refs() {
+                for (schema, columns) in inputs {
+                    let read = schema.maybe_index_of_column(column).and_then(|index| columns.get(index));
+                    windows.extend(read.into_iter().flatten());
+                }
+            }
+            if windows.len() > FEW {
+                self.crowded.extend(windows.iter().filter_map(|window| self.names.get(*window)?.clone()));
+            }
+            reads.push(windows);
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(reads)
     }
 }
 
