@@ -7,6 +7,7 @@ use datafusion_expr::{DmlStatement, Expr, LogicalPlan, Projection, WriteOp, cast
 use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRule};
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::messages::as_written;
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
 use xql_guard::guard;
@@ -14,6 +15,7 @@ use xql_guard::guard;
 use crate::options::shares_relations;
 use crate::passes::{Setting, passed};
 use crate::stack::Size;
+use crate::vocabulary::names::is_added;
 use crate::vocabulary::operators::{Operators, Recognize};
 
 /// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
@@ -84,18 +86,29 @@ fn changed_rows(plan: &LogicalPlan) -> Result<Vec<Discriminant<LogicalPlan>>> {
     Ok(nodes)
 }
 
-/// An error as that of a derivative.
+/// An error as that of a derivative, in words that the user knows.
 fn refused(error: DataFusionError) -> DataFusionError {
     // What is above an aggregate reads its keys and its values.
     if let DataFusionError::SchemaError(missing, _) = &error
         && let SchemaError::FieldNotFound { field, .. } = missing.as_ref()
     {
+        // Nor has the user named what a derivative has added.
+        if is_added(&field.name) {
+            return Refused::UnsupportedRelation.mark(plan_datafusion_err!(
+                "the derivative reads {} where it is not known, which is a fault of xql-ffi. Please report the statement",
+                as_written(&field.to_string())
+            ));
+        }
         return Refused::Variable.mark(plan_datafusion_err!(
-            "the variable of a derivative of an aggregate must be one of its keys; {field} is not. Group by it, \
-             df.aggregate([x], [grad(avg(f), x)]), or take the derivative inside: avg(grad(f, x)) instead of grad(avg(f), x)"
+            "the variable of a derivative of an aggregate must be one of its keys; {} is not. Group by it, \
+             df.aggregate([x], [grad(avg(f), x)]), or take the derivative inside: avg(grad(f, x)) instead of grad(avg(f), x)",
+            as_written(&field.to_string())
         ));
     }
-    Refused::UnsupportedRelation.mark(error)
+    Refused::UnsupportedRelation.mark(match error {
+        DataFusionError::Plan(message) => DataFusionError::Plan(as_written(&message)),
+        other => other,
+    })
 }
 
 impl Default for DifferentiateRelations {

@@ -1,14 +1,97 @@
 //! How messages show what the user wrote.
 
-use datafusion_common::{DataFusionError, ScalarValue};
-use datafusion_expr::Expr;
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DataFusionError, ScalarValue, internal_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{ColumnarValue, Expr, Volatility, create_udf};
 use datafusion_sql::unparser::Unparser;
 use std::fmt;
+use std::sync::Arc;
 
-/// An expression in SQL, cut where it would drown a message.
+use super::transform::Transform;
+
+/// An expression in SQL as the user may have written it, cut where it would drown a message.
 pub fn abbreviated(expr: &Expr) -> String {
-    let sql = Unparser::default().with_pretty(true).expr_to_sql(expr);
-    sql.map_or_else(|_| cut(expr.human_display()), cut)
+    let asked =
+        expr.clone().transform_up(|part| Ok(asked_for(&part).map_or_else(|| Transformed::no(part), Transformed::yes)));
+    let expr = asked.map_or_else(|_| expr.clone(), |asked| asked.data);
+    let sql = Unparser::default().with_pretty(true).expr_to_sql(&expr);
+    let text = sql.map_or_else(|_| expr.human_display().to_string(), |sql| sql.to_string());
+    cut(as_written(&text))
+}
+
+/// With this the names of columns and relations start that derivatives add to a plan.
+const MARK: char = '∂';
+
+/// The call of `grad` that a call of `jvp` stands for which reads columns that derivatives have added, by one of these or along it.
+fn asked_for(expr: &Expr) -> Option<Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let [function, variable, tangents @ ..] = call.args.as_slice() else { return None };
+    let is_added = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name.starts_with(MARK));
+    let is_asked = is_added(variable) || tangents.iter().step_by(2).any(is_added);
+    if call.func.name() != Transform::Tangent.name() || !is_asked {
+        return None;
+    }
+    // It is shown, and never called.
+    let never = Arc::new(|_: &[ColumnarValue]| internal_err!("a call in a message has been called"));
+    let grad = create_udf(Transform::Grad.name(), vec![], DataType::Float64, Volatility::Immutable, never);
+    Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(grad), vec![function.clone(), variable.clone()])))
+}
+
+/// A text with the columns that derivatives have added to a plan called as what they are of: `val` for `∂rows."∂val #2"`. Those that
+/// are derivatives, as `∂y/∂x`, stay.
+pub fn as_written(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(MARK) {
+        let quoted = rest[..start].ends_with('"');
+        let (before, found) = rest.split_at(start);
+        shown.push_str(before);
+        let end = if quoted { found.find('"').unwrap_or(found.len()) } else { plain_end(found) };
+        let (name, behind) = found.split_at(end);
+        let behind = if quoted { behind.strip_prefix('"').unwrap_or(behind) } else { behind };
+        if quoted {
+            shown.pop();
+        }
+        rest = behind;
+        // A relation that has been added is not known to the user.
+        match behind.strip_prefix('.') {
+            Some(column) if column.starts_with(|next: char| next.is_alphanumeric() || "∂_\"".contains(next)) => {
+                rest = column
+            }
+            _ => shown.push_str(&plain(name)),
+        }
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// Where a name that is not quoted ends, with the number that tells it from others.
+fn plain_end(text: &str) -> usize {
+    let is_part = |part: char| part.is_alphanumeric() || part == '_' || part == MARK;
+    let mut end = text.find(|part| !is_part(part)).unwrap_or(text.len());
+    if text[end..].starts_with("/∂") {
+        end += 1;
+        end += text[end..].find(|part| !is_part(part)).unwrap_or(text.len() - end);
+    }
+    let number =
+        text[end..].strip_prefix(" #").map_or(0, |number| number.bytes().take_while(u8::is_ascii_digit).count());
+    if number > 0 { end + " #".len() + number } else { end }
+}
+
+/// A name without the mark, and without the number that tells it from others.
+fn plain(name: &str) -> String {
+    let plain = match name.rsplit_once(" #") {
+        Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
+        _ => name,
+    };
+    if plain.contains("/∂") {
+        return plain.to_owned();
+    }
+    let plain = plain.trim_start_matches(MARK);
+    let is_simple = plain.chars().all(|part| part.is_ascii_lowercase() || part.is_ascii_digit() || part == '_');
+    if is_simple { plain.to_owned() } else { format!("\"{plain}\"") }
 }
 
 /// What a message shows of a text that the user wrote, or that was made of one: its beginning, if it is long.
@@ -50,8 +133,9 @@ pub fn message_of(error: DataFusionError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion_common::plan_datafusion_err;
-    use datafusion_expr::{col, lit};
+    use datafusion_common::{Column, plan_datafusion_err};
+    use datafusion_expr::{cast, col, lit};
+    use datafusion_functions::math::expr_fn::power;
 
     #[test]
     fn long_texts_are_cut_between_characters() {
@@ -77,5 +161,33 @@ mod tests {
         ] {
             assert_eq!(kind_of_literal(&value), kind, "{value}");
         }
+    }
+
+    #[test]
+    fn added_columns_are_called_as_what_they_are_of() {
+        for (text, shown) in [
+            ("∂rows.∂val #2 varies", "val varies"),
+            (r#"CAST("∂groups"."∂sum #2" AS DOUBLE)"#, "CAST(sum AS DOUBLE)"),
+            (r#""∂rows"."∂My value #12""#, r#""My value""#),
+            ("∂rows.∂row, and t.x #2", "row, and t.x #2"),
+            ("∂q/∂w #2 of m.∂q/∂w", "∂q/∂w of m.∂q/∂w"),
+            ("comes from ∂rows.", "comes from rows."),
+            ("no such column", "no such column"),
+        ] {
+            assert_eq!(as_written(text), shown);
+        }
+    }
+
+    #[test]
+    fn expressions_are_shown_without_what_has_been_added() {
+        let added = Expr::Column(Column::new(Some("∂groups"), "∂sum #2"));
+        let shown = abbreviated(&power(cast(added, DataType::Float64), col("t.y")));
+        assert_eq!(shown, "power(CAST(sum AS DOUBLE), t.y)");
+        let jvp = create_udf("jvp", vec![], DataType::Float64, Volatility::Immutable, Arc::new(|_| internal_err!("")));
+        let [added, cotangent] = ["∂val #2", "∂cotangent"].map(|name| Expr::Column(Column::new_unqualified(name)));
+        let shown = |arguments| abbreviated(&jvp.call(arguments));
+        assert_eq!(shown(vec![added.clone() * col("y"), added.clone(), lit(1.0)]), "grad(val * y, val)");
+        assert_eq!(shown(vec![added, col("y"), cotangent]), "grad(val, y)");
+        assert_eq!(shown(vec![col("x"), col("x"), lit(1.0)]), "jvp(x, x, 1.0)");
     }
 }

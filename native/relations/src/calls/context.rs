@@ -10,7 +10,9 @@ use crate::vocabulary::operators::Recognize;
 /// What the nodes of a plan have in common, and what is around the one that is being looked at.
 #[derive(Debug)]
 pub struct Context {
+    /// Tells the operators among the functions of the session.
     pub recognize: Recognize,
+    /// Names that no column of the plan has.
     pub names: Names,
     /// The shared relations that have got tangents.
     pub grown: SharedTangents,

@@ -6,6 +6,7 @@ use datafusion_expr::{Expr, ExprSchemable, Operator, ScalarUDF, binary_expr, lit
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::transform::Transform;
 
 use crate::tangents::linearize::check_subqueries;
 use crate::tangents::tangent::Tangent;
@@ -14,46 +15,48 @@ use crate::vocabulary::expressions::unaliased;
 /// The columns that vary with one variable, with their tangents.
 pub type TangentsOf = Vec<(Column, Tangent)>;
 
-/// What a call says: the derivative of a function in some directions.
+/// What a call says: the derivative of a function as a sum over variables.
 ///
 /// ```sql
-/// grad(f, x)                  -- x
-/// jvp(f, x, t, y, u)          -- t times x, u times y
-/// vjp(f, x, c)                -- c times x
+/// grad(f, x)                  -- the partial derivative by x
+/// jvp(f, x, t, y, u)          -- t times that by x, and u times that by y
+/// vjp(f, x, c)                -- c times that by x
 /// ```
 #[derive(Debug)]
 pub struct DirectionalDerivative<'c> {
+    /// The call itself.
     pub call: &'c Expr,
+    /// What it makes of the function.
+    pub transform: Transform,
+    /// What is differentiated.
     pub function: &'c Expr,
-    pub directions: Vec<Direction<'c>>,
+    /// What is summed up.
+    pub terms: Vec<Term<'c>>,
 }
 
-/// A column to differentiate by, and what the partial derivative is multiplied with.
+/// A partial derivative, times what it is seeded with.
 #[derive(Debug)]
-pub struct Direction<'c> {
+pub struct Term<'c> {
+    /// The column to differentiate by.
     pub variable: &'c Expr,
+    /// The tangent of the variable, or the cotangent of the function; 1 if there is none.
     pub seed: Option<&'c Expr>,
 }
 
 impl<'c> DirectionalDerivative<'c> {
     /// Reads a call; nothing if arguments are missing, which `simplify` says.
     pub fn parse(call: &'c Expr) -> Option<Self> {
-        let Expr::ScalarFunction(ScalarFunction { args, .. }) = call else { return None };
-        let (function, directions) = args.split_first()?;
-        let directions = match directions {
-            [] => return None,
-            [variable] => vec![Direction { variable: unaliased(variable), seed: None }],
-            pairs => {
-                let pairs = pairs.chunks(2);
-                pairs.map(|pair| Direction { variable: unaliased(&pair[0]), seed: pair.get(1) }).collect()
-            }
-        };
-        Some(Self { call, function, directions })
+        let Expr::ScalarFunction(ScalarFunction { func, args }) = call else { return None };
+        let transform = Transform::of_key(func.name())?;
+        let (function, arguments) = args.split_first()?;
+        let terms = transform.seeds(arguments).into_iter();
+        let terms: Vec<_> = terms.map(|(variable, seed)| Term { variable: unaliased(variable), seed }).collect();
+        (!terms.is_empty()).then_some(Self { call, transform, function, terms })
     }
 
-    /// Whether it is `jvp`, whose directions move all rows.
-    pub fn is_along_directions(&self) -> bool {
-        matches!(self.call, Expr::ScalarFunction(call) if call.func.name() == "jvp")
+    /// Whether its seeds are tangents, along which all rows move.
+    pub fn is_along_tangents(&self) -> bool {
+        self.transform == Transform::Jvp
     }
 
     /// Whether the node of the call says all of it, and no column looks as if it were computed, which it has turned out not to
@@ -62,11 +65,11 @@ impl<'c> DirectionalDerivative<'c> {
         tangents.iter().all(Vec::is_empty) && columns_read(self.function).iter().all(|column| column.relation.is_some())
     }
 
-    /// What `jvp` is called with for each direction: `function, variable, 1, column, tangent, ...`.
+    /// What `jvp` is called with for each term: `function, variable, 1, column, tangent, ...`.
     pub fn arguments(&self, tangents: &[TangentsOf]) -> Result<Vec<Vec<Expr>>> {
         let mut calls = vec![];
-        for (direction, tangents) in self.directions.iter().zip(tangents) {
-            let mut arguments = vec![self.function.clone(), direction.variable.clone(), lit(1.0)];
+        for (term, tangents) in self.terms.iter().zip(tangents) {
+            let mut arguments = vec![self.function.clone(), term.variable.clone(), lit(1.0)];
             for (column, tangent) in tangents {
                 arguments.extend([Expr::Column(column.clone()), factor(tangent)]);
             }
@@ -76,7 +79,7 @@ impl<'c> DirectionalDerivative<'c> {
         Ok(calls)
     }
 
-    /// The sum of `seed * jvp(arguments)` over the directions, for inputs of this schema, and of `jvp` along the tangents of columns
+    /// The sum of `seed * jvp(arguments)` over the terms, for inputs of this schema, and of `jvp` along the tangents of columns
     /// that have the seeds in them.
     pub fn emit(
         &self,
@@ -87,9 +90,9 @@ impl<'c> DirectionalDerivative<'c> {
     ) -> Result<Expr> {
         let result = self.call.get_type(schema)?;
         let mut terms = vec![];
-        for (direction, arguments) in self.directions.iter().zip(arguments) {
+        for (term, arguments) in self.terms.iter().zip(arguments) {
             let partial = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments));
-            terms.push(match direction.seed {
+            terms.push(match term.seed {
                 None => partial,
                 Some(seed) => {
                     let seed = seed.clone().cast_to(&partial.get_type(schema)?, schema)?;
@@ -110,7 +113,7 @@ impl<'c> DirectionalDerivative<'c> {
                 Some(sum) => binary_expr(sum, Operator::Plus, term),
             });
         }
-        sum.map_or_else(|| internal_err!("{} has no direction", abbreviated(self.call)), Ok)
+        sum.map_or_else(|| internal_err!("{} has no variable", abbreviated(self.call)), Ok)
     }
 }
 
@@ -120,5 +123,37 @@ fn factor(tangent: &Tangent) -> Expr {
         Tangent::Zero => lit(0.0),
         Tangent::One => lit(1.0),
         Tangent::Column(tangent) => Expr::Column(tangent.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion_expr::col;
+
+    fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+        let function = xql_autodiff::functions().into_iter().find(|function| function.name() == name);
+        Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function.expect("an operator")), arguments))
+    }
+
+    fn terms(call: &Expr) -> Option<(bool, Vec<(String, Option<String>)>)> {
+        let derivative = DirectionalDerivative::parse(call)?;
+        let terms = derivative.terms.iter();
+        let terms = terms.map(|term| (term.variable.to_string(), term.seed.map(ToString::to_string)));
+        Some((derivative.is_along_tangents(), terms.collect()))
+    }
+
+    #[test]
+    fn calls_are_sums_over_variables() {
+        let pair = |variable: &str, seed: Option<&str>| (variable.to_owned(), seed.map(str::to_owned));
+        let named = col("x").alias("y");
+        assert_eq!(terms(&call("grad", vec![col("f"), named])), Some((false, vec![pair("x", None)])));
+        let seeded = vec![pair("x", Some("t")), pair("y", Some("u"))];
+        let arguments = ["f", "x", "t", "y", "u"].map(col).to_vec();
+        assert_eq!(terms(&call("jvp", arguments)), Some((true, seeded)));
+        let pulled = call("vjp", ["f", "x", "c"].map(col).to_vec());
+        assert_eq!(terms(&pulled), Some((false, vec![pair("x", Some("c"))])));
+        assert_eq!(terms(&call("grad", vec![col("f")])), None);
+        assert_eq!(terms(&col("f")), None);
     }
 }

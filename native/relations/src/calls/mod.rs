@@ -1,12 +1,12 @@
 //! Replacing the calls of a plan by `jvp` over the columns that vary.
 
 mod above;
-mod branches;
 mod by_row;
+mod call;
 mod context;
 mod derivative;
-mod identity;
+mod diagnose;
+mod inputs;
 pub mod plan;
 mod replace;
 mod resolve;
-mod site;

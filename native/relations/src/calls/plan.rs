@@ -10,8 +10,8 @@ use super::above::calls_above;
 use super::by_row::ByRow;
 use super::context::Context;
 use super::derivative::DirectionalDerivative;
+use super::inputs::Inputs;
 use super::replace::replace;
-use super::site::Site;
 use crate::forward::SharedTangents;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::has_subquery;
@@ -24,6 +24,7 @@ pub struct Differentiation {
 }
 
 impl Differentiation {
+    /// Of a plan, among the names of which those of added columns have to be new.
     pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
         let names = Names::of(plan)?;
         Ok(Self {
@@ -36,8 +37,9 @@ impl Differentiation {
         self.rewrite(plan)?.transform_data(|plan| self.context.grown.scanned_in(plan))
     }
 
+    /// Replaces the calls in a plan and in what is below it.
     #[recursive::recursive]
-    pub fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?
             .transform_data(|plan| {
@@ -138,25 +140,25 @@ impl Differentiation {
         let schema = Arc::clone(plan.schema());
         let names = NamePreserver::new(&plan);
         let (plan, inputs) = without_inputs(plan)?;
-        let mut site = Site::of(inputs);
-        site.by_row = by_row;
-        self.carry_ahead(&plan, &mut site)?;
+        let mut inputs = Inputs::of(inputs);
+        inputs.by_row = by_row;
+        self.carry_ahead(&plan, &mut inputs)?;
         let rewritten = plan.map_expressions(|expr| match expr {
             // Columns are named by what is inside.
             sets @ Expr::GroupingSet(_) => {
-                sets.map_children(|key| self.named(key, &NamePreserver::new_for_projection(), &mut site))
+                sets.map_children(|key| self.named(key, &NamePreserver::new_for_projection(), &mut inputs))
             }
-            expr => self.named(expr, &names, &mut site),
+            expr => self.named(expr, &names, &mut inputs),
         })?;
         if !rewritten.transformed {
-            return Ok(Transformed::no(with_inputs(rewritten.data, site.before)?));
+            return Ok(Transformed::no(with_inputs(rewritten.data, inputs.before)?));
         }
-        let plan = with_inputs(rewritten.data, site.inputs)?.recompute_schema()?;
+        let plan = with_inputs(rewritten.data, inputs.plans)?.recompute_schema()?;
         Ok(Transformed::yes(restore(plan, &schema)?))
     }
 
     /// Carries the tangents that the calls of a node ask for up to its input, all at once.
-    fn carry_ahead(&mut self, node: &LogicalPlan, site: &mut Site) -> Result<()> {
+    fn carry_ahead(&mut self, node: &LogicalPlan, inputs: &mut Inputs) -> Result<()> {
         let recognize = self.context.recognize;
         let exprs = node.expressions();
         let mut calls = vec![];
@@ -174,21 +176,21 @@ impl Differentiation {
                 return Ok(());
             }
         }
-        site.carry_ahead((&mut self.context.names, &mut self.context.grown), &calls)
+        inputs.carry_ahead(&calls, &mut self.context)
     }
 
     /// An expression with its calls replaced, under the name that it has.
-    fn named(&mut self, expr: Expr, names: &NamePreserver, site: &mut Site) -> Result<Transformed<Expr>> {
+    fn named(&mut self, expr: Expr, names: &NamePreserver, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
         let name = names.save(&expr);
-        let replaced = self.expression(expr, site)?;
+        let replaced = self.expression(expr, inputs)?;
         Ok(if replaced.transformed { replaced.update_data(|expr| name.restore(expr)) } else { replaced })
     }
 
-    fn expression(&mut self, expr: Expr, site: &mut Site) -> Result<Transformed<Expr>> {
+    fn expression(&mut self, expr: Expr, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
         let recognize = self.context.recognize;
         expr.transform_up(|part| {
-            if let (Expr::ScalarSubquery(subquery), [input]) = (&part, site.inputs.as_mut_slice()) {
-                let value = site.by_row.value(subquery, input, &mut self.context.names)?;
+            if let (Expr::ScalarSubquery(subquery), [input]) = (&part, inputs.plans.as_mut_slice()) {
+                let value = inputs.by_row.value(subquery, input, &mut self.context.names)?;
                 return Ok(value.map_or_else(|| Transformed::no(part), |column| Transformed::yes(Expr::Column(column))));
             }
             let operator = match &part {
@@ -196,7 +198,7 @@ impl Differentiation {
                 _ => None,
             };
             let replaced = match operator {
-                Some(operator) => replace(&part, &operator.tangent, site, &mut self.context)?,
+                Some(operator) => replace(&part, &operator.tangent, inputs, &mut self.context)?,
                 None => None,
             };
             Ok(replaced.map_or_else(|| Transformed::no(part), Transformed::yes))

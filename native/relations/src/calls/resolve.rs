@@ -6,14 +6,16 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
-use super::site::{Site, find};
+use super::inputs::{Inputs, find};
 
 /// A variable, as it is called in the inputs that have it.
 #[derive(Debug)]
 pub struct Resolved {
+    /// As the input calls it.
     pub column: Column,
     /// As the call names it.
     pub named: Column,
+    /// What has it.
     pub owner: Owner,
 }
 
@@ -28,19 +30,19 @@ pub enum Owner {
 
 impl Resolved {
     /// Finds a variable; nothing if it is no column that can be one, of which `simplify` says what is wrong.
-    pub fn of(variable: &Expr, call: &Expr, site: &Site, outer: &[Vec<Arc<LogicalPlan>>]) -> Result<Option<Self>> {
-        if !variable.get_type(&site.schema()).is_ok_and(|data_type| is_float(&data_type)) {
+    pub fn of(variable: &Expr, call: &Expr, inputs: &Inputs, outer: &[Vec<Arc<LogicalPlan>>]) -> Result<Option<Self>> {
+        if !variable.get_type(&inputs.schema()).is_ok_and(|data_type| is_float(&data_type)) {
             return Ok(None);
         }
         match variable {
-            Expr::Column(named) => Ok(site.find(named).map(|(input, column)| Self {
+            Expr::Column(named) => Ok(inputs.find(named).map(|(input, column)| Self {
                 column,
                 named: named.clone(),
                 owner: Owner::Input(input),
             })),
             Expr::OuterReferenceColumn(_, named) => {
-                let found = outer.iter().enumerate().rev().find_map(|(query, inputs)| {
-                    let (input, column) = find(inputs.iter().map(Arc::as_ref), named)?;
+                let found = outer.iter().enumerate().rev().find_map(|(query, plans)| {
+                    let (input, column) = find(plans.iter().map(Arc::as_ref), named)?;
                     Some(Self { column, named: named.clone(), owner: Owner::OuterQuery { query, input } })
                 });
                 match found {
@@ -53,10 +55,10 @@ impl Resolved {
     }
 
     /// Whether an expression is the variable.
-    pub fn is(&self, expr: &Expr, site: &Site) -> bool {
+    pub fn is(&self, expr: &Expr, inputs: &Inputs) -> bool {
         match (expr, self.owner) {
             (Expr::Column(column), Owner::Input(_)) => {
-                site.find(column).is_some_and(|(_, column)| column == self.column)
+                inputs.find(column).is_some_and(|(_, column)| column == self.column)
             }
             (Expr::OuterReferenceColumn(_, column), Owner::OuterQuery { .. }) => column == &self.column,
             _ => false,

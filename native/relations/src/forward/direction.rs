@@ -12,7 +12,7 @@ use super::shared_tangents::Cell;
 use crate::tangents::linearize::{linearize, reads, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
-use crate::vocabulary::relation::Relation;
+use crate::vocabulary::relation::{Place, Relation};
 use crate::vocabulary::source::reads as is_read;
 
 /// The variable as a node sees it.
@@ -54,7 +54,7 @@ impl Direction {
             );
         }
         for origin in &self.origins {
-            if is_read(expr, &Relation::named(origin.clone()))? {
+            if is_read(expr, &Relation::named(origin.clone(), Place::default()))? {
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from. Write the expression of the column \
                      in the call itself, in place of the column",

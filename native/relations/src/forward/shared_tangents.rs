@@ -103,8 +103,10 @@ impl Cell {
         let rows = Expr::Column(Column::new_unqualified(rows));
         let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
         let tangent = Expr::Column(tangent.clone());
-        let what =
-            format!(" cells of {variable} beside a gradient by row: differentiate by a column of a one-row table");
+        let what = format!(
+            " cells of {variable}, by each of which a gradient by row has a derivative of its own: differentiate by a column of a \
+             one-row table, as eps in {variable} + eps * v"
+        );
         let error = failing([lit("VariableError: "), rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
         let name = names.part(&tangent.qualified_name().1);
         let checked = when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone());

@@ -2,8 +2,8 @@
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, internal_err, plan_err};
-use datafusion_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion_expr::Expr;
+use datafusion_expr::expr::{Exists, InSubquery, SetComparison};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
-use crate::vocabulary::relation::Unsaid;
+use crate::vocabulary::relation::{Place, Unsaid};
 
 /// What is known of a node.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,8 @@ pub struct Nodes {
     times: HashMap<usize, usize>,
     /// Plans that stand for nodes of the plan that is being looked at.
     kept: Vec<Arc<LogicalPlan>>,
+    /// Where the node stands that is being looked at.
+    place: Place,
     /// The nodes by their addresses, which are theirs as long as the plan is there.
     seen: HashMap<*const LogicalPlan, Node>,
 }
@@ -41,6 +43,7 @@ impl Nodes {
     /// Forgets the addresses of the plan before, and looks at another one.
     pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
         self.seen.clear();
+        self.place = Place::default();
         self.kept.clear();
         self.times.clear();
         self.of(plan, variables)
@@ -77,11 +80,13 @@ impl Nodes {
         }
         let mut reads = false;
         let mut inputs = vec![];
+        let place = std::mem::take(&mut self.place);
         let mut visit = |input: &LogicalPlan| {
             let input = match input {
                 LogicalPlan::Subquery(Subquery { subquery, .. }) => subquery,
                 other => other,
             };
+            self.place = place.below(plan, inputs.len());
             let node = self.of(input, variables)?;
             *self.times.entry(node.id).or_default() += 1;
             reads |= node.reads;
@@ -90,9 +95,10 @@ impl Nodes {
         };
         plan.apply_children(&mut visit)?;
         plan.apply_subqueries(&mut visit)?;
+        self.place = place.clone();
         let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
         let next = self.next();
-        let id = *self.ids.entry((alone, Unsaid::of(plan), inputs)).or_insert(next);
+        let id = *self.ids.entry((alone, Unsaid::of(plan, &place), inputs)).or_insert(next);
         let node = Node { id, reads };
         self.seen.insert(plan, node);
         Ok(node)

@@ -1,7 +1,7 @@
 //! The relation in which a variable originates, with its rows numbered.
 
 use arrow::datatypes::FieldRef;
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableSource, Union};
@@ -18,7 +18,7 @@ use crate::plan::union::widened_union;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::relation::{Occurrence, Relation, is_same, occurrences};
+use crate::vocabulary::relation::{Occurrence, Place, Relation, is_same, occurrences};
 use crate::vocabulary::source::{Source, sources_of};
 
 /// Columns of one relation by whose cells is differentiated.
@@ -79,15 +79,16 @@ impl RowVariable {
         SharedRelation::any_node_in(plan, &|node| self.is_scan(node))
     }
 
+    /// A relation that is computed from it, reading the numbered rows.
+    pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
+        let node = std::mem::take(&mut other.node);
+        other.node = self.origin.replaced(node, other.place(), &|node| self.stand_in(node, None))?;
+        Ok(())
+    }
+
     /// The plan with every reference to the relation reading the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let read = plan.transform_down_with_subqueries(|node| {
-            if !self.origin.is(&node) {
-                return Ok(Transformed::no(node));
-            }
-            Ok(Transformed::new(self.stand_in(&node, None)?, true, TreeNodeRecursion::Jump))
-        })?;
-        Ok(read.data)
+        self.origin.replaced(plan, &Place::default(), &|node| self.stand_in(node, None))
     }
 
     /// What reads the numbered rows in the place of a node, with the number of the row under a name of its own.

@@ -2,10 +2,10 @@
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, Result};
-use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 
-use super::relation::SharedRelation;
+use super::relation::{SharedRelation, read_from};
 use super::replaced::each_rewritten;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::origin::{Origin, origin};
@@ -49,16 +49,6 @@ pub fn unchecked(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             }
         })
     })
-}
-
-/// What a scan of a relation reads, from a plan that has the columns of the relation.
-pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
-    let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
-        let column = Column::from(plan.schema().qualified_field(source_column(scan, index)));
-        Expr::Column(column).alias_qualified(table.cloned(), field.name())
-    });
-    let exprs = exprs.collect();
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }
 
 /// Whether each value of a column comes once by the nodes alone: it is the only key of groups, or the number of the rows of a

@@ -9,7 +9,7 @@ use datafusion_common::Result;
 use datafusion_common::metadata::ScalarAndMetadata;
 use datafusion_common::{Column, ParamValues, TableReference, internal_err};
 use datafusion_expr::expr::Placeholder;
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,6 +20,7 @@ use crate::physical::{Shared, SharedExec, UniqueRowsExec};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::work_table::source_column;
 
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
@@ -225,6 +226,16 @@ impl SharedRelation {
         let projection = (0..columns.len()).collect();
         Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, schema)))
     }
+}
+
+/// What a scan of a relation reads, from a plan that has the columns of the relation.
+pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
+        let column = Column::from(plan.schema().qualified_field(source_column(scan, index)));
+        Expr::Column(column).alias_qualified(table.cloned(), field.name())
+    });
+    let exprs = exprs.collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }
 
 fn parameters_of(plan: &LogicalPlan) -> Vec<(String, Option<FieldRef>)> {

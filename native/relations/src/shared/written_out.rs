@@ -6,8 +6,7 @@ use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan};
 use std::sync::Arc;
 
 use super::anew::{check_found_again, repeatable};
-use super::once::read_from;
-use super::relation::SharedRelation;
+use super::relation::{SharedRelation, read_from};
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::is_work_table;
 

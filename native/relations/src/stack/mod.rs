@@ -43,6 +43,7 @@ use crate::workarounds::nullability::rewrite_up;
 pub struct Size {
     /// The functions of all calls of a node have so many parts.
     pub functions: usize,
+    /// How much smaller the graph is than the derivatives written out.
     pub threshold: Threshold,
 }
 

@@ -8,14 +8,12 @@
 
 use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_catalog::{MemTable, TableProvider};
-use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchemaRef, Result};
 use datafusion_expr::{LogicalPlan, TableScan, TableType};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
-
-use super::nodes::any_node;
 
 /// What DataFusion calls a table that has no name, such as a file that is read as a `DataFrame`.
 const UNNAMED: &str = "?table?";
@@ -111,14 +109,14 @@ fn table_of(node: &LogicalPlan) -> Option<Table> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Unsaid {
     table: Option<Table>,
-    /// The leaves below a node that draws: it draws anew wherever it is written.
-    draws: Vec<Occurrence>,
+    /// The leaves below a node that draws, and where it stands: it draws anew wherever it is written.
+    draws: Option<(Vec<Occurrence>, Place)>,
 }
 
 impl Unsaid {
-    /// That of a node, beside what its inputs are.
-    pub fn of(node: &LogicalPlan) -> Self {
-        let draws = if draws_itself(node) { occurrences(node) } else { vec![] };
+    /// That of a node in a place, beside what its inputs are.
+    pub fn of(node: &LogicalPlan, place: &Place) -> Self {
+        let draws = draws_itself(node).then(|| (occurrences(node), place.clone()));
         Self { table: table_of(node), draws }
     }
 }
@@ -173,45 +171,152 @@ fn visit(plan: &LogicalPlan, mut each: impl FnMut(&LogicalPlan)) {
     debug_assert!(visited.is_ok(), "the closure never fails");
 }
 
+/// Where a node stands in the query that a name stands for. Queries that read the same look alike in all else.
+///
+/// ```sql
+/// WITH n AS (...), a AS (SELECT 2 * x AS v FROM n), b AS (SELECT 2 * x AS v FROM n) ...
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The name of the CTE, view or derived table, none outside of all.
+    name: Option<String>,
+    /// The numbers of the inputs by which one comes from its query to the node.
+    path: Vec<usize>,
+}
+
+impl Place {
+    /// The place of the input of this number of a node that stands here; behind the inputs its subqueries are counted.
+    pub fn below(&self, node: &LogicalPlan, input: usize) -> Self {
+        match node {
+            LogicalPlan::SubqueryAlias(alias) => Self { name: Some(alias.alias.table().to_owned()), path: vec![] },
+            _ => Self { name: self.name.clone(), path: self.path.iter().copied().chain([input]).collect() },
+        }
+    }
+
+    /// Whether two places can be one. Outside of all names a place says nothing.
+    fn fits(&self, other: &Self) -> bool {
+        self.name.is_none() || other.name.is_none() || self == other
+    }
+}
+
+/// Goes through the nodes of a plan that stands in a place, and of the subqueries in it, until one is wanted.
+#[recursive::recursive]
+pub fn any_placed(
+    plan: &LogicalPlan,
+    place: &Place,
+    is: &mut dyn FnMut(&LogicalPlan, &Place) -> Result<bool>,
+) -> Result<bool> {
+    let mut found = is(plan, place)?;
+    let mut number = 0;
+    let mut visit = |below: &LogicalPlan| {
+        if !found {
+            found = any_placed(below, &place.below(plan, number), is)?;
+            number += 1;
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    };
+    plan.apply_children(&mut visit)?;
+    plan.apply_subqueries(&mut visit)?;
+    Ok(found)
+}
+
 /// A relation by whose rows is differentiated, as other places of the statement read it.
 #[derive(Debug, Clone)]
 pub struct Relation {
     /// The node that computes it, or the table.
     pub node: LogicalPlan,
+    /// Where it stands.
+    place: Place,
     /// Whether a query is known by its text, since nothing else can read it: a derived table has no name for others.
     ///
     /// ```sql
     /// SELECT grad((SELECT SUM(v * v) FROM (SELECT 2 * x AS v FROM t) AS a), v) FROM (SELECT 2 * x AS v FROM t) AS b
     /// ```
-    pub by_text: bool,
+    by_text: bool,
 }
 
 impl Relation {
     /// A relation that is known by the table or query that its name stands for.
-    pub fn named(node: LogicalPlan) -> Self {
-        Self { node, by_text: false }
+    pub fn named(node: LogicalPlan, place: Place) -> Self {
+        Self { node, place, by_text: false }
     }
 
-    /// Whether a node is it.
-    pub fn is(&self, node: &LogicalPlan) -> bool {
-        is_same(node, &self.node) || self.by_text && is_equal(node, &self.node)
+    /// The relation of a node to which one comes by these inputs, in the plan of a node that reads it. What only its FROM reads, by one
+    /// name, is known by its text.
+    pub fn read_by(plan: &LogicalPlan, node: LogicalPlan, path: impl Iterator<Item = usize>) -> Result<Self> {
+        let mut place = Place::default();
+        let mut names = 0;
+        let mut reader = plan;
+        // The path begins below the only input.
+        for number in [0].into_iter().chain(path) {
+            names += usize::from(matches!(reader, LogicalPlan::SubqueryAlias(_)));
+            place = place.below(reader, number);
+            let Some(input) = reader.inputs().get(number).copied() else { break };
+            reader = input;
+        }
+        let named = Self::named(node, place);
+        let mut readers = 0;
+        any_placed(plan, &Place::default(), &mut |node, place| {
+            readers += usize::from(named.is(node, place));
+            Ok(readers > 1)
+        })?;
+        Ok(Self { by_text: names == 1 && readers == 1, ..named })
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether another relation is the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is(&other.node, &other.place)
+    }
+
+    /// Whether a node in a place is it.
+    pub fn is(&self, node: &LogicalPlan, place: &Place) -> bool {
+        let is_named =
+            is_same(node, &self.node) && (matches!(node, LogicalPlan::TableScan(_)) || self.place.fits(place));
+        is_named || self.by_text && is_equal(node, &self.node)
     }
 
     /// Whether a plan or a subquery in it reads it.
     pub fn is_read_in(&self, plan: &LogicalPlan) -> Result<bool> {
-        any_node(plan, |node| Ok(self.is(node)))
+        any_placed(plan, &Place::default(), &mut |node, place| Ok(self.is(node, place)))
     }
 
-    /// Whether a name stands for it in a plan: several places read it, or one by a name that is given to a name.
-    pub fn has_name_in(&self, plan: &LogicalPlan) -> Result<bool> {
-        let mut readers = 0;
-        any_node(plan, |node| {
-            readers += usize::from(is_same(node, &self.node));
-            let renamed = match node {
-                LogicalPlan::SubqueryAlias(alias) => matches!(alias.input.as_ref(), LogicalPlan::SubqueryAlias(_)),
-                _ => false,
-            };
-            Ok(readers > 1 || renamed && any_node(node, |node| Ok(is_same(node, &self.node)))?)
-        })
+    /// Whether another relation is computed from it.
+    pub fn is_part_of(&self, other: &Self) -> Result<bool> {
+        any_placed(&other.node, &other.place, &mut |node, place| Ok(self.is(node, place)))
+    }
+
+    /// The plan with what stands for the relation in its places.
+    pub fn replaced(
+        &self,
+        plan: LogicalPlan,
+        place: &Place,
+        by: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<LogicalPlan> {
+        Ok(self.replaced_below(plan, place, by)?.data)
+    }
+
+    #[recursive::recursive]
+    fn replaced_below(
+        &self,
+        plan: LogicalPlan,
+        place: &Place,
+        by: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<Transformed<LogicalPlan>> {
+        if self.is(&plan, place) {
+            return Ok(Transformed::yes(by(&plan)?));
+        }
+        let around = plan.clone();
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            place.below(&around, number - 1)
+        };
+        plan.map_children(|child| self.replaced_below(child, &next(), by))?
+            .transform_data(|plan| plan.map_subqueries(|subquery| self.replaced_below(subquery, &next(), by)))
     }
 }

@@ -67,7 +67,7 @@ impl ByRow {
     ) -> Result<(LogicalPlan, Self)> {
         let mut by_row = Self::default();
         let mut plan = plan;
-        let mut relations = by_relation(found(&plan, recognize)?, &plan)?;
+        let mut relations = by_relation(found(&plan, recognize)?);
         while !relations.is_empty() {
             // What another relation is computed from comes first, so that it is numbered there too.
             let (relation_of, columns) = relations.swap_remove(innermost(&relations)?);
@@ -87,7 +87,7 @@ impl ByRow {
             let rows = RowVariable::of(relation_of, &shown, computed, &positions, names)?;
             let relation = sweep.rows.len();
             let mut references: Vec<(Vec<usize>, Arc<Reference>)> = vec![];
-            for (position, Found { column, source, place }) in columns.into_iter().enumerate() {
+            for (position, Found { column, source, place, .. }) in columns.into_iter().enumerate() {
                 let known = references.iter().find(|(path, _)| *path == source.path);
                 let cell = if let Some((_, cell)) = known {
                     Arc::clone(cell)
@@ -104,7 +104,7 @@ impl ByRow {
             }
             plan = rows.substituted(plan)?;
             for (other, _) in &mut relations {
-                other.node = rows.substituted(std::mem::take(&mut other.node))?;
+                rows.substituted_in(other)?;
             }
             sweep.rows.push(rows);
         }

@@ -10,7 +10,7 @@ use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, grad
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::relation::{Relation, is_same};
+use crate::vocabulary::relation::Relation;
 use crate::vocabulary::source::{Source, check_is_clear, reads, sources_of};
 
 /// Variables that one sweep serves: none of their relations is computed from another.
@@ -55,6 +55,8 @@ impl Variables {
 pub struct Found {
     pub column: Column,
     pub source: Source,
+    /// The relation that it is a column of.
+    pub relation: Relation,
     /// Which of the places it is that the column originates in.
     pub place: usize,
 }
@@ -80,12 +82,10 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
                     if found.iter().any(|known| known.column == column && known.place == place) {
                         continue;
                     }
-                    let named = Relation::named(source.origin.clone());
-                    let by_text = Relation { by_text: true, ..named.clone() };
-                    let is_read =
-                        reads(expression, &named)? || reads(expression, &by_text)? && !named.has_name_in(plan)?;
-                    if is_read {
-                        found.push(Found { column: column.clone(), source, place });
+                    let path = source.path.iter().rev().copied();
+                    let relation = Relation::read_by(plan, source.origin.clone(), path)?;
+                    if reads(expression, &relation)? {
+                        found.push(Found { column: column.clone(), source, relation, place });
                     }
                 }
             }
@@ -95,20 +95,16 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// The columns by relation. A relation that nothing in the plan reads by a name is known by its text.
-pub fn by_relation(found: Vec<Found>, plan: &LogicalPlan) -> Result<Vec<(Relation, Vec<Found>)>> {
+/// The columns by relation.
+pub fn by_relation(found: Vec<Found>) -> Vec<(Relation, Vec<Found>)> {
     let mut relations: Vec<(Relation, Vec<Found>)> = vec![];
     for found in found {
-        match relations.iter_mut().find(|(relation, _)| is_same(&relation.node, &found.source.origin)) {
+        match relations.iter_mut().find(|(relation, _)| relation.is_same(&found.relation)) {
             Some((_, columns)) => columns.push(found),
-            None => {
-                let mut relation = Relation::named(found.source.origin.clone());
-                relation.by_text = !relation.has_name_in(plan)?;
-                relations.push((relation, vec![found]));
-            }
+            None => relations.push((found.relation.clone(), vec![found])),
         }
     }
-    Ok(relations)
+    relations
 }
 
 /// The position of a relation that none of the others is a part of.
@@ -116,7 +112,7 @@ pub fn innermost(relations: &[(Relation, Vec<Found>)]) -> Result<usize> {
     for (number, (relation, _)) in relations.iter().enumerate() {
         let mut has_other = false;
         for (other, (part, _)) in relations.iter().enumerate() {
-            has_other |= other != number && part.is_read_in(&relation.node)?;
+            has_other |= other != number && part.is_part_of(relation)?;
         }
         if !has_other {
             return Ok(number);

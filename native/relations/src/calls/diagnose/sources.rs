@@ -1,31 +1,44 @@
-//! The error for a variable that an expression does not depend on, where it depends on another reference to the same column.
+//! Where columns originate, as paths down a plan.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Column, Result};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::rows::arguments;
 use crate::vocabulary::nodes::computed;
+use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
-/// Tells the operators and what calls of them have been replaced by.
-pub type IsOperator<'f> = &'f dyn Fn(&ScalarUDF) -> bool;
+/// Tells the operators, and what calls of one have been repositiond by.
+#[derive(Debug, Clone, Copy)]
+pub struct Derivatives<'d> {
+    /// Tells the operators among the functions of the session.
+    pub recognize: Recognize,
+    /// What calls of one have been repositiond by.
+    pub jvp: &'d ScalarUDF,
+}
+
+impl Derivatives<'_> {
+    fn has(self, function: &ScalarUDF) -> bool {
+        (self.recognize)(function).is_some() || function == self.jvp
+    }
+}
 
 /// A column of a node of a plan, found by the path down to the node: two references to one table are equal nodes, and may even
 /// be the same, but the paths to them differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+pub struct Position {
     path: Vec<Step>,
-    index: usize,
+    /// The number of the column in the node.
+    pub index: usize,
 }
 
-impl Place {
+impl Position {
     /// The column of this number, one step from the end of a path.
     fn below(path: &[Step], step: Step, index: usize) -> Self {
         Self { path: path.iter().copied().chain([step]).collect(), index }
@@ -34,7 +47,7 @@ impl Place {
 
 /// One step of the path to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+pub enum Step {
     /// To the input of this number.
     Input(usize),
     /// To the subquery of this number among those of an expression, which are beside the inputs.
@@ -48,8 +61,10 @@ enum Step {
 /// The inputs of a node, of a query itself or of an outer one.
 #[derive(Debug)]
 pub struct Scope<'p> {
-    inputs: Vec<&'p LogicalPlan>,
-    path: Vec<Step>,
+    /// The inputs.
+    pub inputs: Vec<&'p LogicalPlan>,
+    /// The path to their node.
+    pub path: Vec<Step>,
 }
 
 impl<'p> Scope<'p> {
@@ -64,68 +79,8 @@ impl<'p> Scope<'p> {
     }
 }
 
-/// A column that a call names, and where it originates.
-#[derive(Debug)]
-pub struct Named<'p> {
-    column: Column,
-    scope: Scope<'p>,
-    origins: BTreeMap<Place, LogicalPlan>,
-}
-
-impl<'p> Named<'p> {
-    pub fn of(column: Column, scope: Scope<'p>) -> Result<Self> {
-        let origins = origins(&column, &scope)?;
-        Ok(Self { column, scope, origins })
-    }
-}
-
-/// The error if an expression over these inputs, which does not vary with one of the columns that the call names, is computed
-/// from another reference to it, and not by way of the others that are named.
-pub fn check(
-    call: &Expr,
-    expression: &Expr,
-    variable: usize,
-    named: &[Named],
-    here: &Scope,
-    iterated: &[LogicalPlan],
-    is_operator: IsOperator,
-) -> Result<()> {
-    let Some(Named { column: variable, scope: of_variable, origins }) = named.get(variable) else { return Ok(()) };
-    let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
-    for part in parts_read(expression, is_operator)? {
-        let queries = iterated.iter().enumerate();
-        let iterated = queries.map(|(number, query)| (query.clone(), vec![Step::RecursiveQuery(number)])).collect();
-        let mut sources = Sources { found: BTreeMap::new(), ends: &ends, through: Some(is_operator), iterated };
-        let (part, scope) = match part {
-            // What is read of a query around can only be another reference if the variable is of that query.
-            Expr::OuterReferenceColumn(_, column) => (Expr::Column(column), of_variable),
-            part => (part, here),
-        };
-        sources.expression(&part, &scope.inputs, &scope.path)?;
-        let is_other = |place: &Place, node: &LogicalPlan| {
-            origins.iter().any(|(known, origin)| known != place && known.index == place.index && origin == node)
-        };
-        let Some((place, node)) = sources.found.iter().find(|(place, node)| is_other(place, node)) else { continue };
-        let source = Column::from(node.schema().qualified_field(place.index));
-        let meant = match (&part, passing_on(place, scope)?) {
-            (_, Some(column)) => format!("Differentiate by {column}"),
-            (Expr::Column(_), None) => {
-                format!("Pass on the {} that {part} is computed from, and differentiate by it", source.name)
-            }
-            _ => format!("Join the subquery instead, with a column for its {}, and differentiate by that", source.name),
-        };
-        return plan_err!(
-            "{}: {} does not vary with {variable}. Both come from {source}, but {variable} is a variable of its own: every \
-             reference to a table, view or CTE is. {meant}",
-            abbreviated(call),
-            abbreviated(expression)
-        );
-    }
-    Ok(())
-}
-
 /// The columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them.
-fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
+pub fn parts_read(expression: &Expr, derivatives: Derivatives) -> Result<Vec<Expr>> {
     let mut parts = vec![];
     expression.apply(|part| {
         match part {
@@ -134,9 +89,9 @@ fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
                 parts.push(part.clone());
                 parts.extend(columns_read(part).into_iter().map(Expr::Column));
             }
-            Expr::ScalarFunction(call) if is_operator(&call.func) => {
+            Expr::ScalarFunction(call) if derivatives.has(&call.func) => {
                 for argument in call.args.iter().step_by(2) {
-                    parts.extend(parts_read(argument, is_operator)?);
+                    parts.extend(parts_read(argument, derivatives)?);
                 }
                 return Ok(TreeNodeRecursion::Jump);
             }
@@ -148,52 +103,46 @@ fn parts_read(expression: &Expr, is_operator: IsOperator) -> Result<Vec<Expr>> {
 }
 
 /// Where a column of the inputs originates.
-fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Place, LogicalPlan>> {
+pub fn origins(column: &Column, scope: &Scope) -> Result<BTreeMap<Position, LogicalPlan>> {
     let ends = BTreeSet::new();
-    let mut sources = Sources { found: BTreeMap::new(), ends: &ends, through: None, iterated: vec![] };
+    let mut sources =
+        Sources { found: BTreeMap::new(), ends: &ends, reached: BTreeSet::new(), through: None, iterated: vec![] };
     for (number, input) in scope.inputs.iter().enumerate() {
         if let Some(index) = input.schema().maybe_index_of_column(column) {
-            sources.column(input, Place::below(&scope.path, Step::Input(number), index))?;
+            sources.column(input, Position::below(&scope.path, Step::Input(number), index))?;
         }
     }
     Ok(sources.found)
 }
 
-/// The column of the inputs that originates in a place.
-fn passing_on(place: &Place, scope: &Scope) -> Result<Option<Column>> {
-    for column in scope.inputs.iter().flat_map(|input| input.schema().columns()) {
-        if origins(&column, scope)?.contains_key(place) {
-            return Ok(Some(column));
-        }
-    }
-    Ok(None)
-}
-
-/// The places where columns originate, each with its node.
-struct Sources<'e> {
-    found: BTreeMap<Place, LogicalPlan>,
-    /// Places that are not looked into.
-    ends: &'e BTreeSet<Place>,
-    /// With this, also the places count that the columns there are computed from.
-    through: Option<IsOperator<'e>>,
+/// The positions where columns originate, each with its node.
+pub struct Sources<'e> {
+    /// What has been found.
+    pub found: BTreeMap<Position, LogicalPlan>,
+    /// Positions that are not looked into.
+    pub ends: &'e BTreeSet<Position>,
+    /// Those that have been come to all the same.
+    pub reached: BTreeSet<Position>,
+    /// With this, also the positions count that the columns there are computed from.
+    pub through: Option<Derivatives<'e>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last, and the paths to them.
-    iterated: Vec<(LogicalPlan, Vec<Step>)>,
+    pub iterated: Vec<(LogicalPlan, Vec<Step>)>,
 }
 
 impl Sources<'_> {
     /// Adds those of what an expression reads, over the inputs of the node that this is the path to.
-    fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], path: &[Step]) -> Result<()> {
-        let Some(is_operator) = self.through else { return Ok(()) };
-        for part in parts_read(expression, is_operator)? {
+    pub fn expression(&mut self, expression: &Expr, inputs: &[&LogicalPlan], path: &[Step]) -> Result<()> {
+        let Some(derivatives) = self.through else { return Ok(()) };
+        for part in parts_read(expression, derivatives)? {
             match part {
                 Expr::ScalarSubquery(subquery) => {
                     let step = Step::Subquery(self.found.len());
-                    self.column(&subquery.subquery, Place::below(path, step, 0))?;
+                    self.column(&subquery.subquery, Position::below(path, step, 0))?;
                 }
                 Expr::Column(column) => {
                     for (number, input) in inputs.iter().enumerate() {
                         if let Some(index) = input.schema().maybe_index_of_column(&column) {
-                            self.column(input, Place::below(path, Step::Input(number), index))?;
+                            self.column(input, Position::below(path, Step::Input(number), index))?;
                         }
                     }
                 }
@@ -205,12 +154,12 @@ impl Sources<'_> {
 
     /// Adds those of a column of a node. What cannot vary has none.
     #[recursive::recursive]
-    fn column(&mut self, plan: &LogicalPlan, Place { path, index }: Place) -> Result<()> {
+    fn column(&mut self, plan: &LogicalPlan, Position { path, index }: Position) -> Result<()> {
         if !can_vary(plan.schema().field(index).data_type()) {
             return Ok(());
         }
         let inputs = plan.inputs();
-        let below = |number: usize, index| Place::below(&path, Step::Input(number), index);
+        let below = |number: usize, index| Position::below(&path, Step::Input(number), index);
         if let Origin::Below(columns) = origin(plan, index)? {
             for (number, column) in columns {
                 if let Some(input) = inputs.get(number) {
@@ -219,10 +168,25 @@ impl Sources<'_> {
             }
             return Ok(());
         }
-        let place = Place { path: path.clone(), index };
-        if self.ends.contains(&place) || self.found.insert(place, plan.clone()).is_some() || self.through.is_none() {
+        let position = Position { path: path.clone(), index };
+        if self.ends.contains(&position) {
+            self.reached.insert(position);
             return Ok(());
         }
+        if self.found.insert(position, plan.clone()).is_some() || self.through.is_none() {
+            return Ok(());
+        }
+        self.computed(plan, Position { path, index }, &inputs)
+    }
+
+    /// Adds those of what computes a column of a node.
+    fn computed(
+        &mut self,
+        plan: &LogicalPlan,
+        Position { path, index }: Position,
+        inputs: &[&LogicalPlan],
+    ) -> Result<()> {
+        let below = |number: usize, index| Position::below(&path, Step::Input(number), index);
         match plan {
             LogicalPlan::RecursiveQuery(query) => {
                 self.column(&query.static_term, below(0, index))?;
@@ -243,7 +207,7 @@ impl Sources<'_> {
                     _ => false,
                 });
                 return match query.cloned() {
-                    Some((query, path)) => self.column(&query, Place { path, index: source_column(scan, index) }),
+                    Some((query, path)) => self.column(&query, Position { path, index: source_column(scan, index) }),
                     None => Ok(()),
                 };
             }
@@ -251,7 +215,7 @@ impl Sources<'_> {
         }
         for expr in computing(plan, index)? {
             for argument in arguments(&expr) {
-                self.expression(argument, &inputs, &path)?;
+                self.expression(argument, inputs, &path)?;
             }
         }
         Ok(())

@@ -1,0 +1,42 @@
+//! A call whose variables are known.
+
+use datafusion_common::Result;
+use datafusion_expr::{Expr, ScalarUDF};
+use std::sync::Arc;
+
+use super::context::Context;
+use super::derivative::{DirectionalDerivative, Term};
+use super::inputs::Inputs;
+use super::resolve::Resolved;
+
+/// A call whose variables are columns of the inputs, or of an outer query.
+#[derive(Debug)]
+pub struct Call<'c> {
+    /// What it says.
+    pub derivative: DirectionalDerivative<'c>,
+    /// The variables, in the order of its terms.
+    pub variables: Vec<Resolved>,
+    /// The operator that linearizes an expression.
+    pub jvp: &'c Arc<ScalarUDF>,
+}
+
+impl<'c> Call<'c> {
+    /// Reads a call; nothing if arguments are missing or a variable is no column that can be one, of which `simplify` says what is
+    /// wrong.
+    pub fn of(call: &'c Expr, jvp: &'c Arc<ScalarUDF>, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
+        let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
+        let variables = derivative.terms.iter().map(|term| Resolved::of(term.variable, call, inputs, &context.outer));
+        let variables = variables.collect::<Result<Option<_>>>()?;
+        Ok(variables.map(|variables| Self { derivative, variables, jvp }))
+    }
+
+    /// What is differentiated.
+    pub fn function(&self) -> &'c Expr {
+        self.derivative.function
+    }
+
+    /// The variables, each with the term that it is of.
+    pub fn terms(&self) -> impl Iterator<Item = (&Resolved, &Term<'c>)> {
+        self.variables.iter().zip(&self.derivative.terms)
+    }
+}

@@ -1,0 +1,41 @@
+//! What is wrong with a call that has a derivative, but not the one that is meant.
+//!
+//! - `references`: the function does not depend on the variable, but on another reference to the same column.
+//! - `branches`: so it is in one branch of a UNION ALL.
+//! - `subqueries`: a subquery reads the relation of the variable where its derivative by the rows is not known.
+//!
+//! `sources` tells references to a relation apart: by the paths down the plan to where their columns originate.
+
+mod branches;
+mod references;
+mod sources;
+mod subqueries;
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::TreeNode;
+use xql_autodiff::vocabulary::refusals::Refused;
+
+use self::references::References;
+use super::call::Call;
+use super::context::Context;
+use super::derivative::TangentsOf;
+use super::inputs::Inputs;
+
+pub use branches::check_branches;
+pub use subqueries::check_subqueries;
+
+/// The error for a variable that the function does not depend on, if it depends on another reference to the same column.
+pub fn check_references(call: &Call, tangents: &[TangentsOf], inputs: &Inputs, context: &Context) -> Result<()> {
+    let mut independent = vec![];
+    for (number, (variable, tangents)) in call.variables.iter().zip(tangents).enumerate() {
+        if tangents.is_empty() && !call.function().exists(|part| Ok(variable.is(part, inputs)))? {
+            independent.push(number);
+        }
+    }
+    if independent.is_empty() {
+        return Ok(());
+    }
+    let references = References::of(call, &inputs.before, context)?;
+    let mut checked = independent.into_iter().map(|variable| references.check(variable));
+    checked.try_for_each(|checked| checked.map_err(|error| Refused::Variable.mark(error)))
+}

@@ -1,0 +1,123 @@
+//! The error for a variable that an expression does not depend on, where it depends on another reference to the same column.
+
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::{Expr, LogicalPlan};
+use std::collections::{BTreeMap, BTreeSet};
+use xql_autodiff::vocabulary::messages::abbreviated;
+
+use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts_read};
+use crate::calls::call::Call;
+use crate::calls::context::Context;
+use crate::calls::resolve::Owner;
+use crate::vocabulary::relation::is_same;
+
+/// A column that a call names, and where it originates.
+struct Named<'p> {
+    column: Column,
+    scope: Scope<'p>,
+    origins: BTreeMap<Position, LogicalPlan>,
+}
+
+/// The references that a call makes to columns of its inputs.
+pub struct References<'p> {
+    call: &'p Call<'p>,
+    here: Scope<'p>,
+    named: Vec<Named<'p>>,
+    /// Where the variables originate, which is not looked into.
+    ends: BTreeSet<Position>,
+    derivatives: Derivatives<'p>,
+    iterated: &'p [LogicalPlan],
+}
+
+impl<'p> References<'p> {
+    /// Those of a call over these inputs.
+    pub fn of(call: &'p Call<'p>, plans: &'p [LogicalPlan], context: &'p Context) -> Result<Self> {
+        let mut named = vec![];
+        for variable in &call.variables {
+            let scope = match variable.owner {
+                Owner::Input(_) => Scope::here(plans),
+                Owner::OuterQuery { query, .. } => Scope::outer(&context.outer[query], query),
+            };
+            let origins = origins(&variable.column, &scope)?;
+            named.push(Named { column: variable.column.clone(), scope, origins });
+        }
+        let ends = named.iter().flat_map(|column| column.origins.keys().cloned()).collect();
+        let derivatives = Derivatives { recognize: context.recognize, jvp: call.jvp };
+        Ok(Self { call, here: Scope::here(plans), named, ends, derivatives, iterated: &context.iterated })
+    }
+
+    /// Whether the function is computed from a variable of the call.
+    pub fn reach(&self, variable: usize) -> Result<bool> {
+        let Some(Named { origins, .. }) = self.named.get(variable) else { return Ok(false) };
+        for part in parts_read(self.call.function(), self.derivatives)? {
+            let (sources, ..) = self.sources(part, variable)?;
+            if sources.reached.iter().any(|position| origins.contains_key(position)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The error if the function, which does not vary with a variable of the call, is computed from another reference to it, and not by
+    /// way of the other variables.
+    pub fn check(&self, variable: usize) -> Result<()> {
+        let Some(Named { column: named, origins, .. }) = self.named.get(variable) else { return Ok(()) };
+        for part in parts_read(self.call.function(), self.derivatives)? {
+            let (sources, part, scope) = self.sources(part, variable)?;
+            let is_other = |position: &Position, node: &LogicalPlan| {
+                origins
+                    .iter()
+                    .any(|(known, origin)| known != position && known.index == position.index && is_same(origin, node))
+            };
+            let other = sources.found.iter().find(|(position, node)| is_other(position, node));
+            let Some((position, node)) = other else { continue };
+            let source = Column::from(node.schema().qualified_field(position.index));
+            let meant = match (&part, passing_on(position, scope)?) {
+                (_, Some(column)) => format!("Differentiate by {column}"),
+                (Expr::Column(_), None) => {
+                    format!("Pass on the {} that {part} is computed from, and differentiate by it", source.name)
+                }
+                _ => format!(
+                    "Join the subquery instead, with a column for its {}, and differentiate by that",
+                    source.name
+                ),
+            };
+            return plan_err!(
+                "{}: {} does not vary with {named}. Both come from {source}, but {named} is a variable of its own: every \
+                 reference to a table, view or CTE is. {meant}",
+                abbreviated(self.call.derivative.call),
+                abbreviated(self.call.function())
+            );
+        }
+        Ok(())
+    }
+
+    /// Where a part of the function originates, the part as a column of inputs, and these inputs.
+    fn sources(&self, part: Expr, variable: usize) -> Result<(Sources<'_>, Expr, &Scope<'p>)> {
+        let queries = self.iterated.iter().enumerate();
+        let mut sources = Sources {
+            found: BTreeMap::new(),
+            ends: &self.ends,
+            reached: BTreeSet::new(),
+            through: Some(self.derivatives),
+            iterated: queries.map(|(number, query)| (query.clone(), vec![Step::RecursiveQuery(number)])).collect(),
+        };
+        let (part, scope) = match part {
+            // What is read of a query around can only be another reference if the variable is of that query.
+            Expr::OuterReferenceColumn(_, column) => (Expr::Column(column), &self.named[variable].scope),
+            part => (part, &self.here),
+        };
+        sources.expression(&part, &scope.inputs, &scope.path)?;
+        Ok((sources, part, scope))
+    }
+}
+
+/// The column of the inputs that originates in a position.
+fn passing_on(position: &Position, scope: &Scope) -> Result<Option<Column>> {
+    for column in scope.inputs.iter().flat_map(|input| input.schema().columns()) {
+        if origins(&column, scope)?.contains_key(position) {
+            return Ok(Some(column));
+        }
+    }
+    Ok(None)
+}
