@@ -3,7 +3,8 @@
 use datafusion_expr::Expr;
 use std::fmt;
 
-use crate::vocabulary::messages::{abbreviated, cut};
+use crate::vocabulary::messages::{abbreviated, cut, is_added};
+use crate::vocabulary::transform::Transform;
 
 /// A column to differentiate by, and what its partial derivative is multiplied with: its tangent, or the cotangent of the
 /// expression.
@@ -31,8 +32,34 @@ pub struct Differentiation<'a> {
 
 impl fmt::Display for Differentiation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        // What the user has asked for is no derivative along or by what derivatives have added.
+        let added = |seed: &Seed| is_added(seed.column) || seed.factor.is_some_and(is_added);
+        if let Some(first) = self.seeds.first().filter(|_| self.seeds.iter().any(added)) {
+            let (expression, column) = (abbreviated(self.expression), abbreviated(first.column));
+            return write!(f, "{}({expression}, {column})", Transform::Grad.name());
+        }
         let arguments = self.seeds.iter().flat_map(|seed| [Some(seed.column), seed.factor]);
         let arguments: Vec<_> = arguments.flatten().map(abbreviated).collect();
         write!(f, "{}({}, {})", self.operator, abbreviated(self.expression), cut(arguments.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion_common::Column;
+    use datafusion_expr::{col, lit};
+
+    #[test]
+    fn what_derivatives_have_added_is_not_shown() {
+        let [x, factor, one] = [col("x"), col("y"), lit(1.0)];
+        let added = Expr::Column(Column::new(Some("∂rows"), "∂val #2"));
+        let shown = |expression: &Expr, column: &Expr, factor: &Expr| {
+            let seeds = vec![Seed { column, factor: Some(factor) }];
+            Differentiation { operator: "jvp", expression, seeds, analyzed: true, total: true }.to_string()
+        };
+        assert_eq!(shown(&x, &x, &factor), "jvp(x, x, y)");
+        assert_eq!(shown(&x, &x, &added), "grad(x, x)");
+        assert_eq!(shown(&added, &added, &one), "grad(val, val)");
     }
 }

@@ -24,11 +24,15 @@ pub fn abbreviated(expr: &Expr) -> String {
 /// With this the names of columns and relations start that derivatives add to a plan.
 const MARK: char = '∂';
 
+/// Whether an expression is a column that derivatives have added.
+pub fn is_added(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(column) if column.name.starts_with(MARK))
+}
+
 /// The call of `grad` that a call of `jvp` stands for which reads columns that derivatives have added, by one of these or along it.
 fn asked_for(expr: &Expr) -> Option<Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [function, variable, tangents @ ..] = call.args.as_slice() else { return None };
-    let is_added = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name.starts_with(MARK));
     let is_asked = is_added(variable) || tangents.iter().step_by(2).any(is_added);
     if call.func.name() != Transform::Tangent.name() || !is_asked {
         return None;

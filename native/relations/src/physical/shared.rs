@@ -248,7 +248,7 @@ impl DisplayAs for SharedExec {
                 write!(f, "\n{}| {line}", self.shared.name)?;
             }
             // What this node has measured is put behind its text, and is not that of the last node of the plan.
-            if self.metrics.clone_inner().iter().next().is_some() {
+            if locked(&self.shared.rows).computing.is_some() {
                 write!(f, "\n{} is read", self.shared.name)?;
             }
         }
