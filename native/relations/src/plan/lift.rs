@@ -1,16 +1,14 @@
-//! Columns of a node below a column, as columns beside it.
+//! Columns of a node below, as columns of a plan above it.
 
-use arrow::datatypes::{FieldRef, Schema};
-use datafusion_common::{Column, DFSchema, Result, internal_err, plan_err};
+use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projection, RecursiveQuery, Union, lit};
 use std::sync::Arc;
 
-use super::combine::widened_union;
-use super::recursion::reading;
+use super::recursion::{Term, WorkTable};
+use super::union::widened_union;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, is_added};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::work_table::{is_work_table, rescan, work_table};
 
 /// Takes a column at a node in which the column of the given number stands; nothing if it is further below.
 pub type Take<'t> = &'t mut dyn FnMut(&LogicalPlan, usize, &mut Names) -> Result<Option<(LogicalPlan, Column)>>;
@@ -109,37 +107,26 @@ fn through_iterations(
             query.name
         );
     }
-    let (before, term) = (Arc::clone(query.static_term.schema()), Arc::clone(query.recursive_term.schema()));
-    let (start, column) = lifted(Arc::unwrap_or_clone(query.static_term), index, names, take)?;
+    let (start, column) = lifted(query.static_term.as_ref().clone(), index, names, take)?;
     let name = names.part("cell");
-    let start = with_column(start, &before, column, &name)?;
-    let mut fields: Vec<FieldRef> = before.fields().iter().cloned().collect();
-    let position = fields.len();
-    fields.push(Arc::clone(start.schema().field(position)));
-    let wider = work_table(&query.name, Arc::new(Schema::new_with_metadata(fields, before.metadata().clone())));
-    let (step, column) = lifted(Arc::unwrap_or_clone(query.recursive_term), index, names, &mut |node, _, _| {
+    let field = start.schema().field(start.schema().index_of_column(&column)?).as_ref().clone().with_name(&name);
+    let table = WorkTable::widened(&query, [Arc::new(field)]);
+    let start = term(&query.static_term, start, column);
+    let (step, column) = lifted(query.recursive_term.as_ref().clone(), index, names, &mut |node, _, _| {
         let LogicalPlan::TableScan(scan) = node else { return Ok(None) };
-        if !is_work_table(scan, &query.name) {
+        if !table.is_read_by(scan) {
             return Ok(None);
         }
         let column = Column::new(Some(scan.table_name.clone()), name.clone());
-        Ok(Some((LogicalPlan::TableScan(rescan(scan.clone(), &wider, [position])?), column)))
+        Ok(Some((LogicalPlan::TableScan(table.rescan(scan.clone(), [0])?), column)))
     })?;
-    let step = reading(with_column(step, &term, column, &name)?, &query.name, &wider)?;
-    let query = RecursiveQuery {
-        name: query.name,
-        static_term: Arc::new(start),
-        recursive_term: Arc::new(step),
-        is_distinct: false,
-    };
-    Ok((LogicalPlan::RecursiveQuery(query), Column::new_unqualified(name)))
+    let step = term(&query.recursive_term, step, column);
+    Ok((table.query(start, step)?, Column::new_unqualified(name)))
 }
 
-/// The columns of a schema in their order, and one more.
-fn with_column(plan: LogicalPlan, schema: &DFSchema, column: Column, name: &str) -> Result<LogicalPlan> {
-    let mut exprs = columns(schema);
-    exprs.push(Expr::Column(column).alias(name));
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+/// A term of a recursive query that has got a column.
+fn term(before: &LogicalPlan, plan: LogicalPlan, column: Column) -> Term {
+    Term { before: Arc::clone(before.schema()), plan, further: vec![Expr::Column(column)] }
 }
 
 /// What a node computes, with a column of its input, and what that is called there.

@@ -14,7 +14,8 @@ use crate::tangents::tangent::Tangents;
 use crate::vocabulary::expressions::failing;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::source::{Source, is_same, source_of};
+use crate::vocabulary::relation::is_same;
+use crate::vocabulary::source::{Source, source_of};
 use crate::vocabulary::work_table::source_column;
 
 /// A variable with one cell, which moves wherever it is read.
@@ -22,20 +23,22 @@ use crate::vocabulary::work_table::source_column;
 pub struct Cell {
     /// The relation that has it, and its position there.
     pub origin: LogicalPlan,
+    /// The position of its column there.
     pub position: usize,
 }
 
 /// The shared relations that have got tangents.
 #[derive(Debug, Default)]
-pub struct Grown(Vec<Growth>);
+pub struct SharedTangents(Vec<WithTangents>);
 
 /// A shared relation and the same with tangents.
 #[derive(Debug)]
-pub struct Growth {
+pub struct WithTangents {
     of: Arc<SharedRelation>,
     by: Cell,
     /// The relation with tangents behind its columns, before the number of the row.
     pub relation: Arc<SharedRelation>,
+    /// The tangents of its columns, as columns of it.
     pub tangents: Tangents,
 }
 
@@ -113,52 +116,52 @@ impl Cell {
     }
 }
 
-impl Grown {
-    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&Growth> {
-        self.0.iter().find(|growth| Arc::ptr_eq(&growth.of, relation))
+impl SharedTangents {
+    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&WithTangents> {
+        self.0.iter().find(|known| Arc::ptr_eq(&known.of, relation))
     }
 
     /// Notes that a relation has got tangents by a cell.
     pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
-        self.0.push(Growth { of, by, relation: Arc::new(relation), tangents });
+        self.0.push(WithTangents { of, by, relation: Arc::new(relation), tangents });
     }
 
     /// The relation with all tangents that it has got.
     pub fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
         let mut latest = Arc::clone(relation);
-        while let Some(growth) = self.of(&latest) {
-            latest = Arc::clone(&growth.relation);
+        while let Some(known) = self.of(&latest) {
+            latest = Arc::clone(&known.relation);
         }
         latest
     }
 
     /// The relation with tangents by a cell, if it has got some.
-    pub fn by(&self, relation: &Arc<SharedRelation>, cell: &Cell) -> Option<&Growth> {
-        let mut growth = self.of(relation)?;
-        while !growth.by.is(cell) {
-            growth = self.of(&growth.relation)?;
+    pub fn by(&self, relation: &Arc<SharedRelation>, cell: &Cell) -> Option<&WithTangents> {
+        let mut known = self.of(relation)?;
+        while !known.by.is(cell) {
+            known = self.of(&known.relation)?;
         }
-        Some(growth)
+        Some(known)
     }
 
-    /// The plan with all scans of relations that have got tangents, so that each is still computed once.
-    pub fn settled(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        if self.0.is_empty() { Ok(Transformed::no(plan)) } else { self.settle(plan, &mut Replaced::default()) }
+    /// The plan with scans of the relations that have got tangents, so that each is still computed once.
+    pub fn scanned_in(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if self.0.is_empty() { Ok(Transformed::no(plan)) } else { self.scanned(plan, &mut Replaced::default()) }
     }
 
     #[recursive::recursive]
-    fn settle(&self, plan: LogicalPlan, replaced: &mut Replaced) -> Result<Transformed<LogicalPlan>> {
+    fn scanned(&self, plan: LogicalPlan, replaced: &mut Replaced) -> Result<Transformed<LogicalPlan>> {
         plan.transform_down_with_subqueries(|node| {
             let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
             let Some(relation) = SharedRelation::scanned(&scan) else {
                 return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
             };
             let latest = self.latest(&relation);
-            let settled = replaced.by(&latest, |plan, replaced| self.settle(plan, replaced))?;
-            if Arc::ptr_eq(&settled, &relation) {
+            let latest = replaced.by(&latest, |plan, replaced| self.scanned(plan, replaced))?;
+            if Arc::ptr_eq(&latest, &relation) {
                 return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
             }
-            let (scan, _) = reading(scan, &relation, &settled, &BTreeSet::new(), &mut |name| name.to_owned())?;
+            let (scan, _) = rescan(scan, [&relation, &latest], &BTreeSet::new(), &mut |name| name.to_owned())?;
             Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
         })
     }
@@ -166,10 +169,9 @@ impl Grown {
 
 /// The scan of a relation with more columns, of the same columns and those added. `name` names those that the relation had not.
 /// Gives the names of all columns too.
-pub fn reading(
+pub fn rescan(
     scan: TableScan,
-    before: &SharedRelation,
-    after: &Arc<SharedRelation>,
+    [before, after]: [&Arc<SharedRelation>; 2],
     added: &BTreeSet<usize>,
     name: &mut dyn FnMut(&str) -> String,
 ) -> Result<(TableScan, Vec<String>)> {

@@ -14,7 +14,7 @@ use datafusion_functions_window::rank::dense_rank_udwf;
 use datafusion_functions_window::row_number::row_number_udwf;
 use std::sync::Arc;
 
-use super::lift::lifted;
+use crate::plan::lift::lifted;
 use crate::vocabulary::names::{Names, is_added};
 use crate::vocabulary::origin::{Origin, origin};
 
