@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi._calls import OPERATORS, STOP, may_differentiate
 from xql_ffi._errors import HostError
-from xql_ffi._text import native
+from xql_ffi._text import library
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.names import Names
@@ -149,7 +149,7 @@ class Statement:
             return self._text
         # This comes first: it names a view that cannot be read, which otherwise would be missing.
         derivatives = self.derivatives(calls)
-        wanted = native.columns(self._known.catalog, asked, self._rules)
+        wanted = library.columns(self._known.catalog, asked, self._rules)
         text = self._spliced(calls, derivatives) if derivatives is not None else self._written_anew()
         self._check(text, wanted)
         return self._before + text + self._after
@@ -186,7 +186,7 @@ class Statement:
 
     def derivatives(self, calls: list[Call]) -> dict[int, exp.Expr] | None:
         """What takes the place of the calls; nothing if the query has to be written anew."""
-        edits = native.edits(self._known.catalog, self._asked, self._rules)
+        edits = library.edits(self._known.catalog, self._asked, self._rules)
         self._anew = next((text for start, _, text in edits if start == 0), None)
         self._named = [(start, text) for start, end, text in edits if start == end]
         if self._anew is not None:
@@ -248,7 +248,7 @@ class Statement:
         """Refuses a text with other columns than the statement."""
         tree = self._read(self._parsed(text), self._new_names())
         again = datafusion_text(tree)
-        made = native.columns(self._known.catalog, again, self._rules)
+        made = library.columns(self._known.catalog, again, self._rules)
         shown = [[(self._shown(field.name), field.type) for field in schema] for schema in (wanted, made)]
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
             columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (wanted, made)]
