@@ -35,7 +35,7 @@ from xql_ffi._operators import (
 from xql_ffi._progress import Step, progress
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
-from xql_ffi._text.statements import differentiate_sql, expand_sql, sql
+from xql_ffi._text.expansion import differentiate_sql, expand_sql, sql
 
 __version__ = version("xql-ffi")
 

@@ -18,7 +18,7 @@ from datafusion import SessionConfig, SessionContext
 
 from xql_ffi import expand_sql, rule_table
 from xql_ffi._doctor import examine
-from xql_ffi._text.statements import DIALECTS
+from xql_ffi._text.expansion import DIALECTS
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -242,29 +242,7 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m xql_ffi expand query.sql --duckdb era5.duckdb\n"
         "  python -m xql_ffi expand query.sql --schema t=x:double --dialect postgres",
     )
-    made.add_argument(
-        "statement", nargs="?", default="-", help="a file, the statement itself, or - for standard input (default)"
-    )
-    made.add_argument(
-        "--schema",
-        action="append",
-        default=[],
-        metavar="TABLE=COLUMN:TYPE,...",
-        help="a table and the types of its columns, by their names in pyarrow",
-    )
-    made.add_argument(
-        "--parquet",
-        action="append",
-        default=[],
-        metavar="TABLE=PATH",
-        help="a table as Parquet files have it: a file, a folder or a pattern",
-    )
-    made.add_argument("--duckdb", metavar="FILE", help="a database that has the tables")
-    made.add_argument(
-        "--dialect",
-        metavar="NAME",
-        help=f"whose SQL it is: {', '.join(DIALECTS)}, or another one that sqlglot knows (default: that of the tables)",
-    )
+    _add_arguments_of_expand(made)
     made = command(
         "rules",
         rules,
@@ -274,6 +252,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("function", nargs="?", help="only signatures with this in them")
     return parser
+
+
+def _add_arguments_of_expand(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "statement", nargs="?", default="-", help="a file, the statement itself, or - for standard input (default)"
+    )
+    parser.add_argument(
+        "--schema",
+        action="append",
+        default=[],
+        metavar="TABLE=COLUMN:TYPE,...",
+        help="a table and the types of its columns, by their names in pyarrow",
+    )
+    parser.add_argument(
+        "--parquet",
+        action="append",
+        default=[],
+        metavar="TABLE=PATH",
+        help="a table as Parquet files have it: a file, a folder or a pattern",
+    )
+    parser.add_argument("--duckdb", metavar="FILE", help="a database that has the tables")
+    parser.add_argument(
+        "--dialect",
+        metavar="NAME",
+        help=f"whose SQL it is: {', '.join(DIALECTS)}, or another one that sqlglot knows (default: that of the tables)",
+    )
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:

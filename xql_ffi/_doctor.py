@@ -13,7 +13,7 @@ from datafusion import SessionContext
 from xql_ffi._engine import engine_status, is_active
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._operators import register
-from xql_ffi._text.statements import sql
+from xql_ffi._text.expansion import sql
 
 DISTRIBUTIONS = ("xql-ffi", "xql-ffi-engine", "datafusion", "pyarrow", "xarray-sql", "duckdb")
 

@@ -10,8 +10,8 @@ from datafusion import Expr, ScalarUDF, lit
 from xql_ffi._columns import column
 from xql_ffi._engine import check_engine
 from xql_ffi._expressions import check_expression
-from xql_ffi._operators import DifferentialOperator, checked_rules, stop_gradient_capsule
-from xql_ffi._rules import Rule
+from xql_ffi._operators import DifferentialOperator, stop_gradient_capsule
+from xql_ffi._rules import Rule, checked_rules
 
 
 def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:

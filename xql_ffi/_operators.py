@@ -14,7 +14,7 @@ from xql_ffi import _native
 from xql_ffi._engine import INSTALL, warn_without_engine
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, shown
-from xql_ffi._rules import Rule
+from xql_ffi._rules import Rule, checked_rules
 from xql_ffi._text.catalog import other_engine
 
 if TYPE_CHECKING:
@@ -105,26 +105,6 @@ class DifferentialOperator(_Function):
 def _companion(name: str, rules: tuple[Rule, ...]) -> Any:
     """One function for all operators with these rules, so that they share what a query carries."""
     return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter(name, rules))
-
-
-def checked_rules(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
-    """The rules.
-
-    Raises:
-        TypeError: ``rules`` is not a list of rules.
-    """
-    if isinstance(rules, Rule):
-        msg = f"{taker} takes a list of rules; this is a single rule: write rules=[{rules!r}]"
-        raise TypeError(msg)
-    if isinstance(rules, str | bytes) or not isinstance(rules, Iterable):
-        msg = f"{taker} takes a list of rules; {rules!r} is not one: write rules=[rule(...), ...], or rules=[] for none"
-        raise TypeError(msg)
-    checked = tuple(rules)
-    for rule in checked:
-        if not isinstance(rule, Rule):
-            msg = f"{taker} takes rules; {rule!r} is not one: write rule(signature, partial derivative, ...)"
-            raise TypeError(msg)
-    return checked
 
 
 def _functions(rules: Iterable[Rule]) -> list[ScalarUDF]:

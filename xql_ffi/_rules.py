@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from datafusion import Expr, ScalarUDF
 
 from xql_ffi import _native
 from xql_ffi._expressions import in_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,3 +95,23 @@ def rule(signature: str, *partials: str | Expr, strict: bool = False, functions:
     """
     in_text = tuple(in_sql(partial) if isinstance(partial, Expr) else partial for partial in partials)
     return Rule(signature, in_text, strict=strict, functions=tuple(functions))
+
+
+def checked_rules(rules: Iterable[Rule], taker: str) -> tuple[Rule, ...]:
+    """The rules.
+
+    Raises:
+        TypeError: ``rules`` is not a list of rules.
+    """
+    if isinstance(rules, Rule):
+        msg = f"{taker} takes a list of rules; this is a single rule: write rules=[{rules!r}]"
+        raise TypeError(msg)
+    if isinstance(rules, str | bytes) or not isinstance(rules, Iterable):
+        msg = f"{taker} takes a list of rules; {rules!r} is not one: write rules=[rule(...), ...], or rules=[] for none"
+        raise TypeError(msg)
+    checked = tuple(rules)
+    for rule in checked:
+        if not isinstance(rule, Rule):
+            msg = f"{taker} takes rules; {rule!r} is not one: write rule(signature, partial derivative, ...)"
+            raise TypeError(msg)
+    return checked

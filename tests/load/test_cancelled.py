@@ -69,7 +69,7 @@ def test_one_of_several_partitions_is_dropped() -> None:
 _INTERRUPTED = """
 import json, os, signal, threading, time
 import xql_ffi
-from load.test_cancelled import _session
+from load.test_cancelled import _with_rows
 
 ctx = _with_rows(200)
 long = '''WITH RECURSIVE fit AS (

@@ -57,7 +57,7 @@ PYTHON = (
     "errors",
     "text/test_values.py",
     "text/test_refused.py",
-    "python/test_gradients*.py",
+    "python/test_gradients.py",
 )
 LEFT_OUT = ("test_interruption.py", "test_rules_page.py", "test_without_engine.py")
 # Fewer random statements than in a normal run, and none of the tests that all kinds of statements are among them.

@@ -21,7 +21,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
         "xql_ffi._functions",
         "xql_ffi._gradients",
         "xql_ffi._progress",
-        "xql_ffi._text.statements",
+        "xql_ffi._text.expansion",
         "xql_ffi._units",
         "xql_ffi.testing",
     ],

@@ -126,6 +126,7 @@ PYTHON = {
     "an import in a function": ("def f():\n    from xql_ffi import a", ["import xql_ffi in m.f"]),
     "a relative import in a function": ("def f():\n    from .a import b", ["import a in m.f"]),
     "one in a function of a function": ("def f():\n    def g():\n        import re", ["import re in m.f.g"]),
+    "one that takes long": ("def f():\n    from sqlglot import exp\n    from xql_ffi._text.dialects import texts", []),
     "a dependency that users may lack": ("def f():\n    import polars", []),
     "an import": ("import re", []),
 }

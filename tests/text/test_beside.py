@@ -26,26 +26,105 @@ COLUMNS = {
 # What all hosts have.
 COMMON = (
     *("1", "-1", "1.5", "0.1", "1e3", "'a'", "'it''s'", "NULL", "2.50", ".5"),
-    *("0.1 + 0.2", "0.1 + 0.2 = 0.3", "1.0 / 3", "1 / 2", "7 / 2 * 2", "-7 % 3", "n / 2", "n % 3", "1.10 * 2", "n + 0.5"),
+    *(
+        "0.1 + 0.2",
+        "0.1 + 0.2 = 0.3",
+        "1.0 / 3",
+        "1 / 2",
+        "7 / 2 * 2",
+        "-7 % 3",
+        "n / 2",
+        "n % 3",
+        "1.10 * 2",
+        "n + 0.5",
+    ),
     *("CAST(2.5 AS INT)", "CAST(3.5 AS INT)", "CAST(-2.5 AS INT)", "CAST(x AS INT)", "CAST(2.675 AS FLOAT)"),
-    *("CAST(1 AS BIGINT) / 2", "CAST(n AS DOUBLE PRECISION) / 2", "round(2.675, 2)", "round(2.5)", "round(x)", "abs(-1.5)"),
-    *("CASE WHEN id > 2 THEN 1 ELSE 2.5 END", "CASE WHEN id > 2 THEN n ELSE x END", "coalesce(n, 0.5)", "nullif(1, 1.0)"),
+    *(
+        "CAST(1 AS BIGINT) / 2",
+        "CAST(n AS DOUBLE PRECISION) / 2",
+        "round(2.675, 2)",
+        "round(2.5)",
+        "round(x)",
+        "abs(-1.5)",
+    ),
+    *(
+        "CASE WHEN id > 2 THEN 1 ELSE 2.5 END",
+        "CASE WHEN id > 2 THEN n ELSE x END",
+        "coalesce(n, 0.5)",
+        "nullif(1, 1.0)",
+    ),
     *("x > 1 AND n IS NOT NULL", "NOT x > 1", "x BETWEEN 0.1 + 0.2 AND 3", "n IN (1, 2)", "s LIKE 'b%'", "s || 'x'"),
-    *("upper(s)", "length(s)", "x - 1 - 1", "(x - 1) - (1 - x)", "1 - (x -- a comment\n - 1)", "2 /* two */ * x", "x * (1 + 2)"),
+    *(
+        "upper(s)",
+        "length(s)",
+        "x - 1 - 1",
+        "(x - 1) - (1 - x)",
+        "1 - (x -- a comment\n - 1)",
+        "2 /* two */ * x",
+        "x * (1 + 2)",
+    ),
     *("sum(n) OVER (ORDER BY id)", "0.1 + sum(n) OVER (PARTITION BY id)", "lag(x, 1, 0.5) OVER (ORDER BY id)"),
     *("(SELECT max(x) + 0.1 FROM t)", "0.1 + (SELECT 0.2)", "x IN (SELECT x + 0.0 FROM t)", "EXISTS (SELECT 1)"),
 )
 
 OWN = {
     "duckdb": (
-        *("d + 0.2", "typeof(1.5)", "typeof(d + 0.2)", "typeof(1)", "fmod(-7.5, 2)", "x::INT", "x // 2", "1_000", "2 ** 3"),
-        *("typeof(0.1 + sum(n) OVER ())", "[1, 2.5]", "{'a': 1, 'b': x}", "list_transform([1, 2], v -> v + 1)", "s[1:1]"),
-        *("date '2020-01-31' + interval 1 month", "date_trunc('month', date '2020-01-31')", "extract(year FROM date '2020-01-31')"),
-        *("CAST(n AS DECIMAL(10, 2)) / 3", "CAST(n AS TINYINT) + 1", "hash(n) IS NULL", "printf('%.2f', x)", "s ILIKE 'B%'"),
-        *("n::VARCHAR || 'a'", "if(x > 1, 1, 2.5)", "round(n, -1)", "'a' < s", "TRY_CAST(s AS INT)", "x IS DISTINCT FROM 0.5"),
-        *("sum(n) FILTER (WHERE x > 0.1 + 0.2) OVER ()", "count(*) OVER ()", "greatest(1, 2.5)", "sign(-2.5)", "even(x)"),
+        *(
+            "d + 0.2",
+            "typeof(1.5)",
+            "typeof(d + 0.2)",
+            "typeof(1)",
+            "fmod(-7.5, 2)",
+            "x::INT",
+            "x // 2",
+            "1_000",
+            "2 ** 3",
+        ),
+        *(
+            "typeof(0.1 + sum(n) OVER ())",
+            "[1, 2.5]",
+            "{'a': 1, 'b': x}",
+            "list_transform([1, 2], v -> v + 1)",
+            "s[1:1]",
+        ),
+        *(
+            "date '2020-01-31' + interval 1 month",
+            "date_trunc('month', date '2020-01-31')",
+            "extract(year FROM date '2020-01-31')",
+        ),
+        *(
+            "CAST(n AS DECIMAL(10, 2)) / 3",
+            "CAST(n AS TINYINT) + 1",
+            "hash(n) IS NULL",
+            "printf('%.2f', x)",
+            "s ILIKE 'B%'",
+        ),
+        *(
+            "n::VARCHAR || 'a'",
+            "if(x > 1, 1, 2.5)",
+            "round(n, -1)",
+            "'a' < s",
+            "TRY_CAST(s AS INT)",
+            "x IS DISTINCT FROM 0.5",
+        ),
+        *(
+            "sum(n) FILTER (WHERE x > 0.1 + 0.2) OVER ()",
+            "count(*) OVER ()",
+            "greatest(1, 2.5)",
+            "sign(-2.5)",
+            "even(x)",
+        ),
     ),
-    "sqlite": ("typeof(1.5)", "typeof(1)", "x || ''", "n || 1.50", "iif(x > 1, 1, 2.5)", "7 / 2.0", "printf('%.2f', x)", "1 = 1.0"),
+    "sqlite": (
+        "typeof(1.5)",
+        "typeof(1)",
+        "x || ''",
+        "n || 1.50",
+        "iif(x > 1, 1, 2.5)",
+        "7 / 2.0",
+        "printf('%.2f', x)",
+        "1 = 1.0",
+    ),
     "polars": ("x // 2", "x::INT", "s || n", "CAST(x AS FLOAT)"),
 }
 
@@ -119,7 +198,10 @@ BY_ROW = "grad((SELECT SUM(x * x) FROM t), x)"
 AHEAD = "grad(sq, x)"
 PLACES = {
     "an item": ("SELECT id, {value} AS v, {slope} AS g FROM t ORDER BY id", BY_ROW),
-    "above a square": ("SELECT id, {value} AS v, {slope} AS g FROM (SELECT *, x * x AS sq FROM t) AS t ORDER BY id", AHEAD),
+    "above a square": (
+        "SELECT id, {value} AS v, {slope} AS g FROM (SELECT *, x * x AS sq FROM t) AS t ORDER BY id",
+        AHEAD,
+    ),
     "beside a square": (
         "WITH q AS (SELECT id, x, x * x AS sq, {value} AS v FROM t) SELECT id, v, {slope} AS g FROM q ORDER BY id",
         AHEAD,
@@ -161,7 +243,16 @@ def _shown(row: Any) -> list[str]:
     return [repr(value) for value in (row.values() if isinstance(row, dict) else row)]
 
 
-UNNAMED = ("x + 1", "0.1 + 0.2 = 0.3", "x::INT", "CAST(2.5 AS INT)", "typeof(1.5)", "t.x", "CASE WHEN id > 2 THEN 1 END", "'a'")
+UNNAMED = (
+    "x + 1",
+    "0.1 + 0.2 = 0.3",
+    "x::INT",
+    "CAST(2.5 AS INT)",
+    "typeof(1.5)",
+    "t.x",
+    "CASE WHEN id > 2 THEN 1 END",
+    "'a'",
+)
 
 
 @pytest.mark.parametrize("value", UNNAMED)

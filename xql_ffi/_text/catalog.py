@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from xql_ffi._errors import DifferentiationError
 from xql_ffi._expressions import quoted, shown
-from xql_ffi._text import native
-from xql_ffi._text.native import UnknownFunctionError
-from xql_ffi._text.own import check_functions
+from xql_ffi._text import library
+from xql_ffi._text.library import UnknownFunctionError
+from xql_ffi._text.own import check_own_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,34 +92,34 @@ def catalog(tables: Tables) -> Any:
         TypeError: a table is given by something else than its schema or the query of a view.
         ValueError: a name or a schema is wrong.
     """
-    made = native.catalog()
+    made = library.catalog()
     if isinstance(tables, Mapping):
         for name, table in tables.items():
             if isinstance(table, str):
-                native.add_view(made, name, table)
+                library.add_view(made, name, table)
             elif isinstance(table, pa.Schema):
-                native.add_table(made, name, table)
+                library.add_table(made, name, table)
             else:
                 raise TypeError(no_table(name, table))
         return made
     for path, table in relations(tables):
         name = ".".join(quoted(part) for part in path)
         if isinstance(table, pa.Schema):
-            native.add_table(made, name, table)
+            library.add_table(made, name, table)
         elif table:
             _add_view(made, name, table, tables)
         else:
-            native.add_opaque(made, name, UNKNOWN_VIEW)
+            library.add_opaque(made, name, UNKNOWN_VIEW)
     return made
 
 
 def _add_view(made: Any, name: str, query: str, session: Session) -> None:
     try:
-        check_functions(session, query)
+        check_own_functions(session, query)
     except DifferentiationError as error:
-        native.add_opaque(made, name, str(error))
+        library.add_opaque(made, name, str(error))
     else:
-        native.add_view(made, name, query)
+        library.add_view(made, name, query)
 
 
 def relations(session: Any) -> Iterator[tuple[tuple[str, str, str], pa.Schema | str | None]]:
@@ -190,10 +190,10 @@ def answer(made: Any, tables: Tables, asked: UnknownFunctionError) -> None:
     try:
         field = tables.sql(f"SELECT {asked.call} AS v").schema().field("v")
     except Exception as error:
-        native.add_function(made, asked.call, None, is_volatile=False)
-        msg = f"the session cannot plan {asked.call}: {native.plain(str(error))}"
+        library.add_function(made, asked.call, None, is_volatile=False)
+        msg = f"the session cannot plan {asked.call}: {library.plain(str(error))}"
         raise ValueError(msg) from error
-    native.add_function(made, asked.call, field, is_volatile=_is_volatile(tables, asked))
+    library.add_function(made, asked.call, field, is_volatile=_is_volatile(tables, asked))
 
 
 def _is_volatile(session: Session, asked: UnknownFunctionError) -> bool:

@@ -24,7 +24,7 @@ def called(*texts: str) -> frozenset[str]:
     return frozenset(name.lower() for text in texts for name in _CALL.findall(text))
 
 
-def check_functions(session: Any, *texts: str) -> None:
+def check_own_functions(session: Any, *texts: str) -> None:
     """Refuses texts that call a function of the session that has the name of one of DataFusion, or of an operator.
 
     Raises:

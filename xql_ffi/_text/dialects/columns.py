@@ -11,7 +11,6 @@ from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.reading import CALL
 
-
 # What grouping(...) may be.
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 
@@ -82,7 +81,9 @@ class Columns:
                 )
                 raise HostError(msg)
             item = written[number]
-            item.replace(exp.alias_(exp.cast(item.unalias().copy(), wanted, dialect=self._host.syntax), item.alias_or_name))
+            item.replace(
+                exp.alias_(exp.cast(item.unalias().copy(), wanted, dialect=self._host.syntax), item.alias_or_name)
+            )
             is_same = False
         return text if is_same else self._host.text(tree, pretty=True)
 

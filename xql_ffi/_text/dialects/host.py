@@ -65,7 +65,7 @@ class Lack:
 
 @dataclass(frozen=True)
 class Host:
-    """A host's SQL, as far as it differs from DataFusion's.
+    """A host's SQL, as far as it differs from DataFusion's. It has a field for each way to differ, so many fields.
 
     The tables have expressions on both sides, whose columns stand for arguments: ``"signum(x)": "sign(x)"``.
     """

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from xql_ffi._errors import HostError
 from xql_ffi._expressions import quoted
-from xql_ffi._text import native
+from xql_ffi._text import library
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.known import Known
 
@@ -68,7 +68,7 @@ class Sources:
         if text not in self._names:
             name = f"source {len(self._names) + 1}"
             schema = self._schema(source, text)
-            native.add_table(self._known.catalog, quoted(name), pa.schema([self._field(field) for field in schema]))
+            library.add_table(self._known.catalog, quoted(name), pa.schema([self._field(field) for field in schema]))
             self._names[text], self._written[name] = name, source.copy()
         return self._names[text]
 

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi._calls import OPERATORS, STOP, may_differentiate
 from xql_ffi._errors import HostError
-from xql_ffi._text import native
+from xql_ffi._text import library
 from xql_ffi._text.dialects.columns import Columns
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.known import Known
@@ -154,7 +154,7 @@ class Statement:
             return self._text
         # This comes first: it names a view that cannot be read, which otherwise would be missing.
         derivatives = self.derivatives(calls)
-        wanted = native.columns(self._known.catalog, asked, self._rules)
+        wanted = library.columns(self._known.catalog, asked, self._rules)
         text = self._spliced(calls, derivatives) if derivatives is not None else self._written_anew(calls)
         self._check(text, wanted)
         return self._before + text + self._after
@@ -191,7 +191,7 @@ class Statement:
 
     def derivatives(self, calls: list[Call]) -> dict[int, exp.Expr] | None:
         """What takes the place of the calls; nothing if the query has to be written anew."""
-        edits = native.edits(self._known.catalog, self._asked, self._rules)
+        edits = library.edits(self._known.catalog, self._asked, self._rules)
         self._named = [(start, text) for start, end, text in edits if start == end]
         if _anew(edits) is not None:
             return None
@@ -245,7 +245,7 @@ class Statement:
         for node in tree.find_all(exp.Anonymous):
             if CALL in node.meta:
                 node.set("this", node.name.lower())
-        anew = _anew(native.edits(self._known.catalog, datafusion_text(tree), self._rules))
+        anew = _anew(library.edits(self._known.catalog, datafusion_text(tree), self._rules))
         if anew is None:
             raise HostError("xql-ffi reads the statement differently where its expressions keep their words")
         tree = host_tree(anew, self._names, self._known.words)
@@ -272,7 +272,7 @@ class Statement:
         """Refuses a text with other columns than the statement."""
         tree = self._read(self._parsed(text), self._new_names())
         again = datafusion_text(tree)
-        made = native.columns(self._known.catalog, again, self._rules)
+        made = library.columns(self._known.catalog, again, self._rules)
         names = [field.name for field in wanted]
         for number, name in self._renamed.items():
             names[number] = name

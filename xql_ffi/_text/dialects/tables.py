@@ -12,7 +12,7 @@ from sqlglot import exp
 from xql_ffi._calls import OPERATORS
 from xql_ffi._errors import HostError
 from xql_ffi._expressions import quoted
-from xql_ffi._text import catalog, native
+from xql_ffi._text import catalog, library
 from xql_ffi._text.dialects.duckdb import DUCKDB
 from xql_ffi._text.dialects.host import DATAFUSION, Host
 from xql_ffi._text.dialects.known import Known
@@ -20,7 +20,7 @@ from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.reading import datafusion_text, datafusion_tree
 from xql_ffi._text.dialects.statements import check_functions
 from xql_ffi._text.dialects.words import Words
-from xql_ffi._text.native import UnknownFunctionError
+from xql_ffi._text.library import UnknownFunctionError
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _described(connection: Any, query: str) -> list[tuple[str, str]]:
 
 
 def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping[str, str] | None = None) -> Known:
-    made = native.catalog()
+    made = library.catalog()
     names: dict[str, str] = {}
     floats: dict[str, bool] = {}
     views = []
@@ -81,19 +81,19 @@ def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping
             names.update((host.key(field.name), field.name) for field in relation.columns)
             for field in fields:
                 floats[field.name] = floats.get(field.name, True) and pa.types.is_floating(field.type)
-            native.add_table(made, name, pa.schema(fields))
+            library.add_table(made, name, pa.schema(fields))
         elif relation.query is not None:
             views.append((name, relation))
         else:
-            native.add_opaque(made, name, relation.reason)
+            library.add_opaque(made, name, relation.reason)
     # Whether a column is a float is known of all tables before the first view is read.
     columns = {name for name, is_float in floats.items() if is_float}
     for name, relation in views:
         try:
             check_functions(own or {}, relation.query or "")
-            native.add_view(made, name, _definition(relation, source, columns, words))
+            library.add_view(made, name, _definition(relation, source, columns, words))
         except HostError as error:
-            native.add_opaque(made, name, str(error))
+            library.add_opaque(made, name, str(error))
     named = {key: name for key, name in names.items() if key != name}
     return Known(made, named, columns, words, own or {}, tables)
 
@@ -223,7 +223,7 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
     if name in ("integer_quotient", "integer_remainder"):
         is_float = any(argument.to.this in exp.DataType.REAL_TYPES for argument in arguments)
         field = pa.field("v", pa.float64() if is_float else pa.int64())
-        native.add_function(made, call, field, is_volatile=False)
+        library.add_function(made, call, field, is_volatile=False)
         return
     own = name.strip('"').removeprefix(f"{host.name}.")
     if isinstance(tables, Mapping):
@@ -239,7 +239,7 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
         stable = "SELECT bool_and(stability = 'CONSISTENT') FROM duckdb_functions() WHERE lower(function_name) = ?"
         ((is_stable,),) = tables.sql(stable, params=[own.lower()]).fetchall()
     except Exception as error:
-        native.add_function(made, call, None, is_volatile=False)
-        msg = f"the session cannot plan {here}: {native.plain(str(error))}"
+        library.add_function(made, call, None, is_volatile=False)
+        msg = f"the session cannot plan {here}: {library.plain(str(error))}"
         raise ValueError(msg) from error
-    native.add_function(made, call, field, is_volatile=is_stable is False)
+    library.add_function(made, call, field, is_volatile=is_stable is False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xql_ffi._text import native
+from xql_ffi._text import library
 from xql_ffi._text.dialects import statements
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.hosts import host_of
@@ -27,4 +27,4 @@ def differentiate(expression: str, wrt: str, table: str, tables: Any, dialect: s
 
 def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
     found = known(tables, host)
-    return native.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))
+    return library.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))

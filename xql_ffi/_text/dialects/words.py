@@ -88,7 +88,9 @@ class _Keeper:
             return self._kept(node)
         else:
             # What a table function is called with says which table it is.
-            inside = [part for part in node.iter_expressions() if not isinstance(node, exp.Table) or part is not node.this]
+            inside = [
+                part for part in node.iter_expressions() if not isinstance(node, exp.Table) or part is not node.this
+            ]
         for part in inside:
             if not _is_argument(part, node):
                 self.structure(part)
@@ -159,7 +161,17 @@ class _Keeper:
 
 # What has no values of rows.
 _NO_VALUES = (
-    *(exp.Limit, exp.Offset, exp.Fetch, exp.WindowSpec, exp.DataType, exp.Star, exp.Identifier, exp.Lateral, exp.Unnest),
+    *(
+        exp.Limit,
+        exp.Offset,
+        exp.Fetch,
+        exp.WindowSpec,
+        exp.DataType,
+        exp.Star,
+        exp.Identifier,
+        exp.Lateral,
+        exp.Unnest,
+    ),
     *(exp.TableSample, exp.Var),
 )
 # What means the same in all hosts.

@@ -79,7 +79,7 @@ pub fn layers(
         return Ok(Some(Layers { below: vec![], roots }));
     }
     let mut writer = Writer {
-        graph: graph,
+        graph,
         places,
         columns: kept.iter().map(|column| (*column, top)).collect(),
         names: vec![None; order.last().map_or(0, |last| last.0 + 1)],

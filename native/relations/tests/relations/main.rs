@@ -1,6 +1,6 @@
 //! The crate as applications use it: sessions with the rules and the operators.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod by_row;
 mod differences;

@@ -27,6 +27,7 @@ const DEPTH: (usize, usize) = (4, 1000);
 
 /// A request that has been asked, with what its answer refers to.
 pub(crate) struct Question<'a> {
+    /// What crosses.
     pub request: Request,
     table: Table,
     functions: Vec<Arc<ScalarUDF>>,
@@ -34,6 +35,7 @@ pub(crate) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
+    /// The question for a call with these arguments. Answers may call the extra functions as well.
     pub(crate) fn new(args: Vec<Expr>, info: &SimplifyContext, extra_functions: &'a [Arc<ScalarUDF>]) -> Result<Self> {
         let mut table = Table::default();
         let mut functions = Functions::default();

@@ -19,6 +19,7 @@ pub struct ForeignFunction {
     return_field: Option<FieldRef>,
 }
 
+/// What a stand-in stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     /// Stands for a function, by its place in the request's list.
@@ -30,6 +31,7 @@ pub(crate) enum Role {
 }
 
 impl ForeignFunction {
+    /// A stand-in of this name. One with a field returns that, whatever its arguments are.
     pub(crate) fn new(name: String, role: Role, volatility: Volatility, return_field: Option<FieldRef>) -> Self {
         Self { name, aliases: vec![], role, signature: Signature::user_defined(volatility), return_field }
     }
@@ -42,10 +44,12 @@ impl ForeignFunction {
         Self::new(name.into(), Role::Named, Volatility::Immutable, None)
     }
 
+    /// The same by other names, too.
     pub(crate) fn with_aliases(self, aliases: Vec<String>) -> Self {
         Self { aliases, ..self }
     }
 
+    /// What it stands for.
     pub(crate) fn role(&self) -> Role {
         self.role
     }

@@ -11,8 +11,11 @@ use crate::wire::{self, Call, Entry, Kind, Opaque};
 
 /// An expression parted from its children.
 pub(crate) struct Opened {
+    /// The expression with placeholders for its children.
     pub shape: Expr,
+    /// What the placeholders stand for.
     pub children: Vec<Expr>,
+    /// How it crosses.
     pub crossing: Crossing,
 }
 

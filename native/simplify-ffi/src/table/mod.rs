@@ -27,7 +27,9 @@ use crate::wire::error::malformed;
 /// A sub-expression. One that is kept whole is a shape without children, whatever it contains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
+    /// The expression with placeholders for its children.
     pub shape: Expr,
+    /// The places of the children in the table.
     pub children: Vec<u32>,
 }
 
@@ -39,10 +41,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// All nodes, each after its children.
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
+    /// The node at a place, which may be one that the other side made up.
     pub(crate) fn get(&self, entry: u32) -> Result<&Node> {
         usize::try_from(entry)
             .ok()

@@ -12,10 +12,12 @@ use crate::wire;
 use crate::wire::error::malformed;
 use crate::wire::types::check_type;
 
+/// A field as it crosses.
 pub(crate) fn field_to_wire(field: &Field) -> Result<protobuf::Field> {
     Ok(field.try_into()?)
 }
 
+/// The field that has crossed.
 pub(crate) fn field_from_wire(field: &protobuf::Field) -> Result<FieldRef> {
     let field = Field::try_from(field).map_err(malformed)?;
     check_type(field.data_type())?;
@@ -30,10 +32,12 @@ fn relation_from_wire(relation: Option<protobuf::TableReference>) -> Result<Opti
     relation.map(|relation| TableReference::try_from(relation).map_err(malformed)).transpose()
 }
 
+/// A column as it crosses.
 pub(crate) fn column_to_wire(column: &Column) -> wire::Column {
     wire::Column { relation: relation_to_wire(column.relation.as_ref()), name: column.name.clone() }
 }
 
+/// The column that has crossed.
 pub(crate) fn column_from_wire(column: wire::Column) -> Result<Column> {
     Ok(Column::new(relation_from_wire(column.relation)?, column.name))
 }

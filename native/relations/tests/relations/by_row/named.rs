@@ -127,6 +127,7 @@ async fn several_references_to_one_relation() -> Result<()> {
     ] {
         for variable in ["a.val", "b.val"] {
             let found = run(&ctx, &by(variable, from)).await?;
+            assert!(found.len() >= 4, "{found:?}");
             close(&found, &vec![0.0; found.len()]);
         }
     }

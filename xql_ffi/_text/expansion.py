@@ -10,13 +10,14 @@ import pyarrow as pa
 from xql_ffi._calls import may_differentiate
 from xql_ffi._errors import translated
 from xql_ffi._expressions import shown
-from xql_ffi._operators import checked_rules
-from xql_ffi._text import native
+from xql_ffi._rules import checked_rules
+from xql_ffi._text import library
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
-from xql_ffi._text.own import check_functions
+from xql_ffi._text.own import check_own_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from xql_ffi._rules import Rule
 
@@ -59,9 +60,8 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
     natives = [rule._native() for rule in checked_rules(rules, "expand_sql")]
     if (dialect or _dialect_of(tables)) == "datafusion":
         return _expanded(sql, tables, natives)
-    from xql_ffi._text.dialects import texts
-
-    return texts.expand(sql, tables, dialect or _dialect_of(tables), natives)
+    text: str = _texts().expand(sql, tables, dialect or _dialect_of(tables), natives)
+    return text
 
 
 def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
@@ -142,33 +142,42 @@ def differentiate_sql(
     natives = [rule._native() for rule in checked_rules(rules, "differentiate_sql")]
     tables = {_TABLE: schema}
     if dialect != "datafusion":
-        from xql_ffi._text.dialects import texts
-
-        return texts.differentiate(expression, wrt, _TABLE, tables, dialect, natives)
-    return _asked(tables, lambda made: native.differentiate(made, expression, wrt, _TABLE, natives))
+        derivative: str = _texts().differentiate(expression, wrt, _TABLE, tables, dialect, natives)
+        return derivative
+    return _asked(tables, lambda made: library.differentiate(made, expression, wrt, _TABLE, natives))
 
 
 _TABLE = "inputs"
+
+
+def _texts() -> ModuleType:
+    """What reads and writes the SQL of other hosts.
+
+    It is imported here, for sqlglot takes long to import, and statements of DataFusion do without it.
+    """
+    from xql_ffi._text.dialects import texts
+
+    return texts
 
 
 def _expanded(sql: str, tables: Tables, natives: Sequence[Any]) -> str:
     """The text of statements of DataFusion."""
     has_functions = not isinstance(tables, Mapping) and may_differentiate(sql)
     try:
-        text = _asked(tables, lambda made: native.expand(made, sql, natives))
+        text = _asked(tables, lambda made: library.expand(made, sql, natives))
     except ValueError:
         if has_functions:
             # This tells more than what has come of it.
-            check_functions(tables, sql)
+            check_own_functions(tables, sql)
         raise
     if has_functions:
-        check_functions(tables, sql, text)
+        check_own_functions(tables, sql, text)
     return text
 
 
 def _asked(tables: Tables, make: Callable[[Any], str]) -> str:
     made = catalog(tables)
-    return native.learning(lambda: make(made), lambda unknown: answer(made, tables, unknown))
+    return library.learning(lambda: make(made), lambda unknown: answer(made, tables, unknown))
 
 
 def _dialect_of(tables: object) -> str:
