@@ -16,6 +16,7 @@ use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
 use super::site::{Site, find};
 use crate::carry::Reading;
+use crate::vocabulary::relation::Relation;
 use crate::vocabulary::source::{beside, origins_of, reads};
 
 /// What stands for a call; nothing if it stays as it is, since it says all by itself or `simplify` says what is wrong.
@@ -230,7 +231,7 @@ fn diagnose_subqueries(
         };
         let Some(index) = input.schema().maybe_index_of_column(&variable.column) else { continue };
         for origin in origins_of(input, index)? {
-            if reads(derivative.function, &origin)? {
+            if reads(derivative.function, &Relation::named(origin))? {
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from, and its derivative by them is not known where the \
                      call is in the condition of a join or in a correlated subquery. Compute the call in a CTE over one table",

@@ -13,6 +13,7 @@ use crate::rows::Over;
 use crate::tangents::linearize::{linearize, reads, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
+use crate::vocabulary::relation::Relation;
 use crate::vocabulary::source::reads as is_read;
 
 /// The variable as a node sees it.
@@ -135,7 +136,7 @@ impl Carrier<'_> {
                 );
             }
             for origin in &self.origins {
-                if is_read(expr, origin)? {
+                if is_read(expr, &Relation::named(origin.clone()))? {
                     return plan_err!(
                         "{}: a subquery in it reads the rows that {} comes from. Write the expression of the column \
                          in the call itself, in place of the column",

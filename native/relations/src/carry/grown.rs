@@ -14,7 +14,8 @@ use crate::tangents::tangent::Tangents;
 use crate::vocabulary::expressions::failing;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::source::{Source, is_same, source_of};
+use crate::vocabulary::relation::is_same;
+use crate::vocabulary::source::{Source, source_of};
 use crate::vocabulary::work_table::source_column;
 
 /// A variable with one cell, which moves wherever it is read.

@@ -11,6 +11,7 @@
 //! rows, and `sweep` carries them from the value to the variable.
 
 mod cotangents;
+mod lateral;
 mod linearize;
 mod nodes;
 mod partials;
@@ -20,6 +21,7 @@ mod sweep;
 mod variable;
 
 pub use cotangents::RowCotangents;
+pub use lateral::with_joins_for_lateral;
 pub use linearize::Linearizer;
 pub use region::{Region, joined};
 pub use stage::Stages;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
+use crate::vocabulary::relation::Unsaid;
 
 /// What is known of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Node {
-    /// Equal nodes have one number. DataFusion plans a CTE anew wherever it is read.
+    /// Nodes that compute the same have one number. DataFusion plans a CTE anew wherever it is read.
     pub id: usize,
     /// Whether it, a subquery or a shared relation in it reads the rows of a variable.
     pub reads: bool,
@@ -23,7 +24,7 @@ pub struct Node {
 #[derive(Debug, Default)]
 pub struct Nodes {
     /// The numbers of nodes, by what they are over the numbers of their inputs.
-    ids: HashMap<(LogicalPlan, Vec<usize>), usize>,
+    ids: HashMap<(LogicalPlan, Unsaid, Vec<usize>), usize>,
     /// The numbers of shared relations.
     relations: Vec<(Arc<SharedRelation>, usize)>,
     /// How many numbers have been given.
@@ -91,7 +92,7 @@ impl Nodes {
         plan.apply_subqueries(&mut visit)?;
         let alone = plan.clone().map_children(|_| Ok(Transformed::yes(LogicalPlan::default())))?.data;
         let next = self.next();
-        let id = *self.ids.entry((alone, inputs)).or_insert(next);
+        let id = *self.ids.entry((alone, Unsaid::of(plan), inputs)).or_insert(next);
         let node = Node { id, reads };
         self.seen.insert(plan, node);
         Ok(node)

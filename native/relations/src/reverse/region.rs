@@ -7,7 +7,7 @@ use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan, lit};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::columns_followed;
+use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
 
 use crate::tangents::pairs::{pair_of_tangent, tangent_of_pair};
 use crate::vocabulary::names::{Names, with_columns};
@@ -77,6 +77,7 @@ impl Region {
         let mut added = vec![];
         for (name, expr) in exprs {
             let expr = self.with_tangents_of_pairs(expr.unalias_nested().data, names)?;
+            let expr = self.with_draws_apart(expr, names)?;
             if let Expr::Column(column) = expr {
                 found.push(column);
                 continue;
@@ -108,6 +109,28 @@ impl Region {
             self.steps.push(Step { output: output.clone(), expr: Expr::Column(pair) });
             Ok(Transformed::new(Expr::Column(Column::new_unqualified(output)), true, TreeNodeRecursion::Jump))
         })?;
+        Ok(read.data)
+    }
+
+    /// An expression that varies and reads what it draws as columns: a sweep evaluates it again.
+    ///
+    /// ```text
+    /// CASE WHEN random() < 0.5 THEN 0 ELSE val END  ->  CASE WHEN ∂drawn < 0.5 THEN 0 ELSE val END
+    /// ```
+    fn with_draws_apart(&mut self, expr: Expr, names: &mut Names) -> Result<Expr> {
+        if !is_volatile(&expr) || !self.varies(&expr)? {
+            return Ok(expr);
+        }
+        let mut drawn = vec![];
+        let read = expr.transform_down(|part| {
+            if !part.is_volatile_node() || !self.varying_in(&part).is_empty() {
+                return Ok(Transformed::no(part));
+            }
+            let output = names.part("drawn");
+            drawn.push(part.alias(output.clone()));
+            Ok(Transformed::new(Expr::Column(Column::new_unqualified(output)), true, TreeNodeRecursion::Jump))
+        })?;
+        self.plan = with_columns(std::mem::take(&mut self.plan), drawn)?;
         Ok(read.data)
     }
 

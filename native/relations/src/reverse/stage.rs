@@ -14,7 +14,7 @@ use crate::vocabulary::names::{Names, columns};
 /// A relation that is computed once.
 pub struct Stage {
     relation: Arc<SharedRelation>,
-    /// Whether it has exactly one row; else its last column numbers the rows.
+    /// Whether it has exactly one row.
     pub single: bool,
     /// The positions of its columns that vary.
     pub varying: Vec<usize>,
@@ -77,7 +77,7 @@ impl Stages {
         self.stages.iter().enumerate().filter_map(number)
     }
 
-    /// A stage of the rows that a plan computes. Its last column numbers them, unless there is one row only.
+    /// A stage of the rows that a plan computes. Its last column numbers them, unless there is one row only or they do not vary.
     pub fn add(
         &mut self,
         name: &str,
@@ -88,7 +88,8 @@ impl Stages {
         names: &mut Names,
     ) -> StageId {
         let table = names.part(name);
-        let relation = match single {
+        let needs_no_numbers = single || matches!(rows, Rows::Constant);
+        let relation = match needs_no_numbers {
             true => SharedRelation::new(table, plan),
             false => SharedRelation::numbered(table, plan, &names.part("row")),
         };
@@ -106,7 +107,7 @@ impl Stages {
         let stage = &self.stages[id];
         let mut region = stage.scan(names)?;
         region.single = stage.single;
-        let row = if stage.single { None } else { region.columns.last().cloned() };
+        let row = region.columns.last().filter(|_| stage.relation.is_numbered()).cloned();
         let read = |index: &usize| Some(region.columns.get(*index)?.name.clone());
         let read: Vec<_> = stage.varying.iter().filter_map(read).collect();
         let own = region.columns.clone();

@@ -4,9 +4,12 @@ use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
-use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
+use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableSource, Union};
 use datafusion_functions_aggregate::array_agg::array_agg_udaf;
 use datafusion_functions_aggregate::expr_fn::min;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
@@ -14,39 +17,45 @@ use crate::carry::{lifted, widened_union};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::source::{Source, is_same, sources_of};
+use crate::vocabulary::relation::{Occurrence, Relation, is_same, occurrences};
+use crate::vocabulary::source::{Source, sources_of};
 
 /// Columns of one relation by whose cells is differentiated.
 ///
 /// FROM and the subqueries read the same rows of the relation, with numbers by which they know each row again.
 pub struct RowVariable {
-    /// The node that computes the columns, or the table that has them.
-    origin: LogicalPlan,
+    /// Which relation it is in the statement.
+    origin: Relation,
     /// Its columns as the numbered rows have them.
     shown: DFSchemaRef,
     /// The positions of the columns in it.
     pub columns: Vec<usize>,
     relation: Arc<SharedRelation>,
+    /// The numbered rows as a table, which is one wherever it is read.
+    table: Arc<dyn TableSource>,
+    /// The scans of it, each in the place of one occurrence of the origin, so that copies of a query stay copies.
+    scans: RefCell<HashMap<Vec<Occurrence>, LogicalPlan>>,
 }
 
 impl RowVariable {
     /// The variables that columns of a node are, as it stands in FROM. There it may have more columns than the `origin` that
     /// subqueries read: numbers of rows of what it is computed from. `computed` is what it computes, without calls of the operators.
     pub fn of(
-        origin: LogicalPlan,
+        origin: Relation,
         shown: &LogicalPlan,
         computed: LogicalPlan,
         variables: &[usize],
         names: &mut Names,
     ) -> Result<Self> {
         let shown = Arc::clone(shown.schema());
-        let variables = variables.iter().map(|index| position(&shown, origin.schema().qualified_field(*index)));
+        let variables = variables.iter().map(|index| position(&shown, origin.node.schema().qualified_field(*index)));
         let variables = variables.collect::<Result<_>>()?;
         let exprs = columns(computed.schema());
         let computed = named(computed, &exprs, names)?;
         let table = names.part("rows");
         let relation = Arc::new(SharedRelation::numbered(table, computed, &names.part("row")));
-        Ok(Self { origin, shown, columns: variables, relation })
+        let table = relation.read_as(relation.columns());
+        Ok(Self { origin, shown, columns: variables, relation, table, scans: RefCell::default() })
     }
 
     /// The numbered rows.
@@ -56,7 +65,7 @@ impl RowVariable {
 
     /// A scan of the numbered rows: the columns of the origin in their order, and the number of the row.
     pub fn scan(&self) -> Result<LogicalPlan> {
-        self.relation.scan()
+        self.relation.scan_of(&self.table)
     }
 
     /// Whether a node scans the numbered rows.
@@ -72,17 +81,21 @@ impl RowVariable {
     /// The plan with every reference to the relation reading the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let read = plan.transform_down_with_subqueries(|node| {
-            if !is_same(&node, &self.origin) {
+            if !self.origin.is(&node) {
                 return Ok(Transformed::no(node));
             }
-            Ok(Transformed::new(self.stand_in(node.schema(), None)?, true, TreeNodeRecursion::Jump))
+            Ok(Transformed::new(self.stand_in(&node, None)?, true, TreeNodeRecursion::Jump))
         })?;
         Ok(read.data)
     }
 
-    /// What reads the numbered rows in the place of a node with these columns, with the number of the row under a name of its own.
-    fn stand_in(&self, columns_of: &DFSchema, row: Option<&str>) -> Result<LogicalPlan> {
-        let scan = self.scan()?;
+    /// What reads the numbered rows in the place of a node, with the number of the row under a name of its own.
+    fn stand_in(&self, node: &LogicalPlan, row: Option<&str>) -> Result<LogicalPlan> {
+        let columns_of = node.schema();
+        let scan = match self.scans.borrow_mut().entry(occurrences(node)) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => place.insert(self.scan()?).clone(),
+        };
         let mut read = columns(scan.schema());
         let number = read.pop();
         let mut exprs = vec![];
@@ -115,7 +128,7 @@ impl RowVariable {
         let (plan, number) = lifted(plan, index, names, &mut |node, index, names| {
             if origin(node, index)? == Origin::Here {
                 let row = names.part("row");
-                return Ok(Some((self.stand_in(node.schema(), Some(&row))?, Column::new_unqualified(row))));
+                return Ok(Some((self.stand_in(node, Some(&row))?, Column::new_unqualified(row))));
             }
             let (plan, found) = match node {
                 LogicalPlan::Projection(_)

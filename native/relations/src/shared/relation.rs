@@ -125,9 +125,13 @@ impl SharedRelation {
 
     /// A scan of all columns under other names.
     pub fn scan_as(self: &Arc<Self>, names: impl IntoIterator<Item = impl Into<String>>) -> Result<LogicalPlan> {
-        let source = self.read_as(names);
+        self.scan_of(&self.read_as(names))
+    }
+
+    /// A scan of a table that [`read_as`](Self::read_as) has given.
+    pub fn scan_of(&self, source: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
         let table = TableReference::bare(self.name.as_str());
-        LogicalPlanBuilder::scan_with_filters(table, source, None, self.handed_on()?)?.build()
+        LogicalPlanBuilder::scan_with_filters(table, Arc::clone(source), None, self.handed_on()?)?.build()
     }
 
     /// What hands the values of parameters on to the plan of the relation: DataFusion puts them in the place of parameters in the

@@ -1,6 +1,6 @@
 //! Plans without shared relations, which compute each of them wherever it is read.
 
-use datafusion_common::tree_node::Transformed;
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, TableScan};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub fn written_out(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !SharedRelation::is_scanned_in(&plan)? {
         return Ok(Transformed::no(plan));
     }
+    check_size(&plan)?;
     Ok(Transformed::yes(Relations::default().written_out(plan)?))
 }
 
@@ -73,6 +74,44 @@ impl Relations {
     fn rows_of(&mut self, relation: &SharedRelation) -> Result<LogicalPlan> {
         repeatable(self.written_out(relation.plan().clone())?, relation.number())
     }
+}
+
+/// So many nodes DataFusion plans in some seconds.
+const MOST_NODES: usize = 10_000;
+
+/// Refuses a plan that is too large when it is written out: a relation that reads another one twice doubles it.
+fn check_size(plan: &LogicalPlan) -> Result<()> {
+    let nodes = nodes_of(plan, &mut vec![])?;
+    if nodes > MOST_NODES {
+        return plan_err!(
+            "without shared relations, each computed wherever it is read, the derivative has {nodes} nodes, more than the \
+             {MOST_NODES} that DataFusion can plan in reasonable time. SET xql.share_relations = true, or keep the values of inner \
+             layers in tables"
+        );
+    }
+    Ok(())
+}
+
+/// How many nodes a plan has once it is written out, by those of relations that are known.
+#[recursive::recursive]
+fn nodes_of(plan: &LogicalPlan, known: &mut Vec<(Arc<SharedRelation>, usize)>) -> Result<usize> {
+    let mut nodes = 0_usize;
+    plan.apply_with_subqueries(|node| {
+        nodes = nodes.saturating_add(1);
+        let Some(relation) = SharedRelation::scanned_by(node) else { return Ok(TreeNodeRecursion::Continue) };
+        let found = known.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, nodes)| *nodes);
+        let of_relation = match found {
+            Some(nodes) => nodes,
+            None => {
+                let nodes = nodes_of(relation.plan(), known)?;
+                known.push((relation, nodes));
+                nodes
+            }
+        };
+        nodes = nodes.saturating_add(of_relation);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(nodes)
 }
 
 /// Refuses a recursive term that reads the rows of the last iteration several times.

@@ -7,5 +7,6 @@ pub mod nodes;
 pub mod observed;
 pub mod operators;
 pub mod origin;
+pub mod relation;
 pub mod source;
 pub mod work_table;

@@ -1,14 +1,13 @@
 //! Which relation a column of a plan comes from, and what reads it.
 
-use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
-use std::sync::Arc;
 use xql_autodiff::vocabulary::functions::stopped;
 
 use super::nodes::any_node;
 use super::origin::{Origin, origin};
+use super::relation::{Relation, is_same, is_unclear};
 
 /// Where a column of a plan originates.
 pub struct Source {
@@ -49,36 +48,35 @@ pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
     Ok(sources.pop().filter(|_| sources.is_empty()))
 }
 
-/// Whether a plan or a subquery in it has a node.
-pub fn has_node(plan: &LogicalPlan, wanted: &LogicalPlan) -> Result<bool> {
-    any_node(plan, |node| Ok(is_same(node, wanted)))
-}
-
-/// Whether two nodes are one relation: the same table, whatever its name and alias, or equal computations.
-pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
-    if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
-        let providers = [a, b].map(|scan| source_as_provider(&scan.source));
-        if let [Ok(first), Ok(second)] = providers
-            && Arc::ptr_eq(&first, &second)
-        {
-            return a.filters == b.filters && a.fetch == b.fetch && a.projection == b.projection;
-        }
-    }
-    a == b
-}
-
 /// Whether a scalar subquery in an expression reads a relation.
-pub fn reads(expression: &Expr, relation: &LogicalPlan) -> Result<bool> {
+pub fn reads(expression: &Expr, relation: &Relation) -> Result<bool> {
     let mut found = false;
     expression.apply(|part| {
         match part {
-            Expr::ScalarSubquery(subquery) => found = found || has_node(&subquery.subquery, relation)?,
+            Expr::ScalarSubquery(subquery) => found = found || relation.is_read_in(&subquery.subquery)?,
             part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             _ => {}
         }
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// The error for a scalar subquery in an expression that reads a table of which nobody can tell whether it is the one that was meant.
+pub fn check_is_clear(expression: &Expr, relation: &LogicalPlan) -> Result<()> {
+    expression.apply(|part| {
+        if let Expr::ScalarSubquery(subquery) = part
+            && any_node(&subquery.subquery, |node| Ok(is_unclear(node, relation)))?
+        {
+            return plan_err!(
+                "{} is read through a view, and its catalog makes it anew for each reader, so that xql-ffi cannot tell whether it is \
+                 the same table. Register the table itself with the session, or read it without the view",
+                relation.display()
+            );
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 /// A direction in which the cells of a variable move, over the columns that stand beside it where it originates.

@@ -9,15 +9,16 @@ use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF};
 use std::sync::Arc;
 use swept::{Swept, add_part, totals};
-use variables::{Found, Numbered, Variables, found, innermost};
+use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use crate::reverse::{Linearizer, Reference, RowVariable, joined};
+use crate::reverse::{Linearizer, Reference, RowVariable, joined, with_joins_for_lateral};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::Recognize;
-use crate::vocabulary::source::{beside, is_same, sources_of};
+use crate::vocabulary::relation::is_equal;
+use crate::vocabulary::source::{beside, sources_of};
 
 pub use swept::null_with;
 
@@ -66,16 +67,10 @@ impl ByRow {
     ) -> Result<(LogicalPlan, Self)> {
         let mut by_row = Self::default();
         let mut plan = plan;
-        let mut relations: Vec<(LogicalPlan, Vec<Found>)> = vec![];
-        for found in found(&plan, recognize)? {
-            match relations.iter_mut().find(|(origin, _)| is_same(origin, &found.source.origin)) {
-                Some((_, columns)) => columns.push(found),
-                None => relations.push((found.source.origin.clone(), vec![found])),
-            }
-        }
+        let mut relations = by_relation(found(&plan, recognize)?, &plan)?;
         while !relations.is_empty() {
             // What another relation is computed from comes first, so that it is numbered there too.
-            let (origin, columns) = relations.swap_remove(innermost(&relations)?);
+            let (relation_of, columns) = relations.swap_remove(innermost(&relations)?);
             let positions: Vec<_> = columns.iter().map(|found| found.source.position).collect();
             let place_of = |plan: &LogicalPlan, column: &Column, place: usize| -> Result<Option<LogicalPlan>> {
                 let input = plan.inputs()[0];
@@ -86,10 +81,10 @@ impl ByRow {
                 Some(Found { column, place, .. }) => place_of(&plan, column, *place)?,
                 None => None,
             };
-            let shown = shown.unwrap_or_else(|| origin.clone());
+            let shown = shown.unwrap_or_else(|| relation_of.node.clone());
             let computed = rewrite(names, shown.clone())?;
-            let rows = RowVariable::of(origin.clone(), &shown, computed, &positions, names)?;
-            let sweep = by_row.sweep_for(&origin)?;
+            let sweep = by_row.sweep_for(&relation_of.node)?;
+            let rows = RowVariable::of(relation_of, &shown, computed, &positions, names)?;
             let relation = sweep.rows.len();
             let mut references: Vec<(Vec<usize>, Arc<Reference>)> = vec![];
             for (position, Found { column, source, place }) in columns.into_iter().enumerate() {
@@ -109,9 +104,8 @@ impl ByRow {
             }
             plan = rows.substituted(plan)?;
             for (other, _) in &mut relations {
-                *other = rows.substituted(std::mem::take(other))?;
+                other.node = rows.substituted(std::mem::take(&mut other.node))?;
             }
-            sweep.origins.push(origin);
             sweep.rows.push(rows);
         }
         Ok((plan, by_row))
@@ -139,9 +133,14 @@ impl ByRow {
 
     /// The column that a scalar subquery is once it is joined to the input, if it reads the relation of a variable.
     pub fn value(&mut self, subquery: &Subquery, input: &mut LogicalPlan, names: &mut Names) -> Result<Option<Column>> {
-        if let Some(known) = self.values.iter().find(|value| value.subquery == subquery.subquery) {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let written = Arc::clone(&subquery.subquery);
+        if let Some(known) = self.values.iter().find(|value| is_equal(&value.subquery, &written)) {
             return Ok(Some(known.column.clone()));
         }
+        let subquery = &with_joins_for_lateral(subquery)?;
         // One that reads columns of the input is no value of all rows. It stays, unless a call reads it.
         if !subquery.outer_ref_columns.is_empty() {
             return Ok(None);
@@ -157,7 +156,7 @@ impl ByRow {
         let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(region.plan.clone()))?;
         let (left, right) = (std::mem::take(input), LogicalPlan::Projection(one));
         *input = joined(left, right, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-        self.values.push(Value { subquery: Arc::clone(&subquery.subquery), column: column.clone(), by });
+        self.values.push(Value { subquery: written, column: column.clone(), by });
         Ok(Some(column))
     }
 

@@ -10,12 +10,12 @@ use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, grad
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::source::{Source, has_node, reads, sources_of};
+use crate::vocabulary::relation::{Relation, is_same};
+use crate::vocabulary::source::{Source, check_is_clear, reads, sources_of};
 
 /// Variables that one sweep serves: none of their relations is computed from another.
 #[derive(Default)]
 pub struct Variables {
-    pub origins: Vec<LogicalPlan>,
     pub rows: Vec<RowVariable>,
     pub columns: Vec<Numbered>,
     /// What lies between them and the subqueries.
@@ -76,8 +76,15 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
                 let column = Column::from(input.schema().qualified_field(index));
                 for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
-                    let is_known = found.iter().any(|known| known.column == column && known.place == place);
-                    if !is_known && reads(expression, &source.origin)? {
+                    check_is_clear(expression, &source.origin)?;
+                    if found.iter().any(|known| known.column == column && known.place == place) {
+                        continue;
+                    }
+                    let named = Relation::named(source.origin.clone());
+                    let by_text = Relation { by_text: true, ..named.clone() };
+                    let is_read =
+                        reads(expression, &named)? || reads(expression, &by_text)? && !named.has_name_in(plan)?;
+                    if is_read {
                         found.push(Found { column: column.clone(), source, place });
                     }
                 }
@@ -88,12 +95,28 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
     Ok(found)
 }
 
+/// The columns by relation. A relation that nothing in the plan reads by a name is known by its text.
+pub fn by_relation(found: Vec<Found>, plan: &LogicalPlan) -> Result<Vec<(Relation, Vec<Found>)>> {
+    let mut relations: Vec<(Relation, Vec<Found>)> = vec![];
+    for found in found {
+        match relations.iter_mut().find(|(relation, _)| is_same(&relation.node, &found.source.origin)) {
+            Some((_, columns)) => columns.push(found),
+            None => {
+                let mut relation = Relation::named(found.source.origin.clone());
+                relation.by_text = !relation.has_name_in(plan)?;
+                relations.push((relation, vec![found]));
+            }
+        }
+    }
+    Ok(relations)
+}
+
 /// The position of a relation that none of the others is a part of.
-pub fn innermost(relations: &[(LogicalPlan, Vec<Found>)]) -> Result<usize> {
-    for (number, (origin, _)) in relations.iter().enumerate() {
+pub fn innermost(relations: &[(Relation, Vec<Found>)]) -> Result<usize> {
+    for (number, (relation, _)) in relations.iter().enumerate() {
         let mut has_other = false;
         for (other, (part, _)) in relations.iter().enumerate() {
-            has_other |= other != number && has_node(origin, part)?;
+            has_other |= other != number && part.is_read_in(&relation.node)?;
         }
         if !has_other {
             return Ok(number);

@@ -12,13 +12,14 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use super::Linearizer;
 use super::grouping::apart;
+use crate::carry::Draws;
 use crate::reverse::nodes::Node;
 use crate::reverse::partials::Partials;
 use crate::reverse::region::{Region, StageId};
 use crate::reverse::stage::Rows;
 use crate::reverse::variable::named;
 use crate::vocabulary::expressions::{failing, unaliased};
-use crate::vocabulary::names::columns;
+use crate::vocabulary::names::{Names, columns};
 
 /// How many rows a group has.
 #[derive(Debug, Clone, Copy)]
@@ -35,17 +36,16 @@ impl Linearizer<'_> {
             let union = self.stages.nodes.keep(union);
             return self.region(&union);
         }
+        if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
+            let once = self.stages.nodes.keep(drawn_below(aggregate, self.names)?);
+            return self.region(&once);
+        }
         let mut below = self.region(&aggregate.input)?;
         if aggregate.aggr_expr.iter().any(is_of_one_row) {
             // A row that is chosen by its place in an order is known again by its number.
             let width = below.columns.len();
             let stage = self.same(below)?;
             below = self.stages.reader(stage, width, self.names)?;
-        }
-        if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
-            return plan_err!(
-                "an aggregate reads a volatile function, and its derivative would draw again. Compute it before, in a CTE"
-            );
         }
         let keys = self.computed(&mut below, &aggregate.group_expr, schema)?;
         let keys = below.apart(keys, self.names)?;
@@ -159,6 +159,16 @@ impl Linearizer<'_> {
         let rows = Rows::Groups { below, keys, aggregates: partials };
         Ok(self.stages.add("groups", groups, single, varying, rows, self.names))
     }
+}
+
+/// An aggregate over what its keys and functions draw, which its derivative must not draw again.
+fn drawn_below(aggregate: &Aggregate, names: &mut Names) -> Result<LogicalPlan> {
+    let mut draws = Draws::new(names);
+    let keys = aggregate.group_expr.iter().cloned().map(|key| draws.ordering(key)).collect();
+    let functions = aggregate.aggr_expr.iter().cloned().map(|function| draws.function(function));
+    let functions = functions.collect::<Result<_>>()?;
+    let input = draws.below(Arc::clone(&aggregate.input))?;
+    Ok(LogicalPlan::Aggregate(Aggregate::try_new(input, keys, functions)?))
 }
 
 /// Whether an aggregate is the value of one row of a group, chosen by the order of the rows.

@@ -42,10 +42,9 @@ impl Linearizer<'_> {
         }
         let width = plan.schema().fields().len();
         let region = renamed(plan.clone(), self.names)?;
-        let stage = self.stages.add("constants", region.plan, true, vec![], Rows::Constant, self.names);
+        let stage = self.stages.add("constants", region.plan, single, vec![], Rows::Constant, self.names);
         self.stages.know(node, stage, width);
-        let region = self.stages.reader(stage, width, self.names)?;
-        Ok(Region { single, ..region })
+        self.stages.reader(stage, width, self.names)
     }
 
     /// The region of a shared relation. The numbers of its rows are those of the stage that it becomes.

@@ -30,10 +30,12 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use super::Linearizer;
 use super::groups::Members;
 use super::settled::is_read_again_as_it_is;
+use crate::carry::Draws;
 use crate::reverse::nodes::Node;
 use crate::reverse::region::{Region, StageId};
 use crate::rows::frames::is_over_partition;
 use crate::rows::stays;
+use crate::vocabulary::names::{Names, restore};
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// A window function whose value varies, over columns of a stage.
@@ -69,6 +71,10 @@ enum Output {
 
 impl Linearizer<'_> {
     pub fn window(&mut self, node: Node, window: &Window) -> Result<Region> {
+        if window.window_expr.iter().any(is_volatile) {
+            let once = self.stages.nodes.keep(drawn_below(window, self.names)?);
+            return self.region(&once);
+        }
         let schema = window.input.schema();
         let width = schema.fields().len();
         let (mut region, functions) = self.functions(window)?;
@@ -123,8 +129,13 @@ impl Linearizer<'_> {
             let Expr::WindowFunction(function) = expr.clone().unalias_nested().data else {
                 return plan_err!("{} is not a window function", abbreviated(expr));
             };
-            if is_volatile(expr) {
-                return plan_err!("{} reads a volatile function. Compute it before, in a CTE", abbreviated(expr));
+            let default = function.params.args.get(2);
+            if is_of_one_row(&function) && default.is_some_and(|default| !stays(default, &function.fun)) {
+                return plan_err!(
+                    "DataFusion takes only a constant as the default of {}. Use coalesce({}(x) OVER (...), default)",
+                    abbreviated(expr),
+                    function.fun.name()
+                );
             }
             functions.push((self.window_over_columns(*function, &mut region, window.input.schema())?, expr));
         }
@@ -357,6 +368,15 @@ impl Linearizer<'_> {
         outer.columns.truncate(width);
         Ok(value)
     }
+}
+
+/// Windows over what their functions draw, which a derivative must not draw again.
+fn drawn_below(window: &Window, names: &mut Names) -> Result<LogicalPlan> {
+    let mut draws = Draws::new(names);
+    let functions = window.window_expr.iter().cloned().map(|function| draws.function(function));
+    let functions = functions.collect::<Result<_>>()?;
+    let once = Window::try_new(functions, draws.below(Arc::clone(&window.input))?)?;
+    restore(LogicalPlan::Window(once), &window.schema)
 }
 
 /// Whether a function gives the value of one row, which it chooses by its place.
