@@ -15,7 +15,7 @@ from support.findings import Finding
 from support.seed import SEED
 
 # One model for so many random plans.
-EACH = 6
+EACH = 8
 # Findings that one test shows.
 _SHOWN = 3
 
