@@ -6,8 +6,9 @@ import pytest
 from datafusion import SessionContext
 
 import xql_ffi
+from support import sessions
 from support.seed import SEED
-from support.tables import add_tables
+from support.tables import TABLES
 
 # Random plans of one test.
 CHUNK = 100
@@ -78,8 +79,12 @@ def register() -> Callable[[SessionContext], SessionContext]:
 
 
 @pytest.fixture(scope="module")
-def ctx(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    """A session with the functions and the tables, shared by the tests of a file: they only read."""
-    session = register(SessionContext())
-    add_tables(session)
-    return session
+def ctx() -> SessionContext:
+    """A session with the functions and the tables of `support`, shared by the tests of a file: they only read."""
+    return sessions.session(TABLES)
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest) -> SessionContext:
+    """A session of one test, with the functions and the tables that its file calls `TABLES`."""
+    return sessions.session(getattr(request.module, "TABLES", None))

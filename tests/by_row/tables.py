@@ -8,7 +8,8 @@ import pyarrow as pa
 from datafusion import SessionContext
 
 from relations import tables
-from support.tables import add_table
+from support import sessions
+from support.tables import batch
 
 SINGLE = "s"
 TABLES: dict[str, dict[str, Sequence[float | None]]] = {
@@ -23,4 +24,5 @@ def add_row_tables(ctx: SessionContext) -> None:
     types = {"id": pa.int64(), "k": pa.int64(), "s": pa.float32(), "h": pa.float64()}
     columns = TABLES["f"]
     schema = pa.schema(pa.field(name, type_, nullable=None in columns[name]) for name, type_ in types.items())
-    add_table(ctx, "f", schema, [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    sessions.add(ctx, {"f": batch(schema, rows)})

@@ -20,11 +20,6 @@ Array = NDArray[np.float64]
 Register = Callable[[SessionContext], SessionContext]
 
 
-@pytest.fixture
-def session(register: Register) -> SessionContext:
-    return register(SessionContext())
-
-
 def numbers(seed: int, *shape: int) -> Array:
     return np.round(np.random.default_rng(seed).normal(size=shape), 4)
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from by_row.generation import UNEQUAL, Value, Wanted
 from by_row.plans import Cell, Direction, Writer
 from by_row.tables import TABLES, add_row_tables
-from relations import differences
-from relations.differences import Sampled
+from support import differences
+from support.differences import Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
+from support.sessions import session
 
 Register = Callable[[SessionContext], SessionContext]
 Floats = NDArray[np.float64]
@@ -47,9 +48,9 @@ class Judge:
     """Compares gradients with forward mode and with differences; counts what it has compared."""
 
     def __init__(self, register: Register) -> None:
-        self._ctx = register(_session(1))
-        self._others = [register(_session(partitions)) for partitions in (2, 4)]
-        self._small = register(_session(2, memory=40_000))
+        self._ctx = register(_with_row_tables(1))
+        self._others = [register(_with_row_tables(partitions)) for partitions in (2, 4)]
+        self._small = register(_with_row_tables(2, memory=40_000))
         self.counts: Counter[str] = Counter()
         # By kind of node: how many gradients that are not 0 came out right of values with it.
         self.right: Counter[str] = Counter()
@@ -527,16 +528,15 @@ def _shown(found: Gradients) -> str:
     return "\n".join(f"{key}: {rows}" for key, rows in found.items())
 
 
-def _session(partitions: int, memory: int = 0) -> SessionContext:
+def _with_row_tables(partitions: int, memory: int = 0) -> SessionContext:
     config = SessionConfig().with_target_partitions(partitions)
     # For DataFusion 54, coalesce(x, 1) is no longer NOT NULL when another `x IS NOT NULL` has been drawn out of it.
     config = config.set("datafusion.execution.skip_physical_aggregate_schema_check", "true")
     if partitions > 1:
         config = config.with_batch_size(2)
     runtime = RuntimeEnvBuilder().with_greedy_memory_pool(memory) if memory else RuntimeEnvBuilder()
-    ctx = SessionContext(config, runtime)
+    directions = {"id": range(60), **{f"v{number}": list(DIRECTIONS[:, number]) for number in range(3)}}
+    tables = {"directions": directions, "eps": {"e_": [0.0]}}
+    ctx = session(tables, config=config, runtime=runtime, differentiates=False)
     add_row_tables(ctx)
-    directions = {"id": list(range(60)), **{f"v{number}": list(DIRECTIONS[:, number]) for number in range(3)}}
-    ctx.from_pydict(directions, name="directions")
-    ctx.from_pydict({"e_": [0.0]}, name="eps")
     return ctx

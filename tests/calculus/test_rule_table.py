@@ -3,8 +3,6 @@
 The tests are made from the table, so a line that is added is tested.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,7 +10,7 @@ from datafusion import SessionContext
 
 import xql_ffi
 from support.cases import query
-from support.differences import Flags, Points, Values, differences, step
+from support.differences import Flags, Points, Values, of_points, step
 from support.rules import Evaluator, Kink, Line, as_number, draws, lines
 
 LINES = lines("differentiable", "piecewise constant")
@@ -23,11 +21,6 @@ KINKS = [(line, kink) for line in LINES for kink in line.kinks]
 # out 1e-10 and no more.
 DOUBLE = (1e-10, 0.0)
 SINGLE = (1e-6, 1e-6)
-
-
-@pytest.fixture(scope="module")
-def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    return register(SessionContext())
 
 
 @pytest.fixture(params=[pa.float64(), pa.float32()], ids=str)
@@ -43,7 +36,7 @@ def _assert_derivative(typed: Evaluator, line: Line, by: str, points: Points, h:
     """Compares a derivative with central differences; says where they are sound, and where they lie in the domain."""
     exact = Evaluator(typed.ctx)
     f = _number(exact, line)
-    expected = differences(lambda at: exact.floats(at, f), lambda at: exact.holds(at, line.domain), points, by, h)
+    expected = of_points(lambda at: exact.floats(at, f), lambda at: exact.holds(at, line.domain), points, by, h)
     found = np.full(len(h), np.nan)
     sound = expected.sound & (expected.magnitude < np.finfo(typed.type.to_pandas_dtype()).max)
     if sound.any():

@@ -110,11 +110,6 @@ RULES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    return register(SessionContext())
-
-
 def _over(ctx: SessionContext, values: Any, *expressions: str, type_: Any = None) -> pa.Table:
     """The values of expressions over a table that has `values` as the column x."""
     array = pa.array(values, type_ or pa.float64())

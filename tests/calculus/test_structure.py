@@ -1,7 +1,5 @@
 """What is differentiated, or not, because of how an expression is built, through all that SQL makes of it."""
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
@@ -14,22 +12,18 @@ from support.errors import assert_says, message_at_planning
 X, Y, N = [1.5, -2.25, 4.0], [3.0, 0.5, -4.0], [2.0, None, 0.25]
 
 
-@pytest.fixture(scope="module")
-def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    ctx = register(SessionContext())
-    rows = {
-        "id": [1, 2, 3],
-        "x": X,
-        "y": Y,
-        "n": N,
-        "i": [1, 2, 3],
-        "s": [{"a": 5.0, "b": "u"}, {"a": 6.0, "b": "v"}, {"a": 7.0, "b": "w"}],
-        "l": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
-        "m": pa.array([[("a", 0.5)], [("a", 1.5)], [("a", 2.5)]], pa.map_(pa.string(), pa.float64())),
-        "d": [pa.scalar(day, pa.date32()).as_py() for day in (0, 1, 2)],
-    }
-    ctx.register_record_batches("t", [[pa.RecordBatch.from_pydict(rows)]])
-    return ctx
+_ROWS = {
+    "id": [1, 2, 3],
+    "x": X,
+    "y": Y,
+    "n": N,
+    "i": [1, 2, 3],
+    "s": [{"a": 5.0, "b": "u"}, {"a": 6.0, "b": "v"}, {"a": 7.0, "b": "w"}],
+    "l": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+    "m": pa.array([[("a", 0.5)], [("a", 1.5)], [("a", 2.5)]], pa.map_(pa.string(), pa.float64())),
+    "d": [pa.scalar(day, pa.date32()).as_py() for day in (0, 1, 2)],
+}
+TABLES = {"t": pa.RecordBatch.from_pydict(_ROWS)}
 
 
 DIFFERENTIATED = [

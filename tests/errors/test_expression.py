@@ -1,7 +1,5 @@
 """Expressions that have no derivative, or none that can be computed without evaluating something volatile twice."""
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -10,7 +8,8 @@ from datafusion import SessionContext, udf
 from support.cases import query
 from support.compare import assert_same_rows, rows_of
 from support.errors import Refused, assert_refused, assert_says, message_at_planning, refusals
-from support.tables import T, add_tables
+from support.sessions import session
+from support.tables import TABLES, T
 
 UNSUPPORTED = [
     Refused("python_udf", "SELECT grad(halve(x), x) AS d FROM t", ["halve", r"\bx\b", "rule"]),
@@ -63,10 +62,9 @@ VOLATILE = [
 
 
 @pytest.fixture(scope="module")
-def with_udfs(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
+def with_udfs() -> SessionContext:
     """A session with two Python functions, of which one is volatile."""
-    ctx = register(SessionContext())
-    add_tables(ctx)
+    ctx = session(TABLES)
     for name, volatility in (("halve", "immutable"), ("dice", "volatile")):
         ctx.register_udf(
             udf(lambda a: pc.divide(a, 2.0), [pa.float64()], pa.float64(), volatility=volatility, name=name)
@@ -115,10 +113,9 @@ def test_unknown_functions_of_constants(
     assert_same_rows(rows_of(query(with_udfs, f"SELECT {expression} AS d FROM t ORDER BY id")), expected)
 
 
-def test_same_function_name_in_another_session(register: Callable[[SessionContext], SessionContext]) -> None:
+def test_same_function_name_in_another_session() -> None:
     """A user's own function of a built-in name is not differentiated by the rule of the built-in one."""
-    ctx = register(SessionContext())
-    add_tables(ctx)
+    ctx = session(TABLES)
     ctx.register_udf(udf(lambda a: pc.multiply(a, 7.0), [pa.float64()], pa.float64(), "immutable", "sin"))
     assert_says(message_at_planning(lambda: ctx.sql("SELECT grad(sin(x), x) AS d FROM t")), ["sin"])
 

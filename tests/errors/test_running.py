@@ -27,11 +27,7 @@ EXECUTE: dict[str, Callable[[DataFrame], object]] = {
 }
 
 
-@pytest.fixture
-def session() -> SessionContext:
-    ctx = xql_ffi.register(SessionContext())
-    ctx.sql("CREATE TABLE t (x DOUBLE, k VARCHAR) AS VALUES (1.0, 'a')")
-    return ctx
+TABLES = {"t": {"x": [1.0], "k": ["a"]}}
 
 
 @pytest.mark.parametrize("execute", EXECUTE.values(), ids=EXECUTE)

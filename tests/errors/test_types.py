@@ -9,7 +9,8 @@ from datafusion import SessionContext, col, lit, udf
 from datafusion import functions as f
 
 import xql_ffi
-from support.tables import add_tables
+from support.sessions import session
+from support.tables import TABLES
 
 NO_RULE = "SELECT grad(halve(x), x) AS d FROM t"
 METHODS: dict[str, Callable[[Any], object]] = {
@@ -33,8 +34,7 @@ METHODS: dict[str, Callable[[Any], object]] = {
 
 @pytest.fixture(scope="module")
 def with_udf() -> SessionContext:
-    ctx = xql_ffi.register(SessionContext())
-    add_tables(ctx)
+    ctx = session(TABLES)
     ctx.register_udf(udf(lambda a: a, [pa.float64()], pa.float64(), "immutable", "halve"))
     return ctx
 

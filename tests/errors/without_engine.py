@@ -20,13 +20,13 @@ def outcome(attempt: Callable[[], object]) -> str:
 
 def main(statements: list[str]) -> dict[str, str]:
     import datafusion
-    from datafusion import SessionContext, col
+    from datafusion import col
 
     import xql_ffi
-    from support.tables import add_tables
+    from support.sessions import session
+    from support.tables import TABLES
 
-    ctx = SessionContext()
-    add_tables(ctx)
+    ctx = session(TABLES, differentiates=False)
     ctx.sql("CREATE TABLE w (d DOUBLE)")
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from datafusion import SessionContext
 
-import xql_ffi
+from support.sessions import session
 
 TABLES = {
     "t": pa.table(
@@ -122,10 +122,7 @@ LACKING = {
 
 def engine() -> SessionContext:
     """A session of the engine, with the tables."""
-    ctx = xql_ffi.register(SessionContext())
-    for name, table in TABLES.items():
-        ctx.register_record_batches(name, [table.to_batches()])
-    return ctx
+    return session(TABLES)
 
 
 def rows(table: pa.Table) -> list[list[Any]]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from datafusion import SessionContext
 
-import xql_ffi
 from load.hostile import names, quoted
+from support.sessions import session
 
 _K = pa.array([1, 2, 3, 4], pa.int64())
 
@@ -23,7 +23,7 @@ def parts_of(draw: random.Random) -> dict[str, str]:
 
 def sessions(parts: dict[str, str]) -> tuple[SessionContext, SessionContext]:
     """The session of the engine, and the other one."""
-    made = (xql_ffi.register(SessionContext()), SessionContext())
+    made = (session(), session(differentiates=False))
     for ctx in made:
         for table, shift in (("t", 0.0), ("u", 0.25)):
             columns = {

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionConfig, SessionContext
 
-import xql_ffi
 from support.processes import json_of
+from support.sessions import session
 
 _ROWS = 40_000
 # What h computes is read by the loss and by its derivative.
@@ -19,8 +19,8 @@ _BY_ROW = """
     SELECT x, grad((SELECT SUM(l * l) FROM l), x) AS d FROM t"""
 
 
-def _session(rows: int) -> SessionContext:
-    ctx = xql_ffi.register(SessionContext(SessionConfig().with_target_partitions(2).with_batch_size(512)))
+def _with_rows(rows: int) -> SessionContext:
+    ctx = session(config=SessionConfig().with_target_partitions(2).with_batch_size(512))
     columns = {"k": pa.array([i % 1000 for i in range(rows)]), "x": pa.array([1.0 + i % 3 for i in range(rows)])}
     ctx.register_record_batches("t", [pa.table(columns).to_batches(max_chunksize=512)])
     return ctx
@@ -42,7 +42,7 @@ def _checked(found: pa.Table, rows: int) -> None:
 
 @pytest.mark.parametrize("batches", [0, 1, 5])
 def test_a_stream_that_is_dropped(batches: int) -> None:
-    ctx = _session(_ROWS)
+    ctx = _with_rows(_ROWS)
     frame = ctx.sql(_BY_ROW)
     for _ in range(3):
         stream = frame.execute_stream()
@@ -56,7 +56,7 @@ def test_a_stream_that_is_dropped(batches: int) -> None:
 
 def test_one_of_several_partitions_is_dropped() -> None:
     """The others, which read the same relation, end by themselves."""
-    ctx = _session(_ROWS)
+    ctx = _with_rows(_ROWS)
     frame = ctx.sql(_BY_ROW)
     streams = frame.execute_stream_partitioned()
     first = streams.pop(0)
@@ -71,7 +71,7 @@ import json, os, signal, threading, time
 import xql_ffi
 from load.test_cancelled import _session
 
-ctx = _session(200)
+ctx = _with_rows(200)
 long = '''WITH RECURSIVE fit AS (
     SELECT 0 AS step, x, k FROM t
     UNION ALL

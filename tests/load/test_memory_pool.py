@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
 
-import xql_ffi
 from support.processes import json_of
+from support.sessions import session
 
 _ROWS = 20_000
 _STATEMENTS = {
@@ -23,9 +23,9 @@ _STATEMENTS = {
 }
 
 
-def _session(runtime: RuntimeEnvBuilder) -> SessionContext:
+def _limited(runtime: RuntimeEnvBuilder) -> SessionContext:
     config = SessionConfig().with_target_partitions(2).with_batch_size(1024)
-    ctx = xql_ffi.register(SessionContext(config, runtime))
+    ctx = session(config=config, runtime=runtime)
     numbers = range(_ROWS)
     columns = {"k": [i % 5000 for i in numbers], "x": [1.0 + i for i in numbers], "y": [i / 7 for i in numbers]}
     table = pa.table(columns)
@@ -35,7 +35,7 @@ def _session(runtime: RuntimeEnvBuilder) -> SessionContext:
 
 def _outcome(statement: str, pool: str, size: int) -> str:
     runtime = getattr(RuntimeEnvBuilder().with_disk_manager_disabled(), f"with_{pool}")(size)
-    ctx = _session(runtime)
+    ctx = _limited(runtime)
     try:
         found = str(sorted(round(d, 3) for d in ctx.sql(statement).to_pydict()["d"]))
     except Exception as error:

@@ -11,10 +11,10 @@ from support.processes import run_python
 
 _SPAWNED = """
 import multiprocessing
-from load.work import STATEMENTS, result, session, text_result
+from load.work import STATEMENTS, loaded, result, text_result
 
 def work(name):
-    ctx = session()
+    ctx = loaded()
     return result(ctx, STATEMENTS[name]), text_result(ctx, STATEMENTS[name])
 
 if __name__ == "__main__":
@@ -85,11 +85,11 @@ def test_forked() -> None:
 
 _FRAMES = """
 import gc, threading
-from load.work import STATEMENTS, result, session, shown
+from load.work import STATEMENTS, loaded, result, shown
 
-wanted = {name: result(session(), sql) for name, sql in STATEMENTS.items()}
-frames = {name: session().sql(sql) for name, sql in STATEMENTS.items()}
-streams = {name: session().sql(sql).execute_stream() for name, sql in STATEMENTS.items()}
+wanted = {name: result(loaded(), sql) for name, sql in STATEMENTS.items()}
+frames = {name: loaded().sql(sql) for name, sql in STATEMENTS.items()}
+streams = {name: loaded().sql(sql).execute_stream() for name, sql in STATEMENTS.items()}
 gc.collect()
 found = {}
 def work(name):
@@ -112,9 +112,9 @@ def test_frames_outlive_their_sessions() -> None:
 
 _ENDS = """
 import threading, xql_ffi
-from load.work import STATEMENTS, session
+from load.work import STATEMENTS, loaded
 
-ctx = session()
+ctx = loaded()
 long = '''
   WITH RECURSIVE r AS (
     SELECT 0 AS s, 1.0 AS x UNION ALL SELECT s + 1, x - 1e-9 * grad(x * x, x) FROM r WHERE s < 1000000000)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from datafusion import SessionContext
 
-from load.work import STATEMENTS, frame_result, message, result, session, text_result
+from load.work import STATEMENTS, frame_result, loaded, message, result, text_result
 
 THREADS = 64
 
@@ -26,7 +26,7 @@ def _tasks() -> list[Task]:
 @pytest.mark.parametrize("stack", [0, 2048], ids=["stacks of the default size", "stacks of 2 MB"])
 @pytest.mark.parametrize("is_shared", [False, True], ids=["sessions of their own", "one session"])
 def test_each_result_is_right(is_shared: bool, stack: int, pytestconfig: pytest.Config) -> None:
-    alone = session()
+    alone = loaded()
     wanted = [(task, task(alone)) for task in _tasks()]
     assert len({str(value) for _, value in wanted[: len(STATEMENTS)]}) == len(STATEMENTS)
     end = time.monotonic() + pytestconfig.getoption("load")
@@ -35,7 +35,7 @@ def test_each_result_is_right(is_shared: bool, stack: int, pytestconfig: pytest.
 
     def work(tasks: Iterator[tuple[Task, object]]) -> None:
         try:
-            ctx = alone if is_shared else session()
+            ctx = alone if is_shared else loaded()
             for task, expected in tasks:
                 if (found := task(ctx)) != expected:
                     wrong.append(f"{found} instead of {expected}")

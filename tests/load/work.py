@@ -6,6 +6,7 @@ import pyarrow as pa
 from datafusion import SessionConfig, SessionContext, col
 
 import xql_ffi
+from support.sessions import session
 
 ROWS = 200
 _NUMBERS = range(ROWS)
@@ -35,9 +36,9 @@ STATEMENTS = {
 REFUSED = "SELECT grad(array_element([x], 1), x) AS d FROM t"
 
 
-def session(config: SessionConfig | None = None) -> SessionContext:
+def loaded(config: SessionConfig | None = None) -> SessionContext:
     """A session of the engine with the tables."""
-    ctx = xql_ffi.register(SessionContext(config or SessionConfig().with_target_partitions(2)))
+    ctx = session(config=config or SessionConfig().with_target_partitions(2))
     for name, table in TABLES.items():
         ctx.register_record_batches(name, [table.to_batches(max_chunksize=64)])
     return ctx

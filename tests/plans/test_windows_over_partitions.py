@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 import xql_ffi
 from support.compare import assert_close
+from support.differences import central
+from support.sessions import session
 
 Column = NDArray[np.float64]
 
-ROWS, STEP = 40, 1e-5
+ROWS = 40
 WINDOWS = {
     "partition": "PARTITION BY k",
     "ordered": "PARTITION BY k ORDER BY z ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
@@ -26,13 +28,12 @@ FAR = "1000000000000000 FOLLOWING"
 
 @pytest.fixture(scope="module")
 def ctx() -> SessionContext:
-    session = xql_ffi.register(SessionContext(SessionConfig().with_target_partitions(1)))
     random = np.random.default_rng(7)
     columns = {name: random.uniform(0.2, 1.5, ROWS) for name in ("w", "x", "y", "z")}
     table = pa.table({"id": np.arange(ROWS), "k": np.arange(ROWS) % 4, **columns})
-    session.register_record_batches("t", [table.to_batches()])
-    assert FAR in plan(session, "grad(corr(x * w, y) OVER (PARTITION BY k), w)"), "it would be planned without end"
-    return session
+    made = session({"t": table}, config=SessionConfig().with_target_partitions(1))
+    assert FAR in plan(made, "grad(corr(x * w, y) OVER (PARTITION BY k), w)"), "it would be planned without end"
+    return made
 
 
 def plan(ctx: SessionContext, value: str) -> str:
@@ -55,7 +56,7 @@ def moved(ctx: SessionContext, value: str, along: dict[str, str], rows: str) -> 
         ]
         return column(ctx, value, f"(SELECT {others}, {', '.join(moves)} FROM t) AS t")
 
-    return (at(STEP) - at(-STEP)) / (2 * STEP)
+    return central(at)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -63,7 +64,7 @@ def moved(ctx: SessionContext, value: str, along: dict[str, str], rows: str) -> 
 def test_along_two_columns(ctx: SessionContext, name: str, window: str) -> None:
     value = f"{VALUE.format(name)} OVER ({WINDOWS[window]})"
     actual = column(ctx, f"jvp({value}, w, 0.7, x, z)")
-    assert_close(actual, moved(ctx, value, {"w": "0.7", "x": "z"}, "TRUE"), value, rtol=1e-6)
+    assert_close(actual, moved(ctx, value, {"w": "0.7", "x": "z"}, "TRUE"), value, rtol=1e-8)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -72,16 +73,16 @@ def test_by_the_cell_of_a_row(ctx: SessionContext, name: str, window: str) -> No
     value = f"{VALUE.format(name)} OVER ({WINDOWS[window]})"
     actual = column(ctx, f"grad({value}, w)")
     wanted = [moved(ctx, value, {"w": "1.0"}, f"id = {row}")[row] for row in range(0, ROWS, 7)]
-    assert_close(actual[::7], wanted, value, rtol=1e-6)
+    assert_close(actual[::7], wanted, value, rtol=1e-8)
 
 
 def test_second_derivatives(ctx: SessionContext) -> None:
     value = f"{VALUE.format('corr')} OVER (PARTITION BY k)"
     first, by_cell = f"jvp({value}, w, 1.0)", f"grad({value}, w)"
     wanted = moved(ctx, first, {"w": "1.0"}, "TRUE")
-    assert_close(column(ctx, f"jvp({first}, w, 1.0)"), wanted, first, rtol=1e-6)
+    assert_close(column(ctx, f"jvp({first}, w, 1.0)"), wanted, first, rtol=1e-8)
     cells = [moved(ctx, by_cell, {"w": "1.0"}, f"id = {row}")[row] for row in range(0, ROWS, 7)]
-    assert_close(column(ctx, f"grad({by_cell}, w)")[::7], cells, by_cell, rtol=1e-6)
+    assert_close(column(ctx, f"grad({by_cell}, w)")[::7], cells, by_cell, rtol=1e-8)
 
 
 def test_several_aggregates(ctx: SessionContext) -> None:

@@ -28,7 +28,7 @@ TUTORIAL, NOTEBOOK = DOCS / "tutorial.md", ROOT / "examples" / "tutorial.ipynb"
 NOT_RUN = {
     # sql
     "UNION ALL\n(WITH loss AS (... FROM state ...)": "a part of a statement, which docs/digits.md has in full",
-    "SET xql.share_relations": "native/relations/tests/sent.rs sets it",
+    "SET xql.share_relations": "native/relations/tests/relations/sent.rs sets it",
     # python
     "from pysail.spark import": "in short what tests/examples/test_scale_out.py runs",
     "for arrived in ctx.sql(training(200)).execute_stream()": "tests/examples/test_digits.py reads the stream",

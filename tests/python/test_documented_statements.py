@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext, udf
 
-import xql_ffi
+from support import sessions
 from support.pages import blocks, is_statement
 
 TABLES: dict[str, dict[str, list[Any]]] = {
@@ -75,9 +75,7 @@ def test_no_comment_is_left_over() -> None:
 
 @pytest.fixture(scope="module")
 def session() -> SessionContext:
-    ctx = xql_ffi.register(SessionContext())
-    for name, columns in TABLES.items():
-        ctx.from_pydict(columns, name=name)
+    ctx = sessions.session(TABLES)
     ctx.register_udf(udf(lambda x: x, [pa.float64()], pa.float64(), "volatile", "dice"))
     return ctx
 

@@ -11,6 +11,8 @@ from datafusion import DataFrame, SessionContext, col
 from datafusion import functions as f
 from xarray_sql import XarrayContext
 
+from support.differences import central
+from support.sessions import session
 from xql_ffi import Gradients, UnsupportedRelationError, gradients, register
 
 NETWORK = """
@@ -23,15 +25,14 @@ NETWORK = """
 
 @pytest.fixture
 def ctx() -> SessionContext:
-    session = register(SessionContext())
     draw = np.random.default_rng(1).standard_normal
     sample, inp = (index.ravel().tolist() for index in np.indices((5, 3)))
-    session.from_pydict({"sample": sample, "inp": inp, "val": draw(15).tolist()}, name="x")
-    session.from_pydict({"sample": list(range(5)), "val": draw(5).tolist()}, name="y")
+    x, y = draw(15).tolist(), draw(5).tolist()
+    tables = {"x": {"sample": sample, "inp": inp, "val": x}, "y": {"sample": list(range(5)), "val": y}}
     inp, out = (index.ravel().tolist() for index in np.indices((3, 2)))
-    session.from_pydict({"inp": inp, "out": out, "val": draw(6).tolist()}, name="w1")
-    session.from_pydict({"inp": [0, 1], "val": draw(2).tolist()}, name="w2")
-    return session
+    w1, w2 = draw(6).tolist(), draw(2).tolist()
+    weights = {"w1": {"inp": inp, "out": out, "val": w1}, "w2": {"inp": [0, 1], "val": w2}}
+    return session({**tables, **weights})
 
 
 def value(ctx: SessionContext, loss: str) -> float:
@@ -41,7 +42,7 @@ def value(ctx: SessionContext, loss: str) -> float:
 
 
 def differences(ctx: SessionContext, loss: str, table: str, keys: list[str]) -> dict[tuple[int, ...], float]:
-    """Derivatives by the cells ``val`` of a table, by central differences of fourth order."""
+    """Derivatives by the cells ``val`` of a table, by differences."""
     found = {}
     for row in ctx.table(table).to_pylist():
         own = " AND ".join(f"{key} = {row[key]}" for key in keys)
@@ -50,10 +51,7 @@ def differences(ctx: SessionContext, loss: str, table: str, keys: list[str]) -> 
             cells = f"SELECT {', '.join(keys)}, CASE WHEN {own} THEN val + {step!r} ELSE val END AS val FROM {table}"
             return value(ctx, re.sub(rf"\bJOIN {table} ON", f"JOIN ({cells}) {table} ON", loss))
 
-        h = 1e-3
-        found[tuple(row[key] for key in keys)] = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (
-            12 * h
-        )
+        found[tuple(row[key] for key in keys)] = float(central(moved))
     return found
 
 
@@ -199,18 +197,16 @@ def test_column_that_is_called_as_a_derivative(ctx: SessionContext) -> None:
 
 
 def test_session_without_grad() -> None:
-    session = SessionContext()
-    session.from_pydict({"val": [1.0]}, name="t")
+    stock = session({"t": {"val": [1.0]}}, differentiates=False)
     with pytest.raises(ValueError, match=re.escape("register it with xql_ffi.register(ctx)")):
-        gradients(session, "SELECT SUM(val) FROM t", "t.val")
+        gradients(stock, "SELECT SUM(val) FROM t", "t.val")
 
 
 @pytest.mark.parametrize(
     "statement", ["DROP TABLE kept", "CREATE TABLE made AS SELECT 1.0 AS a", "INSERT INTO kept VALUES (1.0)"]
 )
 def test_the_loss_changes_nothing(statement: str) -> None:
-    ctx = register(SessionContext())
-    ctx.from_pydict({"x": [1.0, 2.0]}, name="kept")
+    ctx = session({"kept": {"x": [1.0, 2.0]}})
     with pytest.raises(Exception, match="not supported"):
         gradients(ctx, statement, "kept.x")
     assert ctx.table("kept").count() == 2

@@ -39,13 +39,11 @@ BY_ROW = """
 """
 
 
-@pytest.fixture
-def session() -> SessionContext:
-    ctx = SessionContext()
-    ctx.from_pydict({"x": [1.0, 2.0]}, name="d")
-    ctx.from_pydict({"k": [1, 2], "val": [0.5, -1.0]}, name="w")
-    ctx.from_pydict({"s": [1, 1, 2, 2], "k": [1, 2, 1, 2], "x": [0.5, -1.0, 2.0, 3.0]}, name="e")
-    return xql_ffi.register(ctx)
+TABLES = {
+    "d": {"x": [1.0, 2.0]},
+    "w": {"k": [1, 2], "val": [0.5, -1.0]},
+    "e": {"s": [1, 1, 2, 2], "k": [1, 2, 1, 2], "x": [0.5, -1.0, 2.0, 3.0]},
+}
 
 
 def steps_of(session: SessionContext, query: str) -> list[xql_ffi.Step]:

@@ -17,27 +17,23 @@ from xql_ffi.testing import ColumnReport, verify_grad
 Register = Callable[[SessionContext], SessionContext]
 
 
-@pytest.fixture
-def session(register: Register) -> SessionContext:
-    ctx = register(SessionContext())
-    schema = pa.schema(
-        [
-            pa.field("x", pa.float64()),
-            pa.field("y", pa.float64()),
-            pa.field("z", pa.float64()),
-            pa.field("s", pa.float32()),
-            pa.field("k", pa.int64()),
-        ]
-    )
-    rows = {
-        "x": [0.5, 1.5, -2.0, 300.0, 1e-7],
-        "y": [2.0, -1.0, 0.25, 7.0, 3e5],
-        "z": [1.0, None, 3.0, None, 0.5],
-        "s": [0.5, -1.25, 3.0, 1e-3, 40.0],
-        "k": [1, 2, 3, 4, 5],
-    }
-    ctx.register_record_batches("t", [[pa.RecordBatch.from_pydict(rows, schema=schema)]])
-    return ctx
+_SCHEMA = pa.schema(
+    [
+        pa.field("x", pa.float64()),
+        pa.field("y", pa.float64()),
+        pa.field("z", pa.float64()),
+        pa.field("s", pa.float32()),
+        pa.field("k", pa.int64()),
+    ]
+)
+_ROWS = {
+    "x": [0.5, 1.5, -2.0, 300.0, 1e-7],
+    "y": [2.0, -1.0, 0.25, 7.0, 3e5],
+    "z": [1.0, None, 3.0, None, 0.5],
+    "s": [0.5, -1.25, 3.0, 1e-3, 40.0],
+    "k": [1, 2, 3, 4, 5],
+}
+TABLES = {"t": pa.RecordBatch.from_pydict(_ROWS, schema=_SCHEMA)}
 
 
 @pytest.mark.parametrize(

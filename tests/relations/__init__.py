@@ -10,6 +10,6 @@ The parts, in the order in which they build on each other:
 - `scopes`: what random queries are made of: sources, FROM, SELECT lists
 - `nodes`: random queries over others
 - `statements`: the call at the top of a random query
-- `differences`: derivatives by extrapolated central differences
+- `support.differences`: derivatives by extrapolated central differences
 - `verdict`: what a session got wrong
 """

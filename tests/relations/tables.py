@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from datafusion import SessionContext
 
-from support.tables import add_table
+from support import sessions
+from support.tables import batch
 
 # Columns by table: integers first, then floats; the first column is unique.
 TABLES: dict[str, dict[str, Sequence[float | None]]] = {
@@ -40,4 +41,4 @@ def add_plan_tables(ctx: SessionContext) -> None:
             for column, values in columns.items()
         )
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        add_table(ctx, name, schema, rows)
+        sessions.add(ctx, {name: batch(schema, rows)})

@@ -1,7 +1,5 @@
 """Gradients by row in every position of a statement, against JAX."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,11 +21,7 @@ def _loss(values: jax.Array) -> jax.Array:
 GRADIENT = np.asarray(jax.grad(_loss)(jnp.array(VALUES)))
 
 
-@pytest.fixture
-def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    session = register(SessionContext())
-    session.from_pydict({"k": list(range(len(VALUES))), "val": VALUES}, name="w")
-    return session
+TABLES = {"w": {"k": list(range(len(VALUES))), "val": VALUES}}
 
 
 def _rows(session: SessionContext, statement: str) -> list[float]:

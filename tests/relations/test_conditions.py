@@ -10,10 +10,7 @@ from support.compare import assert_same_rows, rows_of
 ROWS = "(SELECT w, w * x AS p, n FROM (SELECT 2.0 AS w) AS v CROSS JOIN t_n) AS m"
 
 
-@pytest.fixture(scope="module")
-def session(ctx: SessionContext) -> SessionContext:
-    query(ctx, "CREATE TABLE t_n AS SELECT * FROM (VALUES (1.0, 1), (5.0, 2), (-7.0, NULL), (9.0, NULL)) AS q(x, n)")
-    return ctx
+TABLES = {"t_n": {"x": [1.0, 5.0, -7.0, 9.0], "n": [1, 2, None, None]}}
 
 
 @pytest.mark.parametrize("over", ["", "OVER ()", "OVER (PARTITION BY w)"])

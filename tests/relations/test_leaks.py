@@ -5,16 +5,15 @@ from datafusion import SessionContext
 
 from support.cases import plans, query
 from support.compare import assert_same_rows, rows_of
-from support.tables import add_tables
+from support.sessions import session
+from support.tables import TABLES
 
 MODEL = "(SELECT id, g, x, y, z, w, w * x AS p, w * z AS q FROM t) AS m"
 
 
 @pytest.fixture(scope="module")
 def plain() -> SessionContext:
-    ctx = SessionContext()
-    add_tables(ctx)
-    return ctx
+    return session(TABLES, differentiates=False)
 
 
 @pytest.mark.parametrize(

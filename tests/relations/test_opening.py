@@ -1,14 +1,14 @@
 """The queries anyone writes first, in every position."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from datafusion import SessionContext
 
+from support import tables
 from support.cases import query
 from support.compare import assert_same_rows, rows_of
-from support.tables import T, add_tables
+from support.tables import T
 
 _W, _B = 0.75, -0.25
 
@@ -29,12 +29,7 @@ QUERIES = pytest.mark.parametrize(
 Expected = list[tuple[float]]
 
 
-@pytest.fixture
-def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    ctx = register(SessionContext())
-    add_tables(ctx)
-    ctx.from_pydict({"slope": [_W], "b": [_B]}, name="params")
-    return ctx
+TABLES = {**tables.TABLES, "params": {"slope": [_W], "b": [_B]}}
 
 
 def _check(session: SessionContext, statement: str, expected: Expected) -> None:

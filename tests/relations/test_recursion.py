@@ -15,11 +15,6 @@ from support.cases import query
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 
-@pytest.fixture
-def session(register: Callable[[SessionContext], SessionContext]) -> SessionContext:
-    return register(SessionContext())
-
-
 def _columns(session: SessionContext, statement: str) -> list[Any]:
     return [np.asarray(column.to_numpy(), dtype=np.float64) for column in query(session, statement).columns]
 

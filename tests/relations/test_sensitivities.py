@@ -19,11 +19,6 @@ STEPS = 200
 Register = Callable[[SessionContext], SessionContext]
 
 
-@pytest.fixture
-def session(register: Register) -> SessionContext:
-    return register(SessionContext())
-
-
 def _sir(state: Any, parameters: Any) -> Any:
     s, i = state
     beta, gamma = parameters

@@ -51,12 +51,7 @@ QUERIES = {
 }
 
 
-@pytest.fixture
-def session(register: Register) -> SessionContext:
-    ctx = register(SessionContext())
-    ctx.from_pydict({"x": X, "y": Y}, name="d")
-    ctx.from_pydict({"n": [0, 1], "w": W, "b": B}, name="params")
-    return ctx
+TABLES = {"d": {"x": X, "y": Y}, "params": {"n": [0, 1], "w": W, "b": B}}
 
 
 Run = Callable[[SessionContext, Query], Any]

@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext
 
-from relations import differences
 from relations.columns import Cell, Origin, Origins, Shift
-from relations.differences import Estimate, Sampled
 from relations.queries import Writer
 from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
 from relations.tables import add_plan_tables
+from support import differences
 from support.compare import same_value
+from support.differences import Estimate, Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
+from support.sessions import session
 
 TOLERANCE = 1e-8
 # By variable, the values of what the derivative by it is multiplied with.
@@ -52,9 +53,9 @@ class Judge:
     """Compares statements with the differences of their values; counts what it has compared."""
 
     def __init__(self, register: Callable[[SessionContext], SessionContext]) -> None:
-        self._called = _session()
+        self._called = _with_plan_tables()
         register(self._called)
-        self._plain = _session()
+        self._plain = _with_plan_tables()
         self.counts: Counter[str] = Counter()
         # By kind of node: how many derivatives that are not 0 came out right in plans with it.
         self.right: Counter[str] = Counter()
@@ -357,10 +358,10 @@ def _integers(table: pa.Table, statement: Statement) -> list[tuple[int | None, .
     return list(zip(*integers, strict=True)) if integers else [()] * table.num_rows
 
 
-def _session() -> SessionContext:
+def _with_plan_tables() -> SessionContext:
     config = SessionConfig().with_target_partitions(1)
     # For DataFusion 54, coalesce(x, 1) is no longer NOT NULL when another `x IS NOT NULL` has been drawn out of it.
     config = config.set("datafusion.execution.skip_physical_aggregate_schema_check", "true")
-    ctx = SessionContext(config)
+    ctx = session(config=config, differentiates=False)
     add_plan_tables(ctx)
     return ctx

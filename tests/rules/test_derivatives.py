@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from support.cases import plans, query
 from support.errors import assert_says, message_at_planning
 from support.functions import scalar
+from support.sessions import session
 from xql_ffi import Rule, grad_capsule, jvp_capsule, register, rule, vjp_capsule
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
@@ -28,16 +29,15 @@ X = np.array([-3.5, -0.75, 0.125, 0.5, 2.0, 6.25])
 Y = np.array([1.25, -2.0, 0.625, 3.0, -0.25, 1.5])
 
 
-def session(rules: Sequence[Rule], *functions: ScalarUDF) -> SessionContext:
+def with_rules(rules: Sequence[Rule], *functions: ScalarUDF) -> SessionContext:
     """A session with functions, rules and the table `t`: x and y, the same as Float32, r and s, and n with a NULL."""
-    ctx = SessionContext()
-    for function in functions:
-        ctx.register_udf(function)
-    register(ctx, rules)
     columns = {"id": range(len(X)), "x": X, "y": Y, "n": [None, *X[1:]], "r": X.astype("f4"), "s": Y.astype("f4")}
     fields = [pa.field(name, pa.array(values).type, nullable=name == "n") for name, values in columns.items()]
-    ctx.register_record_batches("t", [[pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))]])
-    return ctx
+    table = pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))
+    ctx = session({"t": table}, differentiates=False)
+    for function in functions:
+        ctx.register_udf(function)
+    return register(ctx, rules)
 
 
 def column(ctx: SessionContext, expression: str) -> pa.ChunkedArray:
@@ -54,7 +54,7 @@ def values(ctx: SessionContext, expression: str) -> NDArray[np.float64]:
 @pytest.fixture(scope="module")
 def ctx() -> SessionContext:
     """A session with softplus and hypot."""
-    return session(RULES, SOFTPLUS, HYPOT)
+    return with_rules(RULES, SOFTPLUS, HYPOT)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -107,7 +107,7 @@ def test_the_function_itself_is_evaluated_once() -> None:
 
     for partial in ("x / Ω", "x / hypot(x, y)"):
         calls.clear()
-        ctx = session([rule("hypot(x, y)", partial, "0")], scalar("hypot", counted, takes=[pa.float64()] * 2))
+        ctx = with_rules([rule("hypot(x, y)", partial, "0")], scalar("hypot", counted, takes=[pa.float64()] * 2))
         found = query(ctx, "SELECT hypot(x, y) AS h, grad(hypot(x, y), x) AS d FROM t")
         np.testing.assert_allclose(found["d"].to_numpy(), X / np.hypot(X, Y))
         assert len(calls) == len(X)
@@ -142,7 +142,7 @@ def test_dataframe_api() -> None:
 def test_single_precision() -> None:
     """A function of Float32 in a chain of Float32, and in one of Float64."""
     square = scalar("square", lambda x: np.float32(x) * np.float32(x), takes=[F32], gives=F32)
-    ctx = session([rule("square(x)", "2 * x")], square)
+    ctx = with_rules([rule("square(x)", "2 * x")], square)
     found = column(ctx, "grad(square(r) * s, r)")
     assert found.type == F32
     np.testing.assert_array_equal(found.to_numpy(), 2 * X.astype("f4") * Y.astype("f4"))
@@ -150,19 +150,19 @@ def test_single_precision() -> None:
     assert found.type == pa.float64()
     np.testing.assert_allclose(found.to_numpy(), 2 * X.astype("f4") * Y, rtol=1e-15)
     # The function itself within its derivative: of the type that it takes.
-    ctx = session([rule("square(x)", "square(x + 1)")], square)
+    ctx = with_rules([rule("square(x)", "square(x + 1)")], square)
     np.testing.assert_allclose(values(ctx, "grad(square(r) * y, r)"), (X.astype("f4") + 1) ** 2 * Y, rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["tanh", "TANH", '"tanh"'])
 def test_a_built_in_is_overridden(name: str) -> None:
-    ctx = session([rule(f"{name}(x)", "10 * (1 - Ω * Ω)")])
+    ctx = with_rules([rule(f"{name}(x)", "10 * (1 - Ω * Ω)")])
     np.testing.assert_allclose(values(ctx, "grad(tanh(x), x)"), 10 / np.cosh(X) ** 2, rtol=1e-11)
     np.testing.assert_allclose(values(ctx, "grad(tan(y), y)"), 1 + np.tan(Y) ** 2, rtol=1e-12)
 
 
 def test_a_built_in_is_overridden_by_alias_and_number_of_arguments() -> None:
-    ctx = session([rule("pow(a, b)", "7", "8"), rule("log(b, x)", "5", "6")])
+    ctx = with_rules([rule("pow(a, b)", "7", "8"), rule("log(b, x)", "5", "6")])
     assert set(values(ctx, "grad(power(x, y), x)")) == {7.0}
     assert set(values(ctx, "grad(pow(x, y), y)")) == {8.0}
     assert set(values(ctx, "grad(log(3.0, x), x)")) == {6.0}
@@ -171,16 +171,16 @@ def test_a_built_in_is_overridden_by_alias_and_number_of_arguments() -> None:
 
 def test_straight_through() -> None:
     """The custom derivative that quantised models are trained with."""
-    ctx = session([rule("floor(x)", "1")])
+    ctx = with_rules([rule("floor(x)", "1")])
     np.testing.assert_allclose(values(ctx, "grad(floor(x) * x, x)"), np.floor(X) + X)
 
 
 def test_a_session_function_named_like_a_built_in() -> None:
     mine = scalar("sin", lambda x: 7 * x)
-    ctx = session([rule("sin(x)", "sin(x) + cos(x)")], mine)
+    ctx = with_rules([rule("sin(x)", "sin(x) + cos(x)")], mine)
     np.testing.assert_allclose(values(ctx, "grad(sin(x), x)"), 7 * X + np.cos(X))
     # cos in the formula is DataFusion's, although the session has another one, which has no rule.
-    ctx = session([rule("sin(x)", "sin(x) + cos(x)")], mine, scalar("cos", lambda x: 100.0))
+    ctx = with_rules([rule("sin(x)", "sin(x) + cos(x)")], mine, scalar("cos", lambda x: 100.0))
     np.testing.assert_allclose(values(ctx, "grad(sin(x), x)"), 7 * X + np.cos(X))
     assert_says(message_at_planning(lambda: ctx.sql("SELECT grad(cos(x), x) FROM t")), ["the function cos"])
 
@@ -188,14 +188,14 @@ def test_a_session_function_named_like_a_built_in() -> None:
 @pytest.mark.parametrize(("number", "expected"), [(1.5, 3.0), (2.0, 5.0), (2.5, 5.0)])
 def test_numbers_that_a_formula_compares(number: float, expected: float) -> None:
     line = scalar("line", lambda x, n: (3 if n < 2 else 5) * x, takes=[pa.float64()] * 2)
-    ctx = session([rule("line(x, n)", "CASE WHEN n < 2 THEN 3 ELSE 5 END", "0")], line)
+    ctx = with_rules([rule("line(x, n)", "CASE WHEN n < 2 THEN 3 ELSE 5 END", "0")], line)
     np.testing.assert_array_equal(values(ctx, f"grad(line(x, {number}), x)"), np.full_like(X, expected))
 
 
 def test_sessions_differ() -> None:
     """Each has a function, and a rule that calls it, of the same name."""
     contexts = [
-        session([rule("f(x)", f"{factor} * f(x + 1)")], scalar("f", lambda x, factor=factor: factor * x))
+        with_rules([rule("f(x)", f"{factor} * f(x + 1)")], scalar("f", lambda x, factor=factor: factor * x))
         for factor in (2, 3, 5)
     ]
     for _ in range(2):
@@ -221,22 +221,22 @@ def test_operators_differ() -> None:
 
 
 def test_names() -> None:
-    ctx = session([rule('"MyFn"(x)', "2 * x"), rule("myfn(x)", "3 * x")], scalar("MyFn", abs), scalar("myfn", abs))
+    ctx = with_rules([rule('"MyFn"(x)', "2 * x"), rule("myfn(x)", "3 * x")], scalar("MyFn", abs), scalar("myfn", abs))
     np.testing.assert_allclose(values(ctx, 'grad("MyFn"(x), x)'), 2 * X)
     np.testing.assert_allclose(values(ctx, "grad(MyFn(x), x)"), 3 * X)
     odd = scalar('odd "name"', lambda x, y, z: x * y, takes=[pa.float64()] * 3)
-    ctx = session([rule('"odd ""name"""("the x", "Y", y)', '"Y"', '"the x"', "0")], odd)
+    ctx = with_rules([rule('"odd ""name"""("the x", "Y", y)', '"Y"', '"the x"', "0")], odd)
     np.testing.assert_allclose(values(ctx, 'grad("odd ""name"""(x, y, 1.0), x)'), Y)
 
 
 def test_no_arguments_and_many() -> None:
-    ctx = session([], scalar("total", lambda *xs: sum(xs), takes=[pa.float64()] * 30))
+    ctx = with_rules([], scalar("total", lambda *xs: sum(xs), takes=[pa.float64()] * 30))
     np.testing.assert_allclose(values(ctx, "grad(pi() * x, x)"), 0 * X + math.pi)
     message = message_at_planning(lambda: ctx.sql("SELECT grad(total(x" + ", 1.0" * 29 + "), x) FROM t"))
     assert_says(message, [r"rule\(.total\(x1, x2, .*, x30\)"])
     names = [f"x{number}" for number in range(30)]
     many = rule(f"total({', '.join(names)})", *(f"{number} * {name}" for number, name in enumerate(names)))
-    ctx = session([many], scalar("total", lambda *xs: sum(xs), takes=[pa.float64()] * 30))
+    ctx = with_rules([many], scalar("total", lambda *xs: sum(xs), takes=[pa.float64()] * 30))
     arguments = ", ".join("x * y" if number == 7 else "x" if number == 11 else "1.0" for number in range(30))
     np.testing.assert_allclose(values(ctx, f"grad(total({arguments}), x)"), 7 * X * Y * Y + 11 * X, rtol=1e-14)
 
@@ -269,7 +269,7 @@ SQL: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("sql", SQL)
 def test_sql(sql: str) -> None:
     f = scalar("f", lambda x, y: x - 2 * y, takes=[pa.float64()] * 2)
-    ctx = session([rule("f(x, y)", sql, "0")], f)
+    ctx = with_rules([rule("f(x, y)", sql, "0")], f)
     np.testing.assert_allclose(values(ctx, "grad(f(x, y), x)"), SQL[sql](X, Y), rtol=1e-14, atol=1e-15)
     np.testing.assert_array_equal(values(ctx, "grad(f(x, y), y)"), 0 * X)
 
@@ -281,7 +281,7 @@ class TestFunctions:
     PRIME = scalar("f_prime", lambda x: 3 * x * x)
 
     def test_need_not_be_registered(self) -> None:
-        ctx = session([rule("f(x)", "f_prime(x)", functions=[self.PRIME])], self.F)
+        ctx = with_rules([rule("f(x)", "f_prime(x)", functions=[self.PRIME])], self.F)
         np.testing.assert_allclose(values(ctx, "grad(f(x * y), x)"), 3 * X**2 * Y**3, rtol=1e-15)
         frame = SessionContext().from_pydict({"x": [2.0]})
         call = grad_capsule([rule("f(x)", "f_prime(x)", functions=[self.PRIME])])(self.F(col("x")), col("x"))
@@ -289,26 +289,26 @@ class TestFunctions:
 
     def test_are_differentiated_by_their_own_rules(self) -> None:
         rules = [rule("f(x)", "f_prime(x)", functions=[self.PRIME]), rule("f_prime(x)", "6 * x")]
-        np.testing.assert_allclose(values(session(rules, self.F), "grad(grad(f(x), x), x)"), 6 * X, rtol=1e-15)
-        ctx = session(rules[:1], self.F)
+        np.testing.assert_allclose(values(with_rules(rules, self.F), "grad(grad(f(x), x), x)"), 6 * X, rtol=1e-15)
+        ctx = with_rules(rules[:1], self.F)
         message = message_at_planning(lambda: ctx.sql("SELECT grad(grad(f(x), x), x) FROM t"))
         assert_says(message, [r"the function f_prime", r"rule\(.f_prime\(x\)"])
 
     def test_take_and_give_another_type(self) -> None:
         single = scalar("f_prime", lambda x: 3 * x * x, takes=[F32], gives=F32)
-        ctx = session([rule("f(x)", "f_prime(x)", functions=[single])], self.F)
+        ctx = with_rules([rule("f(x)", "f_prime(x)", functions=[single])], self.F)
         found = column(ctx, "grad(f(x), x)")
         assert found.type == pa.float64()
         np.testing.assert_allclose(found.to_numpy(), 3 * X**2, rtol=1e-6)
         whole = scalar("f_prime", lambda x: int(3 * x), gives=pa.int64())
-        ctx = session([rule("f(x)", "f_prime(x) / 2", functions=[whole])], self.F)
+        ctx = with_rules([rule("f(x)", "f_prime(x) / 2", functions=[whole])], self.F)
         np.testing.assert_allclose(values(ctx, "grad(f(x), x)"), np.trunc(3 * X) / 2)
 
     def test_of_several_arguments_and_in_formulas(self) -> None:
         prime = scalar("prime", lambda x, y: x * y, takes=[pa.float64()] * 2)
         offset = scalar("offset_", lambda x: x + 0.5)
         partial = "CASE WHEN prime(x, 2) > 0 THEN prime(Ω, exp(x)) ELSE -offset_(0) END"
-        ctx = session([rule("f(x)", partial, functions=[prime, offset])], self.F)
+        ctx = with_rules([rule("f(x)", partial, functions=[prime, offset])], self.F)
         np.testing.assert_allclose(values(ctx, "grad(f(x), x)"), np.where(X > 0, X**3 * np.exp(X), -0.5), rtol=1e-14)
 
     @pytest.mark.parametrize(
@@ -321,12 +321,13 @@ class TestFunctions:
         ids=["arity", "text", "volatile"],
     )
     def test_that_do_not_fit(self, function: ScalarUDF, says: list[str]) -> None:
-        ctx = session([rule("f(x)", "g(x)", functions=[function])], self.F)
+        ctx = with_rules([rule("f(x)", "g(x)", functions=[function])], self.F)
         assert_says(message_at_planning(lambda: ctx.sql("SELECT grad(f(x), x) FROM t")), says)
 
     def test_are_those_of_the_rule(self) -> None:
         """The session has another function of the name."""
-        ctx = session([rule("f(x)", "f_prime(x)", functions=[self.PRIME])], self.F, scalar("f_prime", lambda x: -1.0))
+        other = scalar("f_prime", lambda x: -1.0)
+        ctx = with_rules([rule("f(x)", "f_prime(x)", functions=[self.PRIME])], self.F, other)
         np.testing.assert_allclose(values(ctx, "grad(f(x), x)"), 3 * X**2, rtol=1e-15)
         np.testing.assert_allclose(values(ctx, "grad(f(x) * f_prime(y), x)"), -3 * X**2, rtol=1e-15)
 
@@ -342,28 +343,28 @@ class TestNulls:
     @pytest.mark.parametrize("strict", [False, True])
     @pytest.mark.parametrize("partial", ["1", "x", "Ω", "1 / (1 + exp(-x))"])
     def test_of_an_argument(self, partial: str, *, strict: bool) -> None:
-        ctx = session([rule("f(x)", partial, strict=strict)], scalar("f", abs))
+        ctx = with_rules([rule("f(x)", partial, strict=strict)], scalar("f", abs))
         assert self.nulls(ctx, "grad(f(n), n)") == self.NULLS
         assert self.nulls(ctx, "grad(grad(f(n * n), n), n)") == self.NULLS
         assert self.nulls(ctx, "grad(f(x) + n, x)") == self.NULLS
 
     def test_of_the_function(self) -> None:
         """It is NULL where its argument is not, and the other way round."""
-        ctx = session([rule("f(x)", "1")], scalar("f", lambda x: None if x > 0 else x))
+        ctx = with_rules([rule("f(x)", "1")], scalar("f", lambda x: None if x > 0 else x))
         assert self.nulls(ctx, "grad(f(x), x)") == tuple(X > 0)
         from datafusion import udf
 
         filled = udf(lambda x: x.fill_null(0.0), [pa.float64()], pa.float64(), "immutable", "filled")
-        ctx = session([rule("filled(x)", "CASE WHEN x IS NULL THEN 0 ELSE 1 END")], filled)
+        ctx = with_rules([rule("filled(x)", "CASE WHEN x IS NULL THEN 0 ELSE 1 END")], filled)
         assert column(ctx, "grad(filled(n), n)").to_pylist() == [0, 1, 1, 1, 1, 1]
 
     def test_of_a_built_in_overridden(self) -> None:
-        ctx = session([rule("floor(x)", "1")])
+        ctx = with_rules([rule("floor(x)", "1")])
         assert self.nulls(ctx, "grad(floor(n), n)") == self.NULLS
 
     def test_strict_functions_are_not_evaluated_for_it(self) -> None:
         def plan(*, strict: bool) -> str:
-            ctx = session([rule("f(x)", "2 * x", strict=strict)], scalar("f", abs))
+            ctx = with_rules([rule("f(x)", "2 * x", strict=strict)], scalar("f", abs))
             return plans(ctx, "SELECT grad(f(n), n) AS d FROM t")["physical_plan"]
 
         assert "f(n@" in plan(strict=False)
@@ -377,20 +378,22 @@ class TestRefused:
         assert_says(message_at_planning(lambda: ctx.sql(f"SELECT {sql} FROM t")), says)
 
     def test_no_rule(self) -> None:
-        ctx = session([rule("f(x)", "1")], scalar("f", lambda x, y: x, takes=[pa.float64()] * 2), scalar("MyFn", abs))
+        ctx = with_rules(
+            [rule("f(x)", "1")], scalar("f", lambda x, y: x, takes=[pa.float64()] * 2), scalar("MyFn", abs)
+        )
         shown = r"rule\(.f\(x1, x2\)., .<derivative by x1>., .<derivative by x2>.\)"
         self.refused("grad(f(x, y), x)", ctx, r"f\(t.x, t.y\) varies with t.x", shown)
         self.refused('grad("MyFn"(x), x)', ctx, r'rule\("\\"MyFn\\"\(x\)", "<derivative by x>"\)')
 
     def test_subqueries_are_offered_no_rule(self) -> None:
-        ctx = session([])
+        ctx = with_rules([])
         message = message_at_planning(
             lambda: ctx.sql("SELECT grad((SELECT MAX(u.y) FROM t AS u WHERE u.x = t.x), x) FROM t")
         )
         assert "rule(" not in message
 
     def test_a_function_that_gives_no_floats(self) -> None:
-        ctx = session([rule("f(x)", "1")], scalar("f", int, gives=pa.int64()))
+        ctx = with_rules([rule("f(x)", "1")], scalar("f", int, gives=pa.int64()))
         self.refused(
             "grad(f(x) * x, x)", ctx, "the rule for f needs a function that returns a float", "Int64", "DOUBLE"
         )
@@ -398,22 +401,22 @@ class TestRefused:
 
     def test_an_argument_that_is_no_number(self) -> None:
         total = scalar("total", sum, takes=[pa.list_(pa.float64())])
-        ctx = session([rule("total(x)", "1")], total)
+        ctx = with_rules([rule("total(x)", "1")], total)
         self.refused("grad(total(make_array(x, y)), x)", ctx, "list", "takes numbers")
 
     def test_text_in_a_formula(self) -> None:
         f = scalar("f", lambda x, mode: x, takes=[pa.float64(), pa.string()])
-        ctx = session([rule("f(x, mode)", "x * mode", "0")], f)
+        ctx = with_rules([rule("f(x, mode)", "x * mode", "0")], f)
         self.refused("grad(f(x, 'a'), x)", ctx, "mode must be a number; it is Utf8", "the rule for f")
-        ctx = session([rule("f(x, mode)", "f(2 * x, mode)", "0")], f)
+        ctx = with_rules([rule("f(x, mode)", "f(2 * x, mode)", "0")], f)
         np.testing.assert_allclose(values(ctx, "grad(f(x, 'a'), x)"), 2 * X)
 
     def test_volatile_functions(self) -> None:
         draw = scalar("draw", lambda x: x, volatility="volatile")
-        self.refused("grad(draw(x), x)", session([rule("draw(x)", "Ω")], draw), "volatile", "again")
-        self.refused("grad(draw(x), x)", session([rule("draw(x)", "1")], draw), "volatile", "again")
-        self.refused("grad(draw(x), x)", session([rule("draw(x)", "draw(2 * x)", strict=True)], draw), "volatile")
-        ctx = session([rule("draw(x)", "3 * x", strict=True)], draw)
+        self.refused("grad(draw(x), x)", with_rules([rule("draw(x)", "Ω")], draw), "volatile", "again")
+        self.refused("grad(draw(x), x)", with_rules([rule("draw(x)", "1")], draw), "volatile", "again")
+        self.refused("grad(draw(x), x)", with_rules([rule("draw(x)", "draw(2 * x)", strict=True)], draw), "volatile")
+        ctx = with_rules([rule("draw(x)", "3 * x", strict=True)], draw)
         np.testing.assert_allclose(values(ctx, "grad(draw(x), x)"), 3 * X)
 
 

@@ -10,6 +10,9 @@ An arrow goes from a file to each file whose items it names:
   takes one of the child, is a circle of two. Methods are not seen: nobody names their file.
 - In Python by every import, also within functions and under `TYPE_CHECKING`: such places make a circle run, and the
   reader still cannot tell which of the two files is the lower one. `import package.module` leads to the module alone.
+
+Folders are layers as well: two that stand beside one another, or a folder and a file beside it, make a circle if each
+has a file that imports one of the other, also if no file stands in a circle.
 """
 
 from __future__ import annotations
@@ -56,6 +59,21 @@ def circles(graph: Graph) -> list[list[Path]]:
     ahead = {file: reached(file) for file in graph}
     groups = {frozenset(g for g in found if file in ahead[g]) for file, found in ahead.items()}
     return sorted(sorted(group) for group in groups if group)
+
+
+def folded(graph: Graph) -> Iterator[tuple[Path, Graph]]:
+    """Each folder, and the imports among what stands in it: files, and folders each of which is taken for one."""
+    for folder in sorted({folder for file in graph for folder in file.parents}):
+        beside: Graph = {}
+        for file, targets in graph.items():
+            if not file.is_relative_to(folder):
+                continue
+            here = folder / file.relative_to(folder).parts[0]
+            arrows = beside.setdefault(here, {})
+            for target in targets:
+                if target.is_relative_to(folder) and (there := folder / target.relative_to(folder).parts[0]) != here:
+                    arrows.setdefault(there, set()).add(f"{file.relative_to(here.parent)} -> {target.name}")
+        yield folder, beside
 
 
 def described(graph: Graph, circle: list[Path], root: Path) -> str:
@@ -217,10 +235,11 @@ def main() -> int:
     root, found = Path(sys.argv[1] if sys.argv[1:] else Path(__file__).parents[2]), 0
     for name, graph in project(root).items():
         inside = circles(graph)
-        found += len(inside)
+        shown = [described(graph, circle, root) for circle in inside]
+        shown += [described(beside, circle, root) for _, beside in folded(graph) for circle in circles(beside)]
+        found += len(shown)
         print(f"{name}: {len(graph)} files, {sum(map(len, inside))} of them in {len(inside)} circles")
-        for circle in inside:
-            print(described(graph, circle, root))
+        print(*shown, sep="\n", end="\n" if shown else "")
     return 1 if found else 0
 
 

@@ -19,6 +19,12 @@ def test_no_circle(name: str) -> None:
     assert not layers.circles(graph), "\n".join(layers.described(graph, c, ROOT) for c in layers.circles(graph))
 
 
+@pytest.mark.parametrize("name", PROJECT)
+def test_no_circle_of_folders(name: str) -> None:
+    found = [(beside, circle) for _, beside in layers.folded(PROJECT[name]) for circle in layers.circles(beside)]
+    assert not found, "\n".join(layers.described(beside, circle, ROOT) for beside, circle in found)
+
+
 def test_all_of_the_project_is_seen() -> None:
     assert set(PROJECT) == {f"native/{p.parent.name}" for p in ROOT.glob("native/*/Cargo.toml")} | {"Python"}
     for name, graph in PROJECT.items():
@@ -210,6 +216,22 @@ def test_two_circles_are_two(tmp_path: Path) -> None:
         "src/d.rs": "use crate::c::f;",
     }
     assert names(tmp_path, layers.rust(written(tmp_path, files))) == [SIBLINGS, ["src/c.rs", "src/d.rs"]]
+
+
+def test_circles_of_folders(tmp_path: Path) -> None:
+    """Also where no two files import one another."""
+    files = {
+        "src/lib.rs": "mod a; mod b; mod c;",
+        "src/a/mod.rs": "mod d; mod e;",
+        "src/a/d.rs": "use crate::b::f;",
+        "src/a/e.rs": "",
+        "src/b.rs": "use crate::a::e::g;",
+        "src/c.rs": "use crate::a::d::h;",
+    }
+    graph = layers.rust(written(tmp_path, files))
+    assert names(tmp_path, graph) == []
+    found = [(folder, names(tmp_path, beside)) for folder, beside in layers.folded(graph) if layers.circles(beside)]
+    assert found == [(tmp_path / "src", [["src/a", "src/b.rs"]])]
 
 
 PYTHON = {

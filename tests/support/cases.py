@@ -18,7 +18,8 @@ import pytest
 from datafusion import SessionContext
 
 from support.compare import Rows, assert_same_rows, rows_of
-from support.tables import add_tables
+from support.sessions import session
+from support.tables import TABLES
 
 _MARK = re.compile(r"\[\[(.+?) := (.+?)\]\](?!\])", re.DOTALL)
 _CALL = re.compile(r"\b(?:grad|jvp|vjp)\(")
@@ -112,11 +113,10 @@ def _names(plan: str) -> Iterator[str]:
 
 def check(case: Case, register: Register, folder: Path) -> None:
     """Runs `case` with the calls and by hand, and compares rows, types and plans."""
-    called = register(SessionContext())
-    hand = SessionContext()
+    called = register(session(TABLES, differentiates=False))
+    hand = session(TABLES, differentiates=False)
     results: list[pa.Table] = []
     for ctx, write, name in ((called, with_calls, "called"), (hand, by_hand, "by_hand")):
-        add_tables(ctx)
         (folder / name).mkdir()
         statements = [write(statement).replace("{dir}", str(folder / name)) for statement in case.statements]
         for statement, template in zip(statements, case.statements, strict=True):

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import pyarrow as pa
-from datafusion import SessionContext
 
 
 class Row(NamedTuple):
@@ -59,15 +58,15 @@ _PAIR_SCHEMA = pa.schema(
 )
 
 
-def add_table(ctx: SessionContext, name: str, schema: pa.Schema, rows: list[dict[str, object]]) -> None:
-    """Registers `rows` as the table `name`, with the nullability that `schema` has."""
-    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
-    ctx.register_record_batches(name, [[batch]])
+def batch(schema: pa.Schema, rows: list[dict[str, object]]) -> pa.RecordBatch:
+    """Rows with the nullability that `schema` has."""
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def add_tables(ctx: SessionContext) -> None:
-    """Registers `t`, `u`, `v` and `empty`, which has the columns of `t` and no rows."""
-    add_table(ctx, "t", _T_SCHEMA, [row._asdict() for row in T])
-    add_table(ctx, "u", _PAIR_SCHEMA, [row._asdict() for row in U])
-    add_table(ctx, "v", _PAIR_SCHEMA, [row._asdict() for row in V])
-    add_table(ctx, "empty", _T_SCHEMA, [])
+# `empty` has the columns of `t` and no rows.
+TABLES = {
+    "t": batch(_T_SCHEMA, [row._asdict() for row in T]),
+    "u": batch(_PAIR_SCHEMA, [row._asdict() for row in U]),
+    "v": batch(_PAIR_SCHEMA, [row._asdict() for row in V]),
+    "empty": batch(_T_SCHEMA, []),
+}

@@ -7,13 +7,13 @@ from typing import Any
 
 from datafusion import SessionContext
 
+from support.sessions import session
 from text.cases import TABLES, VIEWS
 
 
-def session() -> SessionContext:
-    ctx = SessionContext()
-    for name, columns in TABLES.items():
-        ctx.from_pydict(columns, name=name)
+def with_views() -> SessionContext:
+    """A session with the tables and the views, and without derivatives."""
+    ctx = session(TABLES, differentiates=False)
     for name, query in VIEWS.items():
         ctx.sql(f"CREATE VIEW {name} AS {query}")
     return ctx
@@ -36,7 +36,7 @@ def result(ctx: SessionContext, query: str) -> Any:
 def main() -> None:
     import xql_ffi
 
-    ctx = session()
+    ctx = with_views()
     assert not xql_ffi.engine_status().startswith("active")
     texts = {}
     for name, query in json.loads(sys.argv[1]).items():

@@ -10,7 +10,7 @@ import xql_ffi
 from support.compare import same_value
 from text.cases import STATEMENTS
 from text.hosts import ENGINE, HOSTS, OTHERWISE, REFUSED
-from text.stock import session, shown
+from text.stock import shown, with_views
 
 CASES = [(host, name) for host in HOSTS for name in STATEMENTS if OTHERWISE[host].get(name, "") is not None]
 
@@ -22,7 +22,7 @@ def hosts() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def engine() -> SessionContext:
-    return xql_ffi.register(session())
+    return xql_ffi.register(with_views())
 
 
 def ordered(rows: Any) -> list[list[Any]]:

@@ -6,13 +6,13 @@ import pytest
 from datafusion import SessionContext, udf
 
 import xql_ffi
+from support.sessions import session
 
 DOUBLE = pa.float64()
 
 
-def session(name: str) -> SessionContext:
-    ctx = SessionContext()
-    ctx.sql("CREATE TABLE t (x DOUBLE, y DOUBLE) AS VALUES (3.0, 2.0)")
+def with_function(name: str) -> SessionContext:
+    ctx = session({"t": {"x": [3.0], "y": [2.0]}}, differentiates=False)
     hundredfold = udf(lambda x: pa.array([100 * value for value in x.to_pylist()]), [DOUBLE], DOUBLE, "immutable", name)
     ctx.register_udf(hundredfold)
     return ctx
@@ -38,7 +38,7 @@ def database(name: str) -> duckdb.DuckDBPyConnection:
     ],
 )
 def test_in_the_place_of_datafusions(name: str, statement: str) -> None:
-    ctx = session(name)
+    ctx = with_function(name)
     with pytest.raises(
         xql_ffi.DifferentiationError, match=f"a function {name} of its own in the place of DataFusion's"
     ):
@@ -50,7 +50,7 @@ def test_in_the_place_of_datafusions(name: str, statement: str) -> None:
 
 
 def test_in_a_view() -> None:
-    ctx = session("sin")
+    ctx = with_function("sin")
     ctx.sql("CREATE VIEW v AS SELECT x, sin(x) AS s FROM t")
     with pytest.raises(ValueError, match="a function sin of its own in the place of DataFusion's"):
         xql_ffi.sql(ctx, "SELECT grad(s, x) AS d FROM v")
@@ -63,13 +63,13 @@ def test_in_a_view() -> None:
 @pytest.mark.parametrize("name", ["grad", "jvp", "vjp", "stop_gradient"])
 def test_in_the_place_of_ours(name: str) -> None:
     with pytest.raises(ValueError, match=f"a function {name} of its own, and {name}.* is a derivative here"):
-        xql_ffi.sql(session(name), f"SELECT {name}(x), grad(x * x, x) AS d FROM t")
+        xql_ffi.sql(with_function(name), f"SELECT {name}(x), grad(x * x, x) AS d FROM t")
     with pytest.raises(xql_ffi.HostError, match=f"a function {name} of its own, and {name}.* is a derivative here"):
         xql_ffi.sql(database(name), f"SELECT {name}(x), grad(x * x, x) AS d FROM t")
 
 
 def test_operators_that_are_registered_are_no_others() -> None:
-    ctx = xql_ffi.register(session("softplus"))
+    ctx = xql_ffi.register(with_function("softplus"))
     assert xql_ffi.sql(ctx, "SELECT grad(x * stop_gradient(x), x) AS d FROM t").to_pydict() == {"d": [3.0]}
 
 

@@ -15,7 +15,7 @@ from support.processes import json_of, run_python
 from text.cases import STATEMENTS
 from text.environments import with_datafusion
 from text.hostile import STATEMENTS as HOSTILE
-from text.stock import result, session
+from text.stock import result, with_views
 
 ALL = {**STATEMENTS, **HOSTILE}
 SCRIPT = Path(__file__).with_name("stock.py")
@@ -32,7 +32,7 @@ def stock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def engine() -> SessionContext:
-    return xql_ffi.register(session())
+    return xql_ffi.register(with_views())
 
 
 @pytest.mark.parametrize("name", ALL)

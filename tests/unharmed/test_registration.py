@@ -16,7 +16,8 @@ import xql_ffi
 from support.cases import query
 from support.compare import assert_same_rows, rows_of
 from support.processes import json_of
-from support.tables import add_tables
+from support.sessions import session
+from support.tables import TABLES
 
 _SQL = "SELECT grad(a * a * b, a) AS g, jvp(a * b, a, 1.0, b, 2.0) AS j, vjp(a * b, b, 3.0) AS v FROM q"
 _EXPECTED = [(12.0, 7.0, 6.0)]
@@ -108,8 +109,7 @@ def test_sessions_made_and_dropped() -> None:
 
 def test_threads() -> None:
     """Queries of one session planned and run at the same time."""
-    ctx = xql_ffi.register(SessionContext())
-    add_tables(ctx)
+    ctx = session(TABLES)
 
     def power(exponent: int) -> list[float]:
         statement = f"SELECT grad(power(x, {exponent}), x) AS d FROM t WHERE x > 0 ORDER BY id"
@@ -135,8 +135,7 @@ def test_threads_with_a_session_each() -> None:
 def test_configured_session() -> None:
     """Small batches, many partitions, other names for catalog and schema."""
     config = SessionConfig().with_batch_size(2).with_target_partitions(4).with_default_catalog_and_schema("c", "s")
-    ctx = xql_ffi.register(SessionContext(config.with_information_schema(True)))
-    add_tables(ctx)
+    ctx = session(TABLES, config=config.with_information_schema(True))
     assert query(ctx, "SELECT SUM(grad(x * y, x)) AS d FROM t").to_pydict() == {"d": [2.25]}
     listed = query(ctx, "SELECT DISTINCT routine_name AS n FROM information_schema.routines ORDER BY n").to_pydict()[
         "n"

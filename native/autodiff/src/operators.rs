@@ -96,7 +96,7 @@ pub struct Call {
 }
 
 /// The arguments by which [`tangent_with`] is asked for the derivatives of one function that several calls stand for. Its answer
-/// is a program for [`Graph::import_program`](crate::Graph::import_program).
+/// is a program for [`import_program`](crate::import_program).
 ///
 /// ```text
 /// f, 'grad', x, 'grad', y, 'jvp', x, t, y, u         grad(f, x), grad(f, y), jvp(f, x, t, y, u)

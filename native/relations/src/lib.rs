@@ -7,7 +7,7 @@
 //!
 //! In the order of the modules, each of which imports only from those before it: `vocabulary` has the names of added columns, says
 //! where a column comes from and tells the operators; `tangents` has what columns carry and the tangent of an expression; `rows`
-//! has the derivatives of aggregates and window functions; `shared` has relations that are computed once; `carry` gives the columns of a
+//! has the derivatives of aggregates and window functions; `shared` has relations that are computed once; `forward` gives the columns of a
 //! plan their tangents, node by node; `reverse` carries cotangents down from the value of a subquery to the rows of its relations;
 //! `calls` replaces the calls of a node; `stack` writes those that say all by themselves as stacks of projections; `rule` is the
 //! analyzer rule, which `register` adds to a session with `stops` and `observe`, by which recursive queries tell what they compute.
@@ -28,9 +28,12 @@
 //! ```
 
 mod calls;
-mod carry;
+mod forward;
 mod observe;
 mod options;
+mod passes;
+mod physical;
+mod plan;
 mod register;
 mod reverse;
 mod rows;
@@ -44,10 +47,11 @@ mod workarounds;
 
 pub use observe::observe;
 pub use options::DerivativeOptions;
+pub use physical::{Observer, SharedExec, UniqueRowsExec};
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
-pub use shared::{SharedExec, SharedRelation, anew};
-pub use vocabulary::observed::Observer;
+pub use shared::{SharedRelation, anew, unchecked};
+
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use vocabulary::work_table::is_work_table;
 

@@ -8,7 +8,8 @@ use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::vocabulary::observed::{ObservedWorkTable, Observer};
+use crate::physical::Observer;
+use crate::vocabulary::observed::ObservedWorkTable;
 
 static OBSERVER: RwLock<Option<Arc<dyn Observer>>> = RwLock::new(None);
 

@@ -11,15 +11,10 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
 use xql_guard::guard;
 
-use crate::calls::plan::Differentiation;
 use crate::options::shares_relations;
-use crate::shared::written_out;
-use crate::stack::{Size, stacked};
-use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
-use crate::workarounds::grouping_sets::unequal_over_grouping_sets;
-use crate::workarounds::nullability::{Static, nullable_by_either_term};
-use crate::workarounds::partitions::partitions_without_orderings;
-use crate::workarounds::pruning::keep_recursive_columns;
+use crate::passes::{Setting, passed};
+use crate::stack::Size;
+use crate::vocabulary::operators::{Operators, Recognize};
 
 /// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
 ///
@@ -61,17 +56,9 @@ impl DifferentiateRelations {
             return Ok(Transformed::no(plan));
         }
         let before = changed_rows(&plan)?;
-        let differentiated = nullable_by_either_term(plan, Static::Settled)?
-            .transform_data(|plan| Differentiation::new(self.recognize, &plan)?.differentiated(plan))?
-            .transform_data(|plan| nullable_by_either_term(plan, Static::Derived))?
-            .transform_data(keep_recursive_columns)?
-            .transform_data(|plan| stacked(plan, &operators, self.size))?
-            .transform_data(
-                |plan| if shares_relations(config) { Ok(Transformed::no(plan)) } else { written_out(plan) },
-            )?
-            .transform_data(partitions_without_orderings)?
-            .transform_data(unequal_over_grouping_sets)?
-            .transform_data(|plan| left_to_simplify(plan, self.recognize))?;
+        let (recognize, size) = (self.recognize, self.size);
+        let setting = Setting { recognize, operators, size, shares_relations: shares_relations(config) };
+        let differentiated = passed(plan, &setting)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(
                 "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"

@@ -13,7 +13,7 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::functions::stopped;
-use xql_relations::DifferentiateRelations;
+use xql_relations::{DifferentiateRelations, unchecked};
 
 use crate::functions::recognize;
 use crate::names::DERIVATIVES;
@@ -50,7 +50,9 @@ fn folded(expr: Expr) -> Result<Transformed<Expr>> {
 
 /// A plan whose calls see through relations; those that say all by themselves are left in it.
 pub fn differentiated(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-    DifferentiateRelations::recognizing(recognize).analyze(plan, options)
+    let plan = DifferentiateRelations::recognizing(recognize).analyze(plan, options)?;
+    // A host has no node that checks a gradient while it runs.
+    Ok(unchecked(plan)?.data)
 }
 
 /// A plan with derivatives in the place of calls, and without `stop_gradient`.

@@ -14,6 +14,15 @@ mod powers;
 mod products;
 mod signs;
 mod sums;
+#[cfg(test)]
+mod testing;
 mod weight;
 
+pub use bounds::{is_finite, is_smooth};
 pub use monomials::Algebra;
+pub use powers::as_lowered;
+pub use products::{divide, multiply, power};
+pub use signs::{negate, place_sign};
+pub use sums::{add, add_all, subtract};
+#[cfg(test)]
+pub use testing::shown;

@@ -7,7 +7,9 @@ use crate::graph::NodeId;
 /// `coefficient * base^exponent * ...`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Monomial {
+    /// The number.
     pub coefficient: f64,
+    /// The exponents of the nodes, none of them 0.
     pub factors: BTreeMap<NodeId, f64>,
 }
 
@@ -97,4 +99,60 @@ impl Monomial {
 /// Whether exponents that were added and subtracted are the same but for rounding. What is infinite is close to itself alone.
 pub fn is_close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= 8.0 * f64::EPSILON * a.abs().max(b.abs()).clamp(1.0, f64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::NodeId;
+    use crate::graph::{Graph, import};
+    use crate::vocabulary::testing::columns;
+    use datafusion_common::Result;
+    use datafusion_expr::col;
+
+    fn nodes() -> Result<[NodeId; 2]> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        Ok([import(&mut graph, &col("x"))?, import(&mut graph, &col("y"))?])
+    }
+
+    #[test]
+    fn what_divides_itself_is_one() -> Result<()> {
+        let [x, y] = nodes()?;
+        let product = Monomial::number(0.1).times(&Monomial::of(x, 1.5), 1.0).times(&Monomial::of(y, -2.0), 1.0);
+        assert!(product.over(&product).is_one());
+        assert_eq!(
+            product.times(&product, 1.0),
+            Monomial { coefficient: 0.1 * 0.1, factors: [(x, 3.0), (y, -4.0)].into() }
+        );
+        assert_eq!(product.degree(), 3.5);
+        Ok(())
+    }
+
+    #[test]
+    fn common_factors_are_those_of_both() -> Result<()> {
+        let [x, y] = nodes()?;
+        let p = Monomial { coefficient: 2.0, factors: [(x, 3.0), (y, -1.0)].into() };
+        let q = Monomial { coefficient: -2.0, factors: [(x, 1.0), (y, -2.0)].into() };
+        assert_eq!(p.common(&q, false), Monomial { coefficient: 2.0, factors: [(x, 1.0), (y, -1.0)].into() });
+        assert_eq!(p.common(&q, true), Monomial { coefficient: 2.0, factors: [(x, 1.0), (y, -2.0)].into() });
+        assert!(p.contains(&Monomial::of(x, 3.0)) && p.contains(&Monomial::of(y, -1.0)));
+        assert!(!p.contains(&Monomial::of(x, 4.0)) && !p.contains(&Monomial::of(y, 1.0)));
+        Ok(())
+    }
+
+    #[test]
+    fn a_single_factor_is_no_power() -> Result<()> {
+        let [x, y] = nodes()?;
+        assert_eq!(Monomial { coefficient: -3.0, factors: [(x, 1.0)].into() }.single(), Some(x));
+        assert_eq!(Monomial::of(x, 2.0).single(), None);
+        assert_eq!(Monomial::of(x, 1.0).times(&Monomial::of(y, 1.0), 1.0).single(), None);
+        Ok(())
+    }
+
+    #[test]
+    fn close_exponents_differ_by_rounding() {
+        assert!(is_close(0.1 + 0.2, 0.3) && is_close(f64::INFINITY, f64::INFINITY));
+        assert!(!is_close(0.3, 0.3 + 1e-14) && !is_close(f64::INFINITY, f64::MAX));
+    }
 }

@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::monomial::Monomial;
+use super::powers::{as_lowered, as_power};
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
@@ -134,7 +135,7 @@ impl Algebra<'_> {
                 let (a, b) = (self.monomial(children[0], depth)?, self.monomial(children[1], depth)?);
                 Ok(a.times(&b, sign))
             }
-            _ => match self.as_power(id).or_else(|| self.as_lowered(id)) {
+            _ => match as_power(self, id).or_else(|| as_lowered(self, id)) {
                 // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
                 Some((base, exponent)) if exponent.fract() == 0.0 => {
                     let base = self.monomial(base, depth)?;
@@ -170,7 +171,7 @@ impl Algebra<'_> {
         }
         let of_working_type = |id: &NodeId| self.data_type(*id) == self.working_type();
         let powers = self.primal().filter(of_working_type);
-        let powers = powers.filter_map(|id| self.as_power(id).map(|(base, exponent)| (base, exponent, id)));
+        let powers = powers.filter_map(|id| as_power(self, id).map(|(base, exponent)| (base, exponent, id)));
         let powers: Powers = powers.collect();
         self.primal_powers = Some(Arc::clone(&powers));
         powers

@@ -5,131 +5,211 @@ use datafusion_expr::Operator;
 
 use super::monomial::{Monomial, is_close};
 use super::monomials::{Algebra, Depth};
+use super::powers::{LARGEST_PRODUCT, LOWERED, factor, lowered, whole_power};
+use super::signs::{negate, without_signs};
+use super::weight::cheapest;
 use crate::graph::NodeId;
 
-impl Algebra<'_> {
-    /// `a * b`.
-    pub fn multiply(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        match (self.as_number(a), self.as_number(b)) {
-            (Some(a), Some(b)) => return self.number(a * b),
-            (Some(0.0), _) | (_, Some(0.0)) => return self.number(0.0),
-            (Some(1.0), _) => return self.cast_to_working_type(b),
-            (_, Some(1.0)) => return self.cast_to_working_type(a),
-            // Numbers stand in front, where they meet.
-            (None, Some(_)) => return self.multiply(b, a),
-            _ => {}
-        }
-        let (negative, [a, b]) = self.without_signs([a, b])?;
-        let plain = match self.as_binary(b, Operator::Divide) {
-            Some((p, u)) if !self.is_primal(b) => {
-                let by_number = match (self.as_number(a), self.as_number(p)) {
-                    // 1e-200 * (1e-200 / u) is no 0.
-                    (Some(a), Some(p)) => (a * p).is_normal(),
-                    (a, p) => a.is_some() || p.is_some(),
-                };
-                if by_number {
-                    let numerator = self.multiply(a, p)?;
-                    self.binary(numerator, Operator::Divide, u)?
-                } else if self.as_binary(p, Operator::Divide).is_some_and(|(_, divisor)| divisor == u) {
-                    // By the divisor of x / u: the derivative by x has a / u too.
-                    let quotient = self.binary(a, Operator::Divide, u)?;
-                    self.binary(quotient, Operator::Multiply, p)?
-                } else {
-                    // Not (a / u) * p: a / u may be infinite where p / u is not.
-                    self.binary(a, Operator::Multiply, b)?
-                }
+/// `a * b`.
+pub fn multiply(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
+    match (algebra.as_number(a), algebra.as_number(b)) {
+        (Some(a), Some(b)) => return algebra.number(a * b),
+        (Some(0.0), _) | (_, Some(0.0)) => return algebra.number(0.0),
+        (Some(1.0), _) => return algebra.cast_to_working_type(b),
+        (_, Some(1.0)) => return algebra.cast_to_working_type(a),
+        // Numbers stand in front, where they meet.
+        (None, Some(_)) => return multiply(algebra, b, a),
+        _ => {}
+    }
+    let (negative, [a, b]) = without_signs(algebra, [a, b])?;
+    let plain = match algebra.as_binary(b, Operator::Divide) {
+        Some((p, u)) if !algebra.is_primal(b) => {
+            let by_number = match (algebra.as_number(a), algebra.as_number(p)) {
+                // 1e-200 * (1e-200 / u) is no 0.
+                (Some(a), Some(p)) => (a * p).is_normal(),
+                (a, p) => a.is_some() || p.is_some(),
+            };
+            if by_number {
+                let numerator = multiply(algebra, a, p)?;
+                algebra.binary(numerator, Operator::Divide, u)?
+            } else if algebra.as_binary(p, Operator::Divide).is_some_and(|(_, divisor)| divisor == u) {
+                // By the divisor of x / u: the derivative by x has a / u too.
+                let quotient = algebra.binary(a, Operator::Divide, u)?;
+                algebra.binary(quotient, Operator::Multiply, p)?
+            } else {
+                // Not (a / u) * p: a / u may be infinite where p / u is not.
+                algebra.binary(a, Operator::Multiply, b)?
             }
-            _ if self.as_number(a) == Some(1.0) => self.cast_to_working_type(b)?,
-            _ => self.binary(a, Operator::Multiply, b)?,
+        }
+        _ if algebra.as_number(a) == Some(1.0) => algebra.cast_to_working_type(b)?,
+        _ => algebra.binary(a, Operator::Multiply, b)?,
+    };
+    let product = cheapest_product(algebra, plain)?;
+    if negative { negate(algebra, product) } else { Ok(product) }
+}
+
+/// `a / b`.
+pub fn divide(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
+    match (algebra.as_number(a), algebra.as_number(b)) {
+        (Some(0.0), _) => return algebra.number(0.0),
+        (Some(a), Some(b)) => return algebra.number(a / b),
+        (_, Some(1.0)) => return algebra.cast_to_working_type(a),
+        _ => {}
+    }
+    let (negative, [a, b]) = without_signs(algebra, [a, b])?;
+    let plain = algebra.binary(a, Operator::Divide, b)?;
+    let quotient = cheapest_product(algebra, plain)?;
+    if negative { negate(algebra, quotient) } else { Ok(quotient) }
+}
+
+/// The product as it stands or made anew from its factors, whichever is cheaper.
+fn cheapest_product(algebra: &mut Algebra, plain: NodeId) -> Result<NodeId> {
+    let mut candidates = vec![plain];
+    for depth in [Depth::Derivative, Depth::Full] {
+        let monomial = algebra.monomial(plain, depth)?;
+        candidates.push(product_of(algebra, &monomial)?);
+        if depth == Depth::Full {
+            for other in absorb_coefficient(algebra, &monomial)? {
+                candidates.push(product_of(algebra, &other)?);
+            }
+        }
+    }
+    Ok(cheapest(algebra, &candidates))
+}
+
+/// The node of a monomial: a product, or a quotient of two.
+pub fn product_of(algebra: &mut Algebra, monomial: &Monomial) -> Result<NodeId> {
+    let magnitude = monomial.coefficient.abs();
+    let mut numerator = if magnitude == 1.0 { None } else { Some(algebra.number(magnitude)?) };
+    let mut denominator = None;
+    for (base, exponent) in &monomial.factors {
+        let positive = *exponent > 0.0;
+        let exponent = written_exponent(algebra, *base, exponent.abs())?;
+        let powers = if positive {
+            [Some(factor(algebra, *base, exponent)?), None]
+        } else {
+            reciprocal(algebra, *base, exponent)?
         };
-        let product = self.cheapest_product(plain)?;
-        if negative { self.negate(product) } else { Ok(product) }
-    }
-
-    /// `a / b`.
-    pub fn divide(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        match (self.as_number(a), self.as_number(b)) {
-            (Some(0.0), _) => return self.number(0.0),
-            (Some(a), Some(b)) => return self.number(a / b),
-            (_, Some(1.0)) => return self.cast_to_working_type(a),
-            _ => {}
+        for (side, power) in [&mut numerator, &mut denominator].into_iter().zip(powers) {
+            *side = match (*side, power) {
+                (Some(product), Some(power)) => Some(algebra.binary(product, Operator::Multiply, power)?),
+                (product, power) => product.or(power),
+            };
         }
-        let (negative, [a, b]) = self.without_signs([a, b])?;
-        let plain = self.binary(a, Operator::Divide, b)?;
-        let quotient = self.cheapest_product(plain)?;
-        if negative { self.negate(quotient) } else { Ok(quotient) }
     }
+    let numerator = match numerator {
+        Some(numerator) => numerator,
+        None => algebra.number(1.0)?,
+    };
+    let quotient = match denominator {
+        None => algebra.cast_to_working_type(numerator)?,
+        Some(denominator) => algebra.binary(numerator, Operator::Divide, denominator)?,
+    };
+    if monomial.coefficient < 0.0 { negate(algebra, quotient) } else { Ok(quotient) }
+}
 
-    /// The product as it stands or made anew from its factors, whichever is cheaper.
-    fn cheapest_product(&mut self, plain: NodeId) -> Result<NodeId> {
-        let mut candidates = vec![plain];
-        for depth in [Depth::Derivative, Depth::Full] {
-            let monomial = self.monomial(plain, depth)?;
-            candidates.push(self.product_of(&monomial)?);
-            if depth == Depth::Full {
-                for other in self.absorb_coefficient(&monomial)? {
-                    candidates.push(self.product_of(&other)?);
-                }
+/// The exponent as the query writes it for this base, or a whole number, if it differs by rounding only.
+fn written_exponent(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<f64> {
+    if is_close(exponent.round(), exponent) {
+        return Ok(exponent.round());
+    }
+    let products = algebra.primal_products()?;
+    let mut written = products.iter().filter_map(|(_, product)| product.factors.get(&base)).map(|e| e.abs());
+    Ok(written.find(|other| is_close(*other, exponent)).unwrap_or(exponent))
+}
+
+/// The same product with one of the primal's in place of a number: with `w = 8.3 * t` in the query, `a / (8.3 * t^2)` is
+/// `a / (w * t)`.
+pub fn absorb_coefficient(algebra: &mut Algebra, product: &Monomial) -> Result<Vec<Monomial>> {
+    let mut found = vec![];
+    if product.coefficient.abs() == 1.0 {
+        return Ok(found);
+    }
+    for (node, factor) in algebra.primal_products()?.iter() {
+        for exponent in [1.0, -1.0] {
+            let coefficient = product.times(factor, -exponent).coefficient;
+            let contained = product.contains(&Monomial::number(1.0).times(factor, exponent));
+            if contained && is_close(coefficient.abs(), 1.0) {
+                let rest = Monomial { coefficient: coefficient.signum(), ..product.times(factor, -exponent) };
+                found.push(rest.times(&Monomial::of(*node, 1.0), exponent));
             }
         }
-        Ok(self.cheapest(&candidates))
     }
+    Ok(found)
+}
 
-    /// The node of a monomial: a product, or a quotient of two.
-    pub fn product_of(&mut self, monomial: &Monomial) -> Result<NodeId> {
-        let magnitude = monomial.coefficient.abs();
-        let mut numerator = if magnitude == 1.0 { None } else { Some(self.number(magnitude)?) };
-        let mut denominator = None;
-        for (base, exponent) in &monomial.factors {
-            let positive = *exponent > 0.0;
-            let exponent = self.written_exponent(*base, exponent.abs())?;
-            let powers =
-                if positive { [Some(self.factor(*base, exponent)?), None] } else { self.reciprocal(*base, exponent)? };
-            for (side, power) in [&mut numerator, &mut denominator].into_iter().zip(powers) {
-                *side = match (*side, power) {
-                    (Some(product), Some(power)) => Some(self.binary(product, Operator::Multiply, power)?),
-                    (product, power) => product.or(power),
-                };
-            }
-        }
-        let numerator = match numerator {
-            Some(numerator) => numerator,
-            None => self.number(1.0)?,
+/// `base^exponent`; a negative power is a quotient, so that 0 is never raised to it, which DataFusion refuses.
+pub fn power(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<NodeId> {
+    if exponent < 0.0 { product_of(algebra, &Monomial::of(base, exponent)) } else { factor(algebra, base, exponent) }
+}
+
+/// `base^-exponent` as what multiplies a product and what divides it.
+pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<[Option<NodeId>; 2]> {
+    let (whole, rest) = (exponent.trunc(), exponent.fract());
+    let half = rest == 0.5 && exponent <= LARGEST_PRODUCT;
+    if !half && whole <= LARGEST_PRODUCT {
+        let powers = algebra.primal_powers();
+        let is_lowered = |(of, known, _): &&(NodeId, f64, NodeId)| {
+            *of == base && LOWERED.contains(known) && is_close(rest, 1.0 - known)
         };
-        let quotient = match denominator {
-            None => self.cast_to_working_type(numerator)?,
-            Some(denominator) => self.binary(numerator, Operator::Divide, denominator)?,
-        };
-        if monomial.coefficient < 0.0 { self.negate(quotient) } else { Ok(quotient) }
+        if let Some((_, _, power)) = powers.iter().find(is_lowered) {
+            let divisor = if whole == 0.0 { None } else { Some(whole_power(algebra, base, whole as u32)?) };
+            return Ok([Some(lowered(algebra, base, *power)?), divisor]);
+        }
+    }
+    Ok([None, Some(factor(algebra, base, exponent)?)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algebra::testing::shown;
+    use crate::graph::import;
+    use crate::vocabulary::testing::columns;
+    use datafusion_expr::col;
+
+    #[test]
+    fn products_take_the_form_that_costs_least() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let (x, y) = (import(&mut algebra, &col("x"))?, import(&mut algebra, &col("y"))?);
+        algebra.end_primal();
+        let (zero, one) = (algebra.number(0.0)?, algebra.number(1.0)?);
+        let (xy, quotient) = (multiply(&mut algebra, x, y)?, divide(&mut algebra, x, y)?);
+        let minus_x = negate(&mut algebra, x)?;
+        for (a, b, product, divided) in [
+            (x, one, "x", "x"),
+            (zero, x, "0.0", "0.0"),
+            (x, y, "x * y", "x / y"),
+            (minus_x, y, "-(x * y)", "-(x / y)"),
+            (xy, y, "x * y * y", "x"),
+            (quotient, y, "x", "x / y / y"),
+        ] {
+            let (made, over) = (multiply(&mut algebra, a, b)?, divide(&mut algebra, a, b)?);
+            assert_eq!((shown(&algebra, made)?.as_str(), shown(&algebra, over)?.as_str()), (product, divided));
+        }
+        Ok(())
     }
 
-    /// The exponent as the query writes it for this base, or a whole number, if it differs by rounding only.
-    fn written_exponent(&mut self, base: NodeId, exponent: f64) -> Result<f64> {
-        if is_close(exponent.round(), exponent) {
-            return Ok(exponent.round());
+    #[test]
+    fn powers_are_products_where_those_are_faster() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let x = import(&mut algebra, &col("x"))?;
+        algebra.end_primal();
+        for (exponent, expected) in [
+            (0.0, "1.0"),
+            (1.0, "x"),
+            (3.0, "x * x * x"),
+            (2.5, "x * x * sqrt(x)"),
+            (-1.0, "1.0 / x"),
+            (-2.0, "1.0 / (x * x)"),
+            (0.3, "power(x, 0.3)"),
+            (17.0, "power(x, 17.0)"),
+        ] {
+            let made = power(&mut algebra, x, exponent)?;
+            assert_eq!(shown(&algebra, made)?, expected);
         }
-        let products = self.primal_products()?;
-        let mut written = products.iter().filter_map(|(_, product)| product.factors.get(&base)).map(|e| e.abs());
-        Ok(written.find(|other| is_close(*other, exponent)).unwrap_or(exponent))
-    }
-
-    /// The same product with one of the primal's in place of a number: with `w = 8.3 * t` in the query, `a / (8.3 * t^2)` is
-    /// `a / (w * t)`.
-    pub fn absorb_coefficient(&mut self, product: &Monomial) -> Result<Vec<Monomial>> {
-        let mut found = vec![];
-        if product.coefficient.abs() == 1.0 {
-            return Ok(found);
-        }
-        for (node, factor) in self.primal_products()?.iter() {
-            for exponent in [1.0, -1.0] {
-                let coefficient = product.times(factor, -exponent).coefficient;
-                let contained = product.contains(&Monomial::number(1.0).times(factor, exponent));
-                if contained && is_close(coefficient.abs(), 1.0) {
-                    let rest = Monomial { coefficient: coefficient.signum(), ..product.times(factor, -exponent) };
-                    found.push(rest.times(&Monomial::of(*node, 1.0), exponent));
-                }
-            }
-        }
-        Ok(found)
+        Ok(())
     }
 }

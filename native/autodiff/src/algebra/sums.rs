@@ -3,9 +3,12 @@
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 
+use super::bounds::is_finite;
 use super::monomial::Monomial;
 use super::monomials::{Algebra, Depth};
-use super::weight::MOST_WEIGHED;
+use super::products::{multiply, product_of};
+use super::signs::{negate, plain_sum};
+use super::weight::{MOST_WEIGHED, cheapest, cost};
 use crate::graph::NodeId;
 
 /// More summands than these are no chain.
@@ -19,160 +22,158 @@ struct Term {
     node: Option<NodeId>,
 }
 
-impl Algebra<'_> {
-    /// `a + b`.
-    pub fn add(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        match (self.as_number(a), self.as_number(b)) {
-            (Some(a), Some(b)) => return self.number(a + b),
-            (Some(0.0), _) => return Ok(b),
-            (_, Some(0.0)) => return Ok(a),
-            _ => {}
-        }
-        let (a, b) = (self.cast_to_working_type(a)?, self.cast_to_working_type(b)?);
-        if let Some(merged) = self.merge_like_terms(a, b)? {
-            return Ok(merged);
-        }
-        let mut candidates = vec![self.plain_sum(a, b)?];
-        if self.cost(candidates[0]).is_some() {
-            for depth in [Depth::Derivative, Depth::Full] {
-                let (p, q) = (self.monomial(a, depth)?, self.monomial(b, depth)?);
-                if let Some((common, factored)) = self.factored(&p, &q)? {
-                    // Infinity times a sum is a number more often than a sum of infinities.
-                    let position = if self.is_finite(common) { candidates.len() } else { 0 };
-                    candidates.insert(position, factored);
-                }
-                candidates.extend(self.over_denominator(&p, &q)?);
+/// `a + b`.
+pub fn add(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
+    match (algebra.as_number(a), algebra.as_number(b)) {
+        (Some(a), Some(b)) => return algebra.number(a + b),
+        (Some(0.0), _) => return Ok(b),
+        (_, Some(0.0)) => return Ok(a),
+        _ => {}
+    }
+    let (a, b) = (algebra.cast_to_working_type(a)?, algebra.cast_to_working_type(b)?);
+    if let Some(merged) = merge_like_terms(algebra, a, b)? {
+        return Ok(merged);
+    }
+    let mut candidates = vec![plain_sum(algebra, a, b)?];
+    if cost(algebra, candidates[0]).is_some() {
+        for depth in [Depth::Derivative, Depth::Full] {
+            let (p, q) = (algebra.monomial(a, depth)?, algebra.monomial(b, depth)?);
+            if let Some((common, factored)) = factored(algebra, &p, &q)? {
+                // Infinity times a sum is a number more often than a sum of infinities.
+                let position = if is_finite(algebra, common) { candidates.len() } else { 0 };
+                candidates.insert(position, factored);
             }
+            candidates.extend(over_denominator(algebra, &p, &q)?);
         }
-        Ok(self.cheapest(&candidates))
     }
+    Ok(cheapest(algebra, &candidates))
+}
 
-    /// The sum of summands. Many are added up in halves: the sum of a chain would be as deep as there are summands, and DataFusion
-    /// plans it in the square of their number.
-    pub fn add_all(&mut self, summands: &[NodeId]) -> Result<NodeId> {
-        if summands.len() > LONGEST_CHAIN {
-            let (first, second) = summands.split_at(summands.len() / 2);
-            let (a, b) = (self.add_all(first)?, self.add_all(second)?);
-            return self.add(a, b);
-        }
-        let Some((first, rest)) = summands.split_first() else { return self.number(0.0) };
-        rest.iter().try_fold(*first, |sum, summand| self.add(sum, *summand))
+/// The sum of summands. Many are added up in halves: the sum of a chain would be as deep as there are summands, and DataFusion
+/// plans it in the square of their number.
+pub fn add_all(algebra: &mut Algebra, summands: &[NodeId]) -> Result<NodeId> {
+    if summands.len() > LONGEST_CHAIN {
+        let (first, second) = summands.split_at(summands.len() / 2);
+        let (a, b) = (add_all(algebra, first)?, add_all(algebra, second)?);
+        return add(algebra, a, b);
     }
+    let Some((first, rest)) = summands.split_first() else { return algebra.number(0.0) };
+    rest.iter().try_fold(*first, |sum, summand| add(algebra, sum, *summand))
+}
 
-    /// `a - b`.
-    pub fn subtract(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
-        let b = self.negate(b)?;
-        self.add(a, b)
+/// `a - b`.
+pub fn subtract(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
+    let b = negate(algebra, b)?;
+    add(algebra, a, b)
+}
+
+/// `a + b` if a summand of `a` is a multiple of one of `b`: those are added up.
+fn merge_like_terms(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<Option<NodeId>> {
+    let mut terms = terms_of(algebra, a, Depth::Derivative)?;
+    let others = terms_of(algebra, b, Depth::Derivative)?;
+    if terms.len() + others.len() > MOST_WEIGHED {
+        return Ok(None);
     }
+    let count = terms.len() + others.len();
+    add_up(&mut terms, others);
+    if terms.len() == count || !fit(&terms) { Ok(None) } else { sum_of(algebra, &terms).map(Some) }
+}
 
-    /// `a + b` if a summand of `a` is a multiple of one of `b`: those are added up.
-    fn merge_like_terms(&mut self, a: NodeId, b: NodeId) -> Result<Option<NodeId>> {
-        let mut terms = self.terms(a, Depth::Derivative)?;
-        let others = self.terms(b, Depth::Derivative)?;
-        if terms.len() + others.len() > MOST_WEIGHED {
-            return Ok(None);
-        }
-        let count = terms.len() + others.len();
-        add_up(&mut terms, others);
-        if terms.len() == count || !fit(&terms) { Ok(None) } else { self.sum(&terms).map(Some) }
+/// The summands of a node. The primal's own sums are taken apart only at full depth.
+#[recursive::recursive]
+fn terms_of(algebra: &mut Algebra, id: NodeId, depth: Depth) -> Result<Vec<Term>> {
+    if let Expr::Negative(_) = algebra.node(id).shape {
+        let positive = algebra.node(id).children[0];
+        let mut terms = terms_of(algebra, positive, depth)?;
+        terms.iter_mut().for_each(|term| term.monomial.coefficient *= -1.0);
+        return Ok(terms);
     }
-
-    /// The summands of a node. The primal's own sums are taken apart only at full depth.
-    #[recursive::recursive]
-    fn terms(&mut self, id: NodeId, depth: Depth) -> Result<Vec<Term>> {
-        if let Expr::Negative(_) = self.node(id).shape {
-            let positive = self.node(id).children[0];
-            let mut terms = self.terms(positive, depth)?;
-            terms.iter_mut().for_each(|term| term.monomial.coefficient *= -1.0);
+    let apart = algebra.data_type(id) == algebra.working_type() && (depth == Depth::Full || !algebra.is_primal(id));
+    for (op, sign) in [(Operator::Plus, 1.0), (Operator::Minus, -1.0)] {
+        if apart && let Some((a, b)) = algebra.as_binary(id, op) {
+            let mut terms = terms_of(algebra, a, depth)?;
+            let mut others = terms_of(algebra, b, depth)?;
+            others.iter_mut().for_each(|term| term.monomial.coefficient *= sign);
+            terms.append(&mut others);
             return Ok(terms);
         }
-        let apart = self.data_type(id) == self.working_type() && (depth == Depth::Full || !self.is_primal(id));
-        for (op, sign) in [(Operator::Plus, 1.0), (Operator::Minus, -1.0)] {
-            if apart && let Some((a, b)) = self.as_binary(id, op) {
-                let mut terms = self.terms(a, depth)?;
-                let mut others = self.terms(b, depth)?;
-                others.iter_mut().for_each(|term| term.monomial.coefficient *= sign);
-                terms.append(&mut others);
-                return Ok(terms);
+    }
+    let monomial = algebra.monomial(id, Depth::Full)?.as_ref().clone();
+    let node = if monomial.coefficient < 0.0 { None } else { Some(id) };
+    Ok(vec![Term { monomial, node }])
+}
+
+/// The sum of these summands, a positive one first if there is one.
+fn sum_of(algebra: &mut Algebra, terms: &[Term]) -> Result<NodeId> {
+    let (positive, negative): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.monomial.coefficient >= 0.0);
+    let mut sum = None;
+    for term in positive.into_iter().chain(negative) {
+        let unsigned = match term.node {
+            Some(node) => node,
+            None => {
+                let coefficient = term.monomial.coefficient.abs();
+                product_of(algebra, &Monomial { coefficient, ..term.monomial.clone() })?
             }
-        }
-        let monomial = self.monomial(id, Depth::Full)?.as_ref().clone();
-        let node = if monomial.coefficient < 0.0 { None } else { Some(id) };
-        Ok(vec![Term { monomial, node }])
-    }
-
-    /// The sum of these summands, a positive one first if there is one.
-    fn sum(&mut self, terms: &[Term]) -> Result<NodeId> {
-        let (positive, negative): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.monomial.coefficient >= 0.0);
-        let mut sum = None;
-        for term in positive.into_iter().chain(negative) {
-            let unsigned = match term.node {
-                Some(node) => node,
-                None => {
-                    let coefficient = term.monomial.coefficient.abs();
-                    self.product_of(&Monomial { coefficient, ..term.monomial.clone() })?
-                }
-            };
-            let signed = if term.monomial.coefficient < 0.0 { self.negate(unsigned)? } else { unsigned };
-            sum = Some(match sum {
-                None => signed,
-                Some(sum) => self.plain_sum(sum, signed)?,
-            });
-        }
-        match sum {
-            Some(sum) => Ok(sum),
-            None => self.number(0.0),
-        }
-    }
-
-    /// The common factors of `p` and `q`, and `p + q` with them drawn out.
-    fn factored(&mut self, p: &Monomial, q: &Monomial) -> Result<Option<(NodeId, NodeId)>> {
-        let common = p.common(q, false);
-        if common.is_one() {
-            return Ok(None);
-        }
-        let (p, q) = (self.product_of(&p.over(&common))?, self.product_of(&q.over(&common))?);
-        let common = self.product_of(&common)?;
-        let sum = self.add(p, q)?;
-        Ok(Some((common, self.multiply(common, sum)?)))
-    }
-
-    /// `p + q` over their common denominator, if the sum in the numerator shrinks to a single term: with `u = a + x`,
-    /// `a / u - a * x / u^2` is `a * a / u^2`.
-    fn over_denominator(&mut self, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
-        let common = p.common(q, true);
-        let (p, q) = (p.over(&common), q.over(&common));
-        if p.single().is_none() && q.single().is_none() {
-            return Ok(None);
-        }
-        let mut terms = self.linear(&p)?;
-        let others = self.linear(&q)?;
-        if terms.len() + others.len() > MOST_WEIGHED || !fit(&terms) || !fit(&others) {
-            return Ok(None);
-        }
-        add_up(&mut terms, others);
-        match terms.as_slice() {
-            [] => self.number(0.0).map(Some),
-            [term] => {
-                let product = common.times(&term.monomial, 1.0);
-                if product.coefficient.is_normal() { self.product_of(&product).map(Some) } else { Ok(None) }
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// The summands of a multiple of a sum.
-    fn linear(&mut self, monomial: &Monomial) -> Result<Vec<Term>> {
-        let Some(sum) = monomial.single() else {
-            return Ok(vec![Term { monomial: monomial.clone(), node: None }]);
         };
-        let mut terms = self.terms(sum, Depth::Full)?;
-        for term in &mut terms {
-            term.monomial.coefficient *= monomial.coefficient;
-            term.node = None;
-        }
-        Ok(terms)
+        let signed = if term.monomial.coefficient < 0.0 { negate(algebra, unsigned)? } else { unsigned };
+        sum = Some(match sum {
+            None => signed,
+            Some(sum) => plain_sum(algebra, sum, signed)?,
+        });
     }
+    match sum {
+        Some(sum) => Ok(sum),
+        None => algebra.number(0.0),
+    }
+}
+
+/// The common factors of `p` and `q`, and `p + q` with them drawn out.
+fn factored(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<(NodeId, NodeId)>> {
+    let common = p.common(q, false);
+    if common.is_one() {
+        return Ok(None);
+    }
+    let (p, q) = (product_of(algebra, &p.over(&common))?, product_of(algebra, &q.over(&common))?);
+    let common = product_of(algebra, &common)?;
+    let sum = add(algebra, p, q)?;
+    Ok(Some((common, multiply(algebra, common, sum)?)))
+}
+
+/// `p + q` over their common denominator, if the sum in the numerator shrinks to a single term: with `u = a + x`,
+/// `a / u - a * x / u^2` is `a * a / u^2`.
+fn over_denominator(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
+    let common = p.common(q, true);
+    let (p, q) = (p.over(&common), q.over(&common));
+    if p.single().is_none() && q.single().is_none() {
+        return Ok(None);
+    }
+    let mut terms = linear(algebra, &p)?;
+    let others = linear(algebra, &q)?;
+    if terms.len() + others.len() > MOST_WEIGHED || !fit(&terms) || !fit(&others) {
+        return Ok(None);
+    }
+    add_up(&mut terms, others);
+    match terms.as_slice() {
+        [] => algebra.number(0.0).map(Some),
+        [term] => {
+            let product = common.times(&term.monomial, 1.0);
+            if product.coefficient.is_normal() { product_of(algebra, &product).map(Some) } else { Ok(None) }
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The summands of a multiple of a sum.
+fn linear(algebra: &mut Algebra, monomial: &Monomial) -> Result<Vec<Term>> {
+    let Some(sum) = monomial.single() else {
+        return Ok(vec![Term { monomial: monomial.clone(), node: None }]);
+    };
+    let mut terms = terms_of(algebra, sum, Depth::Full)?;
+    for term in &mut terms {
+        term.monomial.coefficient *= monomial.coefficient;
+        term.node = None;
+    }
+    Ok(terms)
 }
 
 /// Whether no number has become 0, infinite or inexact where others would have made up for it: `1e-200 * (1e-200 * exp(x))`.
@@ -192,4 +193,50 @@ fn add_up(terms: &mut Vec<Term>, others: Vec<Term>) {
         }
     }
     terms.retain(|term| term.monomial.coefficient != 0.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algebra::testing::shown;
+    use crate::graph::import;
+    use crate::vocabulary::testing::columns;
+    use datafusion_expr::col;
+
+    #[test]
+    fn sums_take_the_form_that_costs_least() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let (x, y) = (import(&mut algebra, &col("x"))?, import(&mut algebra, &col("y"))?);
+        algebra.end_primal();
+        let (zero, two) = (algebra.number(0.0)?, algebra.number(2.0)?);
+        let (xy, twice) = (multiply(&mut algebra, x, y)?, multiply(&mut algebra, two, x)?);
+        let minus_x = negate(&mut algebra, x)?;
+        for (a, b, expected) in [
+            (x, zero, "x"),
+            (two, two, "4.0"),
+            (x, minus_x, "0.0"),
+            (x, twice, "3.0 * x"),
+            (xy, xy, "2.0 * x * y"),
+            (xy, twice, "x * (y + 2.0)"),
+        ] {
+            let sum = add(&mut algebra, a, b)?;
+            assert_eq!(shown(&algebra, sum)?, expected);
+        }
+        let none = subtract(&mut algebra, xy, xy)?;
+        assert!(algebra.is_zero(none));
+        Ok(())
+    }
+
+    #[test]
+    fn many_summands_make_no_chain() -> Result<()> {
+        let schema = columns()?;
+        let mut algebra = Algebra::new(&schema);
+        let x = import(&mut algebra, &col("x"))?;
+        algebra.end_primal();
+        assert!(add_all(&mut algebra, &[]).map(|sum| algebra.is_zero(sum))?);
+        let sum = add_all(&mut algebra, &vec![x; 4 * LONGEST_CHAIN])?;
+        assert_eq!(shown(&algebra, sum)?, "64.0 * x");
+        Ok(())
+    }
 }

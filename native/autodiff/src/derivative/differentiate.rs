@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use super::differentiation::Differentiation;
 use super::{errors, variable};
-use crate::algebra::Algebra;
-use crate::graph::{NodeId, branches};
-use crate::pullback::{NullSets, Pullback, Sources, Stopped};
+use crate::algebra::{Algebra, place_sign};
+use crate::graph::{NodeId, branches, export, import, to_program};
+use crate::pullback::{Direction, NullSets, Pullback, Sources, Stopped};
 use crate::rules::Rules;
 use crate::vocabulary::fields::{field_of, type_of};
 use crate::vocabulary::messages::abbreviated;
@@ -25,7 +25,7 @@ pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -
     let mut algebra = Algebra::new(schema);
     let derivatives = derivatives(std::slice::from_ref(call), &mut algebra, schema, rules)?;
     match derivatives.as_slice() {
-        [derivative] => algebra.export(*derivative),
+        [derivative] => export(&algebra, *derivative),
         _ => internal_err!("{call} has {} derivatives", derivatives.len()),
     }
 }
@@ -37,7 +37,7 @@ pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -
 pub fn differentiate_together(calls: &[Differentiation], schema: &DFSchema, rules: &Rules) -> Result<Expr> {
     let mut algebra = Algebra::new(schema);
     let derivatives = derivatives(calls, &mut algebra, schema, rules)?;
-    algebra.to_program(&derivatives)
+    to_program(&algebra, &derivatives)
 }
 
 /// What is differentiated.
@@ -66,7 +66,7 @@ fn derivatives<'a>(
 ) -> Result<Vec<NodeId>> {
     let Some(call) = calls.first() else { return Ok(vec![]) };
     let mut nulls = NullSets::new(rules);
-    let function = Function { node: algebra.import(call.expression)?, field: field_of(call.expression, schema)? };
+    let function = Function { node: import(algebra, call.expression)?, field: field_of(call.expression, schema)? };
     let prepared = calls.iter().map(|call| prepare(call, &function, algebra, &mut nulls, schema));
     let prepared = prepared.collect::<Result<Vec<_>>>()?;
     algebra.end_primal();
@@ -110,7 +110,7 @@ fn prepare(
     let result_type = result_type(function.field.data_type(), &column_types);
 
     let root = function.node;
-    let variables = columns.iter().map(|column| algebra.import(column)).collect::<Result<Vec<_>>>()?;
+    let variables = columns.iter().map(|column| import(algebra, column)).collect::<Result<Vec<_>>>()?;
     if !call.analyzed {
         variable::check_nothing_else_varies(call, algebra, &algebra.reachable(root), &variables)
             .map_err(|error| Refused::UnsupportedRelation.mark(error))?;
@@ -125,7 +125,7 @@ fn prepare(
                 let field = field_of(factor, schema)?;
                 check_numeric(call, factor, &field)?;
                 nullable |= !call.total && field.is_nullable();
-                let factor = algebra.import(factor)?;
+                let factor = import(algebra, factor)?;
                 if !call.total {
                     required.extend(nulls.of(algebra, factor));
                 }
@@ -147,10 +147,11 @@ fn derivative<'a>(
 ) -> Result<NodeId> {
     let Prepared { variables, factors, required, .. } = prepared;
     let primal = algebra.reachable(root);
-    let swept = Pullback::new(rules, algebra, nulls, &primal, variables, factors, call.total)
-        .and_then(|mut pullback| pullback.derivative(root));
+    let direction = Direction { variables, tangents: factors, total: call.total };
+    let swept =
+        Pullback::new(rules, algebra, nulls, &primal, direction).and_then(|mut pullback| pullback.derivative(root));
     let derivative = match swept {
-        Ok(derivative) => algebra.place_sign(derivative)?,
+        Ok(derivative) => place_sign(algebra, derivative)?,
         Err(Stopped::Failed(error)) => return Err(error),
         Err(Stopped::Refused(refusal)) => {
             return Err(Refused::MissingRule.mark(errors::worded(call, algebra, *refusal)?));
@@ -181,7 +182,7 @@ fn check_drawn_once(call: &Differentiation, algebra: &Algebra, root: NodeId, der
             return plan_err!(
                 "{call}: {} is volatile: the derivative would evaluate it again and draw another value. Compute it first, in a \
                  subquery or CTE, and use its column",
-                abbreviated(&algebra.export(id)?)
+                abbreviated(&export(algebra, id)?)
             );
         }
     }

@@ -7,7 +7,7 @@ use datafusion_expr::expr::ScalarFunction;
 
 use super::differentiation::Differentiation;
 use crate::algebra::Algebra;
-use crate::graph::NodeId;
+use crate::graph::{NodeId, export};
 use crate::pullback::Refusal;
 use crate::table::{DECIMAL, TEXT, TIME, refusal_of, refusal_of_higher_order};
 use crate::vocabulary::messages::{abbreviated, cut, message_of};
@@ -17,7 +17,7 @@ use crate::vocabulary::messages::{abbreviated, cut, message_of};
 /// # Errors
 /// If the expression that is to be shown cannot be.
 pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Result<DataFusionError> {
-    let shown = |id: NodeId| -> Result<String> { Ok(abbreviated(&algebra.export(id)?)) };
+    let shown = |id: NodeId| -> Result<String> { Ok(abbreviated(&export(algebra, id)?)) };
     Ok(match refusal {
         Refusal::Decimal(id) => plan_datafusion_err!(
             "{call}: {} varies with a float but is {}, and {DECIMAL}",
@@ -26,7 +26,7 @@ pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Re
         ),
         Refusal::NoRule(id) => {
             let columns: Vec<_> = call.seeds.iter().map(|seed| abbreviated(seed.column)).collect();
-            let (columns, why) = (cut(columns.join(", ")), no_rule(&algebra.export(id)?, algebra, id));
+            let (columns, why) = (cut(columns.join(", ")), no_rule(&export(algebra, id)?, algebra, id));
             plan_datafusion_err!("{call}: {} varies with {columns}, and {why}", shown(id)?)
         }
         Refusal::NoNumber { input, function } => plan_datafusion_err!(

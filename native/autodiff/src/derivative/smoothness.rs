@@ -3,7 +3,8 @@
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::Expr;
 
-use crate::algebra::Algebra;
+use crate::algebra::{self, Algebra};
+use crate::graph::import;
 
 /// Whether an expression chooses among no values, and is finite with its derivatives by the rules of the table wherever its columns
 /// are, overflow aside.
@@ -15,6 +16,7 @@ use crate::algebra::Algebra;
 /// If the expression cannot be typed over the columns.
 pub fn is_smooth(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     let mut algebra = Algebra::new(schema);
-    let root = algebra.import(expression)?;
-    Ok(algebra.is_smooth(root) && !algebra.reachable(root).into_iter().any(|id| algebra.node(id).is_choice()))
+    let root = import(&mut algebra, expression)?;
+    Ok(algebra::is_smooth(&algebra, root)
+        && !algebra.reachable(root).into_iter().any(|id| algebra.node(id).is_choice()))
 }

@@ -5,7 +5,7 @@ use datafusion_expr::{Expr, ExprSchemable};
 
 use super::differentiation::Differentiation;
 use crate::algebra::Algebra;
-use crate::graph::NodeId;
+use crate::graph::{NodeId, export};
 use crate::vocabulary::messages::{abbreviated, kind_of_literal, must_be_column};
 use crate::vocabulary::types::{can_vary, is_float};
 
@@ -70,7 +70,7 @@ pub fn check_nothing_else_varies(
                 "{call}: another node of the plan may have computed {} from the variable, and this session does not have the \
                  rules that see all nodes. Register them: `xql_relations::register(&ctx)` in Rust, `xql_ffi.register(ctx)` in \
                  Python",
-                abbreviated(&algebra.export(*id)?)
+                abbreviated(&export(algebra, *id)?)
             );
         }
     }

@@ -22,6 +22,7 @@ pub struct NodeId(pub(super) usize);
 pub struct Node {
     /// The expression with placeholders for its children.
     pub shape: Expr,
+    /// What the placeholders stand for.
     pub children: Vec<NodeId>,
     /// Its type, and whether it may be NULL.
     pub field: FieldRef,
@@ -47,11 +48,13 @@ impl Node {
 /// The nodes of an expression and of its derivative.
 #[derive(Debug)]
 pub struct Graph<'a> {
+    /// The columns that expressions read.
     pub(super) schema: &'a DFSchema,
     /// The float type that derivatives are computed in.
     working_type: DataType,
     nodes: Vec<Node>,
     interned: HashMap<(Expr, Vec<NodeId>), NodeId>,
+    /// The nodes of columns, by their places in the schema.
     pub(super) columns: HashMap<usize, NodeId>,
     /// How many of the nodes, from the first, are of the query itself.
     primal: usize,

@@ -6,6 +6,7 @@ use datafusion_common::{Column, Result, internal_datafusion_err};
 use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::export::export;
 use super::intern::{Graph, Node, NodeId};
 use crate::table::{Algebraic, Treatment};
 use crate::vocabulary::types::is_float;
@@ -58,125 +59,122 @@ struct Place {
     read_by: Option<usize>,
 }
 
-impl Graph<'_> {
-    /// The roots as layers if that is much smaller, else written out; none if they are too large. The layers pass on the columns
-    /// `kept` of the schema, and `name` names the columns that they add.
-    pub fn layers(
-        &self,
-        roots: &[Root],
-        kept: &BTreeSet<usize>,
-        threshold: Threshold,
-        name: &mut dyn FnMut() -> String,
-    ) -> Result<Option<Layers>> {
-        let nodes: Vec<_> = roots.iter().map(|root| root.node).collect();
-        let order = self.reachable_from(&nodes);
-        let places = self.places(&order, roots, threshold);
-        let trees = nodes.iter().fold(0_u64, |sum, root| sum.saturating_add(places[root.0].tree));
-        let distinct = order.len() as u64;
-        let top = nodes.iter().map(|root| places[root.0].layer + usize::from(places[root.0].cut)).max().unwrap_or(0);
-        if top == 0 || trees < threshold.times * distinct || trees < distinct + threshold.more {
-            let roots = nodes.iter().map(|root| self.export(*root)).collect::<Result<_>>()?;
-            return Ok(Some(Layers { below: vec![], roots }));
-        }
-        let mut writer = Writer {
-            graph: self,
-            places,
-            columns: kept.iter().map(|column| (*column, top)).collect(),
-            names: vec![None; order.last().map_or(0, |last| last.0 + 1)],
-            name,
-            left: trees,
-        };
-        let Some(roots) = writer.all(&nodes, top, Writer::value)? else { return Ok(None) };
-        let mut below = vec![];
-        for layer in (0..top).rev() {
-            let (own, passed): (Vec<_>, Vec<_>) = order
-                .iter()
-                .filter(|id| writer.places[id.0].read_by.is_some_and(|reader| reader > layer))
-                .filter(|id| writer.places[id.0].layer <= layer)
-                .partition(|id| writer.places[id.0].layer == layer);
-            let Some(computed) = writer.all(&own, layer, Writer::operation)? else { return Ok(None) };
-            let mut exprs = vec![];
-            for (column, reader) in &writer.columns {
-                if *reader > layer {
-                    exprs.push(Expr::Column(Column::from(self.schema.qualified_field(*column))));
-                }
-            }
-            for id in passed {
-                exprs.push(writer.column(id));
-            }
-            for (id, expr) in own.into_iter().zip(computed) {
-                exprs.push(expr.alias(writer.named(id)));
-            }
-            below.push(exprs);
-        }
-        below.reverse();
-        Ok(Some(Layers { below, roots }))
+/// The roots as layers if that is much smaller, else written out; none if they are too large. The layers pass on the columns
+/// `kept` of the schema, and `name` names the columns that they add.
+pub fn layers(
+    graph: &Graph,
+    roots: &[Root],
+    kept: &BTreeSet<usize>,
+    threshold: Threshold,
+    name: &mut dyn FnMut() -> String,
+) -> Result<Option<Layers>> {
+    let nodes: Vec<_> = roots.iter().map(|root| root.node).collect();
+    let order = graph.reachable_from(&nodes);
+    let places = places(graph, &order, roots, threshold);
+    let trees = nodes.iter().fold(0_u64, |sum, root| sum.saturating_add(places[root.0].tree));
+    let distinct = order.len() as u64;
+    let top = nodes.iter().map(|root| places[root.0].layer + usize::from(places[root.0].cut)).max().unwrap_or(0);
+    if top == 0 || trees < threshold.times * distinct || trees < distinct + threshold.more {
+        let roots = nodes.iter().map(|root| export(graph, *root)).collect::<Result<_>>()?;
+        return Ok(Some(Layers { below: vec![], roots }));
     }
-
-    fn places(&self, order: &[NodeId], roots: &[Root], threshold: Threshold) -> Vec<Place> {
-        let mut places = vec![Place::default(); order.last().map_or(0, |last| last.0 + 1)];
-        let mut always = vec![false; places.len()];
-        for root in roots {
-            places[root.node.0].uses += 1;
-            always[root.node.0] |= root.always;
-        }
-        for id in order.iter().rev() {
-            let node = self.node(*id);
-            for (position, child) in node.children.iter().enumerate() {
-                places[child.0].uses += 1;
-                always[child.0] |= always[id.0] && !is_conditional(node, position);
+    let mut writer = Writer {
+        graph: graph,
+        places,
+        columns: kept.iter().map(|column| (*column, top)).collect(),
+        names: vec![None; order.last().map_or(0, |last| last.0 + 1)],
+        name,
+        left: trees,
+    };
+    let Some(roots) = writer.all(&nodes, top, Writer::value)? else { return Ok(None) };
+    let mut below = vec![];
+    for layer in (0..top).rev() {
+        let (own, passed): (Vec<_>, Vec<_>) = order
+            .iter()
+            .filter(|id| writer.places[id.0].read_by.is_some_and(|reader| reader > layer))
+            .filter(|id| writer.places[id.0].layer <= layer)
+            .partition(|id| writer.places[id.0].layer == layer);
+        let Some(computed) = writer.all(&own, layer, Writer::operation)? else { return Ok(None) };
+        let mut exprs = vec![];
+        for (column, reader) in &writer.columns {
+            if *reader > layer {
+                exprs.push(Expr::Column(Column::from(graph.schema.qualified_field(*column))));
             }
         }
-        let mut safe = vec![false; places.len()];
-        for id in order {
-            let node = self.node(*id);
-            let children = &node.children;
-            safe[id.0] = children.iter().all(|child| safe[child.0]) && self.never_fails(node);
-            let movable = !children.is_empty()
-                && (always[id.0] || safe[id.0])
-                && !node.volatile
-                // DataFusion no longer knows what is not NULL if the test of it stands elsewhere.
-                && node.field.data_type() != &DataType::Boolean;
-            let above = |child: &NodeId| places[child.0].layer + usize::from(places[child.0].cut);
-            let layer = children.iter().map(above).max().unwrap_or(0);
-            let (mut tree, mut size) = (1_u64, 1_usize);
-            for child in children {
-                let child = &places[child.0];
-                tree = tree.saturating_add(child.tree);
-                size = size.saturating_add(if child.movable && child.layer < layer { 1 } else { child.size });
-            }
-            let uses = places[id.0].uses;
-            let repeated = uses.saturating_sub(1).saturating_mul(size - 1);
-            let cut = movable && repeated > threshold.repeated;
-            places[id.0] = Place { uses, tree, size, movable, layer, cut, read_by: None };
+        for id in passed {
+            exprs.push(writer.column(id));
         }
-        places
+        for (id, expr) in own.into_iter().zip(computed) {
+            exprs.push(expr.alias(writer.named(id)));
+        }
+        below.push(exprs);
     }
+    below.reverse();
+    Ok(Some(Layers { below, roots }))
+}
 
-    /// Whether an operation has a value whatever its operands are, as float arithmetic has.
-    fn never_fails(&self, node: &Node) -> bool {
-        let of_floats = node.children.iter().all(|child| is_float(self.data_type(*child)));
-        match &node.shape {
-            Expr::Literal(..) | Expr::Column(_) | Expr::Case(_) => true,
-            Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
-            Expr::Negative(_) => of_floats,
-            Expr::Cast(_) => {
-                let from = self.data_type(node.children[0]);
-                is_float(node.field.data_type()) && (is_float(from) || from.is_integer())
-            }
-            Expr::BinaryExpr(binary) => match binary.op {
-                Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide => of_floats,
-                Operator::And | Operator::Or => true,
-                Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => true,
-                _ => false,
-            },
-            // A power may: DataFusion refuses to raise 0 to a negative one.
-            Expr::ScalarFunction(_) => node.line().is_some_and(|line| {
-                of_floats
-                    && (matches!(line.treatment, Treatment::Choice(_)) || line.algebraic != Some(Algebraic::Power))
-            }),
+fn places(graph: &Graph, order: &[NodeId], roots: &[Root], threshold: Threshold) -> Vec<Place> {
+    let mut places = vec![Place::default(); order.last().map_or(0, |last| last.0 + 1)];
+    let mut always = vec![false; places.len()];
+    for root in roots {
+        places[root.node.0].uses += 1;
+        always[root.node.0] |= root.always;
+    }
+    for id in order.iter().rev() {
+        let node = graph.node(*id);
+        for (position, child) in node.children.iter().enumerate() {
+            places[child.0].uses += 1;
+            always[child.0] |= always[id.0] && !is_conditional(node, position);
+        }
+    }
+    let mut safe = vec![false; places.len()];
+    for id in order {
+        let node = graph.node(*id);
+        let children = &node.children;
+        safe[id.0] = children.iter().all(|child| safe[child.0]) && never_fails(graph, node);
+        let movable = !children.is_empty()
+            && (always[id.0] || safe[id.0])
+            && !node.volatile
+            // DataFusion no longer knows what is not NULL if the test of it stands elsewhere.
+            && node.field.data_type() != &DataType::Boolean;
+        let above = |child: &NodeId| places[child.0].layer + usize::from(places[child.0].cut);
+        let layer = children.iter().map(above).max().unwrap_or(0);
+        let (mut tree, mut size) = (1_u64, 1_usize);
+        for child in children {
+            let child = &places[child.0];
+            tree = tree.saturating_add(child.tree);
+            size = size.saturating_add(if child.movable && child.layer < layer { 1 } else { child.size });
+        }
+        let uses = places[id.0].uses;
+        let repeated = uses.saturating_sub(1).saturating_mul(size - 1);
+        let cut = movable && repeated > threshold.repeated;
+        places[id.0] = Place { uses, tree, size, movable, layer, cut, read_by: None };
+    }
+    places
+}
+
+/// Whether an operation has a value whatever its operands are, as float arithmetic has.
+fn never_fails(graph: &Graph, node: &Node) -> bool {
+    let of_floats = node.children.iter().all(|child| is_float(graph.data_type(*child)));
+    match &node.shape {
+        Expr::Literal(..) | Expr::Column(_) | Expr::Case(_) => true,
+        Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
+        Expr::Negative(_) => of_floats,
+        Expr::Cast(_) => {
+            let from = graph.data_type(node.children[0]);
+            is_float(node.field.data_type()) && (is_float(from) || from.is_integer())
+        }
+        Expr::BinaryExpr(binary) => match binary.op {
+            Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide => of_floats,
+            Operator::And | Operator::Or => true,
+            Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => true,
             _ => false,
-        }
+        },
+        // A power may: DataFusion refuses to raise 0 to a negative one.
+        Expr::ScalarFunction(_) => node.line().is_some_and(|line| {
+            of_floats && (matches!(line.treatment, Treatment::Choice(_)) || line.algebraic != Some(Algebraic::Power))
+        }),
+        _ => false,
     }
 }
 
@@ -252,5 +250,53 @@ impl Writer<'_, '_> {
 
     fn named(&mut self, id: NodeId) -> String {
         self.names[id.0].get_or_insert_with(&mut *self.name).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::import::import;
+    use crate::vocabulary::testing::columns;
+    use datafusion_expr::col;
+
+    const ALWAYS: Threshold = Threshold { times: 1, more: 0, repeated: 0 };
+
+    #[test]
+    fn what_is_used_twice_is_a_column_of_the_layer_below() -> Result<()> {
+        let schema = columns()?;
+        let mut graph = Graph::new(&schema);
+        let sum = col("x") + col("y");
+        let roots = [Root { node: import(&mut graph, &(sum.clone() * sum.clone()))?, always: true }];
+        let name = &mut || "shared".to_owned();
+        let made = layers(&graph, &roots, &BTreeSet::from([2]), ALWAYS, name)?;
+        let Layers { below, roots: written } = made.ok_or_else(|| internal_datafusion_err!("too large"))?;
+        assert_eq!(written, [col("shared") * col("shared")]);
+        assert_eq!(below, [[col("n"), sum.clone().alias("shared")]]);
+        // It is not worth a layer.
+        let made = layers(&graph, &roots, &BTreeSet::new(), Threshold { more: 100, ..ALWAYS }, name)?;
+        let Layers { below, roots: written } = made.ok_or_else(|| internal_datafusion_err!("too large"))?;
+        assert_eq!((below.len(), written), (0, vec![sum.clone() * sum]));
+        Ok(())
+    }
+
+    #[test]
+    fn what_may_fail_stays_in_its_branch() -> Result<()> {
+        let schema = columns()?;
+        let graph = {
+            let mut graph = Graph::new(&schema);
+            for expr in [col("x") / col("y"), col("i") / col("i"), col("x") % col("y"), col("x").lt(col("y"))] {
+                import(&mut graph, &expr)?;
+            }
+            graph
+        };
+        let fails: Vec<_> = (0..)
+            .map(NodeId)
+            .take(7)
+            .filter(|id| !graph.node(*id).children.is_empty())
+            .map(|id| !never_fails(&graph, graph.node(id)))
+            .collect();
+        assert_eq!(fails, [false, true, true, false]);
+        Ok(())
     }
 }

@@ -8,5 +8,8 @@ mod layers;
 mod program;
 
 pub use construct::branches;
+pub use export::export;
+pub use import::{import, import_program};
 pub use intern::{Graph, NodeId, operand};
-pub use layers::{Layers, Root, Threshold};
+pub use layers::{Layers, Root, Threshold, layers};
+pub use program::to_program;

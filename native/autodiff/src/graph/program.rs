@@ -17,47 +17,29 @@ use crate::vocabulary::functions::function;
 /// No table has this name: it stands in the place of one in a reference to a line.
 const LINES: &str = "∂";
 
-impl Graph<'_> {
-    /// The nodes as a program.
-    pub fn to_program(&self, roots: &[NodeId]) -> Result<Expr> {
-        let mut lines = vec![];
-        let mut written: HashMap<NodeId, Expr> = HashMap::new();
-        for id in self.reachable_from(roots) {
-            let node = self.node(id);
-            if node.children.is_empty() {
-                written.insert(id, node.shape.clone());
-                continue;
-            }
-            let mut children = node.children.iter().filter_map(|child| written.get(child));
-            let line = node.shape.clone().map_children(|_| match children.next() {
-                Some(child) => Ok(Transformed::yes(child.clone())),
-                None => internal_err!("{} lacks an operand", node.shape),
-            })?;
-            written.insert(id, reference(lines.len(), node));
-            lines.push(line.data);
+/// The nodes as a program.
+pub fn to_program(graph: &Graph, roots: &[NodeId]) -> Result<Expr> {
+    let mut lines = vec![];
+    let mut written: HashMap<NodeId, Expr> = HashMap::new();
+    for id in graph.reachable_from(roots) {
+        let node = graph.node(id);
+        if node.children.is_empty() {
+            written.insert(id, node.shape.clone());
+            continue;
         }
-        for root in roots {
-            let root = written.get(root).cloned();
-            lines.push(root.ok_or_else(|| internal_datafusion_err!("a program lacks its result"))?);
-        }
-        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function("struct")?), lines)))
+        let mut children = node.children.iter().filter_map(|child| written.get(child));
+        let line = node.shape.clone().map_children(|_| match children.next() {
+            Some(child) => Ok(Transformed::yes(child.clone())),
+            None => internal_err!("{} lacks an operand", node.shape),
+        })?;
+        written.insert(id, reference(lines.len(), node));
+        lines.push(line.data);
     }
-
-    /// The nodes of what a program gives, which are `count`.
-    pub fn import_program(&mut self, program: Expr, count: usize) -> Result<Vec<NodeId>> {
-        let Expr::ScalarFunction(ScalarFunction { args: lines, .. }) = program else {
-            return internal_err!("{program} is no program");
-        };
-        let Some(first) = lines.len().checked_sub(count) else {
-            return internal_err!("a program of {} lines does not give {count} values", lines.len());
-        };
-        let mut nodes = Vec::with_capacity(lines.len());
-        for line in &lines {
-            let id = self.import_with(line, &nodes)?;
-            nodes.push(id);
-        }
-        Ok(nodes.split_off(first))
+    for root in roots {
+        let root = written.get(root).cloned();
+        lines.push(root.ok_or_else(|| internal_datafusion_err!("a program lacks its result"))?);
     }
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function("struct")?), lines)))
 }
 
 /// A reference to a line, of the type of that.

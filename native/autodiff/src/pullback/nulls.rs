@@ -217,3 +217,45 @@ fn is_strict(rules: &Rules, algebra: &Algebra, id: NodeId) -> bool {
         _ => node.line().is_some_and(|line| line.nulls == Nulls::AnyInput),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algebra::shown;
+    use crate::graph::import;
+    use crate::vocabulary::testing::columns;
+    use datafusion_expr::{Expr, col, lit, when};
+
+    #[test]
+    fn sources_of_nulls() -> Result<()> {
+        let (schema, rules) = (columns()?, Rules::default());
+        let mut algebra = Algebra::new(&schema);
+        let n = import(&mut algebra, &col("n"))?;
+        let chosen = when(col("x").gt(lit(0.0)), col("n")).otherwise(lit(1.0))?;
+        let both = when(col("x").gt(lit(0.0)), col("n")).otherwise(-col("n"))?;
+        let mut nulls = NullSets::new(&rules);
+        for (expr, own) in [(col("x"), false), (col("x") * col("n"), false), (chosen, true), (both, false)] {
+            let id = import(&mut algebra, &expr)?;
+            let reads_n = !matches!(expr, Expr::Column(_)) && !own;
+            let expected = if own { Sources::from([id]) } else { reads_n.then_some(n).into_iter().collect() };
+            assert_eq!(nulls.of(&algebra, id), expected, "{expr}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_guard_asks_for_what_is_missing() -> Result<()> {
+        let (schema, rules) = (columns()?, Rules::default());
+        let mut algebra = Algebra::new(&schema);
+        let (x, n) = (import(&mut algebra, &col("x"))?, import(&mut algebra, &col("n"))?);
+        let mut nulls = NullSets::new(&rules);
+        let required = Sources::from([n]);
+        assert_eq!(nulls.guard(&mut algebra, n, &required, None)?, n);
+        let guarded = nulls.guard(&mut algebra, x, &required, None)?;
+        assert_eq!(shown(&algebra, guarded)?, "CASE WHEN n IS NOT NULL THEN x END");
+        assert_eq!(nulls.of(&algebra, guarded), required);
+        let condition = import(&mut algebra, &col("n").gt(lit(0.0)).and(col("x").gt(lit(0.0))))?;
+        assert_eq!(nulls.ruled_out_by(&algebra, condition), required);
+        Ok(())
+    }
+}

@@ -6,32 +6,42 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::activity::activate;
+use super::choices::Choices;
+use super::compared::Varying;
 use super::nulls::NullSets;
 use super::refusal::{Refusal, Stopped};
-use crate::algebra::Algebra;
-use crate::graph::NodeId;
+use crate::algebra::{Algebra, add_all, as_lowered, multiply, power};
+use crate::graph::{NodeId, branches};
 use crate::rules::{Bindings, Derivative, Rule, Rules, of_negation, of_operator};
 use crate::vocabulary::types::{decoded, is_float};
 
+/// What an expression is differentiated by.
+#[derive(Debug, Clone, Copy)]
+pub struct Direction<'p> {
+    /// The nodes that vary.
+    pub variables: &'p [NodeId],
+    /// The tangent of each, 1 where none is given.
+    pub tangents: &'p [Option<NodeId>],
+    /// Whether the variables are all that varies, each with its tangent.
+    pub total: bool,
+}
+
 /// The reverse sweep over one expression.
 pub struct Pullback<'p, 'a> {
-    pub(super) rules: &'p Rules,
-    pub(super) algebra: &'p mut Algebra<'a>,
-    pub(super) nulls: &'p mut NullSets<'a>,
-    pub(super) variables: &'p [NodeId],
-    /// The tangent of each variable.
-    pub(super) tangents: Vec<NodeId>,
-    /// Whether the variables are all that varies, each with its tangent.
-    pub(super) total: bool,
+    rules: &'p Rules,
+    algebra: &'p mut Algebra<'a>,
+    nulls: &'p mut NullSets<'a>,
+    variables: &'p [NodeId],
+    tangents: Vec<NodeId>,
+    total: bool,
     /// The nodes that vary with a variable.
-    pub(super) active: HashSet<NodeId>,
-    pub(super) known: HashMap<NodeId, NodeId>,
-    /// The derivatives of `CASE` that are 0 in some branches.
-    pub(super) choices: HashSet<NodeId>,
+    active: HashSet<NodeId>,
+    known: HashMap<NodeId, NodeId>,
+    choices: Choices,
 }
 
 /// What a node contributes to the derivative.
-pub(super) enum Contribution {
+enum Contribution {
     /// The partial derivatives by its inputs, to which cotangents are carried on.
     Partials(Vec<(NodeId, NodeId)>),
     /// Its own derivative along the tangents.
@@ -39,17 +49,15 @@ pub(super) enum Contribution {
 }
 
 impl<'p, 'a> Pullback<'p, 'a> {
-    /// Prepares the sweep over the nodes of an expression, children first, for the given variables with their tangents,
-    /// 1 where none is given.
+    /// Prepares the sweep over the nodes of an expression, children first.
     pub fn new(
         rules: &'p Rules,
         algebra: &'p mut Algebra<'a>,
         nulls: &'p mut NullSets<'a>,
         primal: &[NodeId],
-        variables: &'p [NodeId],
-        tangents: &[Option<NodeId>],
-        total: bool,
+        direction: Direction<'p>,
     ) -> Result<Self, Stopped> {
+        let Direction { variables, tangents, total } = direction;
         let mut active = variables.iter().copied().collect();
         activate(algebra, primal, variables, &mut active);
         check_used(rules, algebra, primal, &active)?;
@@ -71,7 +79,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
             total,
             active,
             known: HashMap::new(),
-            choices: HashSet::new(),
+            choices: Choices::default(),
         })
     }
 
@@ -88,12 +96,14 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 continue;
             }
             let Some(summands) = contributions.remove(&id) else { continue };
-            let cotangent = self.algebra.add_all(&summands)?;
+            let cotangent = add_all(self.algebra, &summands)?;
             match self.contribution(id, cotangent)? {
-                Contribution::Derivative(derivative) => others.push(self.pulled_back(cotangent, derivative)?),
+                Contribution::Derivative(derivative) => {
+                    others.push(self.choices.pulled_back(self.algebra, self.nulls, cotangent, derivative)?)
+                }
                 Contribution::Partials(partials) => {
                     for (input, partial) in partials {
-                        let contribution = self.algebra.multiply(cotangent, partial)?;
+                        let contribution = multiply(self.algebra, cotangent, partial)?;
                         contributions.entry(input).or_default().push(contribution);
                     }
                 }
@@ -102,14 +112,14 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let mut terms = vec![];
         for (variable, tangent) in self.variables.iter().zip(&self.tangents) {
             if let Some(summands) = contributions.get(variable) {
-                let cotangent = self.algebra.add_all(summands)?;
+                let cotangent = add_all(self.algebra, summands)?;
                 // Behind the cotangent, which derivatives by other variables have too, stands what is of this one alone.
                 let factors = if self.total { [cotangent, *tangent] } else { [*tangent, cotangent] };
-                terms.push(self.algebra.multiply(factors[0], factors[1])?);
+                terms.push(multiply(self.algebra, factors[0], factors[1])?);
             }
         }
         terms.extend(others);
-        let derivative = self.algebra.add_all(&terms)?;
+        let derivative = add_all(self.algebra, &terms)?;
         self.known.insert(root, derivative);
         Ok(derivative)
     }
@@ -122,18 +132,17 @@ impl<'p, 'a> Pullback<'p, 'a> {
         if let Some(partials) = self.difference_of_squares(id)? {
             return Ok(partials);
         }
-        if let Some((base, exponent)) = self.algebra.as_lowered(id) {
+        if let Some((base, exponent)) = as_lowered(self.algebra, id) {
             let factor = self.algebra.number(exponent)?;
-            let power = self.algebra.power(base, exponent - 1.0)?;
-            return Ok(Contribution::Partials(vec![(base, self.algebra.multiply(factor, power)?)]));
+            let lower = power(self.algebra, base, exponent - 1.0)?;
+            return Ok(Contribution::Partials(vec![(base, multiply(self.algebra, factor, lower)?)]));
         }
         let children = self.algebra.node(id).children.clone();
         let rule = match &self.algebra.node(id).shape {
-            Expr::Case(case) => {
-                let case = case.clone();
+            Expr::Case(_) => {
                 return match self.by_compared(id, id, cotangent)? {
                     Some(partials) => Ok(partials),
-                    None => self.case(id, &case, &children),
+                    None => self.case(id),
                 };
             }
             Expr::Cast(_) | Expr::TryCast(_) => {
@@ -173,7 +182,53 @@ impl<'p, 'a> Pullback<'p, 'a> {
             return Ok(None);
         }
         let slope = self.algebra.number(slope)?;
-        Ok(Some(Contribution::Partials(vec![(u, self.algebra.multiply(slope, u)?)])))
+        Ok(Some(Contribution::Partials(vec![(u, multiply(self.algebra, slope, u)?)])))
+    }
+
+    /// CASE is differentiated branch by branch under the same conditions, tangents included.
+    fn case(&mut self, id: NodeId) -> Result<Contribution, Stopped> {
+        let Expr::Case(case) = &self.algebra.node(id).shape else { return Err(Refusal::NoRule(id).into()) };
+        let children = &self.algebra.node(id).children;
+        let values: Vec<_> = branches(case).into_iter().map(|value| children[value]).collect();
+        let derivatives = values.into_iter().map(|value| self.derivative(value)).collect::<Result<_, _>>()?;
+        Ok(match self.choices.case(self.algebra, self.nulls, id, derivatives)? {
+            Some(derivative) => Contribution::Derivative(derivative),
+            None => Contribution::Partials(vec![]),
+        })
+    }
+
+    /// The partial derivatives of a `CASE` by what its conditions compare, if all that varies enters through that.
+    fn by_compared(
+        &mut self,
+        case: NodeId,
+        output: NodeId,
+        cotangent: NodeId,
+    ) -> Result<Option<Contribution>, Stopped> {
+        let varying =
+            Varying { rules: self.rules, algebra: self.algebra, active: &self.active, variables: self.variables };
+        let Some(compared) = varying.compared(self.nulls, case, output, cotangent) else { return Ok(None) };
+        let mut partials = vec![];
+        for input in compared {
+            let mut active = HashSet::from([input]);
+            activate(self.algebra, &self.algebra.reachable(case), &[input], &mut active);
+            let one = self.algebra.number(1.0)?;
+            let mut local = Pullback {
+                rules: self.rules,
+                algebra: self.algebra,
+                nulls: self.nulls,
+                variables: &[input],
+                tangents: vec![one],
+                total: self.total,
+                active,
+                known: HashMap::new(),
+                choices: Choices::default(),
+            };
+            partials.push((input, local.derivative(case)?));
+            // An infinite cotangent may come to them later.
+            let choices = local.choices;
+            self.choices.extend(choices);
+        }
+        Ok(Some(Contribution::Partials(partials)))
     }
 
     fn by_rule(

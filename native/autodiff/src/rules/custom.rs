@@ -6,10 +6,11 @@ use datafusion_expr::{Expr, ScalarUDF, SimpleScalarUDF, Volatility};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::formula::{Formula, OUTPUT};
+use super::formula::Formula;
 use super::rule::{Bindings, Derivative, Rule};
+use super::scope::OUTPUT;
 use crate::algebra::Algebra;
-use crate::graph::NodeId;
+use crate::graph::{NodeId, import};
 use crate::table::replacement_of;
 use crate::vocabulary::messages::{cut, message_of};
 use crate::vocabulary::syntax::{Signature, parse};
@@ -121,7 +122,7 @@ impl Rule {
             fields.iter().map(|field| Expr::Column(Column::new_unqualified(field.name().clone()))).collect();
         let schema = DFSchema::try_from(Schema::new(fields))?;
         let mut algebra = Algebra::new(&schema);
-        let mut inputs = columns.iter().map(|column| algebra.import(column)).collect::<Result<Vec<_>>>()?;
+        let mut inputs = columns.iter().map(|column| import(&mut algebra, column)).collect::<Result<Vec<_>>>()?;
         let Some(output) = inputs.pop() else { return internal_err!("the rule has no output") };
         let function = Arc::new(ScalarUDF::from(SimpleScalarUDF::new(
             self.name.clone(),

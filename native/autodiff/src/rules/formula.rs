@@ -1,27 +1,20 @@
-//! Formulas in SQL, and their evaluation to nodes of a graph.
+//! Formulas in SQL.
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{Column, DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
-use datafusion_expr::{Expr, Operator, ScalarUDF, Volatility};
-use sqlparser::ast::{
-    BinaryOperator, DataType as SqlType, ExactNumberInfo, Expr as Sql, UnaryOperator, Value as SqlValue,
-};
+use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_expr::{Expr, ScalarUDF};
+use sqlparser::ast::Expr as Sql;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::evaluate::{evaluate, number};
+use super::scope::{Call, Scope};
 use crate::algebra::Algebra;
-use crate::graph::NodeId;
-use crate::table::{self, Algebraic};
-use crate::vocabulary::functions::function_of_datafusion;
-use crate::vocabulary::messages::{cut, message_of};
-use crate::vocabulary::syntax::{call_of, name_of, normalized, parse, unsupported};
-use crate::vocabulary::transform::is_transform;
+use crate::graph::{NodeId, export};
+use crate::vocabulary::syntax::{name_of, parse};
 use crate::vocabulary::types::decoded;
-
-/// The name that a function's own output has in its partial derivatives.
-pub const OUTPUT: &str = "Ω";
 
 /// A derivative as written in a rule: SQL over what the rule names.
 ///
@@ -51,28 +44,6 @@ impl fmt::Debug for Formula {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-/// What the names and calls of a formula mean.
-pub trait Scope {
-    /// The node that a name stands for.
-    fn name(&mut self, name: &str) -> Result<NodeId>;
-
-    /// The node of a call that means something here; none for that of a function like any other.
-    fn call(&mut self, algebra: &mut Algebra, call: &Call) -> Result<Option<NodeId>>;
-
-    /// The function that a call means here, if it is not DataFusion's own of that name.
-    fn function(&self, name: &str) -> Option<&Arc<ScalarUDF>>;
-
-    /// What a formula may call, for messages.
-    fn callable(&self) -> String;
-}
-
-/// A call in a formula.
-pub struct Call<'a> {
-    pub sql: &'a Sql,
-    pub name: &'a str,
-    pub arguments: &'a [&'a Sql],
 }
 
 /// What a call in a formula over given values stands for.
@@ -113,7 +84,7 @@ impl Formula {
         if algebra.is_zero(root) {
             return Ok(None);
         }
-        let written = algebra.export(root)?.transform_up(|part| {
+        let written = export(&algebra, root)?.transform_up(|part| {
             let number = given.values.iter().enumerate().find(|(number, _)| part == stand_in(*number));
             Ok(match number {
                 Some((_, value)) => Transformed::yes(value.clone()),
@@ -167,232 +138,65 @@ impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
     }
 }
 
-/// The node of a formula that is a number, in the working type.
-fn number(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
-    let id = evaluate(sql, algebra, scope)?;
-    let data_type = decoded(algebra.data_type(id));
-    if data_type.is_numeric() || data_type.is_null() {
-        algebra.cast_to_working_type(id)
-    } else {
-        plan_err!("{} must be a number; it is {data_type}", cut(sql))
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_expr::col;
 
-/// The node of a formula that is true or false.
-fn condition(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
-    let id = evaluate(sql, algebra, scope)?;
-    match algebra.data_type(id) {
-        DataType::Boolean => Ok(id),
-        other => plan_err!("{} must be a condition; it is {other}", cut(sql)),
+    /// A formula over `f(a)`, which is a column, and `zero(a)`.
+    fn over(text: &str) -> Result<Option<String>> {
+        let value_of = |name: &str, names: &[String]| {
+            Ok(match (name, names) {
+                ("f", [of]) => Some(Value::Given(col(of.as_str()), Arc::new(Field::new(of, DataType::Float64, true)))),
+                ("zero", [_]) => Some(Value::Zero),
+                _ => None,
+            })
+        };
+        Ok(Formula::parse(text)?.over_given(value_of)?.map(|expr| expr.to_string()))
     }
-}
 
-/// The node of a formula, of any type.
-#[recursive::recursive]
-pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
-    match sql {
-        Sql::Nested(inner) => evaluate(inner, algebra, scope),
-        Sql::Identifier(name) => scope.name(&normalized(name)),
-        Sql::Value(value) => match &value.value {
-            SqlValue::Number(digits, false) => match digits.parse::<f64>() {
-                Ok(number) if number.is_finite() => algebra.number(number),
-                _ => Err(unsupported(sql)),
-            },
-            SqlValue::Boolean(value) => algebra.truth(*value),
-            SqlValue::Null => algebra.null(),
-            _ => Err(unsupported(sql)),
-        },
-        Sql::UnaryOp { op, expr } => match op {
-            UnaryOperator::Plus => number(expr, algebra, scope),
-            UnaryOperator::Minus => {
-                let operand = number(expr, algebra, scope)?;
-                match algebra.as_number(operand) {
-                    Some(value) => algebra.number(-value),
-                    None => algebra.negate(operand),
-                }
-            }
-            UnaryOperator::Not => {
-                let operand = condition(expr, algebra, scope)?;
-                algebra.not(operand)
-            }
-            _ => Err(unsupported(sql)),
-        },
-        Sql::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
-            let (a, b) = (condition(left, algebra, scope)?, condition(right, algebra, scope)?);
-            if *op == BinaryOperator::And { algebra.and(a, b) } else { algebra.or(a, b) }
+    #[test]
+    fn formulas_over_given_values() -> Result<()> {
+        for (text, expected) in [
+            ("1 + 2 * 3", Some("Float64(7)")),
+            ("-(2 - 5)", Some("Float64(3)")),
+            ("f(a) + 0 * f(b)", Some("a")),
+            ("f(a) * zero(a)", None),
+            ("f(a) - zero(a)", Some("a")),
+            ("f(a) + f(a)", Some("Float64(2) * a")),
+            ("power(f(a), 2)", Some("a * a")),
+            ("ln(1)", None),
+            ("CASE WHEN 1 < 2 THEN f(a) ELSE f(b) END", Some("a")),
+            ("CASE WHEN 1 > 2 THEN f(a) ELSE f(b) END", Some("b")),
+            ("CASE 3 WHEN 4 THEN f(a) WHEN 3 THEN f(b) END", Some("b")),
+            ("CASE WHEN constant(f(a)) THEN 1 WHEN never_null(f(a)) THEN 2 ELSE f(a) END", Some("a")),
+            ("CASE WHEN constant(2) THEN f(b) ELSE f(a) END", Some("b")),
+            (
+                "f(a) IS NOT NULL AND f(a) BETWEEN 0 AND 1",
+                Some("a IS NOT NULL AND a >= Float64(0) AND a <= Float64(1)"),
+            ),
+        ] {
+            assert_eq!(over(text)?.as_deref(), expected, "{text}");
         }
-        Sql::BinaryOp { left, op, right } => {
-            let (a, b) = (number(left, algebra, scope)?, number(right, algebra, scope)?);
-            match op {
-                BinaryOperator::Plus => algebra.add(a, b),
-                BinaryOperator::Minus => algebra.subtract(a, b),
-                BinaryOperator::Multiply => algebra.multiply(a, b),
-                BinaryOperator::Divide => algebra.divide(a, b),
-                BinaryOperator::Modulo => algebra.binary(a, Operator::Modulo, b),
-                BinaryOperator::Eq => compare(algebra, a, Operator::Eq, b),
-                BinaryOperator::NotEq => compare(algebra, a, Operator::NotEq, b),
-                BinaryOperator::Lt => compare(algebra, a, Operator::Lt, b),
-                BinaryOperator::LtEq => compare(algebra, a, Operator::LtEq, b),
-                BinaryOperator::Gt => compare(algebra, a, Operator::Gt, b),
-                BinaryOperator::GtEq => compare(algebra, a, Operator::GtEq, b),
-                _ => Err(unsupported(sql)),
-            }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_formula_is_an_error() {
+        for (text, reason) in [
+            ("f(a) +", "cannot be parsed"),
+            ("f(a) || 'b'", "a formula cannot be written with"),
+            ("a", "stands beside a call"),
+            ("g(f(a))", "DataFusion has no scalar function g"),
+            ("random()", "is volatile"),
+            ("grad(f(a), f(b))", "what grad differentiates"),
+            ("f(a) AND f(b)", "must be a condition"),
+            ("f(a) + (f(a) > 0)", "must be a number"),
+            ("1e999", "a formula cannot be written with"),
+        ] {
+            let error = over(text).map_err(|error| error.to_string());
+            assert!(error.as_ref().is_err_and(|error| error.contains(reason)), "{text}: {error:?}");
         }
-        Sql::Between { expr, negated, low, high } => {
-            let value = number(expr, algebra, scope)?;
-            let (low, high) = (number(low, algebra, scope)?, number(high, algebra, scope)?);
-            let (above, below) =
-                (algebra.binary(value, Operator::GtEq, low)?, algebra.binary(value, Operator::LtEq, high)?);
-            let between = algebra.and(above, below)?;
-            if *negated { algebra.not(between) } else { Ok(between) }
-        }
-        Sql::IsNull(expr) => {
-            let operand = evaluate(expr, algebra, scope)?;
-            algebra.is_null(operand)
-        }
-        Sql::IsNotNull(expr) => {
-            let operand = evaluate(expr, algebra, scope)?;
-            algebra.is_not_null(operand)
-        }
-        Sql::Cast { expr, data_type, .. } => {
-            let float = float_type(data_type).ok_or_else(|| unsupported(sql))?;
-            let operand = number(expr, algebra, scope)?;
-            algebra.cast(operand, &float)
-        }
-        Sql::Case { operand, conditions, else_result, .. } => {
-            let operand = operand.as_ref().map(|operand| number(operand, algebra, scope)).transpose()?;
-            let mut branches = vec![];
-            for when in conditions {
-                if operand.is_none()
-                    && let Some((test, input)) = known_when_planned(&when.condition)
-                {
-                    let input = number(input, algebra, scope)?;
-                    // Evaluated in any case, so that a mistake in it is found when the rule is made.
-                    let value = number(&when.result, algebra, scope)?;
-                    if test(algebra, input) {
-                        return Ok(value);
-                    }
-                    continue;
-                }
-                let condition = match operand {
-                    None => condition(&when.condition, algebra, scope)?,
-                    Some(operand) => {
-                        let value = number(&when.condition, algebra, scope)?;
-                        compare(algebra, operand, Operator::Eq, value)?
-                    }
-                };
-                match &algebra.node(condition).shape {
-                    Expr::Literal(ScalarValue::Boolean(Some(true)), _) if branches.is_empty() => {
-                        return number(&when.result, algebra, scope);
-                    }
-                    Expr::Literal(ScalarValue::Boolean(Some(false)), _) => {}
-                    _ => branches.push((condition, number(&when.result, algebra, scope)?)),
-                }
-            }
-            let otherwise = else_result.as_ref().map(|otherwise| number(otherwise, algebra, scope)).transpose()?;
-            match otherwise {
-                Some(otherwise) if branches.is_empty() => Ok(otherwise),
-                None if branches.is_empty() => algebra.null(),
-                otherwise => algebra.case(&branches, otherwise),
-            }
-        }
-        call => evaluate_call(call, algebra, scope),
-    }
-}
-
-/// A comparison, decided in the order that DataFusion has floats in if both sides are numbers.
-fn compare(algebra: &mut Algebra, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
-    let (Some(left), Some(right)) = (algebra.as_number(a), algebra.as_number(b)) else {
-        return algebra.binary(a, op, b);
-    };
-    let order = left.total_cmp(&right);
-    let holds = match op {
-        Operator::Eq => order.is_eq(),
-        Operator::NotEq => order.is_ne(),
-        Operator::Lt => order.is_lt(),
-        Operator::LtEq => order.is_le(),
-        Operator::Gt => order.is_gt(),
-        Operator::GtEq => order.is_ge(),
-        _ => return algebra.binary(a, op, b),
-    };
-    algebra.intern(Expr::Literal(ScalarValue::Boolean(Some(holds)), None), vec![])
-}
-
-/// A call that means something in the scope, of a function that the scope has, or of one of DataFusion's own.
-fn evaluate_call(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
-    let (name, arguments) = call_of(sql)?;
-    if let Some(value) = scope.call(algebra, &Call { sql, name: &name, arguments: &arguments })? {
-        return Ok(value);
-    }
-    let arguments =
-        arguments.into_iter().map(|argument| number(argument, algebra, scope)).collect::<Result<Vec<_>>>()?;
-    if is_transform(&name) {
-        return plan_err!(
-            "{}: what {name} differentiates is only known in a query, not over the parameters; write the derivative out",
-            cut(sql)
-        );
-    }
-    let function = scope.function(&name).or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
-        plan_datafusion_err!(
-            "{}: DataFusion has no scalar function {name} of its own. If it is yours, hand it over with the rule \
-             (functions=[{name}]); without, a formula calls {}",
-            cut(sql),
-            scope.callable()
-        )
-    })?;
-    if let Some(value) = at_numbers(function, algebra, &arguments)? {
-        return Ok(value);
-    }
-    check_not_volatile(sql, function)?;
-    algebra.call(function, &arguments).map_err(|error| plan_datafusion_err!("{}: {}", cut(sql), message_of(error)))
-}
-
-/// A call that the algebra takes apart or evaluates at once, so that it merges with the numbers around it.
-fn at_numbers(function: &ScalarUDF, algebra: &mut Algebra, arguments: &[NodeId]) -> Result<Option<NodeId>> {
-    let Some(number) = arguments.last().and_then(|last| algebra.as_number(*last)) else { return Ok(None) };
-    let Some(line) = table::of_function(function, arguments.len()).map(|known| known.line) else { return Ok(None) };
-    match (arguments, line.at_number) {
-        ([base, _], _) if line.algebraic == Some(Algebraic::Power) => algebra.power(*base, number).map(Some),
-        ([_], Some(value)) => algebra.number(value(number)).map(Some),
-        _ => Ok(None),
-    }
-}
-
-/// The error for a function that gives another value each time.
-pub fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
-    if function.signature().volatility == Volatility::Volatile {
-        return plan_err!(
-            "{}: {} is volatile, so each evaluation would be another derivative",
-            cut(sql),
-            function.name()
-        );
-    }
-    Ok(())
-}
-
-/// What is asked of an input while the query is planned.
-type Test = fn(&Algebra, NodeId) -> bool;
-
-/// The question and the input `y` if the condition is `constant(y)`, which holds where the input is a number in the query, or
-/// `never_null(y)`. It chooses among the branches of a rule when the rule is used, and leaves nothing in the query.
-fn known_when_planned(condition: &Sql) -> Option<(Test, &Sql)> {
-    let (name, arguments) = call_of(condition).ok()?;
-    let test: Test = match name.as_str() {
-        "constant" => |algebra, input| algebra.as_number(input).is_some(),
-        "never_null" => |algebra, input| !algebra.node(input).field.is_nullable(),
-        _ => return None,
-    };
-    match arguments.as_slice() {
-        [input] => Some((test, input)),
-        _ => None,
-    }
-}
-
-/// The float type that SQL names, by the names that DataFusion knows.
-fn float_type(data_type: &SqlType) -> Option<DataType> {
-    match data_type {
-        SqlType::Float(ExactNumberInfo::None) | SqlType::Real | SqlType::Float4 => Some(DataType::Float32),
-        SqlType::Double(ExactNumberInfo::None) | SqlType::DoublePrecision | SqlType::Float8 => Some(DataType::Float64),
-        _ => None,
     }
 }

@@ -6,9 +6,11 @@
 //! over the table.
 
 mod custom;
+mod evaluate;
 mod formula;
 mod of_table;
 mod rule;
+mod scope;
 mod set;
 
 pub use crate::vocabulary::syntax::Signature;

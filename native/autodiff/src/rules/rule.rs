@@ -7,7 +7,9 @@ use datafusion_expr::{Expr, ScalarUDF};
 use sqlparser::ast::Expr as Sql;
 use std::sync::Arc;
 
-use super::formula::{Call, Formula, OUTPUT, Scope, check_not_volatile, evaluate};
+use super::evaluate::{check_not_volatile, evaluate};
+use super::formula::Formula;
+use super::scope::{Call, OUTPUT, Scope};
 use crate::algebra::Algebra;
 use crate::graph::{Graph, NodeId};
 use crate::table::{Choice, Known, Nulls, Treatment};
@@ -28,8 +30,11 @@ pub enum Derivative {
 /// The derivative of a function or operator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
+    /// The name of the function.
     pub(crate) name: String,
+    /// What the formulas call its inputs.
     pub(crate) inputs: Vec<String>,
+    /// How its derivative is given.
     pub(crate) derivative: Derivative,
     /// Whether the result is NULL exactly where an input is.
     pub(crate) strict: bool,
@@ -69,10 +74,13 @@ impl Rule {
 
 /// What the formulas of a rule are over.
 pub struct Bindings<'a> {
+    /// The rule.
     pub rule: &'a Rule,
     /// The function as the query calls it; none for an operator.
     pub function: Option<&'a Arc<ScalarUDF>>,
+    /// What the function takes.
     pub inputs: &'a [NodeId],
+    /// What the function gives.
     pub output: NodeId,
 }
 

@@ -2,6 +2,7 @@
 
 use super::line::{Line, kink, rule};
 
+/// The operators, each with a line of its own.
 pub const LINES: &[Line] = &[
     rule("x + y", &["1", "1"]),
     rule("x - y", &["1", "-1"]),

@@ -4,6 +4,7 @@ use super::line::{Kink, Line, Nulls, Range, Sign, choice, described, kink, rule,
 
 const FIRST: &[Kink] = &[kink("x1 = x2", &["1", "0"], "those of the first of the equal inputs")];
 
+/// Functions that return one of their inputs.
 pub const LINES: &[Line] = &[
     rule("abs(x)", &["signum(x)"])
         .kinks(&[kink("x = 0", &["0"], "the middle of the subdifferential")])

@@ -6,6 +6,7 @@ const JUMP: &str = "0 on either side";
 const AT_EQUALITY: &[Kink] = &[kink("x = y", &["0", "0"], JUMP)];
 const OF_THE_BRANCH: &str = "those of the branch taken";
 
+/// The unary plus, of which the planner leaves nothing.
 pub const ARITHMETIC: &[Description] = &[described("+x", &["1"])];
 
 /// `CASE` is differentiated branch by branch. coalesce, nvl and nvl2 are `CASE` by the time a derivative is taken, because

@@ -5,6 +5,7 @@ use super::line::{Algebraic, Kink, Line, Range, Sign, kink, rule};
 const POSITIVE: Range = Range::Of(Sign::Positive);
 const POLE: &[Kink] = &[kink("x = 0", &["Infinity"], "the limit from the right")];
 
+/// `exp` and the logarithms.
 pub const EXPONENTIALS: &[Line] = &[
     rule("exp(x)", &["Ω"]).finite().range(POSITIVE),
     rule("ln(x)", &["1 / x"]).domain("x > 0").kinks(POLE).at_number(f64::ln),
@@ -16,6 +17,7 @@ pub const EXPONENTIALS: &[Line] = &[
     rule("log10(x)", &["0.4342944819032518 / x"]).domain("x > 0").kinks(POLE),
 ];
 
+/// `power`, and roots.
 pub const POWERS: &[Line] = &[
     // Steep at 0.
     rule("sqrt(x)", &["0.5 / Ω"])
@@ -79,6 +81,7 @@ pub const TRIGONOMETRY: &[Line] =
         rule("radians(x)", &["0.017453292519943295"]),
     ];
 
+/// With their inverses.
 pub const HYPERBOLIC: &[Line] = &[
     rule("sinh(x)", &["cosh(x)"]).finite(),
     rule("cosh(x)", &["sinh(x)"]).finite().range(POSITIVE),

@@ -5,6 +5,7 @@ use super::{arithmetic, choices, described, elementary, refused, rounding};
 
 /// A family of functions and expressions.
 pub struct Family {
+    /// Its title in the list of all rules.
     pub name: &'static str,
     /// What the calculus looks up.
     pub lines: &'static [Line],

@@ -160,15 +160,18 @@ pub const fn refusal(signature: &'static str, reason: &'static str) -> Refusal {
     Refusal { signature, reason }
 }
 
+/// A kink with the partial derivatives that are taken there, and why these.
 pub const fn kink(at: &'static str, partials: &'static [&'static str], why: &'static str) -> Kink {
     Kink { at, partials, why }
 }
 
 impl Description {
+    /// With partial derivatives that hold where a condition does, and nowhere else.
     pub const fn domain(self, domain: &'static str) -> Self {
         Self { domain, ..self }
     }
 
+    /// With points in which they do not hold.
     pub const fn kinks(self, kinks: &'static [Kink]) -> Self {
         Self { kinks, ..self }
     }
@@ -185,14 +188,17 @@ impl Description {
 }
 
 impl Line {
+    /// With partial derivatives that hold where a condition does, and nowhere else.
     pub const fn domain(self, domain: &'static str) -> Self {
         Self { shown: self.shown.domain(domain), ..self }
     }
 
+    /// With points in which they do not hold.
     pub const fn kinks(self, kinks: &'static [Kink]) -> Self {
         Self { shown: self.shown.kinks(kinks), ..self }
     }
 
+    /// NULL where this says.
     pub const fn nulls(self, nulls: Nulls) -> Self {
         Self { nulls, ..self }
     }
@@ -202,22 +208,27 @@ impl Line {
         self.finite_if(Sign::Any).smooth_if(Sign::Any)
     }
 
+    /// Finite wherever all inputs are and have this sign.
     pub const fn finite_if(self, inputs: Sign) -> Self {
         Self { finite: Some(inputs), ..self }
     }
 
+    /// With derivatives that are finite wherever all inputs are and have this sign.
     pub const fn smooth_if(self, inputs: Sign) -> Self {
         Self { smooth: Some(inputs), ..self }
     }
 
+    /// With values of this sign.
     pub const fn range(self, range: Range) -> Self {
         Self { range, ..self }
     }
 
+    /// A part of products, which counts for so many of them.
     pub const fn algebraic(self, algebraic: Algebraic, cost: usize) -> Self {
         Self { algebraic: Some(algebraic), cost, ..self }
     }
 
+    /// With this value at a number.
     pub const fn at_number(self, value: fn(f64) -> f64) -> Self {
         Self { at_number: Some(value), ..self }
     }

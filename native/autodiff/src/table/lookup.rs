@@ -16,6 +16,7 @@ pub struct Known {
     pub name: String,
     /// The names of the inputs; none if there may be any number of them.
     pub inputs: Option<Vec<String>>,
+    /// The line itself.
     pub line: &'static Line,
 }
 

@@ -7,6 +7,7 @@ const ELEMENT: &str = "a list has no derivative. Write the element itself in pla
 const SUM: &str = "a list has no derivative. Write the sum over the elements out";
 const MAP: &str = "a map has no derivative. Differentiate its values before they are put into the map";
 const STRUCT: &str = "a struct has no derivative. Differentiate its fields before they are put into the struct";
+/// The time is of any type: a timestamp, a date, an interval.
 pub const TIME: &str = "a time is not a number. Do the arithmetic with the number of seconds, before it becomes a time";
 
 /// DataFusion turns floats into decimals by itself, in `coalesce(x, 1.5::DECIMAL)` for one, so the derivative of the
@@ -16,9 +17,11 @@ pub const DECIMAL: &str = "decimals are not differentiated. Convert the decimals
 /// Strings have all digits of a float.
 pub const TEXT: &str = "a string is not a number. Use the number that it was made of";
 
+/// Conversions to what is no float.
 pub const CONVERSIONS: &[Refusal] =
     &[refusal("CAST(x AS DECIMAL(20, 10))", DECIMAL), refusal("CAST(CAST(x AS VARCHAR) AS DOUBLE)", TEXT)];
 
+/// What makes lists, maps, structs and times of floats, and what takes them apart.
 pub const NESTED_AND_TIMES: &[Refusal] = &[
     refusal("array_any_value([x])", ELEMENT),
     refusal("array_append([x], y)", LIST),

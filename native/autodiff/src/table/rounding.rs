@@ -6,6 +6,7 @@ const JUMP: &str = "0 on either side";
 const AT_WHOLE_NUMBERS: &[Kink] = &[kink("x = k", &["0"], JUMP)];
 const EITHER_AT_WHOLE_NUMBERS: &[Kink] = &[kink("m = k", &["0", "0"], JUMP), kink("n = k", &["0", "0"], JUMP)];
 
+/// Functions that are constant between jumps.
 pub const LINES: &[Line] = &[
     rule("floor(x)", &["0"]).kinks(AT_WHOLE_NUMBERS),
     rule("ceil(x)", &["0"]).kinks(AT_WHOLE_NUMBERS),

@@ -46,3 +46,36 @@ pub fn message_of(error: DataFusionError) -> String {
         other => other.strip_backtrace(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion_common::plan_datafusion_err;
+    use datafusion_expr::{col, lit};
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(cut("x"), "x");
+        assert_eq!(cut("∂".repeat(200)), "∂".repeat(200));
+        assert_eq!(cut("∂".repeat(201)), format!("{} ...", "∂".repeat(200)));
+        assert_eq!(abbreviated(&(col("x") * (col("y") + lit(1)))), "x * (y + 1)");
+    }
+
+    #[test]
+    fn the_message_of_an_error_is_without_its_kind() {
+        assert_eq!(message_of(plan_datafusion_err!("why")), "why");
+        assert_eq!(message_of(DataFusionError::Execution("why".to_owned())), "Execution error: why");
+    }
+
+    #[test]
+    fn literals_by_their_kinds() {
+        for (value, kind) in [
+            (ScalarValue::from("x"), "a string"),
+            (ScalarValue::from(1_i64), "a number"),
+            (ScalarValue::from(true), "a constant"),
+            (ScalarValue::Float64(None), "a constant"),
+        ] {
+            assert_eq!(kind_of_literal(&value), kind, "{value}");
+        }
+    }
+}

@@ -7,5 +7,7 @@ pub mod functions;
 pub mod messages;
 pub mod refusals;
 pub mod syntax;
+#[cfg(test)]
+pub mod testing;
 pub mod transform;
 pub mod types;

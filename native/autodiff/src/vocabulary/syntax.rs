@@ -155,3 +155,43 @@ pub fn unsupported(sql: &Sql) -> DataFusionError {
         cut(sql)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_of_functions_and_operators() -> Result<()> {
+        for (sql, name, inputs) in [
+            ("atan2(y, X)", "atan2", &["y", "x"][..]),
+            ("\"MyFn\"(\"A\")", "MyFn", &["A"]),
+            ("x / y", "/", &["x", "y"]),
+            ("-x", "-", &["x"]),
+            ("floor(x)", "floor", &["x"]),
+            ("round(x, CAST(n AS BIGINT))", "round", &["x", "n"]),
+        ] {
+            let signature = Signature::parse(sql)?;
+            assert_eq!(
+                (signature.name.as_str(), signature.inputs),
+                (name, inputs.iter().map(ToString::to_string).collect())
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_signature_is_an_error() -> Result<()> {
+        for (sql, reason) in [
+            ("f(x) g", "cannot be parsed"),
+            ("f(x + 1)", "is not a name"),
+            ("f(DISTINCT x)", "not a call of a function with its parameters"),
+            ("f(x) OVER ()", "not a call of a function with its parameters"),
+            ("x + y", "not a call of a function with its parameters"),
+            ("s.f(x)", "functions of DataFusion are in no schema"),
+        ] {
+            let error = parse(sql).and_then(|sql| Signature::of_call(&sql)).map_err(|error| error.to_string());
+            assert!(error.as_ref().is_err_and(|error| error.contains(reason)), "{sql}: {error:?}");
+        }
+        Ok(())
+    }
+}

@@ -77,3 +77,33 @@ impl Transform {
 pub fn is_transform(name: &str) -> bool {
     [Transform::Grad, Transform::Jvp, Transform::Vjp].iter().any(|transform| transform.name() == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_columns_with_their_seeds() {
+        assert_eq!(Transform::Grad.seeds(&["x"]), [(&"x", None)]);
+        assert_eq!(Transform::Vjp.seeds(&["x", "c"]), [(&"x", Some(&"c"))]);
+        assert_eq!(Transform::Jvp.seeds(&["x", "t", "y", "u"]), [(&"x", Some(&"t")), (&"y", Some(&"u"))]);
+    }
+
+    #[test]
+    fn each_operator_takes_its_numbers_of_arguments() {
+        let taken =
+            |transform: Transform| (0..8).filter(|count| transform.check_arity(*count).is_ok()).collect::<Vec<_>>();
+        assert_eq!(taken(Transform::Grad), [2]);
+        assert_eq!(taken(Transform::Vjp), [3]);
+        assert_eq!(taken(Transform::Jvp), [3, 5, 7]);
+    }
+
+    #[test]
+    fn keys_lead_back() {
+        for transform in [Transform::Grad, Transform::Jvp, Transform::Vjp, Transform::Tangent] {
+            assert_eq!(Transform::of_key(transform.key()), Some(transform));
+            assert!(is_transform(transform.name()));
+        }
+        assert!(Transform::of_key("sin").is_none() && !is_transform("tangent"));
+    }
+}

@@ -42,3 +42,41 @@ pub fn result_type<'a>(expression: &'a DataType, columns: impl IntoIterator<Item
     let mut types = std::iter::once(expression).chain(columns);
     if types.all(|t| decoded(t) == &DataType::Float32) { DataType::Float32 } else { DataType::Float64 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::Field;
+    use std::sync::Arc;
+
+    fn dictionary(of: DataType) -> DataType {
+        DataType::Dictionary(Box::new(DataType::Int32), Box::new(of))
+    }
+
+    #[test]
+    fn what_can_vary_with_a_float() {
+        let list = |of| DataType::List(Arc::new(Field::new("item", of, true)));
+        for (data_type, float, varies) in [
+            (DataType::Float32, true, true),
+            (dictionary(DataType::Float64), true, true),
+            (DataType::Decimal128(10, 2), false, true),
+            (DataType::Utf8, false, true),
+            (list(DataType::Float64), false, true),
+            (list(DataType::Int32), false, false),
+            (dictionary(DataType::Int8), false, false),
+            (DataType::UInt64, false, false),
+            (DataType::Boolean, false, false),
+            (DataType::Null, false, false),
+        ] {
+            assert_eq!((is_float(&data_type), can_vary(&data_type)), (float, varies), "{data_type}");
+        }
+    }
+
+    #[test]
+    fn one_double_makes_the_derivative_double() {
+        let (single, double) = (DataType::Float32, DataType::Float64);
+        assert_eq!(result_type(&single, [&single, &dictionary(DataType::Float32)]), single);
+        assert_eq!(result_type(&single, [&single, &double]), double);
+        assert_eq!(result_type(&double, [&single]), double);
+    }
+}

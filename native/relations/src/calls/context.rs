@@ -3,7 +3,7 @@
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
-use crate::carry::Grown;
+use crate::forward::SharedTangents;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
 
@@ -13,7 +13,7 @@ pub struct Context {
     pub recognize: Recognize,
     pub names: Names,
     /// The shared relations that have got tangents.
-    pub grown: Grown,
+    pub grown: SharedTangents,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
     pub outer: Vec<Vec<Arc<LogicalPlan>>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last.

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::derivative::DirectionalDerivative;
 use super::replace::replace;
 use super::site::Site;
-use crate::carry::Grown;
+use crate::forward::SharedTangents;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::has_subquery;
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
@@ -26,12 +26,14 @@ pub struct Differentiation {
 impl Differentiation {
     pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
         let names = Names::of(plan)?;
-        Ok(Self { context: Context { recognize, names, grown: Grown::default(), outer: vec![], iterated: vec![] } })
+        Ok(Self {
+            context: Context { recognize, names, grown: SharedTangents::default(), outer: vec![], iterated: vec![] },
+        })
     }
 
     /// The plan without calls of the operators, except for those that say all by themselves.
     pub fn differentiated(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        self.rewrite(plan)?.transform_data(|plan| self.context.grown.settled(plan))
+        self.rewrite(plan)?.transform_data(|plan| self.context.grown.scanned_in(plan))
     }
 
     #[recursive::recursive]

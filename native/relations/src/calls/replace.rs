@@ -15,7 +15,7 @@ use super::derivative::{DirectionalDerivative, TangentsOf};
 use super::identity::{self, Named, Scope};
 use super::resolve::{Owner, Resolved};
 use super::site::{Site, find};
-use crate::carry::Reading;
+use crate::forward::Reading;
 use crate::vocabulary::relation::Relation;
 use crate::vocabulary::source::{beside, origins_of, reads};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::by_row::ByRow;
 use super::derivative::DirectionalDerivative;
-use crate::carry::{Asked, Carrier, Cell, Direction, Grown, Reading, Several, Variable, is_one_cell, is_plain};
+use crate::forward::{Asked, Cell, Direction, Reading, SharedTangents, Variable, carried, is_one_cell, is_plain};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::Names;
@@ -86,7 +86,7 @@ impl Site {
     /// columns of the relation that it comes from, or else by 1.
     pub fn tangents(
         &mut self,
-        (names, grown): (&mut Names, &mut Grown),
+        (names, grown): (&mut Names, &mut SharedTangents),
         expression: &Expr,
         (reading, along): (Reading, Option<&Expr>),
         owner: Option<usize>,
@@ -128,26 +128,24 @@ impl Site {
                 Variable::Column(index) => Cell::of(read_from, index)?,
                 _ => None,
             };
-            let mut carrier = Carrier {
-                names: &mut *names,
+            let direction = Direction {
                 jvp: Arc::clone(jvp),
                 variable: variable.name.clone(),
                 variable_type: variable_type.clone(),
                 origins: origins.clone(),
-                // With one cell in all rows, all rows move.
-                reading: match seen {
-                    Variable::Column(index) if cell.is_none() && !is_one_cell(&self.inputs[input], index)? => reading,
-                    _ => Reading::Together,
-                },
-                direction: along.cloned(),
+                seed: along.cloned(),
                 cell: cell.clone(),
-                grown: &mut *grown,
-                recursions: vec![],
             };
-            let carried = carrier.carry(std::mem::take(&mut self.inputs[input]), seen, &wanted)?;
+            // With one cell in all rows, all rows move.
+            let moving = match seen {
+                Variable::Column(index) if cell.is_none() && !is_one_cell(&self.inputs[input], index)? => reading,
+                _ => Reading::Together,
+            };
+            let asked = vec![Asked { variable: seen, reading: moving, wanted }];
+            let carried = carried(std::mem::take(&mut self.inputs[input]), asked, vec![direction], names, grown)?;
             let mut plan = carried.plan;
             for (index, column) in columns {
-                let mut tangent = carried.tangents.get(index);
+                let mut tangent = carried.tangents[0].get(index);
                 if let (Some(cell), Tangent::Column(varies)) = (&cell, &tangent) {
                     let checked = cell.checked(plan, varies, &variable.name, names)?;
                     (plan, tangent) = (checked.0, Tangent::Column(checked.1));
@@ -168,7 +166,7 @@ impl Site {
     /// so, [`tangents`](Self::tangents) does, or says why not.
     pub fn carry_ahead(
         &mut self,
-        (names, grown): (&mut Names, &mut Grown),
+        (names, grown): (&mut Names, &mut SharedTangents),
         calls: &[(DirectionalDerivative, Arc<ScalarUDF>)],
     ) -> Result<()> {
         let [input] = self.inputs.as_slice() else { return Ok(()) };
@@ -199,10 +197,12 @@ impl Site {
             let index = input.schema().index_of_column(variable)?;
             let data_type = input.schema().field(index).data_type().clone();
             let origins = origins_of(input, index)?;
-            directions.push(Direction { jvp: Arc::clone(jvp), name: variable.name.clone(), data_type, origins });
-            wanted.push(Asked { variable: Variable::Column(index), wanted: columns.keys().copied().collect() });
+            let (jvp, variable) = (Arc::clone(jvp), variable.name.clone());
+            directions.push(Direction { jvp, variable, variable_type: data_type, origins, seed: None, cell: None });
+            let (variable, reading) = (Variable::Column(index), Reading::Together);
+            wanted.push(Asked { variable, reading, wanted: columns.keys().copied().collect() });
         }
-        let Ok(carried) = (Several { names, grown, directions }).carry(input.clone(), wanted) else {
+        let Ok(carried) = carried(input.clone(), wanted, directions, names, grown) else {
             *names = given;
             return Ok(());
         };

@@ -13,7 +13,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
-use crate::carry::{lifted, widened_union};
+use crate::plan::lift::lifted;
+use crate::plan::union::widened_union;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::origin::{Origin, origin};

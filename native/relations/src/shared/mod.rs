@@ -2,19 +2,19 @@
 //!
 //! DataFusion 54 plans a CTE anew wherever it is read. A derivative reads its primal more than once: to find the row of a
 //! maximum again, to keep the rows of a `LIMIT` and the draws of `random()`, and not to compute a layer of a network twice for
-//! each layer above it. [`SharedRelation`] is a table whose rows are those of a plan. [`SharedExec`] reads it: the first reader
+//! each layer above it. [`SharedRelation`] is a table whose rows are those of a plan. [`SharedExec`](crate::SharedExec) reads it: the first reader
 //! of an execution computes the rows, all others wait for them.
 //!
 //! Only this process has the node that does so. [`written_out()`] makes a plan without it, which computes what it reads anew for each
 //! reader.
 
 pub mod anew;
-mod exec;
+mod once;
 mod relation;
 mod replaced;
 mod written_out;
 
-pub use exec::SharedExec;
+pub use once::{each_row_once, unchecked};
 pub use relation::SharedRelation;
-pub use replaced::Replaced;
+pub use replaced::{Replaced, each_rewritten};
 pub use written_out::written_out;

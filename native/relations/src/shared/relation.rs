@@ -7,7 +7,7 @@ use datafusion_catalog::default_table_source::{provider_as_source, source_as_pro
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::metadata::ScalarAndMetadata;
-use datafusion_common::{ParamValues, TableReference, internal_err};
+use datafusion_common::{Column, ParamValues, TableReference, internal_err};
 use datafusion_expr::expr::Placeholder;
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
@@ -16,11 +16,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 
-use super::exec::{Shared, SharedExec};
+use crate::physical::{Shared, SharedExec, UniqueRowsExec};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::any_node;
-use crate::workarounds::mended;
 
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
@@ -28,10 +27,21 @@ pub struct SharedRelation {
     name: String,
     plan: LogicalPlan,
     schema: SchemaRef,
-    numbered: bool,
+    kind: Kind,
     /// The parameters of a prepared statement that the plan reads.
     parameters: Vec<(String, Option<FieldRef>)>,
     planned: Mutex<Option<Planned>>,
+}
+
+/// What is done with the rows that the plan computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// They are kept for all readers.
+    Kept,
+    /// They are kept, with one more column that numbers them.
+    Numbered,
+    /// They are handed on to each reader, if the column at this position has no number twice.
+    EachOnce(usize),
 }
 
 /// The physical plan of a relation, as long as a plan that is being made or executed has it.
@@ -47,7 +57,7 @@ impl SharedRelation {
     pub fn new(name: impl Into<String>, plan: LogicalPlan) -> Self {
         let schema = Arc::clone(plan.schema().inner());
         let parameters = parameters_of(&plan);
-        Self { name: name.into(), plan, schema, numbered: false, parameters, planned: Mutex::new(None) }
+        Self { name: name.into(), plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
     }
 
     /// The same with one more column that numbers the rows, in no order.
@@ -55,7 +65,13 @@ impl SharedRelation {
         let relation = Self::new(name, plan);
         let mut schema = SchemaBuilder::from(relation.schema.as_ref());
         schema.push(Field::new(row, DataType::UInt64, false));
-        Self { schema: Arc::new(schema.finish()), numbered: true, ..relation }
+        Self { schema: Arc::new(schema.finish()), kind: Kind::Numbered, ..relation }
+    }
+
+    /// The relation that `plan` computes for each of its readers, of which an execution checks that each number in the column at
+    /// this position comes once. Its rows are not kept.
+    pub fn each_once(name: impl Into<String>, plan: LogicalPlan, position: usize) -> Self {
+        Self { kind: Kind::EachOnce(position), ..Self::new(name, plan) }
     }
 
     /// What `EXPLAIN` calls it.
@@ -65,20 +81,25 @@ impl SharedRelation {
 
     /// The same relation computed by another plan.
     pub fn with_plan(&self, plan: LogicalPlan) -> Self {
-        match self.schema.fields().last().filter(|_| self.numbered) {
-            Some(row) => Self::numbered(self.name.clone(), plan, row.name()),
-            None => Self::new(self.name.clone(), plan),
+        match self.number() {
+            Some(row) => Self::numbered(self.name.clone(), plan, row),
+            None => Self { kind: self.kind, ..Self::new(self.name.clone(), plan) },
         }
+    }
+
+    /// Whether its rows are not kept, but checked on the way to a reader.
+    pub fn is_read_once(&self) -> bool {
+        matches!(self.kind, Kind::EachOnce(_))
     }
 
     /// Whether the last column is not of the plan but numbers its rows.
     pub fn is_numbered(&self) -> bool {
-        self.numbered
+        self.kind == Kind::Numbered
     }
 
     /// The column that has the numbers of the rows.
     pub fn number(&self) -> Option<&str> {
-        self.columns().last().filter(|_| self.numbered)
+        self.columns().last().filter(|_| self.is_numbered())
     }
 
     /// The shared relation that a node scans.
@@ -174,15 +195,35 @@ impl SharedRelation {
         if let Some(shared) = known.and_then(|planned| planned.shared.upgrade()) {
             return Ok((shared, false));
         }
-        // The session sees no call in it, and leaves it as it is.
-        let plan = mended(self.with_values(handed_on)?)?;
+        // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
+        let plan = self.with_values(handed_on)?;
         let plan = state.create_physical_plan(&plan).await?;
-        if plan.schema().fields().len() + usize::from(self.numbered) != self.schema.fields().len() {
+        if plan.schema().fields().len() + usize::from(self.is_numbered()) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
-        let shared = Arc::new(Shared::new(self.name.clone(), Arc::clone(&self.schema), self.numbered, plan));
+        let shared = Arc::new(Shared::new(self.name.clone(), Arc::clone(&self.schema), self.is_numbered(), plan));
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
+    }
+
+    /// The physical plan of these columns under the names of a schema, which checks that each number in column `row` comes once.
+    async fn checked(
+        &self,
+        state: &dyn Session,
+        handed_on: &[Expr],
+        row: usize,
+        columns: Vec<usize>,
+        schema: SchemaRef,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.with_values(handed_on)?;
+        let number = columns.iter().position(|column| *column == row);
+        let read = columns.iter().chain(number.is_none().then_some(&row));
+        let read = read.map(|column| Column::from(plan.schema().qualified_field(*column))).collect::<Vec<_>>();
+        let plan = LogicalPlanBuilder::from(plan).project(read.into_iter().map(Expr::Column))?.build()?;
+        let plan = state.create_physical_plan(&plan).await?;
+        let number = number.unwrap_or(columns.len());
+        let projection = (0..columns.len()).collect();
+        Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, schema)))
     }
 }
 
@@ -216,6 +257,11 @@ impl TableProvider for Reader {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Kind::EachOnce(row) = self.relation.kind {
+            let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+            let schema = Arc::new(self.schema.project(&columns)?);
+            return self.relation.checked(state, filters, row, columns, schema).await;
+        }
         let (shared, is_first) = self.relation.planned(state, filters).await?;
         Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
     }

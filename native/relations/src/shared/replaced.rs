@@ -2,7 +2,7 @@
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
-use datafusion_expr::LogicalPlan;
+use datafusion_expr::{LogicalPlan, TableScan};
 use std::sync::Arc;
 
 use super::relation::SharedRelation;
@@ -29,4 +29,35 @@ impl Replaced {
         self.0.push((Arc::clone(relation), Arc::clone(&other)));
         Ok(other)
     }
+
+    #[recursive::recursive]
+    fn rewritten(&mut self, plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed<LogicalPlan>> {
+        let below = plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::TableScan(scan) => Ok(self.scanned(scan, rewrite)?.update_data(LogicalPlan::TableScan)),
+            other => Ok(Transformed::no(other)),
+        })?;
+        below.transform_data(rewrite)
+    }
+
+    /// A scan of what takes the place of a relation.
+    fn scanned(&mut self, scan: TableScan, rewrite: Rewrite) -> Result<Transformed<TableScan>> {
+        let Some(relation) = SharedRelation::scanned(&scan) else { return Ok(Transformed::no(scan)) };
+        let other = self.by(&relation, |plan, replaced| replaced.rewritten(plan, rewrite))?;
+        if Arc::ptr_eq(&other, &relation) {
+            return Ok(Transformed::no(scan));
+        }
+        let names: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
+        Ok(Transformed::yes(TableScan { source: other.read_as(names), ..scan }))
+    }
+}
+
+/// What rewrites a plan.
+type Rewrite<'r> = &'r mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>;
+
+/// A plan rewritten, and before it those of the shared relations that it reads, each once.
+///
+/// # Errors
+/// If a plan cannot be rewritten.
+pub fn each_rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed<LogicalPlan>> {
+    Replaced::default().rewritten(plan, rewrite)
 }

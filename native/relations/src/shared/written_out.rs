@@ -1,11 +1,12 @@
 //! Plans without shared relations, which compute each of them wherever it is read.
 
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, TableScan};
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan};
 use std::sync::Arc;
 
 use super::anew::{check_found_again, repeatable};
+use super::once::read_from;
 use super::relation::SharedRelation;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::is_work_table;
@@ -61,18 +62,14 @@ impl Relations {
                 plan
             }
         };
-        let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
-            let index = scan.projection.as_ref().map_or(index, |projection| projection[index]);
-            let column = Expr::Column(Column::from(plan.schema().qualified_field(index)));
-            column.alias_qualified(table.cloned(), field.name())
-        });
-        let exprs = exprs.collect();
-        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+        read_from(scan, plan)
     }
 
     /// The rows of a relation, with their numbers if it has them.
     fn rows_of(&mut self, relation: &SharedRelation) -> Result<LogicalPlan> {
-        repeatable(self.written_out(relation.plan().clone())?, relation.number())
+        let plan = self.written_out(relation.plan().clone())?;
+        // What is handed on to its reader is not found again by anybody.
+        if relation.is_read_once() { Ok(plan) } else { repeatable(plan, relation.number()) }
     }
 }
 

@@ -13,7 +13,7 @@ use xql_autodiff::vocabulary::columns::is_opaque;
 use xql_autodiff::vocabulary::fields::{field_of, type_of};
 use xql_autodiff::vocabulary::transform::Transform;
 use xql_autodiff::vocabulary::types::result_type;
-use xql_autodiff::{Call, Graph, together};
+use xql_autodiff::{Call, Graph, import_program, together};
 
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Operators;
@@ -159,7 +159,7 @@ impl<'o> Calls<'o> {
             let Ok(ExprSimplifyResult::Simplified(program)) = tangent.simplify(question, info) else {
                 return Ok(false);
             };
-            for (column, derivative) in columns.iter().zip(graph.import_program(program, calls.len())?) {
+            for (column, derivative) in columns.iter().zip(import_program(graph, program, calls.len())?) {
                 graph.bind(*column, derivative);
             }
         }

@@ -25,16 +25,15 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use datafusion_expr::{Expr, LogicalPlan, Projection};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::{Graph, Root, Threshold};
+use xql_autodiff::{Graph, Root, Threshold, import, layers};
 
 use self::calls::Calls;
 use self::parts::replace_parts;
-use crate::shared::{Replaced, SharedRelation};
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::operators::Operators;
 use crate::workarounds::nullability::rewrite_up;
@@ -49,36 +48,11 @@ pub struct Size {
 
 /// The plan with calls of operators that say all by themselves written as stacks of projections, where that pays.
 pub fn stacked(plan: LogicalPlan, operators: &Operators, size: Size) -> Result<Transformed<LogicalPlan>> {
-    rewrite(plan, &Written { operators, size }, &mut Replaced::default())
-}
-
-/// How calls are written as stacks.
-struct Written<'o> {
-    operators: &'o Operators,
-    size: Size,
-}
-
-fn rewrite(plan: LogicalPlan, written: &Written, replaced: &mut Replaced) -> Result<Transformed<LogicalPlan>> {
     let mut names = Names::of(&plan)?;
-    rewrite_up(plan, &mut |node| match node {
-        LogicalPlan::TableScan(scan) => Ok(scanned(scan, written, replaced)?.update_data(LogicalPlan::TableScan)),
-        node => stack(node, written, &mut names),
-    })
+    rewrite_up(plan, &mut |node| stack(node, operators, size, &mut names))
 }
 
-/// A scan of a shared relation that is computed by a stack, if it is one.
-fn scanned(scan: TableScan, written: &Written, replaced: &mut Replaced) -> Result<Transformed<TableScan>> {
-    let Some(relation) = SharedRelation::scanned(&scan) else { return Ok(Transformed::no(scan)) };
-    let other = replaced.by(&relation, |plan, replaced| rewrite(plan, written, replaced))?;
-    if Arc::ptr_eq(&other, &relation) {
-        return Ok(Transformed::no(scan));
-    }
-    let names: Vec<_> = scan.source.schema().fields().iter().map(|field| field.name().clone()).collect();
-    Ok(Transformed::yes(TableScan { source: other.read_as(names), ..scan }))
-}
-
-fn stack(plan: LogicalPlan, written: &Written, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
-    let Written { operators, size } = written;
+fn stack(plan: LogicalPlan, operators: &Operators, size: Size, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     // A filter is pushed through projections, and has what they compute written out again.
     let input = match &plan {
         LogicalPlan::Projection(node) => Arc::clone(&node.input),
@@ -104,10 +78,10 @@ fn stack(plan: LogicalPlan, written: &Written, names: &mut Names) -> Result<Tran
     let simplifier = ExprSimplifier::new(info);
     let mut roots = vec![];
     for (part, always) in taken {
-        roots.push(Root { node: graph.import(&simplifier.simplify(part)?)?, always });
+        roots.push(Root { node: import(&mut graph, &simplifier.simplify(part)?)?, always });
     }
     let named = &mut || names.part("value");
-    let Some(layers) = graph.layers(&roots, &kept, size.threshold, named)? else { return Ok(Transformed::no(plan)) };
+    let Some(layers) = layers(&graph, &roots, &kept, size.threshold, named)? else { return Ok(Transformed::no(plan)) };
     let mut below = Arc::unwrap_or_clone(input);
     for exprs in layers.below {
         below = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);

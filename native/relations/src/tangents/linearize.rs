@@ -4,10 +4,10 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, lit, when};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit, when};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::{columns_followed, columns_read, is_opaque};
+use xql_autodiff::vocabulary::columns::{columns_followed, columns_read, is_opaque, subquery_of};
 use xql_autodiff::vocabulary::fields::{field_of, type_of};
 use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
@@ -67,6 +67,7 @@ pub struct Function {
     passed_on: Option<(usize, bool)>,
     /// The columns that it may vary with.
     reads: Vec<(usize, Column)>,
+    has_subquery: bool,
 }
 
 impl Function {
@@ -81,12 +82,19 @@ impl Function {
                 read.push((index, Column::from(schema.qualified_field(index))));
             }
         }
-        Ok(Self { expr, field, passed_on, reads: read })
+        let has_subquery =
+            expr.exists(|part| Ok(subquery_of(part).is_some() || matches!(part, Expr::OuterReferenceColumn(..))))?;
+        Ok(Self { expr, field, passed_on, reads: read, has_subquery })
     }
 
     /// The positions of the columns that it may vary with.
     pub fn reads(&self) -> impl Iterator<Item = usize> {
         self.reads.iter().map(|(index, _)| *index)
+    }
+
+    /// Whether it reads more than the columns of its node: rows of a subquery, or a query around it.
+    pub fn has_subquery(&self) -> bool {
+        self.has_subquery
     }
 
     /// The tangent of the expression over columns with these tangents.
@@ -196,4 +204,9 @@ pub fn null_with_column(tangent: Expr, schema: &DFSchema, index: usize) -> Resul
         return Ok(tangent);
     }
     when(column.is_not_null(), tangent).end()
+}
+
+/// What a formula computes, which is a DOUBLE, as the type of a tangent.
+pub fn of_type(expr: Expr, data_type: &DataType) -> Expr {
+    if data_type == &DataType::Float64 { expr } else { cast(expr, data_type.clone()) }
 }

@@ -30,6 +30,11 @@ impl Tangents {
         }
     }
 
+    /// Adds those of other columns.
+    pub fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
     /// The tangents of the same columns under an alias of their relation.
     pub fn within(&self, alias: &TableReference) -> Self {
         let renamed = |tangent: &Tangent| match tangent {

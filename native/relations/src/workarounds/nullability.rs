@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::pruning::keeps_recursive_columns;
+use crate::plan::recursion::WorkTable;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::work_table::{is_work_table, rescan, work_table};
 
 /// When the static term can be trusted to be nullable where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,10 +160,10 @@ fn widen(mut query: RecursiveQuery, trust: Static) -> Result<Transformed<Recursi
             exprs[*index] = nullable(exprs[*index].clone())?;
         }
         let first = Projection::try_new(exprs, Arc::clone(&static_term))?;
-        let table = work_table(&query.name, Arc::clone(first.schema.inner()));
+        let table = WorkTable::with_schema(&query, Arc::clone(first.schema.inner()));
         let later = rewrite_up(Arc::unwrap_or_clone(query.recursive_term), &mut |node| match node {
-            LogicalPlan::TableScan(scan) if is_work_table(&scan, &query.name) => {
-                Ok(Transformed::yes(LogicalPlan::TableScan(rescan(scan, &table, [])?)))
+            LogicalPlan::TableScan(scan) if table.is_read_by(&scan) => {
+                Ok(Transformed::yes(LogicalPlan::TableScan(table.rescan(scan, [])?)))
             }
             other => Ok(Transformed::no(other)),
         })?;

@@ -12,7 +12,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use super::Linearizer;
 use super::grouping::apart;
-use crate::carry::Draws;
+use crate::forward::Draws;
 use crate::reverse::nodes::Node;
 use crate::reverse::partials::Partials;
 use crate::reverse::region::{Region, StageId};

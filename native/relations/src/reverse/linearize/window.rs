@@ -30,7 +30,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use super::Linearizer;
 use super::groups::Members;
 use super::settled::is_read_again_as_it_is;
-use crate::carry::Draws;
+use crate::forward::Draws;
 use crate::reverse::nodes::Node;
 use crate::reverse::region::{Region, StageId};
 use crate::rows::frames::is_over_partition;

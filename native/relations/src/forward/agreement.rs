@@ -1,0 +1,56 @@
+//! The tangent of a value that the rows of a group have in common.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, Result, ScalarValue};
+use datafusion_expr::{Expr, when};
+use datafusion_functions_aggregate::expr_fn::{max, min};
+
+use crate::tangents::tangent::Tangent;
+use crate::vocabulary::expressions::one_zero;
+use crate::vocabulary::names::Names;
+
+/// The tangents that the rows of a group agree on: the aggregates that tell, behind those that there are, and the columns
+/// computed from them.
+#[derive(Debug, Default)]
+pub struct Agreements {
+    /// The aggregates of the node and those that tell whether its rows agree.
+    pub aggregates: Vec<Expr>,
+    /// The tangents over them.
+    pub exprs: Vec<Expr>,
+}
+
+/// A tangent in the rows of a group, which is NULL in all of them or in none.
+#[derive(Debug)]
+pub struct InRows<'n> {
+    /// The tangent.
+    pub tangent: Expr,
+    /// The key whose tangent it is, if grouping sets may roll that up. It is NULL where they do, and so is its tangent: of
+    /// `GROUP BY w, ROLLUP(v)` the second set has all values of `v` in one group, whose `v` is NULL.
+    pub rolled_up: Option<Expr>,
+    /// The type of the tangent.
+    pub data_type: DataType,
+    /// The column whose tangent it is.
+    pub column: &'n str,
+}
+
+impl Agreements {
+    /// Adds a tangent by a variable.
+    pub fn add(&mut self, in_rows: InRows, variable: &str, names: &mut Names) -> Result<Tangent> {
+        let InRows { tangent, rolled_up, data_type, column } = in_rows;
+        let mut end = |of_all: Expr, end: &str| {
+            let part = |names: &mut Names| names.part(&format!("{column} {end}"));
+            Expr::Column(names.column(of_all, &mut self.aggregates, part))
+        };
+        let (low, high) = (end(min(tangent.clone()), "low"), end(max(tangent), "high"));
+        let none = Expr::Literal(ScalarValue::from(f64::NAN).cast_to(&data_type)?, None);
+        let differ = one_zero(low.clone(), &data_type)?.not_eq(one_zero(high, &data_type)?);
+        let agreed = when(differ, none).otherwise(low)?;
+        let agreed = match rolled_up {
+            Some(key) => when(key.is_not_null(), agreed).end()?,
+            None => agreed,
+        };
+        let name = names.tangent(column, variable);
+        self.exprs.push(agreed.alias(name.clone()));
+        Ok(Tangent::Column(Column::new_unqualified(name)))
+    }
+}

@@ -1,0 +1,193 @@
+//! Shared relations that have got tangents as further columns.
+//!
+//! A plan only scans them, so that they are replaced wherever they are scanned when all have got theirs.
+
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{Column, Result};
+use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, lit, when};
+use datafusion_functions_aggregate::count::count_all;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::shared::{Replaced, SharedRelation};
+use crate::tangents::tangent::Tangents;
+use crate::vocabulary::expressions::failing;
+use crate::vocabulary::names::{Names, with_columns};
+use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::relation::is_same;
+use crate::vocabulary::source::{Source, source_of};
+use crate::vocabulary::work_table::source_column;
+
+/// A variable with one cell, which moves wherever it is read.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The relation that has it, and its position there.
+    pub origin: LogicalPlan,
+    /// The position of its column there.
+    pub position: usize,
+}
+
+/// The shared relations that have got tangents.
+#[derive(Debug, Default)]
+pub struct SharedTangents(Vec<WithTangents>);
+
+/// A shared relation and the same with tangents.
+#[derive(Debug)]
+pub struct WithTangents {
+    of: Arc<SharedRelation>,
+    by: Cell,
+    /// The relation with tangents behind its columns, before the number of the row.
+    pub relation: Arc<SharedRelation>,
+    /// The tangents of its columns, as columns of it.
+    pub tangents: Tangents,
+}
+
+impl Cell {
+    /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it beside the column
+    /// itself.
+    pub fn of(plan: &LogicalPlan, index: usize) -> Result<Option<Self>> {
+        if !SharedRelation::is_scanned_in(plan)? {
+            return Ok(None);
+        }
+        let Some(mut source) = source_of(plan, index)? else { return Ok(None) };
+        let mut numbered = vec![];
+        while let (Some(relation), LogicalPlan::TableScan(scan)) =
+            (SharedRelation::scanned_by(&source.origin), &source.origin)
+        {
+            let position = source_column(scan, source.position);
+            if position >= relation.plan().schema().fields().len() {
+                return Ok(None);
+            }
+            let Some(below) = source_of(relation.plan(), position)? else { return Ok(None) };
+            // The numbered rows of the relation in which the column originates are that relation.
+            if below.path.len() == 1 {
+                numbered.push(relation);
+            }
+            source = below;
+        }
+        let Source { origin, position, .. } = source;
+        let cell = Self { origin, position };
+        Ok(cell.is_shared_in(plan, &numbered)?.then_some(cell))
+    }
+
+    /// Whether a shared relation in a plan reads it, other than those that are the numbered rows of its origin.
+    fn is_shared_in(&self, plan: &LogicalPlan, numbered: &[Arc<SharedRelation>]) -> Result<bool> {
+        any_node(plan, |node| match SharedRelation::scanned_by(node) {
+            Some(relation) if !numbered.iter().any(|own| Arc::ptr_eq(own, &relation)) => {
+                self.is_read_by(relation.plan())
+            }
+            _ => Ok(false),
+        })
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads it.
+    pub fn is_read_by(&self, plan: &LogicalPlan) -> Result<bool> {
+        SharedRelation::any_node_in(plan, &|node| is_same(node, &self.origin))
+    }
+
+    /// A plan with a column of it, a tangent by the cell, as one that is an error when the query runs if there is more than one cell:
+    /// what a gradient by row reads would not know which of them moves.
+    pub fn checked(
+        &self,
+        plan: LogicalPlan,
+        tangent: &Column,
+        variable: &str,
+        names: &mut Names,
+    ) -> Result<(LogicalPlan, Column)> {
+        if self.origin.max_rows().is_some_and(|rows| rows <= 1) {
+            return Ok((plan, tangent.clone()));
+        }
+        let rows = names.part("rows");
+        let counted = vec![count_all().unalias_nested().data.alias(rows.clone())];
+        let counted = Aggregate::try_new(Arc::new(self.origin.clone()), vec![], counted)?;
+        let rows = Expr::Column(Column::new_unqualified(rows));
+        let plan = LogicalPlanBuilder::from(plan).cross_join(LogicalPlan::Aggregate(counted))?.build()?;
+        let tangent = Expr::Column(tangent.clone());
+        let what =
+            format!(" cells of {variable} beside a gradient by row: differentiate by a column of a one-row table");
+        let error = failing([lit("VariableError: "), rows.clone(), lit(what)], tangent.get_type(plan.schema())?);
+        let name = names.part(&tangent.qualified_name().1);
+        let checked = when(rows.gt(lit(1_i64)), error).otherwise(tangent)?.alias(name.clone());
+        Ok((with_columns(plan, vec![checked])?, Column::new_unqualified(name)))
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.position == other.position && is_same(&self.origin, &other.origin)
+    }
+}
+
+impl SharedTangents {
+    fn of(&self, relation: &Arc<SharedRelation>) -> Option<&WithTangents> {
+        self.0.iter().find(|known| Arc::ptr_eq(&known.of, relation))
+    }
+
+    /// Notes that a relation has got tangents by a cell.
+    pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
+        self.0.push(WithTangents { of, by, relation: Arc::new(relation), tangents });
+    }
+
+    /// The relation with all tangents that it has got.
+    pub fn latest(&self, relation: &Arc<SharedRelation>) -> Arc<SharedRelation> {
+        let mut latest = Arc::clone(relation);
+        while let Some(known) = self.of(&latest) {
+            latest = Arc::clone(&known.relation);
+        }
+        latest
+    }
+
+    /// The relation with tangents by a cell, if it has got some.
+    pub fn by(&self, relation: &Arc<SharedRelation>, cell: &Cell) -> Option<&WithTangents> {
+        let mut known = self.of(relation)?;
+        while !known.by.is(cell) {
+            known = self.of(&known.relation)?;
+        }
+        Some(known)
+    }
+
+    /// The plan with scans of the relations that have got tangents, so that each is still computed once.
+    pub fn scanned_in(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if self.0.is_empty() { Ok(Transformed::no(plan)) } else { self.scanned(plan, &mut Replaced::default()) }
+    }
+
+    #[recursive::recursive]
+    fn scanned(&self, plan: LogicalPlan, replaced: &mut Replaced) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_down_with_subqueries(|node| {
+            let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
+            let Some(relation) = SharedRelation::scanned(&scan) else {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+            };
+            let latest = self.latest(&relation);
+            let latest = replaced.by(&latest, |plan, replaced| self.scanned(plan, replaced))?;
+            if Arc::ptr_eq(&latest, &relation) {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+            }
+            let (scan, _) = rescan(scan, [&relation, &latest], &BTreeSet::new(), &mut |name| name.to_owned())?;
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        })
+    }
+}
+
+/// The scan of a relation with more columns, of the same columns and those added. `name` names those that the relation had not.
+/// Gives the names of all columns too.
+pub fn rescan(
+    scan: TableScan,
+    [before, after]: [&Arc<SharedRelation>; 2],
+    added: &BTreeSet<usize>,
+    name: &mut dyn FnMut(&str) -> String,
+) -> Result<(TableScan, Vec<String>)> {
+    let (was, is) = (before.columns().count(), after.columns().count());
+    // The number of the row stays the last.
+    let moved = |position: usize| if before.is_numbered() && position + 1 == was { is - 1 } else { position };
+    let mut names: Vec<Option<String>> = vec![None; is];
+    for (position, field) in scan.source.schema().fields().iter().enumerate() {
+        names[moved(position)] = Some(field.name().clone());
+    }
+    let names: Vec<_> =
+        names.into_iter().zip(after.columns()).map(|(known, own)| known.unwrap_or_else(|| name(own))).collect();
+    let width = scan.projected_schema.fields().len();
+    let mut projection: Vec<_> = (0..width).map(|index| moved(source_column(&scan, index))).collect();
+    projection.extend(added.iter().filter(|column| !projection.contains(column)).copied().collect::<Vec<_>>());
+    let TableScan { table_name, filters, fetch, .. } = scan;
+    let source = after.read_as(&names);
+    Ok((TableScan::try_new(table_name, source, Some(projection), filters, fetch)?, names))
+}

@@ -1,0 +1,154 @@
+//! Scans: of tables, of the work tables of recursive queries, and of shared relations.
+
+use datafusion_common::{Column, Result, internal_err};
+use datafusion_expr::{Expr, LogicalPlan, Projection, TableScan};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use super::carrier::{Asked, Carried, Carrier, Reading, Recursion, Request};
+use super::direction::Variable;
+use super::recursive_query::refused_for_gradients_in;
+use super::shared_tangents::{Cell, WithTangents, rescan};
+use crate::shared::SharedRelation;
+use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::work_table::source_column;
+
+/// A table is where variables originate, so its columns do not vary, except for those of a work table and of a shared relation.
+pub fn table_scan(carrier: &mut Carrier, scan: TableScan, requests: &[Request]) -> Result<Carried> {
+    if let Some(relation) = SharedRelation::scanned(&scan) {
+        for recursion in &carrier.recursions {
+            let reads =
+                |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if recursion.table.is_read_by(scan));
+            if SharedRelation::any_node_in(relation.plan(), &reads)? {
+                return refused_for_gradients_in(recursion.table.name(), carrier.variable_of(requests));
+            }
+        }
+        return shared(carrier, scan, relation, requests);
+    }
+    let mut recursions = carrier.recursions.iter_mut().rev();
+    match recursions.find(|recursion| recursion.table.is_read_by(&scan)) {
+        Some(recursion) => work_table(recursion, scan, requests),
+        None => Ok(Carried::constant(LogicalPlan::TableScan(scan), requests.len())),
+    }
+}
+
+/// The columns of a work table that vary have tangents there.
+fn work_table(recursion: &mut Recursion, scan: TableScan, requests: &[Request]) -> Result<Carried> {
+    let mut all = vec![];
+    let mut added = vec![];
+    for (direction, Request { asked, .. }) in requests.iter().enumerate() {
+        let mut tangents = Tangents::default();
+        let is_variable = match (asked.variable, recursion.variables[direction]) {
+            (Variable::Column(here), Variable::Column(there)) => source_column(&scan, here) == there,
+            _ => false,
+        };
+        for index in asked.wanted.iter().filter(|_| is_variable) {
+            let column = (direction, source_column(&scan, *index));
+            recursion.asked.insert(column);
+            if let Some((number, (_, name))) =
+                recursion.varying.iter().enumerate().find(|(_, (known, _))| **known == column)
+            {
+                tangents.set(*index, Tangent::Column(Column::new(Some(scan.table_name.clone()), name)));
+                added.push(number);
+            }
+        }
+        all.push(tangents);
+    }
+    let scan = recursion.table.rescan(scan, added)?;
+    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+}
+
+/// What a gradient by row reads is computed once, by relations that the plan only scans. Where it varies with a variable of one
+/// cell, they get tangents as further columns:
+///
+/// ```text
+/// TableScan: ∂groups projection=[∂sum]     ->     TableScan: ∂groups projection=[∂sum, ∂sum/∂e]
+/// ```
+fn shared(
+    carrier: &mut Carrier,
+    mut scan: TableScan,
+    mut relation: Arc<SharedRelation>,
+    requests: &[Request],
+) -> Result<Carried> {
+    let mut all = vec![];
+    for (direction, request) in requests.iter().enumerate() {
+        let cell = carrier.directions[direction].cell.clone().filter(|_| request.is_active());
+        let found = match cell {
+            Some(cell) if cell.is_read_by(relation.plan())? => {
+                if carrier.shared.by(&relation, &cell).is_none() {
+                    add_tangents(carrier, &relation, &cell, direction)?;
+                }
+                let Some(known) = carrier.shared.by(&relation, &cell) else {
+                    return internal_err!("a shared relation has no tangents");
+                };
+                let (with, tangents) = with_tangents(scan, &relation, known, &request.asked.wanted, carrier.names)?;
+                (scan, relation) = (with, Arc::clone(&known.relation));
+                tangents
+            }
+            _ => Tangents::default(),
+        };
+        all.push(found);
+    }
+    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+}
+
+/// A scan of a shared relation with the tangents of the wanted columns.
+fn with_tangents(
+    scan: TableScan,
+    relation: &Arc<SharedRelation>,
+    WithTangents { relation: known, tangents, .. }: &WithTangents,
+    wanted: &BTreeSet<usize>,
+    names: &mut Names,
+) -> Result<(TableScan, Tangents)> {
+    let wanted: Vec<_> = wanted.iter().map(|index| (*index, tangents.get(source_column(&scan, *index)))).collect();
+    let position = |column: &Column| known.columns().position(|name| name == column.name);
+    let added = wanted.iter().filter_map(|(_, tangent)| match tangent {
+        Tangent::Column(column) => position(column),
+        Tangent::Zero | Tangent::One => None,
+    });
+    let added = added.collect();
+    let table = scan.table_name.clone();
+    let (scan, named) = rescan(scan, [relation, known], &added, &mut |name| names.part(name))?;
+    let mut found = Tangents::default();
+    for (index, tangent) in wanted {
+        let tangent = match tangent {
+            Tangent::Column(column) => {
+                let named = position(&column).and_then(|position| named.get(position));
+                let Some(named) = named else { return internal_err!("a tangent is not read") };
+                Tangent::Column(Column::new(Some(table.clone()), named.clone()))
+            }
+            constant => constant,
+        };
+        found.set(index, tangent);
+    }
+    Ok((scan, found))
+}
+
+/// Gives all columns of a shared relation tangents by the cell of a direction.
+fn add_tangents(carrier: &mut Carrier, relation: &Arc<SharedRelation>, cell: &Cell, direction: usize) -> Result<()> {
+    let latest = carrier.shared.latest(relation);
+    let plan = latest.plan();
+    let fields = plan.schema().fields().iter().enumerate();
+    let wanted = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
+    let asked = Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted };
+    let (carried, of_plan) = carrier.carry_in(direction, plan.clone(), asked)?;
+    let mut exprs = columns(plan.schema());
+    let mut tangents = Tangents::default();
+    for (index, tangent) in of_plan.iter() {
+        let tangent = match tangent {
+            Tangent::Column(column) => {
+                let name = carrier.names.part(&column.name);
+                exprs.push(Expr::Column(column.clone()).alias(name.clone()));
+                Tangent::Column(Column::new_unqualified(name))
+            }
+            constant => constant.clone(),
+        };
+        tangents.set(index, tangent);
+    }
+    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?);
+    let with_tangents = latest.with_plan(plan);
+    carrier.shared.add(latest, cell.clone(), with_tangents, tangents);
+    Ok(())
+}

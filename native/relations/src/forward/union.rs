@@ -1,0 +1,95 @@
+//! Unions.
+
+use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::{Expr, LogicalPlan, Projection, Union};
+use std::sync::Arc;
+
+use super::carrier::{Carried, Carrier, Request};
+use super::direction::Direction;
+use crate::plan::union::widened_union;
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::names::columns;
+
+/// A tangent that all inputs have a column for.
+struct Added {
+    direction: usize,
+    index: usize,
+    name: String,
+}
+
+/// A column of a union has a tangent column if it varies in one of the inputs.
+///
+/// ```text
+/// Union
+///   Projection: p.w, p.w * d.x AS q
+///   Projection: p.w, 3 AS q
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// Union
+///   Projection: w, q, ∂q/∂w AS ∂q/∂w #2
+///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
+///   Projection: w, q, 0 AS ∂q/∂w #2
+///     Projection: p.w, 3 AS q
+/// ```
+pub fn union(carrier: &mut Carrier, union: &Union, requests: &[Request]) -> Result<Carried> {
+    let mut inputs = vec![];
+    for (number, input) in union.inputs.iter().enumerate() {
+        let asked = requests.iter().map(|request| request.of_input(number, request.asked.wanted.clone())).collect();
+        inputs.push(carrier.carry(input.as_ref().clone(), asked)?);
+    }
+    let mut all = vec![];
+    let mut added = vec![];
+    for (direction, request) in requests.iter().enumerate() {
+        let mut tangents = Tangents::default();
+        for index in &request.asked.wanted {
+            let all_are = |tangent| inputs.iter().all(|input| input.tangents[direction].get(*index) == tangent);
+            if all_are(Tangent::One) {
+                tangents.set(*index, Tangent::One);
+            } else if !all_are(Tangent::Zero) {
+                let variable = &carrier.directions[direction].variable;
+                let name = carrier.names.tangent(union.schema.field(*index).name(), variable);
+                tangents.set(*index, Tangent::Column(Column::new_unqualified(name.clone())));
+                added.push(Added { direction, index: *index, name });
+            }
+        }
+        all.push(tangents);
+    }
+    if added.is_empty() {
+        return Ok(Carried { plan: LogicalPlan::Union(union.clone()), tangents: all });
+    }
+    let widened = union.inputs.iter().zip(inputs).map(|(before, input)| {
+        let input = with_tangents(before.schema(), input, &union.schema, &added, &carrier.directions)?;
+        Ok(Arc::new(input))
+    });
+    Ok(Carried { plan: widened_union(union, widened.collect::<Result<_>>()?)?, tangents: all })
+}
+
+/// An input with the columns that it had in their order under the names of the union, and after them the tangents.
+///
+/// DataFusion 54 reads the inputs of a union in a union by the names of the first of them.
+fn with_tangents(
+    before: &DFSchema,
+    input: Carried,
+    named: &DFSchema,
+    added: &[Added],
+    directions: &[Direction],
+) -> Result<LogicalPlan> {
+    let own = columns(before);
+    let mut exprs = vec![];
+    for (column, (table, field)) in own.iter().zip(named.iter()) {
+        let is_named = matches!(column, Expr::Column(column) if column.name == *field.name());
+        exprs.push(match is_named {
+            true => column.clone(),
+            false => column.clone().alias_qualified(table.cloned(), field.name()),
+        });
+    }
+    for Added { direction, index, name } in added {
+        let tangent = Linearized::Known(input.tangents[*direction].get(*index));
+        let tangent = directions[*direction].column(&tangent, &own[*index], before, input.plan.schema())?;
+        exprs.push(tangent.alias(name.clone()));
+    }
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input.plan))?))
+}

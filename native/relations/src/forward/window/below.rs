@@ -1,0 +1,222 @@
+//! The window functions below a window that its arguments are computed from.
+
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result};
+use datafusion_expr::utils::grouping_set_to_exprlist;
+use datafusion_expr::{Distinct, Expr, LogicalPlan, Window};
+use std::collections::BTreeSet;
+
+use crate::forward::carrier::{Asked, Carrier, Reading};
+use crate::forward::direction::Variable;
+use crate::plan::lift::lifted;
+use crate::rows::arguments;
+use crate::rows::frames::is_over_partition;
+use crate::tangents::linearize::reads;
+use crate::tangents::tangent::{Linearized, Tangent};
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::Names;
+use crate::vocabulary::origin::{Origin, origin};
+use xql_autodiff::vocabulary::types::can_vary;
+
+/// A window function below, whose value varies.
+#[derive(Debug, Clone)]
+pub struct Lower {
+    /// As the plan shows it.
+    pub function: Expr,
+    /// How many window nodes there are above its own.
+    depth: usize,
+    /// Its column there.
+    column: Column,
+    /// Whether it has one value in all rows of a partition of the window above, and can be lifted to it.
+    pub is_nested: bool,
+}
+
+impl Lower {
+    /// The plan with the value of the function, as a column beside the variable.
+    pub fn lifted(&self, plan: LogicalPlan, variable: usize, names: &mut Names) -> Result<(LogicalPlan, Column)> {
+        let mut above = 0;
+        lifted(plan, variable, names, &mut |node, _, _| {
+            if !matches!(node, LogicalPlan::Window(_)) {
+                return Ok(None);
+            }
+            above += 1;
+            Ok((above > self.depth).then(|| (node.clone(), self.column.clone())))
+        })
+    }
+}
+
+/// Where windows below are looked for.
+pub struct Below<'b> {
+    /// The input of the window.
+    pub plan: &'b LogicalPlan,
+    /// The position of the variable there.
+    pub variable: usize,
+    /// The columns that the arguments of the window are computed from.
+    pub read: BTreeSet<usize>,
+    /// The keys of its partitions.
+    pub keys: &'b [Expr],
+}
+
+/// A node on the way down from a window.
+struct Place<'p> {
+    plan: &'p LogicalPlan,
+    variable: usize,
+    /// The columns that the arguments of the window are computed from.
+    read: BTreeSet<usize>,
+    /// The keys of its partitions, those that can be told here.
+    keys: Vec<Expr>,
+    depth: usize,
+    /// Whether columns can be lifted from here.
+    is_open: bool,
+}
+
+/// The window functions by way of which these columns vary, the uppermost ones alone.
+pub fn windows_below(carrier: &mut Carrier, direction: usize, below: Below) -> Result<Vec<Lower>> {
+    let Below { plan, variable, read, keys } = below;
+    let mut found = vec![];
+    let place = Place { plan, variable, read, keys: keys.to_vec(), depth: 0, is_open: true };
+    look_below(carrier, direction, place, &mut found)?;
+    Ok(found)
+}
+
+#[recursive::recursive]
+fn look_below(carrier: &mut Carrier, direction: usize, place: Place, found: &mut Vec<Lower>) -> Result<()> {
+    let Origin::Below(sources) = origin(place.plan, place.variable)? else { return Ok(()) };
+    let mut depth = place.depth;
+    if let LogicalPlan::Window(window) = place.plan {
+        add_functions(carrier, direction, &place, window, found)?;
+        depth += 1;
+    }
+    let Place { plan, read, keys, .. } = place;
+    let is_open = place.is_open
+        && !matches!(
+            plan,
+            LogicalPlan::Aggregate(_)
+                | LogicalPlan::Distinct(Distinct::All(_))
+                | LogicalPlan::Union(_)
+                | LogicalPlan::RecursiveQuery(_)
+        );
+    let inputs = plan.inputs();
+    for (number, variable) in sources {
+        let Some(input) = inputs.get(number) else { continue };
+        let exprs = over_input(plan, number)?;
+        let mut read_below = BTreeSet::new();
+        if matches!(plan, LogicalPlan::RecursiveQuery(_)) {
+            // Iterations compute columns from others.
+            read_below.extend(0..input.schema().fields().len());
+        }
+        for expr in read.iter().filter_map(|index| exprs.get(*index)?.as_ref()) {
+            for argument in arguments(expr) {
+                read_below.extend(reads(argument, input.schema())?);
+            }
+        }
+        let keys = keys.iter().map(|key| substituted(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
+        let keys = keys.into_iter().flatten().collect();
+        let place = Place { plan: input, variable, read: read_below, keys, depth, is_open };
+        look_below(carrier, direction, place, found)?;
+    }
+    Ok(())
+}
+
+/// Adds the functions of a window node that vary among the columns that are read there.
+fn add_functions(
+    carrier: &mut Carrier,
+    direction: usize,
+    place: &Place,
+    window: &Window,
+    found: &mut Vec<Lower>,
+) -> Result<()> {
+    let Place { plan, variable, read, keys, depth, is_open } = place;
+    let width = window.input.schema().fields().len();
+    for index in read.range(width..).copied() {
+        let Some(function) = window.window_expr.get(index - width) else { continue };
+        let data_type = plan.schema().field(index).data_type();
+        if !can_vary(data_type) || !varies(carrier, direction, &window.input, *variable, &arguments(function))? {
+            continue;
+        }
+        let is_nested = match unaliased(function) {
+            Expr::WindowFunction(call) => {
+                let by = &call.params.partition_by;
+                let is_known = |key: &Expr| matches!(key, Expr::Literal(..)) || keys.contains(unaliased(key));
+                *is_open && is_over_partition(call) && by.iter().all(is_known)
+            }
+            _ => false,
+        };
+        let column = Column::from(plan.schema().qualified_field(index));
+        found.push(Lower { function: function.clone(), depth: *depth, column, is_nested });
+    }
+    Ok(())
+}
+
+/// Whether expressions over a plan vary with one of its columns.
+pub fn varies(
+    carrier: &mut Carrier,
+    direction: usize,
+    plan: &LogicalPlan,
+    variable: usize,
+    exprs: &[&Expr],
+) -> Result<bool> {
+    let names = carrier.names.clone();
+    let needs =
+        carrier.directions[direction].needs(plan.schema(), Variable::Column(variable), exprs.iter().copied())?;
+    let asked = Asked { variable: Variable::Column(variable), reading: Reading::Together, wanted: needs };
+    let carried = carrier.carry_in(direction, plan.clone(), asked);
+    *carrier.names = names;
+    let (_, tangents) = carried?;
+    for expr in exprs {
+        if carrier.directions[direction].linearize(expr, plan.schema(), &tangents)? != Linearized::Known(Tangent::Zero)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What the columns of a node are over an input of it; nothing for those that are not computed from it.
+fn over_input(plan: &LogicalPlan, number: usize) -> Result<Vec<Option<Expr>>> {
+    let inputs = plan.inputs();
+    let Some(input) = inputs.get(number) else { return Ok(vec![]) };
+    let exprs = match plan {
+        LogicalPlan::Projection(projection) => &projection.expr,
+        LogicalPlan::Distinct(Distinct::On(on)) => &on.select_expr,
+        LogicalPlan::Aggregate(aggregate) => {
+            let keys = grouping_set_to_exprlist(&aggregate.group_expr)?.into_iter().cloned().map(Some);
+            let mut exprs: Vec<_> = keys.collect();
+            // The column that numbers grouping sets stands between keys and aggregates.
+            exprs.resize(aggregate.schema.fields().len() - aggregate.aggr_expr.len(), None);
+            exprs.extend(aggregate.aggr_expr.iter().cloned().map(Some));
+            return Ok(exprs);
+        }
+        _ => {
+            let mut columns = vec![];
+            for index in 0..plan.schema().fields().len() {
+                columns.push(match origin(plan, index)? {
+                    Origin::Below(sources) => sources
+                        .iter()
+                        .find(|(input, _)| *input == number)
+                        .map(|(_, below)| Expr::Column(Column::from(input.schema().qualified_field(*below)))),
+                    Origin::Here => None,
+                });
+            }
+            return Ok(columns);
+        }
+    };
+    Ok(exprs.iter().map(|expr| Some(unaliased(expr).clone())).collect())
+}
+
+/// An expression over a node as one over its input, if it can be.
+fn substituted(expr: &Expr, plan: &LogicalPlan, exprs: &[Option<Expr>]) -> Result<Option<Expr>> {
+    let mut known = true;
+    let over_input = unaliased(expr).clone().transform_down(|part| {
+        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+        let index = plan.schema().maybe_index_of_column(column);
+        Ok(match index.and_then(|index| exprs.get(index)?.clone()) {
+            Some(expr) => Transformed::new(expr, true, TreeNodeRecursion::Jump),
+            None => {
+                known = false;
+                Transformed::no(part)
+            }
+        })
+    })?;
+    Ok(known.then_some(over_input.data).filter(|expr| !expr.is_volatile()))
+}

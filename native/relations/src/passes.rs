@@ -1,0 +1,146 @@
+//! What the analyzer rule does to a plan with calls, pass by pass.
+
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{DataFusionError, Result};
+use datafusion_expr::LogicalPlan;
+
+use crate::calls::plan::Differentiation;
+use crate::shared::{each_rewritten, written_out};
+use crate::stack::{Size, stacked};
+use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
+use crate::workarounds::grouping_sets::unequal_over_grouping_sets;
+use crate::workarounds::nullability::{Static, nullable_by_either_term};
+use crate::workarounds::partitions::partitions_without_orderings;
+use crate::workarounds::pruning::keep_recursive_columns;
+
+/// What the passes know of a statement and its session.
+#[derive(Debug)]
+pub struct Setting {
+    /// Tells the operators among the functions of the session.
+    pub recognize: Recognize,
+    /// Those that the statement calls.
+    pub operators: Operators,
+    /// When derivatives are written as a stack.
+    pub size: Size,
+    /// Whether relations that are read several times are computed once.
+    pub shares_relations: bool,
+}
+
+/// A pass over a plan.
+struct Pass {
+    /// What an internal error is reported under.
+    name: &'static str,
+    over: Over,
+    run: fn(LogicalPlan, &Setting) -> Result<Transformed<LogicalPlan>>,
+}
+
+/// What a pass is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The plan of the statement.
+    Statement,
+    /// The plan of the statement, and before it those of the shared relations that it reads, each once.
+    EveryPlan,
+}
+
+/// The passes in their order. A shared relation is planned as these leave it.
+const PASSES: [Pass; 9] = [
+    // What is decided by the nullability of a column is decided while differentiating.
+    Pass {
+        name: "nullable_recursive_columns",
+        over: Over::Statement,
+        run: |plan, _| nullable_by_either_term(plan, Static::Settled),
+    },
+    Pass {
+        name: "differentiation",
+        over: Over::Statement,
+        run: |plan, setting| Differentiation::new(setting.recognize, &plan)?.differentiated(plan),
+    },
+    Pass {
+        name: "nullable_recursive_derivatives",
+        over: Over::EveryPlan,
+        run: |plan, _| nullable_by_either_term(plan, Static::Derived),
+    },
+    Pass { name: "kept_recursive_columns", over: Over::EveryPlan, run: |plan, _| keep_recursive_columns(plan) },
+    Pass {
+        name: "stacks",
+        over: Over::EveryPlan,
+        run: |plan, setting| stacked(plan, &setting.operators, setting.size),
+    },
+    Pass {
+        name: "relations_written_out",
+        over: Over::Statement,
+        run: |plan, setting| if setting.shares_relations { Ok(Transformed::no(plan)) } else { written_out(plan) },
+    },
+    Pass {
+        name: "partitions_without_orderings",
+        over: Over::EveryPlan,
+        run: |plan, _| partitions_without_orderings(plan),
+    },
+    Pass { name: "unequal_over_grouping_sets", over: Over::EveryPlan, run: |plan, _| unequal_over_grouping_sets(plan) },
+    // Last, for the passes before it find calls.
+    Pass {
+        name: "left_to_simplify",
+        over: Over::EveryPlan,
+        run: |plan, setting| left_to_simplify(plan, setting.recognize),
+    },
+];
+
+/// The plan of a statement after all passes.
+pub fn passed(plan: LogicalPlan, setting: &Setting) -> Result<Transformed<LogicalPlan>> {
+    PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, over, run }| {
+        before
+            .transform_data(|plan| match over {
+                Over::Statement => run(plan, setting),
+                Over::EveryPlan => each_rewritten(plan, &mut |plan| run(plan, setting)),
+            })
+            .map_err(|error| match error {
+                mistake @ DataFusionError::Internal(_) => mistake.context(format!("in the pass {name}")),
+                other => other,
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::SharedRelation;
+    use crate::workarounds::pruning::keeps_recursive_columns;
+    use datafusion::prelude::SessionContext;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use xql_autodiff::Threshold;
+
+    #[test]
+    fn names_of_passes_are_their_own() {
+        let names: BTreeSet<_> = PASSES.iter().map(|pass| pass.name).collect();
+        assert_eq!(names.len(), PASSES.len());
+    }
+
+    /// The plan of a shared relation gets what the plan of a statement gets.
+    #[tokio::test]
+    async fn passes_reach_the_plans_of_shared_relations() -> Result<()> {
+        let ctx = SessionContext::new();
+        for function in xql_autodiff::functions() {
+            ctx.register_udf(function);
+        }
+        let sql = "WITH RECURSIVE r AS (SELECT 1.0 AS x UNION ALL SELECT x + 1 FROM r WHERE x < 3) SELECT grad(x * x, x) AS d FROM r";
+        let plan = ctx.sql(sql).await?.into_unoptimized_plan();
+        let recognize = xql_autodiff::recognize;
+        let setting = Setting {
+            recognize,
+            operators: Operators::of(&plan, recognize)?,
+            size: Size { functions: usize::MAX, threshold: Threshold { times: 2, more: 100, repeated: 16 } },
+            shares_relations: true,
+        };
+        let relation = Arc::new(SharedRelation::numbered("r", plan, "row"));
+        let relation = SharedRelation::new("of r", relation.scan()?);
+        let passed = passed(Arc::new(relation).scan()?, &setting)?;
+        assert!(passed.transformed);
+        let has = |is: &dyn Fn(&LogicalPlan) -> bool| SharedRelation::any_node_in(&passed.data, is);
+        assert!(has(&|node| keeps_recursive_columns(node))?);
+        let calls = |plan: &LogicalPlan| Operators::of(plan, recognize).is_ok_and(|operators| !operators.is_empty());
+        assert!(!has(&calls)?, "{}", passed.data);
+        Ok(())
+    }
+}

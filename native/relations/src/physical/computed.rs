@@ -1,0 +1,143 @@
+//! Computing the rows of a shared relation, and keeping them in memory.
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{DataFusionError, Result, internal_err};
+use datafusion_common_runtime::JoinSet;
+use datafusion_execution::memory_pool::MemoryReservation;
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_plan::metrics::{Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricsSet, Time};
+use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::StreamExt;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What the plan computes.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// The columns of the relation.
+    pub schema: SchemaRef,
+    /// Whether the last of them numbers the rows that the plan computes.
+    pub numbered: bool,
+}
+
+/// The batches of each partition, in memory that the session's pool accounts for.
+#[derive(Debug)]
+pub struct Computed {
+    /// The batches, by partition.
+    pub partitions: Vec<Vec<RecordBatch>>,
+    /// What the nodes of the plan have measured, from above.
+    pub measured: Vec<Option<MetricsSet>>,
+    _reservation: MemoryReservation,
+}
+
+/// What it took to compute the rows, in all executions of a plan.
+#[derive(Debug, Clone)]
+pub struct Costs {
+    rows: Count,
+    time: Time,
+    memory: Gauge,
+}
+
+impl Costs {
+    /// Costs that a set of metrics shows.
+    pub fn of(metrics: &ExecutionPlanMetricsSet) -> Self {
+        Self {
+            rows: MetricBuilder::new(metrics).global_counter("computed_rows"),
+            time: MetricBuilder::new(metrics).subset_time("computing", 0),
+            memory: MetricBuilder::new(metrics).global_gauge("held_bytes"),
+        }
+    }
+}
+
+/// What it takes to compute the rows, without the readers that wait for them.
+pub struct Computation {
+    /// The plan, which nobody else executes.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What it computes.
+    pub layout: Layout,
+    /// What accounts for the rows.
+    pub reservation: MemoryReservation,
+    /// Where the time is noted.
+    pub costs: Costs,
+    /// The execution that the rows are of.
+    pub context: Arc<TaskContext>,
+}
+
+impl Computation {
+    /// Computes the rows of all partitions side by side.
+    pub async fn run(self) -> Result<Arc<Computed>> {
+        let Self { plan, layout, reservation, costs, context } = self;
+        let start = Instant::now();
+        let count = plan.output_partitioning().partition_count();
+        let mut running = JoinSet::new();
+        for partition in 0..count {
+            let stream = plan.execute(partition, Arc::clone(&context))?;
+            let (layout, reservation) = (layout.clone(), reservation.new_empty());
+            // Each partition numbers its own rows: of three, the first has 0, 3, 6 and so on.
+            let numbers = (partition as u64..).step_by(count);
+            running.spawn(async move {
+                let (batches, held) = collect(stream, layout, numbers, reservation).await?;
+                Ok::<_, DataFusionError>((partition, batches, held))
+            });
+        }
+        let mut partitions = vec![vec![]; count];
+        while let Some(collected) = running.join_next().await {
+            let (partition, batches, held) = match collected {
+                Ok(collected) => collected?,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => return internal_err!("computing a shared relation was cancelled"),
+            };
+            reservation.grow(held.size());
+            drop(held);
+            partitions[partition] = batches;
+        }
+        costs.rows.add(partitions.iter().flatten().map(RecordBatch::num_rows).sum());
+        costs.time.add_elapsed(start);
+        costs.memory.set_max(reservation.size());
+        Ok(Arc::new(Computed { partitions, measured: measured(&plan)?, _reservation: reservation }))
+    }
+}
+
+async fn collect(
+    mut stream: SendableRecordBatchStream,
+    Layout { schema, numbered }: Layout,
+    mut numbers: impl Iterator<Item = u64>,
+    reservation: MemoryReservation,
+) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+    let mut batches = vec![];
+    while let Some(batch) = stream.next().await.transpose()? {
+        let rows = batch.num_rows();
+        if rows > 0 {
+            let mut columns = batch.columns().to_vec();
+            if numbered {
+                let numbers: ArrayRef = Arc::new(numbers.by_ref().take(rows).collect::<UInt64Array>());
+                columns.push(numbers);
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
+            reservation.try_grow(held_by(&batch))?;
+            batches.push(batch);
+        }
+    }
+    Ok((batches, reservation))
+}
+
+/// The memory of the rows of a batch. Several batches may be slices of the same buffers, which then count once.
+fn held_by(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter();
+    columns
+        .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))
+        .sum()
+}
+
+/// What the nodes of a plan have measured, from above.
+fn measured(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<Option<MetricsSet>>> {
+    let mut found = vec![];
+    plan.apply(|node| {
+        found.push(node.metrics());
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,5 @@
+//! Rewriting plans, whatever the columns are that they get.
+
+pub mod lift;
+pub mod recursion;
+pub mod union;

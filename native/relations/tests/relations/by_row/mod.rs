@@ -1,0 +1,5 @@
+//! Gradients by row.
+
+mod memory;
+mod named;
+mod shapes;

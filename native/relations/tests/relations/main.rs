@@ -1,0 +1,12 @@
+//! The crate as applications use it: sessions with the rules and the operators.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
+
+mod by_row;
+mod differences;
+mod forward;
+mod operations;
+mod register;
+mod sent;
+mod session;
+mod snapshots;
