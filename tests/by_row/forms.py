@@ -200,7 +200,10 @@ class Forms:
         again = [(*row[: len(data.keys)], 2, *[0.5] * len(data.floats)) for row in data.rows[:2]]
         rows = [(*row[: len(data.keys)], 1, *row[len(data.keys) :]) for row in data.rows]
         keys = ", ".join(f"q.{quoted(key)}" for key in data.keys)
-        inner = f"SELECT {_items(data)}, ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY q.copy) AS rn FROM {quoted(base)} AS q"
+        inner = (
+            f"SELECT {_items(data)}, ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY q.copy) AS rn "
+            f"FROM {quoted(base)} AS q"
+        )
         text = f"SELECT {_items(data)} FROM ({inner}) AS q WHERE q.rn = 1"
         table = self._made(base, data, [*again, *rows], "copy")
         return Given(name, "cte", "first", text, [stored(table)])

@@ -198,8 +198,8 @@ class Author:
             return first, Given(names[1], "table", "same", "", [under_another_name(table, names[1])])
         if way == "replaced":
             view = forms.given(one, names[0], form="view", base=names[1])
-            table = stored(forms.table(other, names[1]))
-            return view, Given(names[1], "table", "replaced", "", [sql(f"DROP TABLE {quoted(names[1])}"), table])
+            instead = stored(forms.table(other, names[1]))
+            return view, Given(names[1], "table", "replaced", "", [sql(f"DROP TABLE {quoted(names[1])}"), instead])
         return forms.given(one, names[0]), forms.given(other, names[1])
 
     def _write_parts(self, protected: set[str]) -> None:
@@ -270,7 +270,8 @@ class Author:
         place = choices.of(PLACES)
         return Statement(
             self.model, self.setup, variables, plain, called, place, choices.of(ABOVE), directional, False, options,
-            [*self.details, place, *options, "calls by several relations" if len({v.role for v in variables}) > 1 else "",
+            [*self.details, place, *options,
+             "calls by several relations" if len({v.role for v in variables}) > 1 else "",
              "inside" if inside else "outside"],
             {v.role: with_ctes(f"SELECT COUNT(*) AS n FROM {self.names[v.role]} AS q", outside) for v in variables},
         )  # fmt: skip
@@ -358,7 +359,10 @@ class Author:
             else f"s.{quoted(name)}"
             for name in data.floats
         ]  # fmt: skip
-        step = f"SELECT s.step_ + 1, {', '.join(f's.{key}' for key in keys)}, {', '.join(moved)} FROM trained AS s WHERE s.step_ < {STEPS}"
+        step = (
+            f"SELECT s.step_ + 1, {', '.join(f's.{key}' for key in keys)}, {', '.join(moved)} "
+            f"FROM trained AS s WHERE s.step_ < {STEPS}"
+        )
         columns = ", ".join(f"q.{quoted(name)}" for name in data.columns)
         first = f"SELECT 0 AS step_, {columns} FROM {start} AS q"
         constant["trained"] = f"{first} UNION ALL ({with_ctes(step, term_ctes)})"

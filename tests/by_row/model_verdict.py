@@ -6,6 +6,7 @@ and each part is computed and stored before the next: differences of the loss al
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +20,8 @@ from datafusion import SessionConfig, SessionContext
 from by_row.forms import remove_files
 from by_row.model_statements import RATE, STEPS, Statement
 from by_row.models import Model, Variable
-from relations import differences
-from relations.differences import Sampled
+from support import differences
+from support.differences import Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
 
@@ -46,7 +47,7 @@ def direction(keys: Sequence[int]) -> float:
 
 
 def fetched(ctx: SessionContext, query: str) -> pa.Table:
-    """The result of a query. DataFusion 54 declares columns of a branch of a UNION NOT NULL that the others have not."""
+    """The result of a query. In DataFusion 54, branches of a UNION declare NOT NULL what others do not."""
     frame = ctx.sql(query)
     schema = pa.schema([field.with_nullable(True) for field in frame.schema()])
     tables = [pa.Table.from_batches([batch]).cast(schema) for batch in frame.collect()]
@@ -59,7 +60,8 @@ class Oracle:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._ctx = SessionContext(SessionConfig().with_target_partitions(1))
-        self._names = {each.role: f"plain_{each.role}" for each in (*model.data, *model.parts)}
+        roles = [*(data.role for data in model.data), *(part.role for part in model.parts)]
+        self._names = {role: f"plain_{role}" for role in roles}
         self._tables: dict[str, pa.Table] = {}
         for data in model.data:
             types = [pa.int64()] * len(data.keys) + [pa.float64()] * len(data.floats)
@@ -343,7 +345,7 @@ class Judge:
         for number, step in enumerate(steps):
             if len(step) != len(data.rows):
                 return _found(statement, "rows", f"{len(step)} rows in step {number}\n{_shown(rows)}")
-        for before, after in zip(steps, steps[1:], strict=False):
+        for before, after in itertools.pairwise(steps):
             columns = {name: [row[name] for row in before.values()] for name in data.columns}
             types = [pa.int64()] * len(data.keys) + [pa.float64()] * len(data.floats)
             arrays = [pa.array(columns[name], type_) for name, type_ in zip(data.columns, types, strict=True)]

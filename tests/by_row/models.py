@@ -217,7 +217,10 @@ def hits(draw: Draw) -> Model:
                 authority = new
             else:
                 hub = new
-    loss = f"SELECT SUM(2 * h.val * (h.k + 1) + 10 * a.val * a.val) FROM {{{hub}}} AS h JOIN {{{authority}}} AS a ON a.k = h.k"
+    loss = (
+        f"SELECT SUM(2 * h.val * (h.k + 1) + 10 * a.val * a.val) "
+        f"FROM {{{hub}}} AS h JOIN {{{authority}}} AS a ON a.k = h.k"
+    )
     return Model("hits", [edges, all_nodes], parts, loss, variables)
 
 
@@ -351,13 +354,15 @@ def attention(draw: Draw) -> Model:
     ))  # fmt: skip
     if choices.chance(50):
         parts += [
-            Part("e", "SELECT s.t, s.u, exp(s.val - MAX(s.val) OVER (PARTITION BY s.t)) AS val FROM {s} AS s", ["t", "u"]),
+            Part("e", "SELECT s.t, s.u, exp(s.val - MAX(s.val) OVER (PARTITION BY s.t)) AS val "
+                      "FROM {s} AS s", ["t", "u"]),
             Part("p", "SELECT e.t, e.u, e.val / SUM(e.val) OVER (PARTITION BY e.t) AS val FROM {e} AS e", ["t", "u"]),
         ]  # fmt: skip
     else:
         parts += [
             Part("top", "SELECT s.t, MAX(s.val) AS val FROM {s} AS s GROUP BY s.t"),
-            Part("e", "SELECT s.t, s.u, exp(s.val - m.val) AS val FROM {s} AS s JOIN {top} AS m ON m.t = s.t", ["t", "u"]),
+            Part("e", "SELECT s.t, s.u, exp(s.val - m.val) AS val "
+                      "FROM {s} AS s JOIN {top} AS m ON m.t = s.t", ["t", "u"]),
             Part("total", "SELECT e.t, SUM(e.val) AS val FROM {e} AS e GROUP BY e.t", ["t"]),
             Part("p", "SELECT e.t, e.u, e.val / z.val AS val FROM {e} AS e JOIN {total} AS z ON z.t = e.t", ["t", "u"]),
         ]  # fmt: skip
@@ -526,7 +531,10 @@ def smoothing(draw: Draw) -> Model:
             "JOIN {w} AS w ON w.k = a.k", ["k"],
         ))  # fmt: skip
         last = f"s{level}"
-    loss = f"SELECT SUM(power(a.val - u.val, 2) * w.val) FROM {{{last}}} AS a JOIN {{u}} AS u ON u.k = a.k JOIN {{w}} AS w ON w.k = a.k"
+    loss = (
+        f"SELECT SUM(power(a.val - u.val, 2) * w.val) "
+        f"FROM {{{last}}} AS a JOIN {{u}} AS u ON u.k = a.k JOIN {{w}} AS w ON w.k = a.k"
+    )
     return Model("smoothing", [u, w], parts, loss, [*by(u, w), *of(*parts)])
 
 
@@ -594,10 +602,12 @@ def spline(draw: Draw) -> Model:
     point = Data("point", ["n"], ["x", "val"], [(n, *row) for n, row in enumerate(zip(spots, targets, strict=True))])
     by_lead = draw.choices.chance(50)
     segment = (
-        "SELECT a.k, a.x AS x0, a.val AS y0, LEAD(a.x) OVER (ORDER BY a.k) AS x1, LEAD(a.val) OVER (ORDER BY a.k) AS y1 "
+        "SELECT a.k, a.x AS x0, a.val AS y0, LEAD(a.x) OVER (ORDER BY a.k) "
+        "AS x1, LEAD(a.val) OVER (ORDER BY a.k) AS y1 "
         "FROM {knot} AS a"
         if by_lead
-        else "SELECT a.k, a.x AS x0, a.val AS y0, b.x AS x1, b.val AS y1 FROM {knot} AS a JOIN {knot} AS b ON b.k = a.k + 1"
+        else "SELECT a.k, a.x AS x0, a.val AS y0, b.x AS x1, b.val AS y1 "
+        "FROM {knot} AS a JOIN {knot} AS b ON b.k = a.k + 1"
     )
     parts = [
         Part("segment", segment),
@@ -608,7 +618,11 @@ def spline(draw: Draw) -> Model:
             ["n"],
         ),
     ]
-    loss = "SELECT SUM(power(f.val - p.val, 2)) + 0.01 * (SELECT SUM(power((s.y1 - s.y0) / (s.x1 - s.x0), 2)) FROM {segment} AS s) FROM {fitted} AS f JOIN {point} AS p ON p.n = f.n"
+    loss = (
+        "SELECT SUM(power(f.val - p.val, 2)) "
+        "+ 0.01 * (SELECT SUM(power((s.y1 - s.y0) / (s.x1 - s.x0), 2)) FROM {segment} AS s) "
+        "FROM {fitted} AS f JOIN {point} AS p ON p.n = f.n"
+    )
     return Model("spline", [knot, point], parts, loss, [*by(knot), *of(parts[1])])
 
 
@@ -623,7 +637,8 @@ def ranking(draw: Draw) -> Model:
         "JOIN {label} AS l ON l.k = a.n JOIN {label} AS m ON m.k = b.n WHERE l.val > m.val",
     ])  # fmt: skip
     parts = [
-        Part("score", "SELECT x.n, tanh(SUM(x.val * w.val)) AS val FROM {x} AS x JOIN {w} AS w ON w.i = x.i GROUP BY x.n", ["n"]),
+        Part("score", "SELECT x.n, tanh(SUM(x.val * w.val)) AS val "
+                      "FROM {x} AS x JOIN {w} AS w ON w.i = x.i GROUP BY x.n", ["n"]),
         Part("pairs", pairs, ["n", "j"]),
     ]  # fmt: skip
     loss = draw.choices.of([
@@ -661,13 +676,15 @@ def hidden_states(draw: Draw) -> Model:
             "ON x.s = a.s GROUP BY x.dst", ["s"],
         ))  # fmt: skip
         parts.append(Part(
-            f"alpha{step}", f"SELECT a.s, a.val * e.val AS val FROM {{sent{step}}} AS a JOIN {{emit}} AS e ON e.s = a.s "
+            f"alpha{step}", f"SELECT a.s, a.val * e.val AS val "
+                            f"FROM {{sent{step}}} AS a JOIN {{emit}} AS e ON e.s = a.s "
             f"JOIN {{seen}} AS b ON b.o = e.o AND b.t = {step}", ["s"],
         ))  # fmt: skip
         last = f"alpha{step}"
         if scaled:
             parts.append(Part(
-                f"scaled{step}", f"SELECT a.s, a.val / (SELECT SUM(q.val) FROM {{{last}}} AS q) AS val FROM {{{last}}} AS a",
+                f"scaled{step}", f"SELECT a.s, a.val / (SELECT SUM(q.val) FROM {{{last}}} AS q) AS val "
+                                 f"FROM {{{last}}} AS a",
                 ["s"],
             ))  # fmt: skip
             last = f"scaled{step}"
@@ -687,8 +704,10 @@ def portfolio(draw: Draw) -> Model:
     ])  # fmt: skip
     parts = [
         Part("share", share, ["k"]),
-        Part("daily", "SELECT y.t, SUM(s.val * y.val) AS val FROM {yields} AS y JOIN {share} AS s ON s.k = y.k GROUP BY y.t", ["t"]),
-        Part("cov", "SELECT a.k, b.k AS j, covar_samp(a.val, b.val) AS val FROM {yields} AS a JOIN {yields} AS b ON a.t = b.t GROUP BY a.k, b.k", ["k", "j"]),
+        Part("daily", "SELECT y.t, SUM(s.val * y.val) AS val "
+                      "FROM {yields} AS y JOIN {share} AS s ON s.k = y.k GROUP BY y.t", ["t"]),
+        Part("cov", "SELECT a.k, b.k AS j, covar_samp(a.val, b.val) AS val "
+                    "FROM {yields} AS a JOIN {yields} AS b ON a.t = b.t GROUP BY a.k, b.k", ["k", "j"]),
     ]  # fmt: skip
     loss = choices.of([
         "SELECT AVG(d.val) / (0.1 + STDDEV(d.val)) FROM {daily} AS d",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,11 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionConfig, SessionContext
 
-from relations import differences
-from relations.differences import Sampled
+from support import differences, sessions
 from support.cases import query
+from support.differences import Sampled
 from support.errors import message_at_planning
 
-Register = Callable[[SessionContext], SessionContext]
 Numbers = dict[Any, Any]
 
 VALUES = {1: 0.5, 2: -0.75, 3: 1.25, 4: 2.0}
@@ -30,18 +30,13 @@ PAIRS = [(1, 1), (1, 10), (2, 100), (3, 2), (3, 3), (3, 5), (4, 7)]
 PER_KEY = {1: 11.0, 2: 100.0, 3: 10.0, 4: 7.0}
 
 
-def filled(session: SessionContext) -> SessionContext:
-    """The session with a variable `w`, a constant `d` of several rows for a key, `nodes`, and parameters `par`."""
-    session.from_pydict({"k": list(VALUES), "val": list(VALUES.values())}, name="w")
-    session.from_pydict({"k": [k for k, _ in PAIRS], "n": [n for _, n in PAIRS]}, name="d")
-    session.from_pydict({"k": list(VALUES)}, name="nodes")
-    session.from_pydict({"a": [0.75], "b": [0.25]}, name="par")
-    return session
-
-
-@pytest.fixture
-def session(register: Register) -> SessionContext:
-    return filled(register(SessionContext()))
+# A variable, a constant of several rows for a key, the keys, and parameters.
+TABLES = {
+    "w": {"k": list(VALUES), "val": list(VALUES.values())},
+    "d": {"k": [k for k, _ in PAIRS], "n": [n for _, n in PAIRS]},
+    "nodes": {"k": list(VALUES)},
+    "par": {"a": [0.75], "b": [0.25]},
+}
 
 
 @pytest.fixture(params=["true", "false"], ids=["shared", "written out"])
@@ -78,7 +73,8 @@ CONSTANTS = {
     "groups": "SELECT k, n FROM d GROUP BY k, n",
     "sums": "SELECT k, n, SUM(n) AS s FROM d GROUP BY k, n",
     "values": "SELECT column1 AS k, column2 AS n FROM (VALUES " + ", ".join(map(str, PAIRS)) + ") AS v",
-    "first": "SELECT k, n FROM (SELECT k, n, ROW_NUMBER() OVER (PARTITION BY k, n ORDER BY n) AS r FROM d) AS q WHERE r = 1",
+    "first": "SELECT k, n FROM (SELECT k, n, ROW_NUMBER() OVER (PARTITION BY k, n ORDER BY n) AS r FROM d) AS q "
+    "WHERE r = 1",
     "limit": "SELECT k, n FROM d ORDER BY k, n LIMIT 100",
     "union": "SELECT k, n FROM d WHERE n < 10 UNION ALL SELECT k, n FROM d WHERE n >= 10",
     "union of distinct rows": "SELECT k, n FROM d UNION SELECT k, n FROM d",
@@ -237,7 +233,8 @@ def test_cells_that_two_ctes_pass_on_are_one(either: SessionContext) -> None:
 
 
 def test_a_cte_that_another_passes_on(either: SessionContext) -> None:
-    ctes = "WITH hub AS (SELECT k, 1.0 AS val FROM nodes), again AS (SELECT * FROM hub), auth AS (SELECT k, 1.0 AS val FROM nodes)"
+    text = "SELECT k, 1.0 AS val FROM nodes"
+    ctes = f"WITH hub AS ({text}), again AS (SELECT * FROM hub), auth AS ({text})"
     loss = "(SELECT SUM(2 * h.val + 10 * a.val + 100 * b.val) FROM hub AS h JOIN auth AS a ON a.k = h.k "
     loss += "JOIN again AS b ON b.k = h.k)"
     for name, expected in (("hub", 102.0), ("again", 102.0), ("auth", 10.0)):
@@ -477,13 +474,15 @@ def test_dropout_with_a_mask_for_each_layer(session: SessionContext) -> None:
 
 # Losses of which differences say the derivative
 
-STEP = "SELECT s.k, s.val + 0.25 * sin(s.val) * m.n AS val FROM (SELECT DISTINCT k, n FROM d WHERE n < 8) AS m JOIN {0} AS s ON s.k = m.k"
+STEP = """SELECT s.k, s.val + 0.25 * sin(s.val) * m.n AS val FROM (SELECT DISTINCT k, n FROM d WHERE n < 8) AS m
+    JOIN {0} AS s ON s.k = m.k"""
 LOSSES = {
     "a constant at three levels": """WITH c AS (SELECT DISTINCT k, n * 0.125 AS n FROM d),
         a AS (SELECT w.k, SUM(w.val * c.n) AS val FROM w JOIN c ON c.k = w.k GROUP BY w.k),
         b AS (SELECT a.k, SUM(a.val * c.n) AS val FROM a JOIN c ON c.k = a.k GROUP BY a.k)
         SELECT SUM(b.val * b.val) + (SELECT SUM(a.val * c.n) FROM a JOIN c ON c.k = a.k) FROM b""",
-    "steps that repeat rows": f"""WITH s1 AS ({STEP.format("w")}), s2 AS ({STEP.format("s1")}), s3 AS ({STEP.format("s2")})
+    "steps that repeat rows": f"""WITH s1 AS ({STEP.format("w")}), s2 AS ({STEP.format("s1")}),
+        s3 AS ({STEP.format("s2")})
         SELECT SUM(s3.val * s3.val) / 100 + (SELECT SUM(val) FROM s1) FROM s3""",
     "a window over a constant": """WITH c AS (SELECT k, MAX(n) * 0.1 AS n FROM d GROUP BY k),
         a AS (SELECT w.k, SUM(w.val * c.n) OVER (ORDER BY w.k) AS val FROM w JOIN c ON c.k = w.k)
@@ -509,7 +508,8 @@ LOSSES = {
     "one sub-query at several levels": """SELECT SUM(w.val * (SELECT AVG(val) FROM w)) * (SELECT AVG(val) FROM w) +
         (SELECT MAX(q.val * (SELECT AVG(val) FROM w)) FROM w AS q) FROM w""",
     "a loss over a union of itself": """WITH a AS (SELECT k, val * val AS val FROM w)
-        SELECT SUM(val * val) FROM (SELECT val FROM a UNION ALL SELECT val FROM a UNION ALL SELECT -val * k FROM a) AS u""",
+        SELECT SUM(val * val) FROM (SELECT val FROM a UNION ALL SELECT val FROM a UNION ALL
+        SELECT -val * k FROM a) AS u""",
     "a self join of what repeats": """WITH a AS (SELECT w.k, w.val * d.n * 0.1 AS val FROM w JOIN d ON d.k = w.k)
         SELECT SUM(a.val * b.val) FROM a JOIN a AS b ON a.k <= b.k""",
     "ranks": """SELECT SUM(val * val * r) FROM (SELECT val, ROW_NUMBER() OVER (ORDER BY val DESC) AS r FROM w) AS q
@@ -538,9 +538,14 @@ def test_against_differences(session: SessionContext, loss: str, shared: str) ->
     assert squares == pytest.approx(sum(g * g for g in expected.values()), rel=1e-7)
 
 
+def _first_step(at: Callable[[int, float], Sampled], key: int, steps: Sequence[float]) -> Sampled:
+    return at(key, steps[0])
+
+
 def _differences(loss: str) -> tuple[Numbers, float]:
     """The derivatives of a loss by the rows of `w`, and the loss, in a session without the functions."""
-    plain = filled(SessionContext(SessionConfig().with_target_partitions(1)))
+    config = SessionConfig().with_target_partitions(1)
+    plain = sessions.session(TABLES, config=config, differentiates=False)
 
     def at(key: int, step: float) -> Sampled:
         rows = pa.table({"k": list(VALUES), "val": [v + step if k == key else v for k, v in VALUES.items()]})
@@ -551,7 +556,7 @@ def _differences(loss: str) -> tuple[Numbers, float]:
     base = at(0, 0.0)
     found = {}
     for key in VALUES:
-        estimate = differences.first(lambda steps, key=key: at(key, steps[0]), base, 0, 1)
+        estimate = differences.first(partial(_first_step, at, key), base, 0, 1)
         assert math.isfinite(estimate.error[0])
         found[key] = float(estimate.value[0])
     return found, float(base.values[0])
