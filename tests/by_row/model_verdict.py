@@ -227,10 +227,23 @@ class Judge:
         if "ProjectionPushdown" in message and "col.name() == matching_name" in message:
             self.counts["DataFusion cannot: ProjectionPushdown"] += 1
             return None
+        if statement.place == "insert" and "Inconsistent data length across values list" in message:
+            # VALUES anywhere in what is inserted are to have as many columns as the table.
+            self.counts["DataFusion cannot: VALUES in what is inserted"] += 1
+            return None
+        if "does not vary with" in message and self._are_constant(statement):
+            self.counts["refused: does not vary"] += 1
+            return None
         if "xql.share_relations" in statement.options and any(says in message for says in WRITTEN_OUT):
             self.counts["refused: not computed twice alike"] += 1
             return None
         return _found(statement, kind, message[:900])
+
+    def _are_constant(self, statement: Statement) -> bool:
+        """Whether the loss does not depend on one of the variables at all."""
+        oracle = Oracle(statement.model)
+        slopes = [oracle.slope(variable) for variable in statement.variables]
+        return any(slope is not None and slope[0] == 0.0 for slope in slopes)
 
     def _leak(self, statement: Statement, plain: Sequence[Row], rows: Sequence[Row], exact: float) -> Finding | None:
         """There is a row for each row of FROM, and what stands beside a call is as without it."""

@@ -192,6 +192,75 @@ def test_relations_of_one_text(either: SessionContext, way: str, text: str) -> N
     assert_values(by_key(either, f"{ctes} SELECT k, grad({product}, val) AS g FROM hub"), values)
 
 
+COMMON = {
+    "cte": ("WITH n AS (SELECT k, val FROM w), ", ()),
+    "values": ("WITH n AS (SELECT column1 AS k, column1 * 0.5 AS val FROM (VALUES (1), (2), (3), (4)) AS v), ", ()),
+    "series": ("WITH n AS (SELECT value AS k, value * 0.5 AS val FROM generate_series(1, 4)), ", ()),
+    "distinct": ("WITH n AS (SELECT DISTINCT k, val FROM w), ", ()),
+    "view": ("WITH ", ("CREATE VIEW n AS SELECT k, val FROM w",)),
+    "table": ("WITH ", ("CREATE TABLE n AS SELECT k, val FROM w",)),
+}
+
+
+@pytest.mark.parametrize("text", ["SELECT k, 1.0 AS val FROM n", "SELECT k, 2 * val AS val FROM n"])
+@pytest.mark.parametrize("common", COMMON)
+def test_relations_of_one_text_over_a_common_relation(either: SessionContext, common: str, text: str) -> None:
+    """They are two variables, though they read the same."""
+    ctes, statements = COMMON[common]
+    for statement in statements:
+        query(either, statement)
+    ctes += f"a AS ({text}), b AS ({text}), c AS (SELECT k, 0.5 * val AS val FROM a)"
+    loss = "(SELECT SUM(2 * c.val + 10 * b.val) FROM c JOIN b ON b.k = c.k)"
+    for name, expected in (("a", 1.0), ("b", 10.0), ("c", 2.0)):
+        found = by_key(either, f"{ctes} SELECT k, grad({loss}, val) AS g FROM {name}")
+        assert_values(found, dict.fromkeys(VALUES, expected))
+
+
+def test_views_of_one_text_over_a_common_view(either: SessionContext) -> None:
+    query(either, "CREATE VIEW n AS SELECT k, val FROM w")
+    for name in "ab":
+        query(either, f"CREATE VIEW {name} AS SELECT k, 2 * val AS val FROM n")
+    loss = "(SELECT SUM(2 * a.val + 10 * b.val) FROM a JOIN b ON b.k = a.k)"
+    for name, expected in (("a", 2.0), ("b", 10.0)):
+        found = by_key(either, f"SELECT k, grad({loss}, val) AS g FROM {name}")
+        assert_values(found, dict.fromkeys(VALUES, expected))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "b",
+        "(SELECT * FROM b) AS q",
+        "passed",
+        "b AS q WHERE k > 0",
+        "(SELECT k, val FROM passed ORDER BY k LIMIT 9) AS q",
+    ],
+)
+def test_a_loss_that_reads_the_twin_alone(either: SessionContext, source: str) -> None:
+    """It does not depend on the relation that is named: the derivative is 0, or the call is refused in words."""
+    text = "SELECT k, 2 * val AS val FROM w"
+    ctes = f"WITH a AS ({text}), b AS ({text}), passed AS (SELECT * FROM b)"
+    statement = f"{ctes} SELECT k, grad((SELECT SUM(a.val * a.val) FROM a), val) AS g FROM {source}"
+    try:
+        found = by_key(either, statement)
+    except Exception as error:
+        if "does not vary with" not in str(error):
+            raise
+    else:
+        assert_values(found, dict.fromkeys(VALUES, 0.0))
+
+
+@pytest.mark.parametrize("source", ["SELECT 1 AS k, 2.0 AS val", "SELECT k, val FROM w WHERE k = 4"])
+def test_branches_of_one_text(either: SessionContext, source: str) -> None:
+    """What each branch of a union computes are cells of its own; what both pass on is one."""
+    union = "WITH n AS ({0}), m AS ({1} UNION ALL {1})"
+    loss = "(SELECT SUM(val * val) FROM m)"
+    for branch, expected in (("SELECT k, val * 3 AS val FROM n", 12.0), ("SELECT k, val FROM n", 8.0)):
+        ctes = union.format(source, branch)
+        rows = query(either, f"{ctes} SELECT k, grad({loss}, val) AS g FROM m").to_pylist()
+        assert [row["g"] for row in rows] == [expected] * 2
+
+
 def test_one_table_in_memory_under_two_names(either: SessionContext) -> None:
     table = either.catalog().schema().table("w")
     either.register_table("other", table)
@@ -435,6 +504,15 @@ def test_what_two_ctes_of_one_text_draw_differs(session: SessionContext) -> None
     assert len(rows) == 4
     assert all(row["g"] for row in rows)
     assert sum(row["val"] * row["g"] for row in rows) == pytest.approx(rows[0]["l"], rel=1e-9)
+
+
+def test_what_two_ctes_of_one_text_draw_over_a_common_one_differs(session: SessionContext) -> None:
+    drawn = "SELECT k, random() AS r FROM n"
+    ctes = f"WITH n AS (SELECT k FROM nodes), a AS ({drawn}), b AS ({drawn})"
+    loss = "(SELECT SUM(w.val * (a.r - b.r)) FROM w JOIN a ON a.k = w.k JOIN b ON b.k = w.k)"
+    rows = query(session, f"{ctes} SELECT k, val, grad({loss}, val) AS g FROM w").to_pylist()
+    assert len(rows) == 4
+    assert all(row["g"] for row in rows)
 
 
 def test_what_two_views_of_one_text_draw_differs(session: SessionContext) -> None:
