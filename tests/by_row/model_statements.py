@@ -100,6 +100,10 @@ class Author:
     def _twins(self) -> tuple[str, str] | None:
         """Some texts read another relation instead, whose content is equal, or almost."""
         several = [data.role for data in self.model.data if len(self.model.reads(data.role)) > 1]
+        computed = [part for part in self.model.parts if len(self.model.reads(part.role)) > 1]
+        computed = [part for part in computed if any(each.role == part.role for each in self.model.variables)]
+        if computed and (not several or self.choices.chance(40)):
+            return self._computed_twins(self.choices.of(computed))
         if not several:
             return None
         role = self.choices.of(several)
@@ -114,15 +118,33 @@ class Author:
             count = len(data.keys)
             moved = [tuple(v if n < count or v is None else v + 0.25 for n, v in enumerate(row)) for row in data.rows]
             twin = replace(twin, rows=moved)
+        self.model = replace(self._with_twin(role), data=[*self.model.data, twin])
+        self.details.append("twins")
+        return role, twin.role
+
+    def _computed_twins(self, part: Part) -> tuple[str, str]:
+        """Some texts read another query of the same text instead."""
+        twin = replace(part, role=f"{part.role}_twin")
+        model = self._with_twin(part.role)
+        parts = [
+            each
+            for one in model.parts
+            for each in ([one, replace(twin, text=one.text)] if one.role == part.role else [one])
+        ]
+        self.model = replace(model, parts=parts)
+        self.details.append("computed twins")
+        return part.role, twin.role
+
+    def _with_twin(self, role: str) -> Model:
+        """The model in which some texts read the twin of a relation, by which it may be differentiated too."""
         texts = self.model.texts()
         numbers = self.model.reads(role)[1:]
         for number in self.choices.some(numbers, 50) or numbers[:1]:
-            texts[number] = texts[number].replace(f"{{{role}}}", f"{{{role}_twin}}")
+            count = self.choices.of([-1, 1])
+            texts[number] = texts[number].replace(f"{{{role}}}", f"{{{role}_twin}}", count)
         model = self.model.with_texts(texts)
-        added = [Variable(twin.role, each.keys, each.column) for each in model.variables if each.role == role]
-        self.model = replace(model, data=[*model.data, twin], variables=[*model.variables, *added])
-        self.details.append("twins")
-        return role, twin.role
+        added = [Variable(f"{role}_twin", each.keys, each.column) for each in model.variables if each.role == role]
+        return replace(model, variables=[*model.variables, *added])
 
     def _variables(self, twins: tuple[str, str] | None) -> list[Variable]:
         choices = self.choices
@@ -153,7 +175,7 @@ class Author:
     def _give_all(self, twins: tuple[str, str] | None, variables: Sequence[Variable]) -> None:
         forms = Forms(self.choices, single=self.single)
         data = {each.role: each for each in self.model.data}
-        if twins:
+        if twins and twins[0] in data:
             for given, role in zip(self._alike(forms, data[twins[0]], data[twins[1]]), twins, strict=True):
                 self._give(role, given)
         for role, each in data.items():
@@ -204,9 +226,11 @@ class Author:
 
     def _write_parts(self, protected: set[str]) -> None:
         choices = self.choices
+        written: dict[str, str] = {}
         for part in self.model.parts:
             role = part.role
-            text = self._written(part.text)
+            text = written.get(role.removesuffix("_twin")) or self._written(part.text)
+            written[role] = text
             kind = choices.of(["cte", "cte", "cte", "view", "inline", "twice"])
             if role in protected and kind in ("inline", "twice"):
                 kind = "cte"
