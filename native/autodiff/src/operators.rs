@@ -13,6 +13,7 @@ use crate::rules::Rules;
 use crate::stop::stop_gradient;
 use crate::vocabulary::messages::{abbreviated, cut, kind_of_literal, must_be_column};
 use crate::vocabulary::refusals::Refused;
+use crate::vocabulary::spelled::read;
 use crate::vocabulary::transform::Transform;
 use crate::vocabulary::types::result_type;
 
@@ -216,6 +217,7 @@ impl ScalarUDFImpl for DifferentialOperator {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let args = args.into_iter().map(|arg| Ok(read(arg)?.data)).collect::<Result<Vec<_>>>()?;
         let derivative = self.derivative(&args, info.schema()).map_err(|error| Refused::Other.mark(error))?;
         Ok(ExprSimplifyResult::Simplified(derivative))
     }

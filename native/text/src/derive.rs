@@ -13,6 +13,7 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::spelled::read;
 use xql_relations::{DifferentiateRelations, unchecked};
 
 use crate::functions::recognize;
@@ -162,14 +163,19 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
         && optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {}).map_or(true, |plan| widths(&plan) != before)
 }
 
+/// The columns that the expressions of a node read.
+pub fn schema_below(node: &LogicalPlan) -> Result<DFSchema> {
+    match node {
+        LogicalPlan::TableScan(scan) => {
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
+        }
+        node => Ok(merge_schema(&node.inputs())),
+    }
+}
+
 /// What the expressions of a node are simplified with.
 pub fn context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
-    let schema = match node {
-        LogicalPlan::TableScan(scan) => {
-            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
-        }
-        node => merge_schema(&node.inputs()),
-    };
+    let schema = schema_below(node)?;
     let builder = SimplifyContext::builder().with_schema(Arc::new(schema)).with_config_options(Arc::clone(options));
     Ok(builder.with_current_time().build())
 }
@@ -182,7 +188,7 @@ pub fn expression(expr: Expr, context: &SimplifyContext) -> Result<Transformed<E
             return Ok(Transformed::no(part));
         }
         // What a call is of is simplified first, as the calculus is used to have it.
-        let derivative = simplifier.simplify(part)?;
+        let derivative = simplifier.simplify(read(part)?.data)?;
         Ok(Transformed::new(derivative, true, TreeNodeRecursion::Jump))
     })?;
     derived.transform_data(|expr| {

@@ -18,6 +18,7 @@ use crate::planner::Planner;
 use crate::relation::query_sql;
 use crate::source::{Source, Written, WrittenCall, outer_query, parse_one, parse_written};
 use crate::splice::{Derivative, Edit, derivatives, edited};
+use crate::words::{has_words_in, spelled};
 
 /// The statements of a text without calls of the operators. A text without calls is given back as it is.
 ///
@@ -113,6 +114,7 @@ impl Expansion<'_> {
         }
         self.planner.check_readable(&written.statement)?;
         let Differentiated { plan, schema, local } = self.differentiated(written, &calls)?;
+        let local = local.filter(|_| !self.source.has_words(written));
         if let Some(found) = local {
             let edits = self.spliced(written, &calls, &found, &schema);
             if self.is_read_as_meant(written, &edits, &schema)? {
@@ -125,8 +127,13 @@ impl Expansion<'_> {
             );
         };
         let plan = simplified(plan, &self.options)?;
+        let keeps_words = has_words_in(&plan)?;
         let unites_values = self.source.has_columns_of_a_table(written);
         let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;
+        if keeps_words {
+            // Only with the words in it is it a statement.
+            return Ok(vec![Edit { range, text }]);
+        }
         let written = columns_of(&parse_written(&text)?, &self.planner, &self.options)?;
         if !same_columns(&schema, &written, true) {
             return plan_err!("the text of the derivative would have other columns than the statement");
@@ -151,7 +158,7 @@ impl Expansion<'_> {
     }
 
     fn differentiated(&self, written: &Written, calls: &[WrittenCall]) -> Result<Differentiated> {
-        let planned = |statement| typed(self.planner.plan(query_or_all(statement))?, &self.options);
+        let planned = |statement| spelled(typed(self.planner.plan(query_or_all(statement))?, &self.options)?);
         // DataFusion names a column by the orders and conditions of its function, and does not find it again when a call in these has
         // no number any more. Then the query is written as a whole:
         // SELECT rank() OVER (ORDER BY grad(x * x, x)) FROM t

@@ -14,7 +14,7 @@ use datafusion_expr::{
 };
 
 use crate::binding::{Binding, Text};
-use crate::names::quoted_if_needed;
+use crate::names::{CONVERTED, quoted_if_needed};
 use crate::values::{cast_sql, is_constant, literal, type_sql};
 
 /// What an expression stands in: the names of its columns, and the text of the queries inside of it.
@@ -102,8 +102,11 @@ fn text(expr: &Expr, around: &mut dyn Surroundings) -> Result<Text> {
         Expr::Case(case) => self::case(case, around)?,
         Expr::Cast(Cast { expr, field }) => conversion(Conversion::Cast, expr, field, around)?,
         Expr::TryCast(cast) => conversion(Conversion::TryCast, &cast.expr, &cast.field, around)?,
+        Expr::ScalarFunction(call) if call.func.name() == CONVERTED && call.args.len() == 1 => {
+            text(&call.args[0], around)?
+        }
         Expr::ScalarFunction(call) => {
-            Text::closed(format!("{}({})", quoted_if_needed(call.func.name()), listed(&call.args, around)?))
+            Text::closed(format!("{}({})", quoted_if_needed(call.func.name()), arguments(&call.args, around)?))
         }
         Expr::AggregateFunction(call) => aggregate(call, around)?,
         Expr::WindowFunction(call) => window(call, around)?,
@@ -137,6 +140,11 @@ pub fn listed(exprs: &[Expr], around: &mut dyn Surroundings) -> Result<String> {
     Ok(exprs.iter().map(|expr| sql(expr, around)).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
+/// What a function is called with, without the conversions to texts that the planner adds.
+fn arguments(args: &[Expr], around: &mut dyn Surroundings) -> Result<String> {
+    Ok(args.iter().map(|arg| sql(unconverted(arg), around)).collect::<Result<Vec<_>>>()?.join(", "))
+}
+
 fn test(inside: &Expr, test: &str, around: &mut dyn Surroundings) -> Result<Text> {
     Ok(Text::at(Binding::Comparison, format!("{} {test}", operand(inside, around)?)))
 }
@@ -149,7 +157,7 @@ fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text>
         nested.push(left);
         first = &left.left;
     }
-    // The planner makes texts of what || joins by itself, and of a kind that has no name in SQL.
+    // The planner makes texts of what || joins by itself.
     let joined = |operator, expr| if operator == Operator::StringConcat { unconverted(expr) } else { expr };
     first = joined(nested[nested.len() - 1].op, first);
     let is_wrapped = |pair: &[&BinaryExpr]| bindings(pair[1].op).0 < bindings(pair[0].op).1;
@@ -166,6 +174,7 @@ fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text>
     Ok(Text::at(bindings(binary.op).0, sql))
 }
 
+/// An expression without a conversion to the kind of texts that has no name in SQL, to which only the planner converts.
 fn unconverted(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) if *cast.field.data_type() == DataType::Utf8 => &cast.expr,
@@ -246,7 +255,7 @@ fn aggregate(call: &AggregateFunction, around: &mut dyn Surroundings) -> Result<
         "{}({}{}",
         quoted_if_needed(call.func.name()),
         if *distinct { "DISTINCT " } else { "" },
-        listed(args, around)?
+        arguments(args, around)?
     );
     if !order_by.is_empty() && !within_group {
         written += &format!(" ORDER BY {}", ordered(order_by, around)?);
@@ -281,7 +290,7 @@ fn window(call: &WindowFunction, around: &mut dyn Surroundings) -> Result<Text> 
         "{}({}{})",
         quoted_if_needed(call.fun.name()),
         if *distinct { "DISTINCT " } else { "" },
-        listed(args, around)?
+        arguments(args, around)?
     );
     written += treatment(*null_treatment);
     if let Some(filter) = filter {

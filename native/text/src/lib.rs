@@ -36,6 +36,7 @@ mod select;
 mod source;
 mod splice;
 mod values;
+mod words;
 
 pub use catalog::Catalog;
 pub use expand::{columns, differentiate, edits, expand};

@@ -9,6 +9,14 @@ use sqlparser::keywords::{
 /// The operators that differentiate.
 pub const DERIVATIVES: [&str; 3] = ["grad", "jvp", "vjp"];
 
+/// What a function is called that only converts as the engine of the words does by itself, and is not written.
+pub const CONVERTED: &str = "∂ =";
+
+/// Whether a function stands for an expression with words of another engine.
+pub fn has_words(function: &str) -> bool {
+    function.starts_with("∂ ")
+}
+
 /// A name as DataFusion's parser reads it again: in double quotes where it has to be.
 pub fn quoted_if_needed(name: &str) -> String {
     if is_reserved(name) { format!("\"{name}\"") } else { quote_identifier(name).into_owned() }

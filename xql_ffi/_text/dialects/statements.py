@@ -14,12 +14,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 from xql_ffi._calls import OPERATORS, STOP, may_differentiate
 from xql_ffi._errors import HostError
 from xql_ffi._text import native
+from xql_ffi._text.dialects.columns import Columns
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree, parameters
 from xql_ffi._text.dialects.sources import Sources
+from xql_ffi._text.dialects.words import Words
 from xql_ffi._text.dialects.writing import host_tree
 from xql_ffi._text.own import called
 
@@ -125,6 +127,8 @@ class Statement:
         self._sources = Sources(host, known)
         self.tree = self._parsed(self._query)
         self._names = self._new_names()
+        # Columns that have the host's names, by their numbers.
+        self._renamed: dict[int, str] = {}
 
     def _parsed(self, query: str) -> exp.Expr:
         tree = self._host.parsed(query)
@@ -134,8 +138,9 @@ class Statement:
     def _new_names(self) -> Names:
         return Names(self._host, {**self._known.names, **self._sources.columns})
 
-    def _read(self, tree: exp.Expr, names: Names) -> exp.Expr:
-        return datafusion_tree(tree, self._host, names, frozenset(self._known.floats) - self._sources.not_floats)
+    def _read(self, tree: exp.Expr, names: Names, words: tuple[str, Words] | None = None) -> exp.Expr:
+        floats = frozenset(self._known.floats) - self._sources.not_floats
+        return datafusion_tree(tree, self._host, names, floats, words)
 
     def expanded(self) -> str:
         """The text of the statement without calls.
@@ -150,7 +155,7 @@ class Statement:
         # This comes first: it names a view that cannot be read, which otherwise would be missing.
         derivatives = self.derivatives(calls)
         wanted = native.columns(self._known.catalog, asked, self._rules)
-        text = self._spliced(calls, derivatives) if derivatives is not None else self._written_anew()
+        text = self._spliced(calls, derivatives) if derivatives is not None else self._written_anew(calls)
         self._check(text, wanted)
         return self._before + text + self._after
 
@@ -187,16 +192,15 @@ class Statement:
     def derivatives(self, calls: list[Call]) -> dict[int, exp.Expr] | None:
         """What takes the place of the calls; nothing if the query has to be written anew."""
         edits = native.edits(self._known.catalog, self._asked, self._rules)
-        self._anew = next((text for start, _, text in edits if start == 0), None)
         self._named = [(start, text) for start, end, text in edits if start == end]
-        if self._anew is not None:
+        if _anew(edits) is not None:
             return None
         found: dict[int, exp.Expr] = {}
         for start, end, text in edits:
             number = self._starts.get(start)
             if number is None or start == end or calls[number].name == STOP:
                 continue
-            made = host_tree(text, self._host, self._names, calls[number].columns)
+            made = host_tree(text, self._names, self._known.words, calls[number].columns)
             # What needs parentheses where DataFusion has it may do without where it goes.
             made = made.this if isinstance(made, exp.Paren) else made
             if found.setdefault(number, made) != made:
@@ -233,23 +237,49 @@ class Statement:
                 edits.append(Edit(last, last, f" AS {self._host.text(self._host.identifier(column))}"))
         return edited(self._query, edits)
 
-    def _written_anew(self) -> str:
+    def _written_anew(self, calls: list[Call]) -> str:
+        """The query from DataFusion's plan of it, in which the host's expressions keep their words."""
         if self._has_parameters:
             raise HostError(f"this statement is written anew, and has a parameter, {_NO_PARAMETER}")
-        tree = host_tree(self._anew or "", self._host, self._names)
+        tree = self._read(self.tree, self._names, (self._query, self._known.words))
+        for node in tree.find_all(exp.Anonymous):
+            if CALL in node.meta:
+                node.set("this", node.name.lower())
+        anew = _anew(native.edits(self._known.catalog, datafusion_text(tree), self._rules))
+        if anew is None:
+            raise HostError("xql-ffi reads the statement differently where its expressions keep their words")
+        tree = host_tree(anew, self._names, self._known.words)
         self._sources.write(tree)
-        if not self._host.names_freely and isinstance(tree, exp.Select):
-            for item in tree.selects:
-                if isinstance(item, exp.Alias) and not re.fullmatch(r"\w+", item.alias):
-                    item.replace(item.this)
-        return self._host.text(tree, pretty=True)
+        columns = Columns(self._host, self._known, self.tree, self._without(calls))
+        columns.name(tree)
+        self._renamed = columns.named
+        return columns.typed(tree)
+
+    def _without(self, calls: list[Call]) -> str:
+        """The query with a number in the place of each call."""
+        edits = []
+        for call in calls:
+            name, opening, end = (
+                self._tokens[token] for token in (call.place.name, call.place.opening, call.place.closing)
+            )
+            if call.name == STOP:
+                edits += [Edit(name.start, opening.end + 1, "("), Edit(end.start, end.end + 1, ")")]
+            else:
+                edits.append(Edit(name.start, end.end + 1, "CAST(NULL AS DOUBLE)"))
+        return edited(self._query, edits)
 
     def _check(self, text: str, wanted: pa.Schema) -> None:
         """Refuses a text with other columns than the statement."""
         tree = self._read(self._parsed(text), self._new_names())
         again = datafusion_text(tree)
         made = native.columns(self._known.catalog, again, self._rules)
-        shown = [[(self._shown(field.name), field.type) for field in schema] for schema in (wanted, made)]
+        names = [field.name for field in wanted]
+        for number, name in self._renamed.items():
+            names[number] = name
+        shown = [
+            [(self._shown(name), _kind(field.type)) for name, field in zip(named, schema, strict=True)]
+            for named, schema in ((names, wanted), ([field.name for field in made], made))
+        ]
         if shown[0] != shown[1] or any(_is_operator(node) for node in tree.find_all(exp.Anonymous)):
             columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (wanted, made)]
             name = self._host.name
@@ -262,6 +292,16 @@ class Statement:
         is_cut = longest is not None and len(name.encode()) > longest - 4
         is_named = self._host.names_freely and not self._is_insert and not is_cut
         return self._host.key(name) if is_named else ""
+
+
+def _kind(data_type: pa.DataType) -> pa.DataType:
+    """A type as far as DataFusion's reading of a column tells it."""
+    return pa.int64() if pa.types.is_integer(data_type) else data_type
+
+
+def _anew(edits: list[tuple[int, int, str]]) -> str | None:
+    """The query that is written anew, if that is what is to be done."""
+    return next((text for start, _, text in edits if start == 0), None)
 
 
 _NO_PARAMETER = "of unknown type: write the value in its place, or join a table of one row with it"

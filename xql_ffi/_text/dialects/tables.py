@@ -19,6 +19,7 @@ from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.reading import datafusion_text, datafusion_tree
 from xql_ffi._text.dialects.statements import check_functions
+from xql_ffi._text.dialects.words import Words
 from xql_ffi._text.native import UnknownFunctionError
 
 
@@ -47,9 +48,18 @@ def known(tables: Any, host: Host) -> Known:
         return _known(_given(tables, host), host, host)
     if catalog.is_duckdb(tables):
         found = _known(_of_duckdb(tables), DUCKDB, host, _own_functions(tables))
-        return replace(found, source=lambda text: tables.sql(f"SELECT * FROM {text} LIMIT 0").to_arrow_table().schema)
+        return replace(
+            found,
+            source=lambda text: tables.sql(f"SELECT * FROM {text} LIMIT 0").to_arrow_table().schema,
+            described=lambda query: _described(tables, query),
+        )
     catalog.check_tables(tables)
     return _known(_of_session(tables), DATAFUSION, host)
+
+
+def _described(connection: Any, query: str) -> list[tuple[str, str]]:
+    found = connection.sql(query)
+    return list(zip(found.columns, map(str, found.types), strict=True))
 
 
 def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping[str, str] | None = None) -> Known:
@@ -58,6 +68,7 @@ def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping
     floats: dict[str, bool] = {}
     views = []
     tables = set()
+    words = Words(host)
     places = {source.schema: DATAFUSION.schema, source.catalog: DATAFUSION.catalog}
     for relation in relations:
         keys = [host.key(part) for part in relation.path]
@@ -80,11 +91,11 @@ def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping
     for name, relation in views:
         try:
             check_functions(own or {}, relation.query or "")
-            native.add_view(made, name, _definition(relation, source, columns))
+            native.add_view(made, name, _definition(relation, source, columns, words))
         except HostError as error:
             native.add_opaque(made, name, str(error))
     named = {key: name for key, name in names.items() if key != name}
-    return Known(made, named, columns, own or {}, tables)
+    return Known(made, named, columns, words, own or {}, tables)
 
 
 def _known_field(field: pa.Field, host: Host) -> pa.Field:
@@ -93,17 +104,19 @@ def _known_field(field: pa.Field, host: Host) -> pa.Field:
     return pa.field(host.key(field.name), pa.float64() if is_single else field.type, field.nullable)
 
 
-def _definition(relation: Relation, source: Host, floats: Iterable[str]) -> str:
+def _definition(relation: Relation, source: Host, floats: Iterable[str], words: Words) -> str:
     """The query of a view as DataFusion's."""
+    query = relation.query or ""
     if source is DATAFUSION:
-        return relation.query or ""
-    tree = source.parsed(relation.query or "")
+        return query
+    tree = source.parsed(query)
     renamed = relation.renamed
     if isinstance(tree, exp.Create):
         if isinstance(tree.this, exp.Schema):
             renamed = tuple(column.name for column in tree.this.expressions)
         tree = tree.expression
-    text = datafusion_text(datafusion_tree(tree, source, Names(source, {}), list(floats)))
+    kept = (query, words) if source is words.host else None
+    text = datafusion_text(datafusion_tree(tree, source, Names(source, {}), list(floats), kept))
     if not renamed:
         return text
     columns = ", ".join(quoted(source.key(column)) for column in renamed)

@@ -10,25 +10,27 @@ from sqlglot import exp
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import FUNCTIONS, words
 from xql_ffi._text.dialects.fences import fence
-from xql_ffi._text.dialects.host import DATAFUSION, Host, arguments, closed, head
+from xql_ffi._text.dialects.host import DATAFUSION, Host, Worded, arguments, closed, head
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.reading import decimal_of
+from xql_ffi._text.dialects.words import Words, has_words
 
 
 def host_tree(
-    text: str, host: Host, names: Names, columns: Mapping[tuple[str, ...], exp.Column] | None = None
+    text: str, names: Names, words: Words, columns: Mapping[tuple[str, ...], exp.Column] | None = None
 ) -> exp.Expr:
     """The tree of DataFusion's text, a query or an expression, as one of a host.
 
     Args:
         text: what the native library has written.
-        host: whose SQL is to be written.
         names: how names are written.
+        words: the words of the host that expressions keep.
         columns: how columns are written, by their names as the host compares them.
 
     Raises:
         HostError: the host does not have part of it.
     """
+    host = words.host
     root = exp.Paren(this=DATAFUSION.parsed(text))
     for order in root.find_all(exp.Order):
         order.set("expressions", [key for ordered in order.expressions for key in _keys(ordered)])
@@ -54,10 +56,13 @@ def host_tree(
     if host.writes_out:
         fence(root)
     for node in reversed(list(root.walk())):
-        if node is not root and (written := _written(node, host)) is not node:
+        if isinstance(node, exp.Anonymous) and has_words(node):
+            node.replace(exp.Paren(this=words.written(node)))
+        elif node is not root and (written := _written(node, host)) is not node:
             node.replace(written)
     for inside in list(root.find_all(exp.Paren)):
-        if isinstance(inside.parent, (exp.Anonymous, exp.Cast, exp.Alias)) and not isinstance(inside.this, exp.Query):
+        around = (exp.Anonymous, exp.Cast, exp.Alias, *(_AROUND if isinstance(inside.this, Worded) else ()))
+        if isinstance(inside.parent, around) and not isinstance(inside.this, exp.Query):
             inside.replace(inside.this)
     paths = [(column, tuple(part.name for part in column.parts)) for column in root.find_all(exp.Column)]
     kept = [(column, columns[path].copy()) for column, path in paths if columns and path in columns]
@@ -66,6 +71,10 @@ def host_tree(
         column.replace(written)
     made: exp.Expr = root.this
     return made
+
+
+# What may stand around words without parentheses.
+_AROUND = (exp.Paren, exp.Select, exp.Where, exp.Having, exp.Qualify, exp.Join, exp.Group, exp.Ordered, exp.Tuple)
 
 
 def _check(root: exp.Expr, host: Host) -> None:
@@ -264,7 +273,7 @@ def is_float(node: exp.Expr) -> bool:
         beside = [branch.args["true"] for branch in node.args["ifs"]] + [node.args.get("default")]
         return any(is_float(other) for other in beside if other is not None)
     if isinstance(node, exp.Anonymous):
-        return any(is_float(argument) for argument in node.expressions)
+        return not has_words(node) and any(is_float(argument) for argument in node.expressions)
     if isinstance(node, exp.Window):
         return is_float(node.this)
     return isinstance(node, (exp.Column, exp.Cast))

@@ -5,6 +5,7 @@ use datafusion_expr::Expr;
 
 use crate::algebra::{self, Algebra};
 use crate::graph::import;
+use crate::vocabulary::spelled::read;
 
 /// Whether an expression chooses among no values, and is finite with its derivatives by the rules of the table wherever its columns
 /// are, overflow aside.
@@ -16,7 +17,7 @@ use crate::graph::import;
 /// If the expression cannot be typed over the columns.
 pub fn is_smooth(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     let mut algebra = Algebra::new(schema);
-    let root = import(&mut algebra, expression)?;
+    let root = import(&mut algebra, &read(expression.clone())?.data)?;
     Ok(algebra::is_smooth(&algebra, root)
         && !algebra.reachable(root).into_iter().any(|id| algebra.node(id).is_choice()))
 }

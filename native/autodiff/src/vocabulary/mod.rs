@@ -1,11 +1,12 @@
-//! What everything above speaks of: types, columns, DataFusion's own functions, the differential operators, the SQL that
-//! rules are written in, and messages.
+//! What everything above speaks of: types, columns, DataFusion's own functions, expressions that keep words of another engine, the
+//! differential operators, the SQL that rules are written in, and messages.
 
 pub mod columns;
 pub mod fields;
 pub mod functions;
 pub mod messages;
 pub mod refusals;
+pub mod spelled;
 pub mod syntax;
 #[cfg(test)]
 pub mod testing;

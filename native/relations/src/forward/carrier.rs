@@ -1,7 +1,7 @@
 //! Carrying tangents up a plan: what is the same at every node.
 
 use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{ExprSchemable, LogicalPlan};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
@@ -284,10 +284,7 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<On
     let from = index.map(|index| origin(plan, index)).transpose()?;
     let sources = match index.zip(from) {
         Some((index, Origin::Here)) if direction.seed.is_some() => return Ok(Onward::Moves(index)),
-        // What iterations give the rows of a work table, only the carrier of their recursive query knows.
-        Some((_, Origin::Here)) if !matches!(plan, LogicalPlan::TableScan(_) | LogicalPlan::RecursiveQuery(_)) => {
-            return Ok(Onward::Constant);
-        }
+        Some((_, Origin::Here)) if is_constant_beside(plan) => return Ok(Onward::Constant),
         Some((_, Origin::Here)) | None => vec![],
         Some((_, Origin::Below(sources))) => sources,
     };
@@ -302,16 +299,41 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<On
     Ok(Onward::Below(inputs.iter().enumerate().map(seen_by).collect()))
 }
 
+/// Whether the other columns of a node that computes the variable are known not to be computed from it.
+fn is_constant_beside(plan: &LogicalPlan) -> bool {
+    match plan {
+        // The recursive query knows which columns of its work table vary.
+        LogicalPlan::RecursiveQuery(_) | LogicalPlan::TableScan(_) => false,
+        // A node of another library may pass the variable on, and compute anything from it.
+        LogicalPlan::Extension(_) => plan.inputs().is_empty(),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_)
+        | LogicalPlan::Unnest(_) => true,
+    }
+}
+
 /// Refuses a seed that is another one in each row on its way through a node that makes one row of several, or several of one.
-fn check_one_row_each(plan: &LogicalPlan, seed: &datafusion_expr::Expr, variable: &str) -> Result<()> {
-    if !matches!(
-        plan,
-        LogicalPlan::Aggregate(_)
-            | LogicalPlan::Distinct(_)
-            | LogicalPlan::Union(_)
-            | LogicalPlan::Unnest(_)
-            | LogicalPlan::RecursiveQuery(_)
-    ) {
+fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result<()> {
+    if keeps_rows_apart(plan) {
         return Ok(());
     }
     plan_err!(
@@ -321,8 +343,39 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &datafusion_expr::Expr, variable
     )
 }
 
+/// Whether each row of a node is of one row of its input.
+fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_) => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Extension(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_) => true,
+    }
+}
+
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.
-fn is_by_row(plan: &LogicalPlan) -> bool {
+pub fn is_by_row(plan: &LogicalPlan) -> bool {
     let fields = plan.schema().fields();
     !fields.is_empty() && fields.iter().all(|field| is_added(field.name()))
 }

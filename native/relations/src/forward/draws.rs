@@ -34,6 +34,7 @@ pub struct Draws<'n> {
 }
 
 impl<'n> Draws<'n> {
+    /// Nothing so far.
     pub fn new(names: &'n mut Names) -> Self {
         Self { names, drawn: vec![], ordering: vec![] }
     }

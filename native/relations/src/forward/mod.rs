@@ -6,6 +6,7 @@
 mod aggregate;
 mod agreement;
 mod carrier;
+mod dependence;
 mod direction;
 mod distinct;
 mod draws;

@@ -172,7 +172,7 @@ fn with_tangents(
 /// UNION ALL
 /// SELECT step + 1, val - lr * grad((SELECT SUM(val * val) FROM r), val), lr FROM r WHERE step < 9  -- grad(val, lr) of this
 /// ```
-fn check_passed_on(query: &RecursiveQuery, index: usize, variable: &str) -> Result<()> {
+pub fn check_passed_on(query: &RecursiveQuery, index: usize, variable: &str) -> Result<()> {
     let term = without_shared(query.recursive_term.as_ref().clone())?;
     match in_work_table(&term, index, &query.name)? == Some(index) {
         true => refused_for_gradients_in(&query.name, variable),

@@ -44,6 +44,16 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
         return tagged(union, inputs, taken, names);
     }
     let Some(column) = taken.pop() else { return internal_err!("{} has no input", plan.display()) };
+    above(plan, inputs, column, names)
+}
+
+/// A node over inputs of which one has got this column, with the column passed on.
+fn above(
+    plan: LogicalPlan,
+    mut inputs: Vec<LogicalPlan>,
+    column: Column,
+    names: &mut Names,
+) -> Result<(LogicalPlan, Column)> {
     let exprs = plan.expressions();
     Ok(match &plan {
         LogicalPlan::Projection(_) => {
@@ -73,11 +83,25 @@ pub fn lifted(plan: LogicalPlan, index: usize, names: &mut Names, take: Take) ->
         | LogicalPlan::Subquery(_)
         | LogicalPlan::Window(_)
         | LogicalPlan::Join(_) => (plan.with_new_exprs(exprs, inputs)?, column),
-        other => {
+        LogicalPlan::Aggregate(_)
+        | LogicalPlan::Distinct(Distinct::All(_))
+        | LogicalPlan::Union(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Extension(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_) => {
             return plan_err!(
                 "xql-ffi cannot tell the rows of the variable apart behind {}, on their way to a window. Write jvp(..., 1), \
                  in which all of them move, or pass on a column that tells them apart, and PARTITION BY it",
-                other.display()
+                plan.display()
             );
         }
     })

@@ -11,16 +11,18 @@ use datafusion_functions_aggregate::sum::sum;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::region::{Region, joined};
-use super::stage::{read, renamed};
+use super::region::{Region, joined, renamed};
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns};
 
 /// Cotangents of rows of a stage: their numbers, unless the stage has one row only, and the cotangents of the columns that vary.
 pub struct RowCotangents {
+    /// The rows, in no order.
     pub plan: LogicalPlan,
+    /// The column with the numbers of the stage's rows.
     pub row: Option<Column>,
+    /// The columns with the cotangents.
     pub cotangents: Vec<Column>,
     /// Which of the columns the sweep has reached. The others have the cotangent 0 in all rows, and what they are computed from gets
     /// none of them, though their derivatives be infinite.
@@ -50,7 +52,13 @@ impl RowCotangents {
     pub fn shared(self, names: &mut Names) -> Result<Self> {
         let this = self.alone()?;
         let relation = Arc::new(SharedRelation::new(names.part("cotangents"), this.plan.clone()));
-        Ok(this.over(read(&relation, names)?))
+        Ok(this.over(Region::reading(&relation, names)?))
+    }
+
+    /// The cotangents that the sweep has reached, by the columns that vary.
+    pub fn of_columns(&self) -> Vec<Option<Expr>> {
+        let cotangents = self.cotangents.iter().cloned().map(Expr::Column).zip(&self.reached);
+        cotangents.map(|(cotangent, reached)| reached.then_some(cotangent)).collect()
     }
 
     /// The same without the columns of the stage.
@@ -137,6 +145,7 @@ pub fn sums(
 pub struct Cotangents(BTreeMap<String, Vec<Expr>>);
 
 impl Cotangents {
+    /// Adds a term to the cotangent of a column.
     pub fn add(&mut self, column: &str, cotangent: Expr) {
         self.0.entry(column.to_owned()).or_default().push(cotangent);
     }

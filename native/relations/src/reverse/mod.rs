@@ -5,25 +5,98 @@
 //! filters, projections), and *stages* between them (groups, windows, limits). Cotangents go through a region row by row, and from a
 //! region to a leaf as sums over the leaf's rows.
 //!
-//! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `linearize` makes
-//! *regions* of plans, whose rows still have what a sweep reads (`region`), and *stages* of what lies between regions, computed once
-//! (`stage`). `partials` has the partial derivative of an aggregate by one of its rows, `cotangents` the cotangents of columns and of
-//! rows, and `sweep` carries them from the value to the variable.
+//! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `builder` makes
+//! *regions* of plans, whose rows still have what a sweep reads (`region`), and `stages` of what lies between regions, computed once. There
+//! is a file for each kind of node, under the name that it has in forward mode, which makes the region of the node. `cotangents` has the
+//! cotangents of columns and of rows, and `sweep` carries them from the value to the variable.
 
+mod aggregate;
+mod builder;
 mod cotangents;
+mod distinct;
+mod expressions;
+mod filter;
+mod grouping_sets;
+mod join;
 mod lateral;
-mod linearize;
 mod nodes;
-mod partials;
+mod projection;
 mod region;
-mod stage;
+mod stages;
+mod subquery_alias;
 mod sweep;
+mod table_scan;
+mod union;
+mod unnest;
 mod variable;
+mod window;
 
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::LogicalPlan;
+use datafusion_expr::logical_plan::Subquery;
+
+use crate::vocabulary::names::Names;
+use builder::RegionBuilder;
 pub use cotangents::RowCotangents;
 pub use lateral::with_joins_for_lateral;
-pub use linearize::Linearizer;
+use nodes::Node;
 pub use region::{Region, joined};
-pub use stage::Stages;
+pub use stages::Stages;
 pub use sweep::gradients;
 pub use variable::{Reference, RowVariable};
+
+/// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+///
+/// # Errors
+/// If gradients by row cannot pass through a node of it.
+pub fn value(
+    subquery: &Subquery,
+    variables: &[RowVariable],
+    stages: &mut Stages,
+    names: &mut Names,
+) -> Result<Option<Region>> {
+    RegionBuilder::new(names, variables, stages, rule).value(subquery)
+}
+
+/// What each kind of node is in reverse mode, if its rows depend on those of a variable.
+fn rule(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -> Result<Region> {
+    match plan {
+        LogicalPlan::Projection(projection) => projection::projection(builder, node, projection),
+        LogicalPlan::Filter(filter) => filter::filter(builder, node, filter),
+        LogicalPlan::Sort(sort) => filter::sort(builder, node, sort),
+        LogicalPlan::Limit(limit) => filter::limit(builder, node, limit),
+        LogicalPlan::Repartition(repartition) => builder.region(&repartition.input),
+        LogicalPlan::Subquery(Subquery { subquery, .. }) => builder.region(subquery),
+        LogicalPlan::SubqueryAlias(alias) => subquery_alias::subquery_alias(builder, node, alias),
+        LogicalPlan::Join(join) => join::join(builder, node, join),
+        LogicalPlan::Union(union) => union::union(builder, union),
+        LogicalPlan::Distinct(distinct) => distinct::distinct(builder, node, distinct),
+        LogicalPlan::Aggregate(aggregate) => aggregate::aggregate(builder, node, aggregate),
+        LogicalPlan::Window(window) => window::window(builder, node, window),
+        LogicalPlan::Unnest(unnest) => unnest::unnest(builder, unnest),
+        LogicalPlan::TableScan(_) => match table_scan::table_scan(builder, node, plan)? {
+            Some(region) => Ok(region),
+            None => refused(plan),
+        },
+        LogicalPlan::RecursiveQuery(query) => plan_err!(
+            "{} is a recursive query that reads the variable, and gradients by row cannot pass through its iterations. \
+             Differentiate by a column of one row, or by jvp along a direction",
+            query.name
+        ),
+        LogicalPlan::Extension(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_) => refused(plan),
+    }
+}
+
+fn refused(plan: &LogicalPlan) -> Result<Region> {
+    let shown = plan.display().to_string();
+    plan_err!("gradients by row cannot pass through {}", shown.lines().next().unwrap_or_default())
+}

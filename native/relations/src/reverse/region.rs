@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
 
+use crate::shared::SharedRelation;
 use crate::tangents::pairs::{pair_of_tangent, tangent_of_pair};
-use crate::vocabulary::names::{Names, with_columns};
+use crate::vocabulary::names::{Names, columns, named, with_columns};
 use xql_autodiff::vocabulary::types::can_vary;
 
 /// The number of a stage. A stage reads those with lower numbers only.
@@ -19,6 +20,7 @@ pub type StageId = usize;
 /// A plan in which every row comes from at most one row of each leaf. Its columns have names that no other column of the
 /// statement has.
 pub struct Region {
+    /// The plan.
     pub plan: LogicalPlan,
     /// The columns of the node that the region stands for, in their order.
     pub columns: Vec<Column>,
@@ -33,12 +35,15 @@ pub struct Region {
 
 /// A column that varies, and what computes it.
 pub struct Step {
+    /// The name of the column.
     pub output: String,
+    /// The expression, over columns of the region.
     pub expr: Expr,
 }
 
 /// A stage that a region reads.
 pub struct Leaf {
+    /// The stage.
     pub stage: StageId,
     /// The number of the stage's row, NULL if there is none; no column if the stage has one row only.
     pub row: Option<Column>,
@@ -54,8 +59,17 @@ pub struct Leaf {
 }
 
 impl Region {
+    /// A region of what does not vary.
     pub fn constant(plan: LogicalPlan, columns: Vec<Column>, single: bool) -> Self {
         Self { plan, columns, varying: BTreeSet::new(), steps: vec![], leaves: vec![], single }
+    }
+
+    /// A shared relation as a region of constants, its columns under names of their own.
+    pub fn reading(relation: &Arc<SharedRelation>, names: &mut Names) -> Result<Self> {
+        let named: Vec<_> = relation.columns().map(|column| names.part(column)).collect();
+        let plan = relation.scan_as(named)?;
+        let columns = plan.schema().columns();
+        Ok(Self::constant(plan, columns, false))
     }
 
     /// The columns that vary of those that an expression reads.
@@ -182,21 +196,23 @@ impl Region {
         self.leaves.append(&mut other.leaves);
     }
 
-    /// The rows of a region, each beside the one row of another that fulfils a condition, or beside none.
-    pub fn beside(
-        self,
+    /// Puts beside each row the one row of another region that has equal keys, or none. The columns stay those of this region.
+    pub fn put_beside(
+        &mut self,
         other: Self,
         on: Vec<(Expr, Expr)>,
-        filter: Option<Expr>,
         join_type: JoinType,
         nulls: NullEquality,
-    ) -> Result<Self> {
+    ) -> Result<()> {
+        let width = self.columns.len();
         let repeated: Vec<_> = self.leaves.iter().map(|leaf| leaf.repeated).collect();
-        let mut both = self.joined(other, on, filter, join_type, nulls)?;
-        for (leaf, repeated) in both.leaves.iter_mut().zip(repeated) {
+        let own = std::mem::replace(self, Self::constant(LogicalPlan::default(), vec![], false));
+        *self = own.joined(other, on, None, join_type, nulls)?;
+        for (leaf, repeated) in self.leaves.iter_mut().zip(repeated) {
             leaf.repeated = repeated;
         }
-        Ok(both)
+        self.columns.truncate(width);
+        Ok(())
     }
 
     /// The pairs of rows of two regions that fulfil a condition. The columns are those of both.
@@ -214,6 +230,14 @@ impl Region {
         self.take_in(&mut other);
         Ok(Self { plan, single, ..self })
     }
+}
+
+/// A relation as a region of constants, its columns under names of their own.
+pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Region> {
+    let exprs = columns(plan.schema());
+    let plan = named(plan, &exprs, names)?;
+    let columns = plan.schema().columns();
+    Ok(Region::constant(plan, columns, false))
 }
 
 /// A join of two plans whose columns have different names.

@@ -1,21 +1,19 @@
 //! Cotangents swept down from a value to the rows of the variable.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, internal_err};
+use datafusion_common::{Column, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{
-    Aggregate, Expr, Filter, Join, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union, when,
+    Expr, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union, when,
 };
 use datafusion_functions::core::expr_fn::nullif;
-use datafusion_functions_aggregate::count::count_all;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
 
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
-use super::region::{Leaf, Region, joined};
-use super::stage::{Rows, Stages, read, renamed};
+use super::region::{Leaf, Region};
+use super::stages::{Kind, Pulled, Stages};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, with_columns};
 
@@ -33,19 +31,17 @@ pub fn gradients(
         Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
         _ => return Ok(gradients),
     }
-    let contributions = (0..stages.count()).map(|_| vec![]).collect();
-    let mut sweep = Sweep { names, stages, tangent, contributions };
+    let contributions = (0..stages.all().len()).map(|_| vec![]).collect();
+    let mut sweep = Sweep { names, tangent, contributions };
     sweep.region(region, region.plan.clone(), cotangents)?;
-    let variables: HashMap<_, _> = stages.of_variables().collect();
     // A stage reads lower ones only, so that by its turn all that reads it has contributed.
-    for id in (0..stages.count()).rev() {
+    for (id, stage) in stages.all().iter().enumerate().rev() {
         let contributions = std::mem::take(&mut sweep.contributions[id]);
         let Some(total) = sweep.total(contributions)? else { continue };
-        match variables.get(&id) {
-            Some(variable) => {
-                gradients.insert(*variable, total);
-            }
-            None => sweep.stage(id, total)?,
+        if let Kind::Variable(variable) = stage.kind {
+            gradients.insert(variable, total);
+        } else if let Some(Pulled { below, rows, cotangents }) = stage.pullback(total, sweep.names)? {
+            sweep.region(below, rows, cotangents)?;
         }
     }
     Ok(gradients)
@@ -53,7 +49,6 @@ pub fn gradients(
 
 struct Sweep<'a> {
     names: &'a mut Names,
-    stages: &'a Stages,
     tangent: &'a Arc<ScalarUDF>,
     /// What the readers of each stage have contributed so far.
     contributions: Vec<Vec<RowCotangents>>,
@@ -142,7 +137,7 @@ impl Sweep<'_> {
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?);
         let relation = Arc::new(SharedRelation::new(self.names.part("cotangents"), plan));
         for ((leaf, _), (row, present, cotangents)) in contributions.into_iter().zip(positions) {
-            let rows = read(&relation, self.names)?;
+            let rows = Region::reading(&relation, self.names)?;
             let column = |position: usize| rows.columns[position].clone();
             let cotangents =
                 cotangents.into_iter().map(|cotangent| cotangent.map(|at| Expr::Column(column(at)))).collect();
@@ -214,162 +209,6 @@ impl Sweep<'_> {
         }
         sums(first.plan, first.row, first.cotangents, first.reached, self.names).map(Some)
     }
-
-    /// Carries the cotangents of the rows of a stage to what it is computed from.
-    fn stage(&mut self, id: usize, total: RowCotangents) -> Result<()> {
-        let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
-        let reached = total.cotangents.iter().cloned().map(Expr::Column).zip(&total.reached);
-        let cotangents: Vec<_> = reached.map(|(cotangent, reached)| reached.then_some(cotangent)).collect();
-        let none = NullEquality::NullEqualsNothing;
-        match &stage.rows {
-            Rows::Variable(_) | Rows::Constant => Ok(()),
-            // The rows as they were computed, each with its cotangents.
-            Rows::Same { below, columns } => {
-                let (Some(row), Some(number)) = (total.row, below.columns.last()) else {
-                    return internal_err!("rows have no numbers");
-                };
-                let on = vec![(Expr::Column(number.clone()), Expr::Column(row))];
-                let rows = joined(below.plan.clone(), total.plan, on, None, JoinType::Inner, none)?;
-                let mut found = Cotangents::default();
-                for (column, cotangent) in columns.iter().zip(cotangents) {
-                    if let Some(cotangent) = cotangent {
-                        found.add(&column.name, cotangent);
-                    }
-                }
-                self.region(below, rows, found)
-            }
-            // ```text
-            // Join: the keys of the rows IS NOT DISTINCT FROM those of the groups
-            //   the rows below
-            //   Join: the numbers of the groups
-            //     the groups
-            //     the cotangents of the groups
-            // ```
-            Rows::Groups { below, keys, aggregates } => {
-                // Ties are counted over the groups alone, and what has come with its group needs no join.
-                let reached: Vec<_> = aggregates
-                    .iter()
-                    .zip(&stage.varying)
-                    .zip(cotangents)
-                    .filter_map(|(aggregate, cotangent)| Some((aggregate, cotangent?)))
-                    .collect();
-                let ties = reached.iter().any(|((partials, _), _)| partials.has_ties());
-                let (mut groups, by_group, total) = if ties || total.own.is_empty() {
-                    let own = stage.scan(self.names)?;
-                    (own.plan, own.columns, Some((total.row, total.plan)))
-                } else {
-                    (total.plan, total.own, None)
-                };
-                let by_group: Vec<_> = by_group.into_iter().map(Expr::Column).collect();
-                let mut ties = vec![];
-                for ((partials, value), _) in &reached {
-                    let chosen = partials.chosen(&by_group[**value]);
-                    ties.push(match chosen {
-                        Some(chosen) => Some(self.ties(below, keys, &mut groups, &by_group, chosen)?),
-                        None => None,
-                    });
-                }
-                if let Some((row, total)) = total {
-                    let on = by_group.last().cloned().zip(row.map(Expr::Column)).into_iter().collect();
-                    groups = joined(groups, total, on, None, JoinType::Inner, none)?;
-                }
-                // DataFusion orders inner joins anew, and would join all rows below to both, one after the other, but for the
-                // projection that gives the names.
-                let known = groups.schema().columns();
-                let groups = renamed(groups, self.names)?;
-                let now = |expr: &Expr| {
-                    let position = known.iter().position(|column| matches!(expr, Expr::Column(own) if own == column));
-                    let renamed = position.and_then(|position| groups.columns.get(position)).cloned();
-                    renamed.map_or_else(
-                        || internal_err!("{expr} is no column of the groups"),
-                        |column| Ok(Expr::Column(column)),
-                    )
-                };
-                let by_group: Vec<_> = by_group.iter().map(now).collect::<Result<_>>()?;
-                let ties: Vec<_> = ties.iter().map(|ties| ties.as_ref().map(now).transpose()).collect::<Result<_>>()?;
-                let groups = groups.plan;
-                let rows = with_groups(below, keys, groups, &by_group)?;
-                let mut found = Cotangents::default();
-                for (((partials, value), cotangent), ties) in reached.into_iter().zip(ties) {
-                    let cotangent = now(&cotangent)?;
-                    let value = &by_group[*value];
-                    let mut contributes = value.clone().is_not_null();
-                    if !partials.are_shares() {
-                        contributes = contributes.and(is_not_zero(cotangent.clone()));
-                    }
-                    let partials = partials.over_group(value, &by_group, ties)?;
-                    for (input, product) in products(partials, &contributes, &cotangent)? {
-                        if below.varying.contains(&input.name) {
-                            found.add(&input.name, product);
-                        }
-                    }
-                }
-                self.region(below, rows, found)
-            }
-        }
-    }
-
-    /// Adds to groups how many of their rows have the value of an aggregate.
-    fn ties(
-        &mut self,
-        below: &Region,
-        keys: &[Column],
-        groups: &mut LogicalPlan,
-        by_group: &[Expr],
-        chosen: Expr,
-    ) -> Result<Expr> {
-        let on: Vec<_> = keys.iter().cloned().map(Expr::Column).zip(by_group.iter().cloned()).collect();
-        let nulls = NullEquality::NullEqualsNull;
-        let rows = joined(below.plan.clone(), groups.clone(), on, None, JoinType::Inner, nulls)?;
-        let rows = LogicalPlan::Filter(Filter::try_new(chosen, Arc::new(rows))?);
-        let count = Column::new_unqualified(self.names.part("ties"));
-        let counted = count_all().unalias_nested().data.alias(count.name.clone());
-        let mut on = vec![];
-        let mut group = vec![];
-        if let Some(row) = by_group.last().filter(|_| !keys.is_empty()) {
-            let number = Column::new_unqualified(self.names.part("row"));
-            group.push(row.clone().alias(number.name.clone()));
-            on.push((row.clone(), Expr::Column(number)));
-        }
-        let counted = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(rows), group, vec![counted])?);
-        let all = std::mem::take(groups);
-        *groups = joined(all, counted, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
-        Ok(Expr::Column(count))
-    }
-}
-
-/// The rows of a region, each with its group.
-///
-/// An inner join would take keys that may be NULL apart (see [`told_apart`](super::region::told_apart)), which costs. One that keeps
-/// all rows DataFusion leaves as it is, and a row whose group has no cotangents contributes nothing.
-fn with_groups(below: &Region, keys: &[Column], groups: LogicalPlan, by_group: &[Expr]) -> Result<LogicalPlan> {
-    if keys.is_empty() {
-        // DataFusion holds the left side of a product, and goes through the other one for each of its rows.
-        let none = NullEquality::NullEqualsNothing;
-        return joined(groups, below.plan.clone(), vec![], None, JoinType::Inner, none);
-    }
-    let on = by_group.iter().cloned().zip(keys.iter().cloned().map(Expr::Column)).collect();
-    let (groups, rows) = (Arc::new(groups), Arc::new(below.plan.clone()));
-    let (of, nulls) = (JoinConstraint::On, NullEquality::NullEqualsNull);
-    Ok(LogicalPlan::Join(Join::try_new(groups, rows, on, None, JoinType::Right, of, nulls, false)?))
-}
-
-/// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the aggregate has
-/// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a group that does
-/// not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
-fn products(partials: Vec<(Expr, Expr)>, contributes: &Expr, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
-    let mut products = vec![];
-    for (input, partial) in partials {
-        let Expr::Column(input) = input else { continue };
-        let product = if partial == lit(1.0) {
-            cotangent.clone()
-        } else {
-            let product = binary_expr(cotangent.clone(), Operator::Multiply, partial);
-            when(contributes.clone(), product).end()?
-        };
-        products.push((input, product));
-    }
-    Ok(products)
 }
 
 /// The rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.

@@ -16,7 +16,7 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use crate::plan::lift::lifted;
 use crate::plan::union::widened_union;
 use crate::shared::SharedRelation;
-use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::names::{Names, columns, named};
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::relation::{Occurrence, Relation, is_same, occurrences};
 use crate::vocabulary::source::{Source, sources_of};
@@ -297,14 +297,4 @@ fn is_in_one_group(plan: &LogicalPlan, is_only_key: bool) -> Result<bool> {
 fn position(schema: &DFSchema, (table, field): (Option<&TableReference>, &FieldRef)) -> Result<usize> {
     let found = schema.index_of_column_by_name(table, field.name());
     found.map_or_else(|| internal_err!("the rows of a variable have no column {}", field.name()), Ok)
-}
-
-/// These expressions under names of their own.
-pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<LogicalPlan> {
-    let named = exprs.iter().map(|expr| {
-        let name = names.part(&expr.qualified_name().1);
-        expr.clone().unalias().alias(name)
-    });
-    let named = named.collect();
-    Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?))
 }

@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use xql_autodiff::rules::{Formula, Signature, Value};
 
+use super::calls::{Argument, FormulaCall};
+
 /// A line of the table: the derivative of a function by its tangents.
 struct Line {
     signature: &'static str,
@@ -137,14 +139,15 @@ pub fn aggregate(name: &str) -> Result<Arc<AggregateUDF>> {
 /// The input of a function and its tangent, `None` where it does not vary.
 #[derive(Debug)]
 pub struct Input {
+    /// The input.
     pub value: Expr,
+    /// Its tangent.
     pub tangent: Option<Expr>,
 }
 
 /// What stands for a name in a call of a formula.
-enum Argument<'i> {
-    Value(&'i Expr),
-    Tangent(&'i Expr),
+enum Named<'i> {
+    Varies(Argument),
     /// The tangent of an input that does not vary, and the input.
     Zero(&'i Expr),
 }
@@ -155,7 +158,7 @@ impl TangentFormula {
     pub fn evaluate(
         &self,
         inputs: &[Input],
-        mut value_of: impl FnMut(&str, Vec<Expr>) -> Result<(Expr, FieldRef)>,
+        mut value_of: impl FnMut(FormulaCall) -> Result<(Expr, FieldRef)>,
     ) -> Result<Option<Expr>> {
         self.formula.over_given(|function, names| {
             if names.is_empty() || names.iter().any(|name| self.argument(name, inputs).is_none()) {
@@ -165,29 +168,29 @@ impl TangentFormula {
             let mut values = vec![];
             for (position, argument) in arguments.enumerate() {
                 values.push(match argument {
-                    Argument::Value(value) | Argument::Tangent(value) => value.clone(),
+                    Named::Varies(argument) => argument,
                     // The default of lag and lead.
-                    Argument::Zero(Expr::Literal(value, _)) if position == 2 && value.is_null() => {
-                        Expr::Literal(ScalarValue::Float64(None), None)
+                    Named::Zero(Expr::Literal(value, _)) if position == 2 && value.is_null() => {
+                        Argument::Tangent(Expr::Literal(ScalarValue::Float64(None), None))
                     }
-                    Argument::Zero(_) if position == 2 => lit(0.0),
+                    Named::Zero(_) if position == 2 => Argument::Tangent(lit(0.0)),
                     // A call is linear in tangents.
-                    Argument::Zero(_) => return Ok(Some(Value::Zero)),
+                    Named::Zero(_) => return Ok(Some(Value::Zero)),
                 });
             }
-            let (value, field) = value_of(function, values)?;
+            let (value, field) = value_of(FormulaCall::new(function, values)?)?;
             Ok(Some(Value::Given(value, field)))
         })
     }
 
     /// What a name stands for: an input, or with `d` before it the tangent of one.
-    fn argument<'i>(&self, name: &str, inputs: &'i [Input]) -> Option<Argument<'i>> {
+    fn argument<'i>(&self, name: &str, inputs: &'i [Input]) -> Option<Named<'i>> {
         let by_name = |name: &str| inputs.get(self.inputs.iter().position(|input| input == name)?);
         if let Some(input) = by_name(name) {
-            return Some(Argument::Value(&input.value));
+            return Some(Named::Varies(Argument::Value(input.value.clone())));
         }
         let Input { value, tangent } = by_name(name.strip_prefix('d')?)?;
-        Some(tangent.as_ref().map_or(Argument::Zero(value), Argument::Tangent))
+        Some(tangent.clone().map_or(Named::Zero(value), |tangent| Named::Varies(Argument::Tangent(tangent))))
     }
 }
 
@@ -222,7 +225,20 @@ mod tests {
                 tangent: varying.contains(&input.as_str()).then(|| col(format!("d{input}"))),
             })
             .collect();
-        let tangent = formula.evaluate(&inputs, |function, arguments| {
+        let tangent = formula.evaluate(&inputs, |call| {
+            let (function, arguments) = match call {
+                FormulaCall::Statistic { function, arguments } | FormulaCall::OfRow { function, arguments } => {
+                    (function, arguments)
+                }
+                FormulaCall::Pairs { input, tangent } => ("regr_count", vec![input, tangent]),
+                FormulaCall::Sum { tangent } => ("sum", vec![tangent]),
+                FormulaCall::Mean { tangent } => ("avg", vec![tangent]),
+                FormulaCall::Deviations { input, tangent, is_tangent_first: false } => {
+                    ("regr_sxy", vec![input, tangent])
+                }
+                FormulaCall::Deviations { input, tangent, .. } => ("regr_sxy", vec![tangent, input]),
+                FormulaCall::Chosen { extremum, input, tangent } => (extremum.function(), vec![input, tangent]),
+            };
             let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
             let data_type = if function == "regr_count" { DataType::UInt64 } else { DataType::Float64 };
             let name = format!("{function} {}", arguments.join(" "));

@@ -1,10 +1,11 @@
 //! The tangent of an aggregate or window function, from others over the same rows.
 
+pub mod calls;
 pub mod formulas;
 pub mod frames;
 pub mod own_cell;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition};
@@ -15,18 +16,24 @@ use crate::tangents::pairs::{pair, tangent_in};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
+use calls::{Extremum, FormulaCall};
 use formulas::{Input, TangentFormula};
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
 /// The rows that aggregates and window functions are over, with the tangents of their columns by a variable.
 pub struct Over<'a> {
+    /// The columns of the rows.
     pub columns: &'a DFSchema,
+    /// The tangents of the columns.
     pub tangents: &'a Tangents,
     /// The columns with those of their tangents.
     pub carried: &'a DFSchema,
+    /// The operator that linearizes an expression.
     pub jvp: &'a Arc<ScalarUDF>,
+    /// The variable's name.
     pub variable: &'a str,
+    /// The names of added columns.
     pub names: &'a mut Names,
     /// The functions over the rows. Those that tangents are computed from are added.
     pub computed: &'a mut Vec<Expr>,
@@ -47,7 +54,7 @@ impl Over<'_> {
         };
         let complete = if formula.pairs { self.present(&inputs)? } else { None };
         let mut rows = self.rows(call, complete);
-        let tangent = formula.evaluate(&inputs, |function, arguments| rows.call(function, arguments))?;
+        let tangent = formula.evaluate(&inputs, |call| rows.value(call))?;
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
     }
 
@@ -105,6 +112,22 @@ impl Over<'_> {
         };
         Ok(Input { value: double(argument.clone())?, tangent })
     }
+}
+
+/// Whether the value of an aggregate or window function varies, by which of its arguments do. One whose derivative is not known does.
+pub fn varies(function: &Expr, mut argument_varies: impl FnMut(&Expr) -> Result<bool>) -> Result<bool> {
+    let call = Call::of(function)?;
+    let mut inputs = vec![];
+    for argument in call.args() {
+        let tangent = argument_varies(argument)?.then(|| argument.clone());
+        inputs.push(Input { value: argument.clone(), tangent });
+    }
+    if inputs.iter().all(|input| input.tangent.is_none()) {
+        return Ok(false);
+    }
+    let Some(formula) = formulas::of(&call.definition(), inputs.len())? else { return Ok(true) };
+    let number: FieldRef = Arc::new(Field::new("value", DataType::Float64, true));
+    Ok(formula.evaluate(&inputs, |_| Ok((call.args()[0].clone(), Arc::clone(&number))))?.is_some())
 }
 
 /// What of an aggregate or window function its value depends on smoothly; another expression itself.
@@ -202,21 +225,31 @@ pub struct Rows<'r> {
 }
 
 impl Rows<'_> {
-    /// The value of a function over these rows, with its field.
-    pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<(Expr, FieldRef)> {
-        match (name, args.as_slice()) {
-            ("arg_min", [value, tangent]) => self.chosen("min", value, tangent),
-            ("arg_max", [value, tangent]) => self.chosen("max", value, tangent),
-            _ => {
-                let call = self.call.with(name, args, self.complete.clone())?;
-                let field = call.to_field(self.schema)?.1;
-                Ok((Expr::Column(self.names.column(call, self.computed, |names| names.part(name))), field))
+    /// The value of a call of the formula over these rows, with its field.
+    pub fn value(&mut self, call: FormulaCall) -> Result<(Expr, FieldRef)> {
+        match call {
+            FormulaCall::Statistic { function, arguments } | FormulaCall::OfRow { function, arguments } => {
+                self.call(function, arguments)
             }
+            FormulaCall::Pairs { input, tangent } => self.call("regr_count", vec![input, tangent]),
+            FormulaCall::Sum { tangent } => self.call("sum", vec![tangent]),
+            FormulaCall::Mean { tangent } => self.call("avg", vec![tangent]),
+            FormulaCall::Deviations { input, tangent, is_tangent_first } => {
+                self.call("regr_sxy", if is_tangent_first { vec![tangent, input] } else { vec![input, tangent] })
+            }
+            FormulaCall::Chosen { extremum, input, tangent } => self.chosen(extremum, &input, &tangent),
         }
     }
 
+    /// The value of a function over these rows, with its field.
+    pub fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<(Expr, FieldRef)> {
+        let call = self.call.with(name, args, self.complete.clone())?;
+        let field = call.to_field(self.schema)?.1;
+        Ok((Expr::Column(self.names.column(call, self.computed, |names| names.part(name))), field))
+    }
+
     /// The tangent of the row with the least or greatest value, and of those the least or greatest tangent.
-    fn chosen(&mut self, extremum: &str, value: &Expr, tangent: &Expr) -> Result<(Expr, FieldRef)> {
+    fn chosen(&mut self, extremum: Extremum, value: &Expr, tangent: &Expr) -> Result<(Expr, FieldRef)> {
         let field = tangent.to_field(self.schema)?.1;
         let present = Some(value.clone().is_not_null());
         // One order, not two: where value and tangent are the same expression, DataFusion panics on the second.
@@ -228,12 +261,13 @@ impl Rows<'_> {
             let present = present.into_iter().chain(certain).reduce(Expr::and);
             let mut first = self.call.with("first_value", vec![tangent.clone()], present)?;
             if let Expr::AggregateFunction(call) = &mut first {
-                call.params.order_by = vec![both.sort(extremum == "min", false)];
+                call.params.order_by = vec![both.sort(extremum == Extremum::Min, false)];
             }
             let first = self.names.column(first, self.computed, |names| names.part("first_value"));
             return Ok((Expr::Column(first), field));
         }
         // A window has an order of its own.
+        let extremum = extremum.function();
         let call = self.call.with(extremum, vec![both], present)?;
         let chosen = self.names.column(call, self.computed, |names| names.part(extremum));
         Ok((tangent_in(Expr::Column(chosen)), field))

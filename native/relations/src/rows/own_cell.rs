@@ -20,16 +20,12 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_window::rank::dense_rank_udwf;
 use std::sync::Arc;
 
+use super::calls::{FormulaCall, is_choice};
 use super::formulas::{Input, TangentFormula, aggregate};
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::{Call, Over, Varying};
 use crate::tangents::tangent::Linearized;
 use crate::vocabulary::expressions::{failing, one_zero};
-
-/// Whether a window function chooses one row of the window, and has its value.
-pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
-    matches!(function.name(), "lag" | "lead" | "first_value" | "last_value" | "nth_value")
-}
 
 /// Whether the derivative of a window function by the row's own cell is known where several rows of a window may have one cell
 /// (`repeats`), or none have.
@@ -39,7 +35,7 @@ pub fn is_choice(function: &WindowFunctionDefinition) -> bool {
 /// left it.
 pub fn is_known_by_own_cell(function: &WindowFunction, repeats: bool) -> Result<bool> {
     let params = &function.params;
-    if is_choice(&function.fun) || is_whole(params) {
+    if is_choice(function.fun.name()) || is_whole(params) {
         return Ok(true);
     }
     let has_own_row = has_own_row(params)?;
@@ -65,6 +61,7 @@ fn is_extremum(function: &WindowFunctionDefinition) -> bool {
 
 /// The rows of a window function, with the tangents that they have while the windows below stay as they are.
 pub struct OwnCell<'a> {
+    /// The rows.
     pub over: Over<'a>,
     /// The number of the cell that a row has, where it is asked for.
     pub cell: Option<Column>,
@@ -82,7 +79,7 @@ impl OwnCell<'_> {
         let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
         };
-        if is_choice(&call.fun) {
+        if is_choice(call.fun.name()) {
             return self.chosen_row(*call, &inputs, formula).map(Some);
         }
         let mut takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();
@@ -152,7 +149,7 @@ impl OwnCell<'_> {
         let name = call.fun.name().to_owned();
         let which = call.params.args.get(1).cloned();
         let mut rows = self.over.rows(Call::Window(Box::new(call)), None);
-        let tangent = formula.evaluate(inputs, |function, arguments| rows.call(function, arguments))?;
+        let tangent = formula.evaluate(inputs, |call| rows.value(call))?;
         let (chosen, _) = rows.call(&name, [own].into_iter().chain(which).collect())?;
         // There is no such row where lag and lead have their default, which is of the row itself.
         let tangent = tangent.unwrap_or_else(|| lit(0.0));
@@ -180,40 +177,19 @@ struct Sum<'s, 'a> {
 
 impl Sum<'_, '_> {
     fn tangent(&mut self, inputs: &[Input], formula: &TangentFormula) -> Result<Option<Expr>> {
-        // In the formula a name stands for each tangent, by which calls that are linear in one are known.
-        let name = |number: usize| Expr::Column(Column::new_unqualified(format!("∂{number}")));
-        let named: Vec<_> = inputs
-            .iter()
-            .enumerate()
-            .map(|(number, input)| Input {
-                value: input.value.clone(),
-                tangent: input.tangent.as_ref().map(|_| name(number)),
-            })
-            .collect();
-        let tangent_of = |argument: &Expr| {
-            let number = (0..inputs.len()).find(|number| *argument == name(*number))?;
-            inputs[number].tangent.clone()
-        };
-        formula.evaluate(&named, |function, arguments| {
-            let known = |expr: Expr| -> Result<(Expr, FieldRef)> {
-                Ok((expr, Arc::new(Field::new(function, DataType::Float64, true))))
-            };
-            let tangents: Vec<_> = arguments.iter().map(tangent_of).collect();
-            match (function, arguments.as_slice(), tangents.as_slice()) {
-                (_, _, tangents) if tangents.iter().all(Option::is_none) => self.over_frame(function, arguments),
-                ("sum", _, [Some(tangent)]) => known(self.sum(tangent.clone())?),
-                ("avg", _, [Some(tangent)]) => {
-                    let (rows, _) = self.over_frame("count", vec![inputs[0].value.clone()])?;
-                    known(quotient(self.sum(tangent.clone())?, rows))
-                }
-                ("regr_count", [input, _], [None, Some(_)]) => self.over_frame("count", vec![input.clone()]),
-                ("regr_sxy", [input, _], [None, Some(tangent)]) | ("regr_sxy", [_, input], [Some(tangent), None]) => {
-                    known(self.deviations(input.clone(), tangent.clone())?)
-                }
-                ("arg_min" | "arg_max", [input, _], [None, Some(tangent)]) => {
-                    known(self.share(input.clone(), tangent.clone())?)
-                }
-                _ => internal_err!("a formula has {function} of a tangent, which is not known by the row's own cell"),
+        let known = |expr: Expr| -> (Expr, FieldRef) { (expr, Arc::new(Field::new("value", DataType::Float64, true))) };
+        formula.evaluate(inputs, |call| match call {
+            FormulaCall::Statistic { function, arguments } => self.over_frame(function, arguments),
+            FormulaCall::Pairs { input, .. } => self.over_frame("count", vec![input]),
+            FormulaCall::Sum { tangent } => Ok(known(self.sum(tangent)?)),
+            FormulaCall::Mean { tangent } => {
+                let (rows, _) = self.over_frame("count", vec![inputs[0].value.clone()])?;
+                Ok(known(quotient(self.sum(tangent)?, rows)))
+            }
+            FormulaCall::Deviations { input, tangent, .. } => Ok(known(self.deviations(input, tangent)?)),
+            FormulaCall::Chosen { input, tangent, .. } => Ok(known(self.share(input, tangent)?)),
+            FormulaCall::OfRow { function, .. } => {
+                internal_err!("{function} chooses a row, which is not known by the row's own cell in a sum")
             }
         })
     }

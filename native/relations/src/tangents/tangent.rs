@@ -20,10 +20,12 @@ pub enum Tangent {
 pub struct Tangents(BTreeMap<usize, Tangent>);
 
 impl Tangents {
+    /// The tangent of the column at this position.
     pub fn get(&self, index: usize) -> Tangent {
         self.0.get(&index).cloned().unwrap_or(Tangent::Zero)
     }
 
+    /// Gives the column at this position a tangent.
     pub fn set(&mut self, index: usize, tangent: Tangent) {
         if tangent != Tangent::Zero {
             self.0.insert(index, tangent);

@@ -13,6 +13,16 @@ pub fn unaliased(expr: &Expr) -> &Expr {
     }
 }
 
+/// Whether an aggregate is the value of one row of a group, chosen by the order of the rows.
+pub fn is_of_one_row(aggregate: &Expr) -> bool {
+    match unaliased(aggregate) {
+        Expr::AggregateFunction(call) => {
+            matches!(call.func.name(), "first_value" | "last_value" | "nth_value")
+        }
+        _ => false,
+    }
+}
+
 /// An expression of this type in which, if it is a float, both zeros are one: DataFusion orders -0.0 before 0.0, which are the
 /// same number.
 pub fn one_zero(expr: Expr, data_type: &DataType) -> Result<Expr> {

@@ -104,6 +104,16 @@ pub fn with_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> 
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
 }
 
+/// These expressions under names of their own.
+pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<LogicalPlan> {
+    let named = exprs.iter().map(|expr| {
+        let name = names.part(&expr.qualified_name().1);
+        expr.clone().unalias().alias(name)
+    });
+    let named = named.collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?))
+}
+
 /// `plan` with the columns of `schema` only, in that order.
 pub fn restore(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     let same = plan.schema().fields().len() == schema.fields().len()

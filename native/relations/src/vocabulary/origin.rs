@@ -78,7 +78,20 @@ pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
         {
             Origin::Below(vec![(0, index)])
         }
-        _ => Origin::Here,
+        // A node of another library may compute anything.
+        LogicalPlan::Extension(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Statement(_)
+        | LogicalPlan::Explain(_)
+        | LogicalPlan::Analyze(_)
+        | LogicalPlan::Dml(_)
+        | LogicalPlan::Ddl(_)
+        | LogicalPlan::Copy(_)
+        | LogicalPlan::DescribeTable(_) => Origin::Here,
     })
 }
 

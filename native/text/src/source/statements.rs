@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::tokens::Source;
-use crate::names::DERIVATIVES;
+use crate::names::{DERIVATIVES, has_words};
 
 /// How deep expressions and queries of a statement may be nested. Sessions can be told to take more than they do by default.
 const DEPTH: usize = 300;
@@ -93,6 +93,12 @@ impl Source<'_> {
     /// Where a statement stands.
     pub fn range(&self, written: &Written) -> Range<usize> {
         self.ranges[written.tokens.start].start..self.ranges[written.tokens.end - 1].end
+    }
+
+    /// Whether expressions of a statement are to keep the words of another engine.
+    pub fn has_words(&self, written: &Written) -> bool {
+        let mut tokens = self.tokens[written.tokens.clone()].iter();
+        tokens.any(|token| matches!(&token.token, Token::Word(word) if has_words(&word.value)))
     }
 
     /// Whether a statement inserts the rows of a query, whose columns have no names then.

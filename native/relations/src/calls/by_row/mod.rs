@@ -13,7 +13,7 @@ use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use crate::reverse::{Linearizer, Reference, RowVariable, joined, with_joins_for_lateral};
+use crate::reverse::{Reference, RowVariable, joined, value, with_joins_for_lateral};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::Recognize;
@@ -147,8 +147,7 @@ impl ByRow {
         }
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let mut linearizer = Linearizer { names: &mut *names, variables: rows, stages, readers: 1 };
-            let Some(region) = linearizer.value(subquery)? else { continue };
+            let Some(region) = value(subquery, rows, stages, names)? else { continue };
             by.push(Swept { sweep, region, gradients: None, derivatives: vec![] });
         }
         let Some(Swept { region, .. }) = by.first() else { return Ok(None) };

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::variables::Numbered;
 use crate::reverse::{Reference, Region, RowCotangents, joined};
+use crate::shared::each_row_once;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::{Names, with_columns};
 
@@ -42,6 +43,10 @@ impl Swept {
             let mut gradient = gradient.renamed(names)?;
             if let Some(groups) = groups {
                 gradient = gradient.by_group(groups, names)?;
+            }
+            if let Some(row) = &gradient.row {
+                // A row that came twice would be two rows of the statement.
+                gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
             let on = gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of)));
             let (left, on) = (std::mem::take(input), on.into_iter().collect());

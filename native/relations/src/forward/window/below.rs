@@ -1,18 +1,16 @@
 //! The window functions below a window that its arguments are computed from.
 
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result};
-use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Distinct, Expr, LogicalPlan, Window};
 use std::collections::BTreeSet;
 
-use crate::forward::carrier::{Asked, Carrier, Reading};
-use crate::forward::direction::Variable;
+use crate::forward::dependence::varies;
+use crate::forward::direction::Direction;
 use crate::plan::lift::lifted;
+use crate::plan::over_input::{over_input, substituted};
 use crate::rows::arguments;
 use crate::rows::frames::is_over_partition;
 use crate::tangents::linearize::reads;
-use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::origin::{Origin, origin};
@@ -71,20 +69,20 @@ struct Place<'p> {
 }
 
 /// The window functions by way of which these columns vary, the uppermost ones alone.
-pub fn windows_below(carrier: &mut Carrier, direction: usize, below: Below) -> Result<Vec<Lower>> {
+pub fn windows_below(direction: &Direction, below: Below) -> Result<Vec<Lower>> {
     let Below { plan, variable, read, keys } = below;
     let mut found = vec![];
     let place = Place { plan, variable, read, keys: keys.to_vec(), depth: 0, is_open: true };
-    look_below(carrier, direction, place, &mut found)?;
+    look_below(direction, place, &mut found)?;
     Ok(found)
 }
 
 #[recursive::recursive]
-fn look_below(carrier: &mut Carrier, direction: usize, place: Place, found: &mut Vec<Lower>) -> Result<()> {
+fn look_below(direction: &Direction, place: Place, found: &mut Vec<Lower>) -> Result<()> {
     let Origin::Below(sources) = origin(place.plan, place.variable)? else { return Ok(()) };
     let mut depth = place.depth;
     if let LogicalPlan::Window(window) = place.plan {
-        add_functions(carrier, direction, &place, window, found)?;
+        add_functions(direction, &place, window, found)?;
         depth += 1;
     }
     let Place { plan, read, keys, .. } = place;
@@ -113,25 +111,19 @@ fn look_below(carrier: &mut Carrier, direction: usize, place: Place, found: &mut
         let keys = keys.iter().map(|key| substituted(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
         let keys = keys.into_iter().flatten().collect();
         let place = Place { plan: input, variable, read: read_below, keys, depth, is_open };
-        look_below(carrier, direction, place, found)?;
+        look_below(direction, place, found)?;
     }
     Ok(())
 }
 
 /// Adds the functions of a window node that vary among the columns that are read there.
-fn add_functions(
-    carrier: &mut Carrier,
-    direction: usize,
-    place: &Place,
-    window: &Window,
-    found: &mut Vec<Lower>,
-) -> Result<()> {
+fn add_functions(direction: &Direction, place: &Place, window: &Window, found: &mut Vec<Lower>) -> Result<()> {
     let Place { plan, variable, read, keys, depth, is_open } = place;
     let width = window.input.schema().fields().len();
     for index in read.range(width..).copied() {
         let Some(function) = window.window_expr.get(index - width) else { continue };
         let data_type = plan.schema().field(index).data_type();
-        if !can_vary(data_type) || !varies(carrier, direction, &window.input, *variable, &arguments(function))? {
+        if !can_vary(data_type) || !varies(direction, &window.input, *variable, &arguments(function))? {
             continue;
         }
         let is_nested = match unaliased(function) {
@@ -146,77 +138,4 @@ fn add_functions(
         found.push(Lower { function: function.clone(), depth: *depth, column, is_nested });
     }
     Ok(())
-}
-
-/// Whether expressions over a plan vary with one of its columns.
-pub fn varies(
-    carrier: &mut Carrier,
-    direction: usize,
-    plan: &LogicalPlan,
-    variable: usize,
-    exprs: &[&Expr],
-) -> Result<bool> {
-    let names = carrier.names.clone();
-    let needs =
-        carrier.directions[direction].needs(plan.schema(), Variable::Column(variable), exprs.iter().copied())?;
-    let asked = Asked { variable: Variable::Column(variable), reading: Reading::Together, wanted: needs };
-    let carried = carrier.carry_in(direction, plan.clone(), asked);
-    *carrier.names = names;
-    let (_, tangents) = carried?;
-    for expr in exprs {
-        if carrier.directions[direction].linearize(expr, plan.schema(), &tangents)? != Linearized::Known(Tangent::Zero)
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// What the columns of a node are over an input of it; nothing for those that are not computed from it.
-fn over_input(plan: &LogicalPlan, number: usize) -> Result<Vec<Option<Expr>>> {
-    let inputs = plan.inputs();
-    let Some(input) = inputs.get(number) else { return Ok(vec![]) };
-    let exprs = match plan {
-        LogicalPlan::Projection(projection) => &projection.expr,
-        LogicalPlan::Distinct(Distinct::On(on)) => &on.select_expr,
-        LogicalPlan::Aggregate(aggregate) => {
-            let keys = grouping_set_to_exprlist(&aggregate.group_expr)?.into_iter().cloned().map(Some);
-            let mut exprs: Vec<_> = keys.collect();
-            // The column that numbers grouping sets stands between keys and aggregates.
-            exprs.resize(aggregate.schema.fields().len() - aggregate.aggr_expr.len(), None);
-            exprs.extend(aggregate.aggr_expr.iter().cloned().map(Some));
-            return Ok(exprs);
-        }
-        _ => {
-            let mut columns = vec![];
-            for index in 0..plan.schema().fields().len() {
-                columns.push(match origin(plan, index)? {
-                    Origin::Below(sources) => sources
-                        .iter()
-                        .find(|(input, _)| *input == number)
-                        .map(|(_, below)| Expr::Column(Column::from(input.schema().qualified_field(*below)))),
-                    Origin::Here => None,
-                });
-            }
-            return Ok(columns);
-        }
-    };
-    Ok(exprs.iter().map(|expr| Some(unaliased(expr).clone())).collect())
-}
-
-/// An expression over a node as one over its input, if it can be.
-fn substituted(expr: &Expr, plan: &LogicalPlan, exprs: &[Option<Expr>]) -> Result<Option<Expr>> {
-    let mut known = true;
-    let over_input = unaliased(expr).clone().transform_down(|part| {
-        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
-        let index = plan.schema().maybe_index_of_column(column);
-        Ok(match index.and_then(|index| exprs.get(index)?.clone()) {
-            Some(expr) => Transformed::new(expr, true, TreeNodeRecursion::Jump),
-            None => {
-                known = false;
-                Transformed::no(part)
-            }
-        })
-    })?;
-    Ok(known.then_some(over_input.data).filter(|expr| !expr.is_volatile()))
 }

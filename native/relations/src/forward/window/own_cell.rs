@@ -24,12 +24,14 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
-use super::below::{Below, varies, windows_below};
+use super::below::{Below, windows_below};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
 use super::functions::{Windows, over_columns, with_windows};
 use crate::forward::carrier::{Asked, Carried, Carrier, Reading, Request};
+use crate::forward::dependence::varies;
 use crate::forward::direction::{Direction, Variable};
-use crate::rows::own_cell::{OwnCell, is_choice, is_known_by_own_cell, or_zero};
+use crate::rows::calls::is_choice;
+use crate::rows::own_cell::{OwnCell, is_known_by_own_cell, or_zero};
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Tangent, Tangents};
@@ -183,9 +185,9 @@ impl OwnCells<'_, '_> {
         for (index, function) in windows.wanted(wanted) {
             let Expr::WindowFunction(call) = unaliased(function) else { continue };
             let variable = plan.schema().index_of_column(&self.of)?;
-            if varies(self.carrier, self.direction, plan, variable, &arguments(function))? {
+            if varies(self.direction(), plan, variable, &arguments(function))? {
                 let way = self.way(plan, function, call)?;
-                varying.push(Varying { index, function: function.clone(), is_choice: is_choice(&call.fun), way });
+                varying.push(Varying { index, function: function.clone(), is_choice: is_choice(call.fun.name()), way });
             }
         }
         Ok(varying)
@@ -279,7 +281,7 @@ impl OwnCells<'_, '_> {
         let variable = plan.schema().index_of_column(&self.of)?;
         let read = self.read(plan, [function])?;
         let keys = &call.params.partition_by;
-        let lower = windows_below(self.carrier, self.direction, Below { plan, variable, read, keys })?;
+        let lower = windows_below(self.direction(), Below { plan, variable, read, keys })?;
         let apart = lower.iter().find(|lower| !lower.is_nested);
         let name = &self.direction().variable;
         if let (Some(apart), false) = (apart, self.repeat) {

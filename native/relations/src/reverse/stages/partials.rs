@@ -11,6 +11,7 @@ use datafusion_functions_aggregate::count::count_all;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
+use crate::rows::calls::FormulaCall;
 use crate::rows::formulas::{Input, TangentFormula, aggregate, of};
 use crate::vocabulary::names::Names;
 
@@ -33,9 +34,6 @@ enum Rows {
     /// By the value of the row that is chosen by its place in an order. `chosen` gives its number.
     Chosen { row: Column, chosen: AggregateFunction },
 }
-
-/// What stands for a row's tangent in a formula.
-const TANGENT: &str = "∂";
 
 impl Partials {
     /// Those of a call over rows of these columns. `original` is the call as the user wrote it.
@@ -80,7 +78,7 @@ impl Partials {
     /// Adds the aggregates that the derivatives read to those of the group, which has so many keys.
     pub fn add_statistics(&mut self, aggregates: &mut Vec<Expr>, keys: usize, names: &mut Names) -> Result<()> {
         let mut read = vec![];
-        let none = Expr::Column(Column::new_unqualified(TANGENT));
+        let none = Expr::Column(Column::new_unqualified("statistic"));
         self.by_input(&none, None, &mut |call| {
             read.push(call);
             Ok(none.clone())
@@ -150,17 +148,13 @@ impl Partials {
         };
         let mut partials = vec![];
         for (varying, argument) in call.params.args.iter().enumerate() {
-            let tangent = Expr::Column(Column::new_unqualified(TANGENT));
             let inputs = self.inputs.iter().enumerate();
             let inputs: Vec<_> = inputs
-                .map(|(number, input)| Input {
-                    value: input.clone(),
-                    tangent: (number == varying).then(|| tangent.clone()),
-                })
+                .map(|(number, input)| Input { value: input.clone(), tangent: (number == varying).then(|| lit(1.0)) })
                 .collect();
-            let partial = formula.evaluate(&inputs, |function, arguments| {
-                let term = self.term(call, function, arguments, &tangent, value, &ties, statistic)?;
-                Ok((term, Arc::new(Field::new(function, DataType::Float64, true))))
+            let partial = formula.evaluate(&inputs, |asked| {
+                let term = self.term(call, asked, value, &ties, statistic)?;
+                Ok((term, Arc::new(Field::new("value", DataType::Float64, true))))
             })?;
             let Some(partial) = partial else { continue };
             let takes_part = call.params.filter.as_deref().cloned().into_iter().chain(self.complete(formula));
@@ -174,13 +168,10 @@ impl Partials {
     }
 
     /// What a row has in a call that is linear in its tangent, or the value of another call over the group.
-    #[expect(clippy::too_many_arguments)]
     fn term(
         &self,
         call: &AggregateFunction,
-        function: &str,
-        arguments: Vec<Expr>,
-        tangent: &Expr,
+        asked: FormulaCall,
         value: &Expr,
         ties: &Option<Expr>,
         statistic: &mut dyn FnMut(Expr) -> Result<Expr>,
@@ -195,28 +186,26 @@ impl Partials {
             other.params.filter = filters.reduce(Expr::and).map(Box::new);
             statistic(Expr::AggregateFunction(other)).map(as_double)
         };
-        match (function, arguments.as_slice()) {
-            ("sum", [d]) if d == tangent => Ok(lit(1.0)),
-            ("avg", [d]) if d == tangent => {
+        match asked {
+            FormulaCall::Statistic { function, arguments } => over_group(function, arguments, None),
+            FormulaCall::Pairs { input, .. } => over_group("count", vec![input], None),
+            FormulaCall::Sum { .. } => Ok(lit(1.0)),
+            FormulaCall::Mean { .. } => {
                 let rows = over_group("count", vec![self.inputs[0].clone()], self.complete_pair())?;
                 Ok(quotient(lit(1.0), rows))
             }
-            ("regr_count", [a, d]) if d == tangent => over_group("count", vec![a.clone()], None),
-            ("regr_sxy", [a, d]) if d == tangent => {
-                let mean = over_group("avg", vec![a.clone()], self.complete_pair())?;
-                Ok(binary_expr(a.clone(), Operator::Minus, mean))
-            }
-            ("regr_sxy", [d, a]) if d == tangent => {
-                let mean = over_group("avg", vec![a.clone()], self.complete_pair())?;
-                Ok(binary_expr(a.clone(), Operator::Minus, mean))
+            FormulaCall::Deviations { input, .. } => {
+                let mean = over_group("avg", vec![input.clone()], self.complete_pair())?;
+                Ok(binary_expr(input, Operator::Minus, mean))
             }
             // Rows with equal values share the derivative evenly.
-            ("arg_min" | "arg_max", [_, d]) if d == tangent => {
+            FormulaCall::Chosen { .. } => {
                 let share = quotient(lit(1.0), as_double(ties.clone().unwrap_or_else(|| lit(1.0))));
                 when(self.chosen(value).unwrap_or_else(|| lit(true)), share).end()
             }
-            (_, arguments) if !arguments.contains(tangent) => over_group(function, arguments.to_vec(), None),
-            _ => internal_err!("a formula has {function} of a tangent, which is not known by row"),
+            FormulaCall::OfRow { function, .. } => {
+                internal_err!("a formula has {function} of a tangent, which is not known by row")
+            }
         }
     }
 

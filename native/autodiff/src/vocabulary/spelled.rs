@@ -1,0 +1,124 @@
+//! Expressions that keep the words that they have in the language of another engine.
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, DFSchema, Result, TableReference, exec_err, plan_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::columns::{columns_read, is_volatile};
+
+/// An expression as a function of the parts that it reads, known by a name for its words.
+///
+/// Plans carry it as they carry any function. The calculus differentiates its reading, the expression that it is in DataFusion. Two
+/// are equal if their readings are, so that relations which are the same with other words are known to be.
+#[derive(Debug)]
+pub struct Spelled {
+    name: String,
+    /// The expression, with a column of [`PARTS`] for each part.
+    reading: Expr,
+    field: FieldRef,
+    signature: Signature,
+}
+
+impl PartialEq for Spelled {
+    fn eq(&self, other: &Self) -> bool {
+        self.reading == other.reading
+    }
+}
+
+impl Eq for Spelled {}
+
+impl Hash for Spelled {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.reading.hash(state);
+    }
+}
+
+/// No table has this name: its columns are the numbers of parts.
+const PARTS: &str = "∂part";
+
+impl Spelled {
+    /// An expression with these words, and parts of which it reads nothing else.
+    ///
+    /// # Errors
+    /// If the expression reads a column that is in none of the parts, or has no type over the columns.
+    pub fn call(name: &str, reading: &Expr, parts: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+        let field = reading.to_field(schema)?.1;
+        let reading = reading.clone().transform_down(|inside| {
+            let number = parts.iter().position(|part| *part == inside);
+            Ok(number.map_or_else(|| Transformed::no(inside), |number| Transformed::yes(part(number))))
+        })?;
+        let is_part = |column: &Column| column.relation.as_ref().is_some_and(|table| table.table() == PARTS);
+        if let Some(column) = columns_read(&reading.data).iter().find(|column| !is_part(column)) {
+            return plan_err!("the words of an expression do not show that it reads {column}");
+        }
+        let volatility = if is_volatile(&reading.data) { Volatility::Volatile } else { Volatility::Immutable };
+        let signature = Signature::user_defined(volatility);
+        let function = Self { name: name.to_owned(), reading: reading.data, field, signature };
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::new_from_impl(function)), parts)))
+    }
+}
+
+/// An expression with the readings of those in it that keep words.
+///
+/// # Errors
+/// If one lacks a part, which does not happen.
+pub fn read(expr: Expr) -> Result<Transformed<Expr>> {
+    expr.transform_down(|expr| {
+        let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
+        let Some(spelled) = call.func.inner().downcast_ref::<Spelled>() else { return Ok(Transformed::no(expr)) };
+        let reading = spelled.reading.clone().transform_up(|inside| {
+            let number = match &inside {
+                Expr::Column(Column { relation: Some(TableReference::Bare { table }), name, .. })
+                    if table.as_ref() == PARTS =>
+                {
+                    name.parse::<usize>().ok()
+                }
+                _ => None,
+            };
+            match number.and_then(|number| call.args.get(number)) {
+                Some(part) => Ok(Transformed::yes(part.clone())),
+                None => Ok(Transformed::no(inside)),
+            }
+        })?;
+        Ok(Transformed::yes(reading.data))
+    })
+}
+
+fn part(number: usize) -> Expr {
+    Expr::Column(Column::new(Some(TableReference::bare(PARTS)), number.to_string()))
+}
+
+impl ScalarUDFImpl for Spelled {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(arg_types.to_vec())
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(self.field.data_type().clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        // An outer join above what the expression read first may add NULL.
+        let nullable = self.field.is_nullable() || args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(&self.name, self.field.data_type().clone(), nullable)))
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("only the engine of these words can run them")
+    }
+}

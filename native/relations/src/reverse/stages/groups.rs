@@ -1,0 +1,247 @@
+//! Stages with groups of the rows of a region.
+
+use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
+use datafusion_expr::expr::AggregateFunction;
+use datafusion_expr::logical_plan::JoinConstraint;
+use datafusion_expr::{Aggregate, Expr, ExprSchemable, Filter, Join, LogicalPlan, Operator, binary_expr, lit, when};
+use datafusion_functions_aggregate::count::count_all;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use super::partials::Partials;
+use super::{Kind, Pulled, Stage};
+use crate::reverse::cotangents::{Cotangents, RowCotangents, is_not_zero};
+use crate::reverse::region::{Region, joined, renamed};
+use crate::shared::SharedRelation;
+use crate::vocabulary::expressions::is_of_one_row;
+use crate::vocabulary::names::{Names, columns, named};
+
+/// How many rows a group has.
+#[derive(Debug, Clone, Copy)]
+pub enum Members {
+    /// One, or it is an error when the query runs.
+    One,
+    /// As many as there are.
+    Any,
+}
+
+/// Groups of the rows of a region by keys.
+pub struct Groups {
+    /// The region.
+    below: Region,
+    /// The keys, among its columns.
+    keys: Vec<Column>,
+    /// The columns of the groups that vary: keys, and then aggregates.
+    aggregates: Vec<Partials>,
+}
+
+/// A column of the groups that the sweep has reached.
+struct Reached<'g> {
+    partials: &'g Partials,
+    /// Its position among the columns of the groups.
+    position: usize,
+    cotangent: Expr,
+    /// How many rows have the value of a minimum or maximum.
+    ties: Option<Expr>,
+}
+
+/// The groups with columns that the partial derivatives read.
+struct Table {
+    plan: LogicalPlan,
+    /// The columns of the groups, the number of the group last.
+    columns: Vec<Expr>,
+}
+
+impl Groups {
+    /// A stage with the groups of the rows of a region: first their keys, then the aggregates, each with the call as the user wrote it.
+    pub fn computed(
+        below: Region,
+        keys: Vec<Column>,
+        calls: Vec<(AggregateFunction, Expr)>,
+        members: Members,
+        names: &mut Names,
+    ) -> Result<Stage> {
+        let mut functions = vec![];
+        let mut varying = vec![];
+        let mut aggregates = vec![];
+        for (number, key) in keys.iter().enumerate() {
+            if below.varying.contains(&key.name) {
+                varying.push(number);
+                aggregates.push(Partials::of_key(key));
+            }
+        }
+        for (number, (call, original)) in calls.iter().enumerate() {
+            let function = Expr::AggregateFunction(call.clone());
+            let mut varies = false;
+            for argument in &call.params.args {
+                varies |= below.varies(argument)?;
+            }
+            if varies && can_vary(&function.get_type(below.plan.schema())?) {
+                varying.push(keys.len() + number);
+                aggregates.push(partials_of(call, original, members, &below)?);
+            }
+            functions.push(function.alias(names.part(call.func.name())));
+        }
+        for partials in &mut aggregates {
+            partials.add_statistics(&mut functions, keys.len(), names)?;
+        }
+        let group = keys.iter().cloned().map(Expr::Column).collect();
+        let groups = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(below.plan.clone()), group, functions)?);
+        let single = keys.is_empty();
+        let relation = if single {
+            SharedRelation::new(names.part("groups"), groups)
+        } else {
+            let exprs = columns(groups.schema());
+            let groups = named(groups, &exprs, names)?;
+            SharedRelation::numbered(names.part("groups"), groups, &names.part("row"))
+        };
+        let kind = Kind::Groups(Self { below, keys, aggregates });
+        Ok(Stage { relation: Arc::new(relation), single, varying, kind })
+    }
+
+    /// The rows below, each with the cotangents of its group times the partial derivatives by the row.
+    ///
+    /// ```text
+    /// Join: the keys of the rows IS NOT DISTINCT FROM those of the groups
+    ///   the rows below
+    ///   Join: the numbers of the groups
+    ///     the groups
+    ///     the cotangents of the groups
+    /// ```
+    pub fn pullback(&self, stage: &Stage, total: RowCotangents, names: &mut Names) -> Result<Pulled<'_>> {
+        let of_columns = self.aggregates.iter().zip(&stage.varying).zip(total.of_columns());
+        let reached = of_columns.filter_map(|((partials, position), cotangent)| {
+            Some(Reached { partials, position: *position, cotangent: cotangent?, ties: None })
+        });
+        let mut reached = reached.collect();
+        let groups = self.with_cotangents(stage, total, &mut reached, names)?;
+        let rows = self.with_groups(groups.plan, &groups.columns)?;
+        let mut cotangents = Cotangents::default();
+        for Reached { partials, position, cotangent, ties } in reached {
+            let value = &groups.columns[position];
+            let mut contributes = value.clone().is_not_null();
+            if !partials.are_shares() {
+                contributes = contributes.and(is_not_zero(cotangent.clone()));
+            }
+            let partials = partials.over_group(value, &groups.columns, ties)?;
+            for (input, product) in products(partials, &contributes, &cotangent)? {
+                if self.below.varying.contains(&input.name) {
+                    cotangents.add(&input.name, product);
+                }
+            }
+        }
+        Ok(Pulled { below: &self.below, rows, cotangents })
+    }
+
+    /// The groups with their cotangents and ties, under names of their own.
+    fn with_cotangents(
+        &self,
+        stage: &Stage,
+        total: RowCotangents,
+        reached: &mut Vec<Reached>,
+        names: &mut Names,
+    ) -> Result<Table> {
+        // Ties are counted over the groups alone, and what has come with its group needs no join.
+        let has_ties = reached.iter().any(|column| column.partials.has_ties());
+        let (mut groups, total) = if has_ties || total.own.is_empty() {
+            let own = stage.scan(names)?;
+            (Table { plan: own.plan, columns: own.columns.into_iter().map(Expr::Column).collect() }, Some(total))
+        } else {
+            (Table { plan: total.plan, columns: total.own.into_iter().map(Expr::Column).collect() }, None)
+        };
+        for column in reached.iter_mut() {
+            if let Some(chosen) = column.partials.chosen(&groups.columns[column.position]) {
+                column.ties = Some(self.ties(&mut groups, chosen, names)?);
+            }
+        }
+        if let Some(total) = total {
+            let on = groups.columns.last().cloned().zip(total.row.map(Expr::Column)).into_iter().collect();
+            let nulls = NullEquality::NullEqualsNothing;
+            groups.plan = joined(groups.plan, total.plan, on, None, JoinType::Inner, nulls)?;
+        }
+        // DataFusion orders inner joins anew, and would join all rows below to both, one after the other, but for the projection
+        // that gives the names.
+        let known = groups.plan.schema().columns();
+        let own = renamed(groups.plan, names)?;
+        let now = |expr: &Expr| {
+            let position = known.iter().position(|column| matches!(expr, Expr::Column(own) if own == column));
+            match position.and_then(|position| own.columns.get(position)) {
+                Some(column) => Ok(Expr::Column(column.clone())),
+                None => internal_err!("{expr} is no column of the groups"),
+            }
+        };
+        for column in reached {
+            column.cotangent = now(&column.cotangent)?;
+            column.ties = column.ties.as_ref().map(now).transpose()?;
+        }
+        let columns = groups.columns.iter().map(now).collect::<Result<_>>()?;
+        Ok(Table { plan: own.plan, columns })
+    }
+
+    /// Adds to groups how many of their rows are chosen.
+    fn ties(&self, groups: &mut Table, chosen: Expr, names: &mut Names) -> Result<Expr> {
+        let on = self.keys.iter().cloned().map(Expr::Column).zip(groups.columns.iter().cloned()).collect();
+        let nulls = NullEquality::NullEqualsNull;
+        let rows = joined(self.below.plan.clone(), groups.plan.clone(), on, None, JoinType::Inner, nulls)?;
+        let rows = LogicalPlan::Filter(Filter::try_new(chosen, Arc::new(rows))?);
+        let count = Column::new_unqualified(names.part("ties"));
+        let counted = count_all().unalias_nested().data.alias(count.name.clone());
+        let mut on = vec![];
+        let mut group = vec![];
+        if let Some(row) = groups.columns.last().filter(|_| !self.keys.is_empty()) {
+            let number = Column::new_unqualified(names.part("row"));
+            group.push(row.clone().alias(number.name.clone()));
+            on.push((row.clone(), Expr::Column(number)));
+        }
+        let counted = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(rows), group, vec![counted])?);
+        let all = std::mem::take(&mut groups.plan);
+        groups.plan = joined(all, counted, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+        Ok(Expr::Column(count))
+    }
+
+    /// The rows below, each with its group.
+    ///
+    /// An inner join would take keys that may be NULL apart (see [`told_apart`](crate::reverse::region::told_apart)), which costs. One
+    /// that keeps all rows DataFusion leaves as it is, and a row whose group has no cotangents contributes nothing.
+    fn with_groups(&self, groups: LogicalPlan, by_group: &[Expr]) -> Result<LogicalPlan> {
+        let rows = self.below.plan.clone();
+        if self.keys.is_empty() {
+            // DataFusion holds the left side of a product, and goes through the other one for each of its rows.
+            return joined(groups, rows, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing);
+        }
+        let on = by_group.iter().cloned().zip(self.keys.iter().cloned().map(Expr::Column)).collect();
+        let (of, nulls) = (JoinConstraint::On, NullEquality::NullEqualsNull);
+        let join = Join::try_new(Arc::new(groups), Arc::new(rows), on, None, JoinType::Right, of, nulls, false)?;
+        Ok(LogicalPlan::Join(join))
+    }
+}
+
+fn partials_of(call: &AggregateFunction, original: &Expr, members: Members, below: &Region) -> Result<Partials> {
+    match (members, call.params.args.first()) {
+        (Members::One, Some(value)) => Ok(Partials::of_only(value)),
+        (_, Some(value)) if is_of_one_row(original) => {
+            let row = below.leaves.first().and_then(|leaf| leaf.row.clone());
+            let Some(row) = row else { return internal_err!("the rows of a group have no numbers") };
+            Partials::of_chosen(call, value, row)
+        }
+        _ => Partials::of(call, original, below.plan.schema()),
+    }
+}
+
+/// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the aggregate has
+/// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a group that does
+/// not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
+fn products(partials: Vec<(Expr, Expr)>, contributes: &Expr, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
+    let mut products = vec![];
+    for (input, partial) in partials {
+        let Expr::Column(input) = input else { continue };
+        let product = if partial == lit(1.0) {
+            cotangent.clone()
+        } else {
+            let product = binary_expr(cotangent.clone(), Operator::Multiply, partial);
+            when(contributes.clone(), product).end()?
+        };
+        products.push((input, product));
+    }
+    Ok(products)
+}

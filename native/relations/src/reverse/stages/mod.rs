@@ -1,0 +1,167 @@
+//! Stages: relations between the variable and the value that are computed once and read as often as needed.
+//!
+//! A kind of stage says two things: how its rows are computed (`computed`), and how their cotangents go on to the rows that they are
+//! computed from (`pullback`). [`rows`] are those of a region, one by one, and [`groups`] are groups of them.
+
+mod groups;
+mod partials;
+mod rows;
+
+pub use groups::{Groups, Members};
+pub use rows::Rows;
+
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{Result, internal_err};
+use datafusion_expr::LogicalPlan;
+use std::collections::HashMap;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
+
+use super::cotangents::{Cotangents, RowCotangents};
+use super::nodes::{Node, Nodes};
+use super::region::{Leaf, Region, StageId};
+use crate::shared::SharedRelation;
+use crate::vocabulary::names::Names;
+
+/// A relation that is computed once.
+pub struct Stage {
+    /// The relation. Its last column numbers the rows if they vary, unless there is one row only.
+    pub relation: Arc<SharedRelation>,
+    /// Whether it has exactly one row.
+    pub single: bool,
+    /// The positions of its columns that vary.
+    pub varying: Vec<usize>,
+    /// Where its rows come from.
+    pub kind: Kind,
+}
+
+/// Where the rows of a stage come from.
+pub enum Kind {
+    /// They are those of the variable of this number.
+    Variable(usize),
+    /// They do not vary.
+    Constant,
+    /// They are those of a region.
+    Rows(Rows),
+    /// They are groups of the rows of a region.
+    Groups(Groups),
+}
+
+/// What the cotangents of a stage are to the region that it is computed from.
+pub struct Pulled<'s> {
+    /// The region.
+    pub below: &'s Region,
+    /// Its rows, with columns that the cotangents read.
+    pub rows: LogicalPlan,
+    /// The cotangents of its columns.
+    pub cotangents: Cotangents,
+}
+
+impl Stage {
+    /// A stage of what does not vary.
+    pub fn constant(plan: LogicalPlan, single: bool, names: &mut Names) -> Self {
+        let relation = Arc::new(SharedRelation::new(names.part("constants"), plan));
+        Self { relation, single, varying: vec![], kind: Kind::Constant }
+    }
+
+    /// A scan of all its columns.
+    pub fn scan(&self, names: &mut Names) -> Result<Region> {
+        Region::reading(&self.relation, names)
+    }
+
+    /// Carries the cotangents of its rows on to what they are computed from. Nothing is below a variable or a constant.
+    pub fn pullback(&self, total: RowCotangents, names: &mut Names) -> Result<Option<Pulled<'_>>> {
+        match &self.kind {
+            Kind::Variable(_) | Kind::Constant => Ok(None),
+            Kind::Rows(rows) => rows.pullback(total).map(Some),
+            Kind::Groups(groups) => groups.pullback(self, total, names).map(Some),
+        }
+    }
+}
+
+/// The stages by which values depend on variables.
+#[derive(Default)]
+pub struct Stages {
+    stages: Vec<Stage>,
+    /// The stages of nodes by their numbers, with how many columns the nodes have.
+    known: HashMap<usize, (StageId, usize)>,
+    /// The nodes of the plans that have been looked at.
+    pub nodes: Nodes,
+}
+
+impl Stages {
+    /// The stages by their numbers.
+    pub fn all(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// The stage of a node, if it has one, and how many columns the node has.
+    pub fn of(&self, node: Node) -> Option<(StageId, usize)> {
+        self.known.get(&node.id).copied()
+    }
+
+    /// Notes which stage a node with so many columns is.
+    pub fn know(&mut self, node: Node, id: StageId, width: usize) {
+        self.known.insert(node.id, (id, width));
+    }
+
+    /// Adds a stage.
+    pub fn add(&mut self, stage: Stage) -> StageId {
+        self.stages.push(stage);
+        self.stages.len() - 1
+    }
+
+    /// A region that reads a stage, with the number of the row behind its columns if it has one.
+    fn whole(&self, id: StageId, names: &mut Names) -> Result<Region> {
+        let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
+        let mut region = stage.scan(names)?;
+        region.single = stage.single;
+        let row = region.columns.last().filter(|_| stage.relation.is_numbered()).cloned();
+        let read = |index: &usize| Some(region.columns.get(*index)?.name.clone());
+        let read: Vec<_> = stage.varying.iter().filter_map(read).collect();
+        if !read.is_empty() {
+            let own = region.columns.clone();
+            region.varying.extend(read.iter().cloned());
+            region.leaves.push(Leaf { stage: id, row, present: None, columns: read, own, repeated: false });
+        }
+        Ok(region)
+    }
+
+    /// A region that reads a stage, of which `width` columns are those of the node that it stands for.
+    pub fn reader(&self, id: StageId, width: usize, names: &mut Names) -> Result<Region> {
+        let mut region = self.whole(id, names)?;
+        region.columns.truncate(width);
+        Ok(region)
+    }
+
+    /// The same with the number of the row as one more column. A stage has columns between, of the region that it is computed from.
+    pub fn numbered(&self, id: StageId, width: usize, names: &mut Names) -> Result<Region> {
+        let mut region = self.whole(id, names)?;
+        let row = region.columns.pop();
+        region.columns.truncate(width);
+        region.columns.extend(row);
+        Ok(region)
+    }
+}
+
+/// Whether a plan needs no stage: it is cheap to compute twice, and has the same rows both times.
+pub fn needs_no_stage(plan: &LogicalPlan) -> Result<bool> {
+    let mut cheap = true;
+    plan.apply_with_subqueries(|node| {
+        cheap &= matches!(
+            node,
+            LogicalPlan::TableScan(_)
+                | LogicalPlan::Projection(_)
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::SubqueryAlias(_)
+                | LogicalPlan::Values(_)
+                | LogicalPlan::EmptyRelation(_)
+        );
+        node.apply_expressions(|expr| {
+            cheap &= !is_volatile(expr);
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if cheap { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(cheap)
+}

@@ -1,0 +1,72 @@
+//! Stages with the rows of a region, one by one.
+
+use datafusion_common::{Column, JoinType, NullEquality, Result, internal_err};
+use datafusion_expr::{Expr, LogicalPlan, Projection};
+use std::collections::HashSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::columns_read;
+
+use super::{Kind, Pulled, Stage};
+use crate::reverse::cotangents::{Cotangents, RowCotangents};
+use crate::reverse::region::{Region, joined};
+use crate::shared::SharedRelation;
+use crate::vocabulary::names::{Names, columns, named};
+
+/// The rows of a region as they were computed.
+pub struct Rows {
+    /// The region over the stored rows, with their number as its last column.
+    below: Region,
+    /// The columns that vary.
+    varying: Vec<Column>,
+}
+
+impl Rows {
+    /// A stage with the rows of a region. Its first columns are those of the node that the region stands for, the others what a sweep
+    /// through the region reads.
+    pub fn computed(mut region: Region, names: &mut Names) -> Result<Stage> {
+        let repeated = std::mem::take(&mut region.columns);
+        region.columns = region.apart(repeated, names)?;
+        let mut all = region.columns.clone();
+        let mut read: HashSet<_> = region.steps.iter().flat_map(|step| columns_read(&step.expr)).collect();
+        read.extend(region.leaves.iter().flat_map(|leaf| [&leaf.row, &leaf.present]).flatten().cloned());
+        let others = region.plan.schema().columns().into_iter();
+        all.extend(others.filter(|column| !region.columns.contains(column) && read.contains(column)));
+        for leaf in &mut region.leaves {
+            leaf.own.clear();
+        }
+        let exprs: Vec<_> = all.iter().cloned().map(Expr::Column).collect();
+        let plan = named(std::mem::take(&mut region.plan), &exprs, names)?;
+        let relation = Arc::new(SharedRelation::numbered(names.part("rows"), plan, &names.part("row")));
+        let scan = relation.scan()?;
+        let own = columns(scan.schema()).into_iter().zip(&all);
+        let own = own.map(|(column, own)| column.alias_qualified(own.relation.clone(), own.name.clone()));
+        let mut own: Vec<_> = own.collect();
+        let row = Column::new_unqualified(names.part("row"));
+        own.extend(columns(scan.schema()).pop().map(|number| number.alias(row.name.clone())));
+        region.plan = LogicalPlan::Projection(Projection::try_new(own, Arc::new(scan))?);
+        let positions: Vec<_> =
+            (0..region.columns.len()).filter(|index| region.varying.contains(&region.columns[*index].name)).collect();
+        let varying = positions.iter().map(|index| region.columns[*index].clone()).collect();
+        region.columns.push(row);
+        let kind = Kind::Rows(Self { below: region, varying });
+        Ok(Stage { relation, single: false, varying: positions, kind })
+    }
+
+    /// The rows as they were computed, each with its cotangents.
+    pub fn pullback(&self, total: RowCotangents) -> Result<Pulled<'_>> {
+        let of_columns = total.of_columns();
+        let (Some(row), Some(number)) = (total.row, self.below.columns.last()) else {
+            return internal_err!("rows have no numbers");
+        };
+        let on = vec![(Expr::Column(number.clone()), Expr::Column(row))];
+        let nulls = NullEquality::NullEqualsNothing;
+        let rows = joined(self.below.plan.clone(), total.plan, on, None, JoinType::Inner, nulls)?;
+        let mut cotangents = Cotangents::default();
+        for (column, cotangent) in self.varying.iter().zip(of_columns) {
+            if let Some(cotangent) = cotangent {
+                cotangents.add(&column.name, cotangent);
+            }
+        }
+        Ok(Pulled { below: &self.below, rows, cotangents })
+    }
+}

@@ -1,0 +1,39 @@
+//! Scans of the rows of variables, and of shared relations that depend on them.
+
+use datafusion_common::Result;
+use datafusion_expr::LogicalPlan;
+use std::sync::Arc;
+
+use super::builder::RegionBuilder;
+use super::nodes::Node;
+use super::region::Region;
+use super::stages::{Kind, Stage};
+use crate::shared::SharedRelation;
+
+/// The rows of a variable are a stage that nothing is below, and those of a shared relation are those of its plan.
+pub fn table_scan(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -> Result<Option<Region>> {
+    if let Some(number) = builder.variable(plan) {
+        let variable = &builder.variables[number];
+        let (relation, varying) = (Arc::clone(variable.relation()), variable.columns.clone());
+        let stage = builder.stages.add(Stage { relation, single: false, varying, kind: Kind::Variable(number) });
+        return builder.read_anew(node, stage, plan.schema().fields().len()).map(Some);
+    }
+    let Some(relation) = SharedRelation::scanned_by(plan) else { return Ok(None) };
+    let (stage, width) = match builder.stages.of(node) {
+        Some(known) => known,
+        None => {
+            let region = builder.region(relation.plan())?;
+            let width = region.columns.len();
+            let stage = builder.rows(region)?;
+            builder.stages.know(node, stage, width);
+            (stage, width)
+        }
+    };
+    // The numbers of its rows are those of the stage that it becomes.
+    let read = if relation.is_numbered() {
+        builder.stages.numbered(stage, width, builder.names)
+    } else {
+        builder.stages.reader(stage, width, builder.names)
+    };
+    read.map(Some)
+}

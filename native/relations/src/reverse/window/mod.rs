@@ -1,0 +1,160 @@
+//! Window functions as joins of the rows of a stage with themselves.
+//!
+//! A row's frame is a range of row numbers, so that an aggregate over it is one over the rows of a join, and `lag` is the row
+//! whose number is the `lag` of the numbers.
+//!
+//! ```text
+//! Window: sum(x) OVER (PARTITION BY p ORDER BY t)
+//!   rows
+//! ->
+//! Left Join: i.row = g.row
+//!   rows i
+//!   Aggregate: i.row, sum(j.x)
+//!     Join: i.p IS NOT DISTINCT FROM j.p, j.number BETWEEN i.low AND i.high
+//!       rows i
+//!       rows j
+//! ```
+
+mod numbers;
+mod values;
+
+use datafusion_common::{DFSchema, Result, plan_err};
+use datafusion_expr::expr::WindowFunction;
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Window, WindowFunctionDefinition};
+use std::slice::from_ref;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::can_vary;
+
+use super::builder::RegionBuilder;
+use super::expressions::computed;
+use super::nodes::Node;
+use super::region::Region;
+use super::stages::needs_no_stage;
+use crate::forward::Draws;
+use crate::rows::frames::is_over_partition;
+use crate::rows::stays;
+use crate::vocabulary::names::{Names, restore};
+use numbers::{Numbered, Output};
+use values::{Frames, Partition, aggregate, over_partition};
+
+/// A window function over columns of a region, and the call as the user wrote it.
+struct Function<'w> {
+    call: WindowFunction,
+    original: &'w Expr,
+}
+
+/// Windows are joins of the rows of a stage with themselves, but for those over whole partitions of rows that are cheap to read again:
+/// these need not be stored beside their numbers.
+pub fn window(builder: &mut RegionBuilder, node: Node, window: &Window) -> Result<Region> {
+    if window.window_expr.iter().any(is_volatile) {
+        let once = builder.stages.nodes.keep(drawn_below(window, builder.names)?);
+        return builder.region(&once);
+    }
+    let (mut region, functions) = functions(builder, window)?;
+    let mut varies = vec![];
+    for Function { call, .. } in &functions {
+        let mut argument_varies = false;
+        for argument in &call.params.args {
+            argument_varies |= region.varies(argument)?;
+        }
+        let data_type = Expr::from(call.clone()).get_type(region.plan.schema())?;
+        varies.push(argument_varies && can_vary(&data_type));
+    }
+    let by_partition =
+        functions.iter().zip(&varies).all(|(function, varies)| *varies && is_over_partition(&function.call));
+    if by_partition && needs_no_stage(&region.plan)? {
+        return by_groups(builder, window, region, &functions);
+    }
+    let width = region.columns.len();
+    let outputs = Numbered { builder: &mut *builder, region: &mut region }.outputs(functions, &varies)?;
+    if !varies.contains(&true) {
+        return builder.stored(node, region);
+    }
+    let total = region.columns.len();
+    let stage = builder.rows(region)?;
+    let mut outer = builder.stages.numbered(stage, total, builder.names)?;
+    let mut columns: Vec<_> = outer.columns[..width].to_vec();
+    let frames = Frames { stage, total };
+    for output in outputs {
+        columns.push(match output {
+            Output::Constant(position) => outer.columns[position].clone(),
+            Output::Varying(varying) => frames.value(builder, &mut outer, &varying)?,
+        });
+    }
+    outer.columns = columns;
+    Ok(outer)
+}
+
+/// Functions over whole partitions as groups of the input, which is read again for each.
+fn by_groups(builder: &mut RegionBuilder, window: &Window, mut region: Region, of: &[Function]) -> Result<Region> {
+    let mut columns = region.columns.clone();
+    for (number, Function { call, original }) in of.iter().enumerate() {
+        let (over, mut again) = functions(builder, window)?;
+        let Function { call: by, .. } = again.swap_remove(number);
+        let on = call.params.partition_by.iter().cloned().zip(by.params.partition_by.clone()).collect();
+        let by = aggregate(&by, by.params.args.clone(), by.params.filter.clone());
+        columns.push(over_partition(builder, &mut region, Partition { over, on }, by, original)?);
+    }
+    region.columns = columns;
+    Ok(region)
+}
+
+/// The region of the input of windows, with all that they read, and the windows over it.
+fn functions<'w>(builder: &mut RegionBuilder, window: &'w Window) -> Result<(Region, Vec<Function<'w>>)> {
+    let mut region = builder.region(&window.input)?;
+    let mut functions = vec![];
+    for original in &window.window_expr {
+        let Expr::WindowFunction(call) = original.clone().unalias_nested().data else {
+            return plan_err!("{} is not a window function", abbreviated(original));
+        };
+        let default = call.params.args.get(2);
+        if is_of_one_row(&call) && default.is_some_and(|default| !stays(default, &call.fun)) {
+            return plan_err!(
+                "DataFusion takes only a constant as the default of {}. Use coalesce({}(x) OVER (...), default)",
+                abbreviated(original),
+                call.fun.name()
+            );
+        }
+        let call = over_columns(builder, *call, &mut region, window.input.schema())?;
+        functions.push(Function { call, original });
+    }
+    Ok((region, functions))
+}
+
+/// A window function that reads columns of a region only, and constants.
+fn over_columns(
+    builder: &mut RegionBuilder,
+    mut function: WindowFunction,
+    region: &mut Region,
+    schema: &DFSchema,
+) -> Result<WindowFunction> {
+    let params = &mut function.params;
+    let arguments = params.args.iter_mut().filter(|argument| !stays(argument, &function.fun));
+    let read = arguments.chain(&mut params.partition_by);
+    let read = read.chain(params.order_by.iter_mut().map(|sort| &mut sort.expr));
+    for expr in read.chain(params.filter.iter_mut().map(Box::as_mut)) {
+        if !matches!(expr, Expr::Literal(..))
+            && let Some(column) = computed(builder, region, from_ref(expr), schema)?.pop()
+        {
+            *expr = Expr::Column(column);
+        }
+    }
+    Ok(function)
+}
+
+/// Windows over what their functions draw, which a derivative must not draw again.
+fn drawn_below(window: &Window, names: &mut Names) -> Result<LogicalPlan> {
+    let mut draws = Draws::new(names);
+    let functions = window.window_expr.iter().cloned().map(|function| draws.function(function));
+    let functions = functions.collect::<Result<_>>()?;
+    let once = Window::try_new(functions, draws.below(Arc::clone(&window.input))?)?;
+    restore(LogicalPlan::Window(once), &window.schema)
+}
+
+/// Whether a function gives the value of one row, which it chooses by its place.
+fn is_of_one_row(function: &WindowFunction) -> bool {
+    matches!(function.fun.name(), "first_value" | "last_value" | "nth_value" | "lag" | "lead")
+        && matches!(function.fun, WindowFunctionDefinition::WindowUDF(_))
+}

@@ -1,0 +1,239 @@
+"""What stands beside a derivative that sees through relations is what it is without the derivative: value, type and name."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+from datafusion import SessionContext
+
+import xql_ffi
+
+COLUMNS = {
+    "id": pa.array([1, 2, 3, 4], pa.int64()),
+    "n": pa.array([7, -7, 2, None], pa.int32()),
+    "x": pa.array([0.5, -1.5, 2.5, 3.0], pa.float64()),
+    "d": pa.array([1.15, 2.25, None, -0.35], pa.float64()),
+    "s": pa.array(["a", "bc", None, "it's"], pa.string()),
+}
+
+# What all hosts have.
+COMMON = (
+    *("1", "-1", "1.5", "0.1", "1e3", "'a'", "'it''s'", "NULL", "2.50", ".5"),
+    *("0.1 + 0.2", "0.1 + 0.2 = 0.3", "1.0 / 3", "1 / 2", "7 / 2 * 2", "-7 % 3", "n / 2", "n % 3", "1.10 * 2", "n + 0.5"),
+    *("CAST(2.5 AS INT)", "CAST(3.5 AS INT)", "CAST(-2.5 AS INT)", "CAST(x AS INT)", "CAST(2.675 AS FLOAT)"),
+    *("CAST(1 AS BIGINT) / 2", "CAST(n AS DOUBLE PRECISION) / 2", "round(2.675, 2)", "round(2.5)", "round(x)", "abs(-1.5)"),
+    *("CASE WHEN id > 2 THEN 1 ELSE 2.5 END", "CASE WHEN id > 2 THEN n ELSE x END", "coalesce(n, 0.5)", "nullif(1, 1.0)"),
+    *("x > 1 AND n IS NOT NULL", "NOT x > 1", "x BETWEEN 0.1 + 0.2 AND 3", "n IN (1, 2)", "s LIKE 'b%'", "s || 'x'"),
+    *("upper(s)", "length(s)", "x - 1 - 1", "(x - 1) - (1 - x)", "1 - (x -- a comment\n - 1)", "2 /* two */ * x", "x * (1 + 2)"),
+    *("sum(n) OVER (ORDER BY id)", "0.1 + sum(n) OVER (PARTITION BY id)", "lag(x, 1, 0.5) OVER (ORDER BY id)"),
+    *("(SELECT max(x) + 0.1 FROM t)", "0.1 + (SELECT 0.2)", "x IN (SELECT x + 0.0 FROM t)", "EXISTS (SELECT 1)"),
+)
+
+OWN = {
+    "duckdb": (
+        *("d + 0.2", "typeof(1.5)", "typeof(d + 0.2)", "typeof(1)", "fmod(-7.5, 2)", "x::INT", "x // 2", "1_000", "2 ** 3"),
+        *("typeof(0.1 + sum(n) OVER ())", "[1, 2.5]", "{'a': 1, 'b': x}", "list_transform([1, 2], v -> v + 1)", "s[1:1]"),
+        *("date '2020-01-31' + interval 1 month", "date_trunc('month', date '2020-01-31')", "extract(year FROM date '2020-01-31')"),
+        *("CAST(n AS DECIMAL(10, 2)) / 3", "CAST(n AS TINYINT) + 1", "hash(n) IS NULL", "printf('%.2f', x)", "s ILIKE 'B%'"),
+        *("n::VARCHAR || 'a'", "if(x > 1, 1, 2.5)", "round(n, -1)", "'a' < s", "TRY_CAST(s AS INT)", "x IS DISTINCT FROM 0.5"),
+        *("sum(n) FILTER (WHERE x > 0.1 + 0.2) OVER ()", "count(*) OVER ()", "greatest(1, 2.5)", "sign(-2.5)", "even(x)"),
+    ),
+    "sqlite": ("typeof(1.5)", "typeof(1)", "x || ''", "n || 1.50", "iif(x > 1, 1, 2.5)", "7 / 2.0", "printf('%.2f', x)", "1 = 1.0"),
+    "polars": ("x // 2", "x::INT", "s || n", "CAST(x AS FLOAT)"),
+}
+
+
+class Host:
+    """A database with one table."""
+
+    # Whether the session says which columns there are, and how they are called without AS.
+    knows_names = False
+
+    def __init__(self, dialect: str, tables: Any, run: Callable[[str], tuple[list[Any], list[Any]]]) -> None:
+        self.dialect = dialect
+        self.tables = tables
+        # The columns with their types as far as there are any, and the rows.
+        self.run = run
+
+
+def _duckdb() -> Host:
+    connection = duckdb.connect()
+    connection.register("given", pa.table(COLUMNS))
+    connection.execute("CREATE TABLE t AS SELECT id, n, x, CAST(d AS DECIMAL(6, 2)) AS d, s FROM given")
+    connection.execute("CREATE VIEW half AS SELECT id, x, n / 2 AS h, 0.1 + 0.2 AS c, round(2.675, 2) AS r FROM t")
+
+    def run(text: str) -> tuple[list[Any], list[Any]]:
+        found = connection.sql(text)
+        return list(zip(found.columns, map(str, found.types), strict=True)), found.fetchall()
+
+    return Host("duckdb", connection, run)
+
+
+def _sqlite() -> Host:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (id INTEGER, n INTEGER, x REAL, d REAL, s TEXT)")
+    rows = zip(*(column.to_pylist() for column in COLUMNS.values()), strict=True)
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+
+    def run(text: str) -> tuple[list[Any], list[Any]]:
+        found = connection.execute(text)
+        rows = found.fetchall()
+        return [column[0] for column in found.description], [[(v, type(v)) for v in row] for row in rows]
+
+    return Host("sqlite", {"t": pa.table(COLUMNS).schema}, run)
+
+
+def _polars() -> Host:
+    context = polars.SQLContext({"t": polars.DataFrame(pa.table(COLUMNS))})
+
+    def run(text: str) -> tuple[list[Any], list[Any]]:
+        found = context.execute(text, eager=True)
+        return list(found.schema.items()), found.rows()
+
+    return Host("polars", {"t": pa.table(COLUMNS).schema}, run)
+
+
+def _datafusion() -> Host:
+    context = SessionContext()
+    context.from_arrow(pa.table(COLUMNS), name="t")
+
+    def run(text: str) -> tuple[list[Any], list[Any]]:
+        found = context.sql(text).to_arrow_table()
+        return [(field.name, field.type) for field in found.schema], found.to_pylist()
+
+    return Host("datafusion", context, run)
+
+
+HOSTS = {"duckdb": _duckdb(), "sqlite": _sqlite(), "polars": _polars(), "datafusion": _datafusion()}
+CASES = [(name, value) for name in HOSTS for value in (*COMMON, *OWN.get(name, ()))]
+
+# How a value stands in a query, with a derivative in the place of `{slope}`.
+BY_ROW = "grad((SELECT SUM(x * x) FROM t), x)"
+AHEAD = "grad(sq, x)"
+PLACES = {
+    "an item": ("SELECT id, {value} AS v, {slope} AS g FROM t ORDER BY id", BY_ROW),
+    "above a square": ("SELECT id, {value} AS v, {slope} AS g FROM (SELECT *, x * x AS sq FROM t) AS t ORDER BY id", AHEAD),
+    "beside a square": (
+        "WITH q AS (SELECT id, x, x * x AS sq, {value} AS v FROM t) SELECT id, v, {slope} AS g FROM q ORDER BY id",
+        AHEAD,
+    ),
+}
+
+# What a host refuses by itself, or what xql-ffi refuses, with the words of the error.
+REFUSED = {
+    "sqlite": r"no function|Cannot infer common string type",
+    "polars": r"no function|Polars",
+    "duckdb": r"array_slice",
+    "datafusion": r"^$",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("name", "value"), CASES)
+def test_values_and_types(name: str, value: str, place: str) -> None:
+    host = HOSTS[name]
+    statement, slope = PLACES[place]
+    without = statement.format(value=value, slope="NULL")
+    try:
+        columns, rows = host.run(without)
+    except Exception:  # each host has a class of its own
+        pytest.skip(f"{name} has no {value}")
+    try:
+        text = xql_ffi.expand_sql(statement.format(value=value, slope=slope), host.tables, dialect=host.dialect)
+    except ValueError as error:
+        assert re.search(REFUSED[name], str(error)), error
+        return
+    found, beside = host.run(text)
+    # All but the derivative, which is the last column.
+    assert found[:-1] == columns[:-1], text
+    assert [_shown(row)[:-1] for row in beside] == [_shown(row)[:-1] for row in rows], text
+
+
+def _shown(row: Any) -> list[str]:
+    """The values of a row, with NaN equal to itself."""
+    return [repr(value) for value in (row.values() if isinstance(row, dict) else row)]
+
+
+UNNAMED = ("x + 1", "0.1 + 0.2 = 0.3", "x::INT", "CAST(2.5 AS INT)", "typeof(1.5)", "t.x", "CASE WHEN id > 2 THEN 1 END", "'a'")
+
+
+@pytest.mark.parametrize("value", UNNAMED)
+def test_names_without_as(value: str) -> None:
+    host = HOSTS["duckdb"]
+    # DataFusion takes no two columns of one name.
+    for rest in ("id",) if value in ("t.x", "x::INT") else ("id", "*"):
+        columns, rows = host.run(f"SELECT {rest}, {value}, NULL AS g, n % 2 FROM t ORDER BY id")
+        text = xql_ffi.expand_sql(f"SELECT {rest}, {value}, {BY_ROW} AS g, n % 2 FROM t ORDER BY id", host.tables)
+        found, beside = host.run(text)
+        assert [column for column in found if column[0] != "g"] == [column for column in columns if column[0] != "g"]
+        assert len(beside) == len(rows)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "polars", "postgres", "spark"])
+def test_a_name_that_is_not_known_is_asked_for(dialect: str) -> None:
+    tables = {"t": pa.table(COLUMNS).schema}
+    with pytest.raises(ValueError, match=r"the column x \+ 1 has a name of \w+'s own.* write x \+ 1 AS"):
+        xql_ffi.expand_sql(f"SELECT x + 1, {BY_ROW} AS g FROM t", tables, dialect=dialect)
+
+
+# Conditions, groups, orders and parts of queries, all of which decide what rows there are.
+STATEMENTS = {
+    "a condition": "SELECT id, {slope} AS g FROM t WHERE CAST(x AS INT) = 3 OR 0.1 + 0.2 <> 0.3 ORDER BY id",
+    "a condition of a join": """
+        SELECT t.id, u.v, {slope} AS g FROM t JOIN (VALUES (0.3, 'a'), (2.5, 'b')) AS u(k, v) ON u.k = 0.1 + 0.2 OR u.k = t.x
+        ORDER BY t.id, u.v""",
+    "an order": "SELECT id, {slope} AS g FROM t ORDER BY CAST(x AS INT) % 3, n / 2 NULLS LAST, id",
+    "a union": "SELECT 1 AS v, 0.5 AS w, {slope} AS g FROM t UNION ALL SELECT 2.5, 1, 0e0 ORDER BY v, w",
+    "groups": "SELECT n % 2 = 0 AS even, sum(n) * 0.1 AS s, avg({slope}) AS g FROM t GROUP BY n % 2 = 0 ORDER BY s",
+    "a group by its name": "SELECT x::INT % 2 AS k, count(*) + 0.5 AS c, sum({slope}) AS g FROM t GROUP BY k ORDER BY c, k",
+    "more of a group": "SELECT (n + 1) * 0.5 AS k, (n + 1) / 2 AS h, sum({slope}) AS g FROM t GROUP BY n + 1 ORDER BY k",
+    "groups that are chosen": "SELECT id, sum({slope}) AS g FROM t GROUP BY id HAVING sum(d + 0.2) > 1.3 ORDER BY id",
+    "a constant relation": """
+        WITH c AS (SELECT 0.1 + 0.2 AS a, CAST(2.5 AS INT) AS b) SELECT id, a, b, a = 0.3 AS e, {slope} AS g FROM t, c ORDER BY id""",
+    "a view": "SELECT h, c, r, c = 0.3 AS e, {slope} AS g FROM half AS t ORDER BY id",
+    "rows that are written down": "SELECT id, v + 0.1 AS w, {slope} AS g FROM t, (VALUES (1), (2.5)) AS r(v) ORDER BY id, w",
+    "one of several": "SELECT DISTINCT ON (n % 2) n % 2 AS k, 0.1 + 0.2 AS v, {slope} AS g FROM t ORDER BY n % 2, id",
+    "a column that is read again": """
+        SELECT q.v + b.w AS s, typeof(q.v + b.w) AS kind, {slope} AS g
+        FROM (SELECT id, x, 1 AS v FROM t) AS q, (SELECT CAST(1 AS TINYINT) AS w) AS b ORDER BY id""",
+    "a constant group": "SELECT 'a' AS k, count(*) AS c, sum({slope}) AS g FROM t GROUP BY k",
+    "a step": "SELECT id, x - 0.1 * 0.1 * {slope} AS g, d * 0.1 AS v FROM t ORDER BY id",
+    "a stopped value": "SELECT id, stop_gradient(d) + 0.2 AS v, {slope} AS g FROM t ORDER BY id",
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_parts_of_statements(name: str) -> None:
+    host = HOSTS["duckdb"]
+    statement = STATEMENTS[name]
+    plain = re.sub(r"stop_gradient\((\w+)\)", r"\1", statement.format(slope="CAST(0 AS DOUBLE)"))
+    columns, rows = host.run(plain)
+    text = xql_ffi.expand_sql(statement.format(slope=BY_ROW), host.tables)
+    found, beside = host.run(text)
+    keep = [number for number, column in enumerate(columns) if column[0] != "g"]
+    assert found == columns, text
+    assert [[row[k] for k in keep] for row in beside] == [[row[k] for k in keep] for row in rows], text
+
+
+def test_a_derivative_has_the_reading_of_datafusion() -> None:
+    """The words are of what the query shows; the derivative of an expression is that of what it means."""
+    host = HOSTS["duckdb"]
+    statement = "SELECT id, y, grad(y, x) AS g FROM (SELECT id, x, x ** 2 + 0.10 AS y FROM t) AS q ORDER BY id"
+    text = xql_ffi.expand_sql(statement, host.tables)
+    assert "x ** 2 + 0.10 AS y" in text
+    _, rows = host.run(text)
+    assert [row[2] for row in rows] == [1.0, -3.0, 5.0, 6.0]
+
+
+def test_a_type_that_would_be_another_is_refused() -> None:
+    host = HOSTS["duckdb"]
+    host.tables.execute("CREATE OR REPLACE MACRO as_is(a) AS a")
+    text = xql_ffi.expand_sql(f"SELECT id, as_is(d) AS v, {BY_ROW} AS g FROM t", host.tables)
+    assert dict(host.run(text)[0])["v"] == "DECIMAL(6,2)"
