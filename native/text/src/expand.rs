@@ -9,16 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
 
-use crate::catalog::Catalog;
-use crate::columns::{columns_of, query_or_all};
-use crate::derive::{differentiated, is_call, loses_columns, simplified, tidied, typed};
-use crate::functions::Site;
 use crate::names::DERIVATIVES;
-use crate::planner::Planner;
-use crate::relation::query_sql;
-use crate::source::{Source, Written, WrittenCall, outer_query, parse_one, parse_written};
+use crate::plan::{
+    Catalog, Planner, Site, columns_of, differentiated, has_words_in, is_call, loses_columns, query_or_all, simplified,
+    spelled, tidied, typed,
+};
 use crate::splice::{Derivative, Edit, derivatives, edited};
-use crate::words::{has_words_in, spelled};
+use crate::statement::{Source, Written, WrittenCall, outer_query, parse_one, parse_written};
+use crate::write::query_sql;
 
 /// The statements of a text without calls of the operators. A text without calls is given back as it is.
 ///

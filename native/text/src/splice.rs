@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::binding::Binding;
-use crate::derive;
+use crate::expr::Binding;
 use crate::expr::{Surroundings, bound_sql};
-use crate::functions::Site;
 use crate::names::quoted_if_needed;
-use crate::source::{Source, Spellings, WrittenCall};
+use crate::plan::{Site, context, expression};
+use crate::statement::{Source, Spellings, WrittenCall};
 
 /// A part of a text and what takes its place.
 #[derive(Debug, Clone)]
@@ -53,10 +52,10 @@ pub fn derivatives(
         if sited.is_empty() {
             return Ok(TreeNodeRecursion::Continue);
         }
-        let context = derive::context(node, options)?;
+        let context = context(node, options)?;
         let below = Below::of(node);
         for (number, part) in sited {
-            let derivative = below.inlined(derive::expression(part.clone(), &context)?.data)?;
+            let derivative = below.inlined(expression(part.clone(), &context)?.data)?;
             let mut place = Place::new(source.spellings(&calls[number]), &part)?;
             match bound_sql(&derivative, &mut place) {
                 Ok(text) => is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text,
