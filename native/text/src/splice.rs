@@ -17,7 +17,9 @@ use crate::statement::{Source, Spellings, WrittenCall};
 /// A part of a text and what takes its place.
 #[derive(Debug, Clone)]
 pub struct Edit {
+    /// Where the part stands.
     pub range: Range<usize>,
+    /// What takes its place.
     pub text: String,
 }
 
@@ -100,17 +102,15 @@ impl<'a> Below<'a> {
         let named =
             |exprs: &mut dyn Iterator<Item = &'a Expr>| exprs.map(|expr| (expr.qualified_name(), expr)).collect();
         while let Some(input) = node.take() {
-            match input {
-                LogicalPlan::Filter(filter) => node = Some(&filter.input),
-                LogicalPlan::Sort(sort) => node = Some(&sort.input),
-                LogicalPlan::Window(window) => {
-                    below.push(named(&mut window.window_expr.iter()));
-                    node = Some(&window.input);
-                }
-                LogicalPlan::Aggregate(aggregate) => {
-                    below.push(named(&mut aggregate.group_expr.iter().chain(&aggregate.aggr_expr)));
-                }
-                _ => {}
+            if let LogicalPlan::Filter(filter) = input {
+                node = Some(&filter.input);
+            } else if let LogicalPlan::Sort(sort) = input {
+                node = Some(&sort.input);
+            } else if let LogicalPlan::Window(window) = input {
+                below.push(named(&mut window.window_expr.iter()));
+                node = Some(&window.input);
+            } else if let LogicalPlan::Aggregate(aggregate) = input {
+                below.push(named(&mut aggregate.group_expr.iter().chain(&aggregate.aggr_expr)));
             }
         }
         Self(below)

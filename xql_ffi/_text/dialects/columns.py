@@ -11,7 +11,6 @@ from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.reading import CALL
 
-
 # What grouping(...) may be.
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
 
@@ -52,8 +51,8 @@ class Columns:
             if self._described is None:
                 shown = self._host.text(item)
                 msg = (
-                    f"the column {shown} has a name of {self._host.name}'s own, which is not known where a derivative sees "
-                    f"through relations: write {shown} AS ..."
+                    f"the column {shown} has a name of {self._host.name}'s own, which is not known where a derivative "
+                    f"sees through relations: write {shown} AS ..."
                 )
                 raise HostError(msg)
             self.named[number] = self._described[number][0]
@@ -61,7 +60,7 @@ class Columns:
             written[number].replace(exp.alias_(written[number].unalias().copy(), column))
 
     def typed(self, tree: exp.Expr) -> str:
-        """The text of a query that is written anew, whose columns have the types that they have without the derivatives.
+        """The text of a query that is written anew, whose columns have the types that they have without derivatives.
 
         Raises:
             HostError: one has another.
@@ -77,12 +76,14 @@ class Columns:
                 continue
             if not {wanted, given} <= _INTEGERS:
                 msg = (
-                    f"the column {name} is {wanted}, and would be {given} beside a derivative that sees through relations: "
-                    f"write CAST(... AS {wanted})"
+                    f"the column {name} is {wanted}, and would be {given} beside a derivative that sees through "
+                    f"relations: write CAST(... AS {wanted})"
                 )
                 raise HostError(msg)
             item = written[number]
-            item.replace(exp.alias_(exp.cast(item.unalias().copy(), wanted, dialect=self._host.syntax), item.alias_or_name))
+            item.replace(
+                exp.alias_(exp.cast(item.unalias().copy(), wanted, dialect=self._host.syntax), item.alias_or_name)
+            )
             is_same = False
         return text if is_same else self._host.text(tree, pretty=True)
 

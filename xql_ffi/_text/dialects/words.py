@@ -1,9 +1,9 @@
 """The words of a host that expressions keep where a query is written anew from DataFusion's reading.
 
 DataFusion types literals, casts and roundings otherwise than a host does. So an expression of the host is read as
-``"∂ 3"(expression, part, ...)``: what DataFusion takes it for, and the parts of it that are columns, aggregates, queries
-and calls. The native library writes ``"∂ 3"(part, ...)`` again, and the words of number 3 take its place, with these
-parts.
+``"∂ 3"(expression, part, ...)``: what DataFusion takes it for, and the parts of it that are columns, aggregates,
+queries and calls. The native library writes ``"∂ 3"(part, ...)`` again, and the words of number 3 take its place, with
+these parts.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class _Keeper:
             return self._kept(node)
         else:
             # What a table function is called with says which table it is.
-            inside = [part for part in node.iter_expressions() if not isinstance(node, exp.Table) or part is not node.this]
+            inside = [
+                part for part in node.iter_expressions() if not isinstance(node, exp.Table) or part is not node.this
+            ]
         for part in inside:
             if not _is_argument(part, node):
                 self.structure(part)
@@ -150,8 +152,8 @@ class _Keeper:
                 return min(place["start"] for place in places), max(place["end"] for place in places) + 1
         if found is None:
             msg = (
-                f"{self._host.text(node)} cannot keep its words beside a derivative that sees through relations: compute "
-                "it in a table, and read that"
+                f"{self._host.text(node)} cannot keep its words beside a derivative that sees through relations: "
+                "compute it in a table, and read that"
             )
             raise HostError(msg)
         return found
@@ -159,7 +161,17 @@ class _Keeper:
 
 # What has no values of rows.
 _NO_VALUES = (
-    *(exp.Limit, exp.Offset, exp.Fetch, exp.WindowSpec, exp.DataType, exp.Star, exp.Identifier, exp.Lateral, exp.Unnest),
+    *(
+        exp.Limit,
+        exp.Offset,
+        exp.Fetch,
+        exp.WindowSpec,
+        exp.DataType,
+        exp.Star,
+        exp.Identifier,
+        exp.Lateral,
+        exp.Unnest,
+    ),
     *(exp.TableSample, exp.Var),
 )
 # What means the same in all hosts.

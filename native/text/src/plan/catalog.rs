@@ -17,9 +17,11 @@ use super::functions::Asked;
 pub struct Catalog {
     /// A table is one provider however often it is read, by which derivatives know that it is the same.
     pub tables: HashMap<String, Arc<Table>>,
+    /// The queries of views.
     pub views: HashMap<String, String>,
     /// Tables of which nobody knows what computes them.
     pub opaque: HashMap<String, String>,
+    /// What calls of the session's functions give.
     pub functions: Asked,
 }
 
@@ -61,7 +63,9 @@ pub fn resolved(name: &TableReference) -> String {
 /// A table of which the schema is known, or a view.
 #[derive(Debug)]
 pub struct Table {
+    /// Its columns.
     pub schema: SchemaRef,
+    /// The plan of a view.
     pub view: Option<LogicalPlan>,
     /// The call of a table function that gives the rows.
     pub call: Option<String>,

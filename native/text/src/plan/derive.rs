@@ -103,11 +103,8 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
     // replaced DISTINCT ON and LATERAL before.
     let mut keeps_all = false;
     tidied.data.apply_with_subqueries(|node| {
-        keeps_all |= match node {
-            LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)) => true,
-            LogicalPlan::Join(join) => is_lateral(&join.right),
-            _ => false,
-        };
+        keeps_all |= matches!(node, LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)))
+            || matches!(node, LogicalPlan::Join(join) if is_lateral(&join.right));
         Ok(TreeNodeRecursion::Continue)
     })?;
     if keeps_all {
@@ -119,12 +116,10 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
 
 /// Whether a relation reads columns of what it is joined to.
 pub fn is_lateral(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Subquery(node) => !node.outer_ref_columns.is_empty(),
-        LogicalPlan::SubqueryAlias(node) => is_lateral(&node.input),
-        LogicalPlan::Projection(node) => is_lateral(&node.input),
-        _ => false,
-    }
+    let reads_outer =
+        |node: &LogicalPlan| matches!(node, LogicalPlan::Subquery(node) if !node.outer_ref_columns.is_empty());
+    let renames = matches!(plan, LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_));
+    reads_outer(plan) || renames && plan.inputs().into_iter().any(is_lateral)
 }
 
 /// Whether DataFusion 54 takes columns from a recursive query that this reads itself, because nothing around it does, and fails.

@@ -32,6 +32,7 @@ struct Answer {
 }
 
 impl Asked {
+    /// Adds what a call gives; nothing if there is no such function.
     pub fn insert(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
         Arc::make_mut(&mut self.0).insert(call.to_owned(), Answer { gives, is_volatile });
     }
@@ -46,6 +47,7 @@ pub struct SessionFunction {
 }
 
 impl SessionFunction {
+    /// A function of this name.
     pub fn new(name: &str, asked: &Asked) -> Self {
         let start = format!("{}(", quoted_if_needed(name));
         let is_volatile = asked.0.iter().any(|(call, answer)| call.starts_with(&start) && answer.is_volatile);
@@ -109,6 +111,7 @@ pub struct Site {
 }
 
 impl Site {
+    /// The call of an operator that goes by a name with this number.
     pub fn new(operator: Arc<ScalarUDF>, number: usize, name: &str) -> Self {
         Self { operator, number, name: name.to_owned() }
     }

@@ -49,6 +49,7 @@ struct Functions {
 }
 
 impl<'a> Planner<'a> {
+    /// A planner of statements over a catalog, with rules of the user's own.
     pub fn new(catalog: &'a Catalog, rules: &Rules) -> Self {
         let mut scalar = datafusion_functions::all_default_functions();
         scalar.extend(datafusion_functions_nested::all_default_nested_functions());

@@ -19,10 +19,12 @@ const DEPTH: usize = 300;
 /// How deep they may be where a session has not been told so.
 const PLAIN_DEPTH: usize = 50;
 
+/// The function whose value counts as constant.
 pub const STOP: &str = "stop_gradient";
 
 /// A statement of a text.
 pub struct Written {
+    /// What it says.
     pub statement: Statement,
     /// Its tokens.
     pub tokens: Range<usize>,
@@ -55,6 +57,7 @@ impl Source<'_> {
         Ok(written)
     }
 
+    /// The statement of these tokens.
     pub fn parsed(&self, tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         let mut statements = parse(tokens, DEPTH)?;
         match (statements.pop_front(), statements.is_empty()) {

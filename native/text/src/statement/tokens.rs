@@ -9,14 +9,18 @@ use std::str::Chars;
 
 /// A text as tokens.
 pub struct Source<'a> {
+    /// The text.
     pub text: &'a str,
+    /// Its tokens.
     pub tokens: Vec<TokenWithSpan>,
     /// Where each token stands.
     pub ranges: Vec<Range<usize>>,
+    /// The numbers of the tokens by where they start.
     pub by_start: HashMap<Location, usize>,
 }
 
 impl<'a> Source<'a> {
+    /// The tokens of a text.
     pub fn new(text: &'a str) -> Result<Self> {
         let tokens = Tokenizer::new(&GenericDialect {}, text)
             .tokenize_with_location()

@@ -41,46 +41,19 @@ impl Writer<'_> {
     #[recursive::recursive]
     pub fn select(&mut self, plan: &LogicalPlan) -> Result<Select> {
         Ok(match plan {
-            LogicalPlan::Projection(node) => {
-                let input = self.select(&node.input)?;
-                projection(self, node, input)?
-            }
-            LogicalPlan::Filter(node) => {
-                let input = self.select(&node.input)?;
-                filter(self, node, input)?
-            }
-            LogicalPlan::Window(node) => {
-                let input = self.select(&node.input)?;
-                window(self, node, input)?
-            }
-            LogicalPlan::Aggregate(node) => {
-                let input = self.select(&node.input)?;
-                aggregate(self, node, input)?
-            }
-            LogicalPlan::Sort(node) => {
-                let input = self.select(&node.input)?;
-                sort(self, node, input)?
-            }
-            LogicalPlan::Limit(node) => {
-                let input = self.select(&node.input)?;
-                limit(self, node, input)?
-            }
+            LogicalPlan::Projection(node) => self.over(&node.input, node, projection)?,
+            LogicalPlan::Filter(node) => self.over(&node.input, node, filter)?,
+            LogicalPlan::Window(node) => self.over(&node.input, node, window)?,
+            LogicalPlan::Aggregate(node) => self.over(&node.input, node, aggregate)?,
+            LogicalPlan::Sort(node) => self.over(&node.input, node, sort)?,
+            LogicalPlan::Limit(node) => self.over(&node.input, node, limit)?,
+            LogicalPlan::Unnest(node) => self.over(&node.input, node, unnest)?,
+            LogicalPlan::Subquery(node) => self.over(&node.subquery, node, subquery)?,
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let input = self.select(input)?;
                 distinct(self, input)
             }
-            LogicalPlan::Distinct(Distinct::On(node)) => {
-                let input = self.select(&node.input)?;
-                distinct_on(self, node, input)?
-            }
-            LogicalPlan::Unnest(node) => {
-                let input = self.select(&node.input)?;
-                unnest(self, node, input)?
-            }
-            LogicalPlan::Subquery(node) => {
-                let input = self.select(&node.subquery)?;
-                subquery(self, node, input)
-            }
+            LogicalPlan::Distinct(Distinct::On(node)) => self.over(&node.input, node, distinct_on)?,
             LogicalPlan::SubqueryAlias(node) => match node.input.as_ref() {
                 LogicalPlan::TableScan(scan) => subquery_alias(node, table_scan(self, scan, Some(&node.alias))?),
                 input => subquery_alias(node, self.select(input)?),
@@ -105,5 +78,16 @@ impl Writer<'_> {
                 return plan_err!("{shown} cannot be written as text beside a derivative that sees through relations");
             }
         })
+    }
+
+    /// The `SELECT` of a node over that of its input.
+    fn over<N>(
+        &mut self,
+        input: &LogicalPlan,
+        node: &N,
+        write: fn(&mut Self, &N, Select) -> Result<Select>,
+    ) -> Result<Select> {
+        let input = self.select(input)?;
+        write(self, node, input)
     }
 }
