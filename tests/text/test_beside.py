@@ -325,13 +325,16 @@ STATEMENTS = {
         SELECT n % 2 AS k, grouping(n % 2) AS l, sum(d * 0.5) AS v, sum({slope}) AS g FROM t GROUP BY ROLLUP (n % 2)
         ORDER BY l, k, v""",
     "what is aggregated": """
-        SELECT count(DISTINCT n % 2 + 0.5) AS c, string_agg(s || '!', ',' ORDER BY id) AS s, max(n) FILTER (WHERE d > 1.2) + 0.5
-        AS m, sum({slope}) AS g FROM t""",
+        SELECT count(DISTINCT n % 2 + 0.5) AS c, string_agg(s || '!', ',' ORDER BY id) AS s,
+            max(n) FILTER (WHERE d > 1.2) + 0.5 AS m, sum({slope}) AS g
+        FROM t""",
     "windows": """
-        SELECT id, sum(d * 0.5) OVER (PARTITION BY n % 2 ORDER BY CAST(x AS INT), id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
-        AS w, {slope} AS g FROM t QUALIFY row_number() OVER (ORDER BY x + 0.2) > 1 ORDER BY id""",
+        SELECT id, {slope} AS g, sum(d * 0.5) OVER (
+            PARTITION BY n % 2 ORDER BY CAST(x AS INT), id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS w
+        FROM t QUALIFY row_number() OVER (ORDER BY x + 0.2) > 1 ORDER BY id""",
     "subqueries": """
-        SELECT id, (SELECT max(d + 0.2) FROM t AS u WHERE u.n = t.n) AS m, id IN (SELECT n / 1 FROM t) AS i, {slope} AS g
+        SELECT id, (SELECT max(d + 0.2) FROM t AS u WHERE u.n = t.n) AS m, id IN (SELECT n / 1 FROM t) AS i,
+            {slope} AS g
         FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.d = 1.15) ORDER BY id""",
     "a recursion": """
         WITH RECURSIVE r AS (SELECT 1 AS i, 0.5 AS v UNION ALL SELECT i + 1, v * 0.5 FROM r WHERE i < 3)
