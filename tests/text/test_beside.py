@@ -108,6 +108,7 @@ OWN = {
             "x IS DISTINCT FROM 0.5",
         ),
         *(
+            *("list_sum([x, 1.5])", "list_sum([1, 2.5])", "length([0.5])", "list_sort([n, 1])"),
             "sum(n) FILTER (WHERE x > 0.1 + 0.2) OVER ()",
             "count(*) OVER ()",
             "greatest(1, 2.5)",
