@@ -45,9 +45,9 @@ class Words:
         return Worded(this=Worded.BETWEEN.join(pieces), expressions=[closed(part) for part in call.expressions])
 
     def _tokens(self, piece: str) -> tuple[tuple[TokenType, str], ...]:
-        quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+        # What stands in quotes of any kind is longer than its text.
         tokens = self.host.tokens(piece)
-        return tuple((t.token_type, t.text if t.token_type in quoted else t.text.lower()) for t in tokens)
+        return tuple((t.token_type, t.text.lower() if t.end - t.start < len(t.text) else t.text) for t in tokens)
 
 
 def has_words(call: exp.Anonymous) -> bool:

@@ -11,15 +11,13 @@ use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{
     ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::spelled::Spelled;
 
 use crate::names::{CONVERTED, has_words};
 
-/// The expression that words stand for, while it is planned with them. Two are equal if their expressions are, so that the planner
-/// finds an expression of SELECT again in GROUP BY.
-#[derive(Debug)]
+/// The expression that words stand for, while it is planned with them.
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Worded {
     name: String,
     signature: Signature,
@@ -30,18 +28,6 @@ impl Worded {
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), signature: Signature::user_defined(Volatility::Immutable) }
     }
-}
-
-impl PartialEq for Worded {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Worded {}
-
-impl Hash for Worded {
-    fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
 
 impl ScalarUDFImpl for Worded {
