@@ -181,6 +181,8 @@ STATEMENTS = {
         SELECT x::INT % 2 AS k, count(*) + 0.5 AS c, sum({slope}) AS g FROM t GROUP BY k ORDER BY c, k""",
     "more of a group": """
         SELECT (n + 1) * 0.5 AS k, (n + 1) / 2 AS h, sum({slope}) AS g FROM t GROUP BY n + 1 ORDER BY k""",
+    "a group in other words": """
+        SELECT (x + 1) * 0.5 AS k, x::INT AS i, sum({slope}) AS g FROM t GROUP BY (X+1), CAST(t.x AS INT) ORDER BY k""",
     "sets of groups": """
         SELECT n % 2 AS k, grouping(n % 2) AS l, sum(d * 0.5) AS v, sum({slope}) AS g FROM t GROUP BY ROLLUP (n % 2)
         ORDER BY l, k, v""",
