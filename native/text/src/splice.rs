@@ -12,7 +12,7 @@ use crate::expr::Binding;
 use crate::expr::{Surroundings, bound_sql};
 use crate::names::quoted_if_needed;
 use crate::plan::{Site, context, expression};
-use crate::statement::{Source, Spellings, WrittenCall};
+use crate::statement::{Source, Spellings, WrittenCall, spellings};
 
 /// A part of a text and what takes its place.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ pub fn derivatives(
         let below = Below::of(node);
         for (number, part) in sited {
             let derivative = below.inlined(expression(part.clone(), &context)?.data)?;
-            let mut place = Place::new(source.spellings(&calls[number]), &part)?;
+            let mut place = Place::new(spellings(source, &calls[number]), &part)?;
             match bound_sql(&derivative, &mut place) {
                 Ok(text) => is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text,
                 Err(_) => is_unique = false,

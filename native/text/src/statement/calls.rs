@@ -32,49 +32,47 @@ impl WrittenCall {
     }
 }
 
-impl Source<'_> {
-    /// The calls of the operators and of `stop_gradient` in a statement, in the order of their names in the text.
-    pub fn calls(&self, written: &Written) -> Result<Vec<WrittenCall>> {
-        let mut found = Calls::default();
-        visit(&written.statement, &mut found);
-        let mut calls = vec![];
-        for location in found.names {
-            let token = self.by_start.get(&location).copied();
-            let token = token
-                .ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the place of a call in the statement"))?;
-            let Token::Word(word) = &self.tokens[token].token else { continue };
-            let Some(name) = called(word) else { continue };
-            let open = self.significant(token + 1).filter(|open| self.tokens[*open].token == Token::LParen);
-            let (open, close) = open
-                .and_then(|open| Some((open, self.closing(open)?)))
-                .ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the end of a call of {name}"))?;
-            let (inside, range) =
-                (self.ranges[open].end..self.ranges[close].start, self.ranges[token].start..self.ranges[close].end);
-            let tokens = token..close + 1;
-            calls.push(WrittenCall { name: name.to_owned(), range, inside, tokens, is_inner: false });
-        }
-        calls.sort_by_key(|call| call.range.start);
-        calls.dedup_by_key(|call| call.range.start);
-        let mut outer = 0;
-        for call in &mut calls {
-            call.is_inner = call.range.end <= outer;
-            if call.is_planned() {
-                outer = call.range.end;
-            }
-        }
-        Ok(calls)
+/// The calls of the operators and of `stop_gradient` in a statement, in the order of their names in the text.
+pub fn calls(source: &Source, written: &Written) -> Result<Vec<WrittenCall>> {
+    let mut found = Calls::default();
+    visit(&written.statement, &mut found);
+    let mut calls = vec![];
+    for location in found.names {
+        let token = source.by_start.get(&location).copied();
+        let token =
+            token.ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the place of a call in the statement"))?;
+        let Token::Word(word) = &source.tokens[token].token else { continue };
+        let Some(name) = called(word) else { continue };
+        let open = source.significant(token + 1).filter(|open| source.tokens[*open].token == Token::LParen);
+        let (open, close) = open
+            .and_then(|open| Some((open, source.closing(open)?)))
+            .ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the end of a call of {name}"))?;
+        let (inside, range) =
+            (source.ranges[open].end..source.ranges[close].start, source.ranges[token].start..source.ranges[close].end);
+        let tokens = token..close + 1;
+        calls.push(WrittenCall { name: name.to_owned(), range, inside, tokens, is_inner: false });
     }
+    calls.sort_by_key(|call| call.range.start);
+    calls.dedup_by_key(|call| call.range.start);
+    let mut outer = 0;
+    for call in &mut calls {
+        call.is_inner = call.range.end <= outer;
+        if call.is_planned() {
+            outer = call.range.end;
+        }
+    }
+    Ok(calls)
+}
 
-    /// The statement with each outer call of an operator under a name of its own.
-    pub fn with_sites(&self, written: &Written, calls: &[WrittenCall]) -> Result<Statement> {
-        let mut tokens = self.tokens[written.tokens.clone()].to_vec();
-        for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
-            if let Token::Word(word) = &mut tokens[call.tokens.start - written.tokens.start].token {
-                *word = Word { value: site_name(&call.name, number), quote_style: Some('"'), keyword: word.keyword };
-            }
+/// The statement with each outer call of an operator under a name of its own.
+pub fn with_sites(source: &Source, written: &Written, calls: &[WrittenCall]) -> Result<Statement> {
+    let mut tokens = source.tokens[written.tokens.clone()].to_vec();
+    for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
+        if let Token::Word(word) = &mut tokens[call.tokens.start - written.tokens.start].token {
+            *word = Word { value: site_name(&call.name, number), quote_style: Some('"'), keyword: word.keyword };
         }
-        self.parsed(tokens)
     }
+    source.parsed(tokens)
 }
 
 /// Visits what DataFusion's statements have of sqlparser's.

@@ -5,7 +5,7 @@ mod places;
 mod statements;
 mod tokens;
 
-pub use calls::WrittenCall;
-pub use places::Spellings;
+pub use calls::{WrittenCall, calls, with_sites};
+pub use places::{Spellings, needed_at, spellings, unnamed_items};
 pub use statements::{Written, outer_query, parse_one, parse_written};
 pub use tokens::Source;
