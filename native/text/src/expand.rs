@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::Rules;
 
-use crate::catalog::Catalog;
-use crate::columns::{columns_of, query_or_all};
-use crate::derive::{differentiated, is_call, loses_columns, simplified, tidied, typed};
-use crate::functions::Site;
 use crate::names::DERIVATIVES;
-use crate::planner::Planner;
-use crate::relation::query_sql;
-use crate::source::{Source, Written, WrittenCall, outer_query, parse_one, parse_written};
+use crate::plan::{
+    Catalog, Planner, Site, columns_of, differentiated, has_words_in, is_call, loses_columns, query_or_all, simplified,
+    spelled, tidied, typed,
+};
 use crate::splice::{Derivative, Edit, derivatives, edited};
-use crate::words::{has_words_in, spelled};
+use crate::statement::{
+    Source, Written, WrittenCall, calls, needed_at, outer_query, parse_one, parse_written, unnamed_items, with_sites,
+};
+use crate::write::query_sql;
 
 /// The statements of a text without calls of the operators. A text without calls is given back as it is.
 ///
@@ -76,7 +76,7 @@ pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &
     let whole = start.len() - "grad(".len()..text.len() - format!(" FROM {table}").len();
     let is_whole = |call: &WrittenCall| call.range == whole;
     let [written] = statements.as_slice() else { return plan_err!("{expression} is not one expression") };
-    let calls = expansion.source.calls(written)?;
+    let calls = calls(&expansion.source, written)?;
     if !calls.first().is_some_and(is_whole) {
         return plan_err!("{expression} is not one expression");
     }
@@ -108,7 +108,7 @@ type Derivatives = BTreeMap<usize, Derivative>;
 impl Expansion<'_> {
     /// What of a statement is to be written otherwise.
     fn statement(&self, written: &Written) -> Result<Vec<Edit>> {
-        let calls = self.source.calls(written)?;
+        let calls = calls(&self.source, written)?;
         if calls.is_empty() {
             return Ok(vec![]);
         }
@@ -162,7 +162,7 @@ impl Expansion<'_> {
         // DataFusion names a column by the orders and conditions of its function, and does not find it again when a call in these has
         // no number any more. Then the query is written as a whole:
         // SELECT rank() OVER (ORDER BY grad(x * x, x)) FROM t
-        let statement = self.source.with_sites(written, calls)?;
+        let statement = with_sites(&self.source, written, calls)?;
         let sited = planned(&statement);
         let is_sited = sited.is_ok();
         let plan = sited.or_else(|_| planned(&written.statement))?;
@@ -182,7 +182,7 @@ impl Expansion<'_> {
         for (number, call) in calls.iter().enumerate().filter(|(_, call)| !call.is_inner) {
             match found.get(&number) {
                 Some((text, binding)) => {
-                    let needed = self.source.needed_at(call);
+                    let needed = needed_at(&self.source, call);
                     let text = if *binding >= needed { text.clone() } else { format!("({text})") };
                     edits.push(Edit { range: call.range.clone(), text });
                 }
@@ -194,7 +194,7 @@ impl Expansion<'_> {
             }
         }
         if outer_query(&written.statement).is_some() && !self.source.is_insert(written) {
-            for (end, index) in self.source.unnamed_items(written, calls, schema.fields().len()) {
+            for (end, index) in unnamed_items(&self.source, written, calls, schema.fields().len()) {
                 let name = schema.field(index).name().replace('"', "\"\"");
                 edits.push(Edit { range: end..end, text: format!(" AS \"{name}\"") });
             }

@@ -4,11 +4,9 @@
 //! comes back is text for a session that knows nothing of derivatives. A derivative that says all by itself takes the place of its
 //! call, and all else stays as it is written. A query whose derivatives see through relations is written anew.
 //!
-//! In the order of the modules, each of which imports only from those before it: `names` has identifiers, `binding` texts that may be
-//! operands; `values` and `expr` write expressions, `select` the clauses of a query; `source` has a text as tokens, and finds the
-//! calls in it; `functions`, `catalog` and `planner` plan a statement; `derive` is what the engine makes of a plan, up to where
-//! derivatives are expressions; `columns` has the columns of queries; `relation` writes plans; `splice` puts derivatives in the
-//! place of calls; `expand` decides between the two.
+//! In the order of the modules, each of which imports only from those before it: `names` has identifiers; `expr` writes expressions;
+//! `statement` has a text as tokens, and finds the calls in it; `plan` plans a statement and differentiates it; `write` writes plans;
+//! `splice` puts derivatives in the place of calls; `expand` decides between the two.
 //!
 //! ```
 //! # use arrow::datatypes::{DataType, Field, Schema};
@@ -22,22 +20,14 @@
 //! # Ok::<(), datafusion_common::DataFusionError>(())
 //! ```
 
-mod binding;
-mod catalog;
-mod columns;
-mod derive;
 mod expand;
 mod expr;
-mod functions;
 mod names;
-mod planner;
-mod relation;
-mod select;
-mod source;
+mod plan;
 mod splice;
-mod values;
-mod words;
+mod statement;
+mod write;
 
-pub use catalog::Catalog;
 pub use expand::{columns, differentiate, edits, expand};
+pub use plan::Catalog;
 pub use splice::Edit;

@@ -8,17 +8,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::binding::Binding;
-use crate::derive;
+use crate::expr::Binding;
 use crate::expr::{Surroundings, bound_sql};
-use crate::functions::Site;
 use crate::names::quoted_if_needed;
-use crate::source::{Source, Spellings, WrittenCall};
+use crate::plan::{Site, context, expression};
+use crate::statement::{Source, Spellings, WrittenCall, spellings};
 
 /// A part of a text and what takes its place.
 #[derive(Debug, Clone)]
 pub struct Edit {
+    /// Where the part stands.
     pub range: Range<usize>,
+    /// What takes its place.
     pub text: String,
 }
 
@@ -53,11 +54,11 @@ pub fn derivatives(
         if sited.is_empty() {
             return Ok(TreeNodeRecursion::Continue);
         }
-        let context = derive::context(node, options)?;
+        let context = context(node, options)?;
         let below = Below::of(node);
         for (number, part) in sited {
-            let derivative = below.inlined(derive::expression(part.clone(), &context)?.data)?;
-            let mut place = Place::new(source.spellings(&calls[number]), &part)?;
+            let derivative = below.inlined(expression(part.clone(), &context)?.data)?;
+            let mut place = Place::new(spellings(source, &calls[number]), &part)?;
             match bound_sql(&derivative, &mut place) {
                 Ok(text) => is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text,
                 Err(_) => is_unique = false,
@@ -101,17 +102,15 @@ impl<'a> Below<'a> {
         let named =
             |exprs: &mut dyn Iterator<Item = &'a Expr>| exprs.map(|expr| (expr.qualified_name(), expr)).collect();
         while let Some(input) = node.take() {
-            match input {
-                LogicalPlan::Filter(filter) => node = Some(&filter.input),
-                LogicalPlan::Sort(sort) => node = Some(&sort.input),
-                LogicalPlan::Window(window) => {
-                    below.push(named(&mut window.window_expr.iter()));
-                    node = Some(&window.input);
-                }
-                LogicalPlan::Aggregate(aggregate) => {
-                    below.push(named(&mut aggregate.group_expr.iter().chain(&aggregate.aggr_expr)));
-                }
-                _ => {}
+            if let LogicalPlan::Filter(filter) = input {
+                node = Some(&filter.input);
+            } else if let LogicalPlan::Sort(sort) = input {
+                node = Some(&sort.input);
+            } else if let LogicalPlan::Window(window) = input {
+                below.push(named(&mut window.window_expr.iter()));
+                node = Some(&window.input);
+            } else if let LogicalPlan::Aggregate(aggregate) = input {
+                below.push(named(&mut aggregate.group_expr.iter().chain(&aggregate.aggr_expr)));
             }
         }
         Self(below)

@@ -51,8 +51,8 @@ class Columns:
             if self._described is None:
                 shown = self._host.text(item)
                 msg = (
-                    f"the column {shown} has a name of {self._host.name}'s own, which is not known where a derivative sees "
-                    f"through relations: write {shown} AS ..."
+                    f"the column {shown} has a name of {self._host.name}'s own, which is not known where a derivative "
+                    f"sees through relations: write {shown} AS ..."
                 )
                 raise HostError(msg)
             self.named[number] = self._described[number][0]
@@ -60,7 +60,7 @@ class Columns:
             written[number].replace(exp.alias_(written[number].unalias().copy(), column))
 
     def typed(self, tree: exp.Expr) -> str:
-        """The text of a query that is written anew, whose columns have the types that they have without the derivatives.
+        """The text of a query that is written anew, whose columns have the types that they have without derivatives.
 
         Raises:
             HostError: one has another.
@@ -76,8 +76,8 @@ class Columns:
                 continue
             if not {wanted, given} <= _INTEGERS:
                 msg = (
-                    f"the column {name} is {wanted}, and would be {given} beside a derivative that sees through relations: "
-                    f"write CAST(... AS {wanted})"
+                    f"the column {name} is {wanted}, and would be {given} beside a derivative that sees through "
+                    f"relations: write CAST(... AS {wanted})"
                 )
                 raise HostError(msg)
             item = written[number]

@@ -244,7 +244,7 @@ class Worded(exp.Expression):
 
 
 # What reads expressions of values, from the loosest operators to single names.
-_READING = ("disjunction", "conjunction", "equality", "range", "unary", "column", "primary", "function")
+_READING = ("disjunction", "conjunction", "equality", "range", "bitwise", "unary", "column", "primary", "function")
 
 
 def _placing(read: Callable[..., Any]) -> Callable[..., Any]:

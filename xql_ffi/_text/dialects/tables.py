@@ -14,6 +14,7 @@ from xql_ffi._errors import HostError
 from xql_ffi._expressions import quoted
 from xql_ffi._text import catalog, library
 from xql_ffi._text.dialects.duckdb import DUCKDB
+from xql_ffi._text.dialects.duckdb_types import duckdbs_null
 from xql_ffi._text.dialects.host import DATAFUSION, Host
 from xql_ffi._text.dialects.known import Known
 from xql_ffi._text.dialects.names import Names
@@ -233,13 +234,23 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
     if not catalog.is_duckdb(tables):
         catalog.answer(made, tables, unknown)
         return
-    here = f"{DUCKDB.text(DUCKDB.identifier(own))}({', '.join(DUCKDB.text(argument) for argument in arguments)})"
+    typed = ", ".join(DUCKDB.text(duckdbs_null(argument)) for argument in arguments)
+    here = f"{DUCKDB.text(DUCKDB.identifier(own))}({typed})"
     try:
         field = tables.sql(f"SELECT {here} AS v LIMIT 0").to_arrow_table().schema.field("v")
-        stable = "SELECT bool_and(stability = 'CONSISTENT') FROM duckdb_functions() WHERE lower(function_name) = ?"
-        ((is_stable,),) = tables.sql(stable, params=[own.lower()]).fetchall()
+        kinds = (
+            "SELECT bool_and(stability = 'CONSISTENT'), bool_or(function_type = 'aggregate') FROM duckdb_functions() "
+            "WHERE lower(function_name) = ?"
+        )
+        ((is_stable, is_aggregate),) = tables.sql(kinds, params=[own.lower()]).fetchall()
     except Exception as error:
         library.add_function(made, call, None, is_volatile=False)
         msg = f"the session cannot plan {here}: {library.plain(str(error))}"
         raise ValueError(msg) from error
+    if is_aggregate:
+        msg = (
+            f"{own} is an aggregate that only {host.name} has, and a statement with derivatives cannot have it: "
+            "compute it in a table or a statement of its own"
+        )
+        raise HostError(msg)
     library.add_function(made, call, field, is_volatile=is_stable is False)

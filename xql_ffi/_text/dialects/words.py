@@ -1,14 +1,15 @@
 """The words of a host that expressions keep where a query is written anew from DataFusion's reading.
 
 DataFusion types literals, casts and roundings otherwise than a host does. So an expression of the host is read as
-``"∂ 3"(expression, part, ...)``: what DataFusion takes it for, and the parts of it that are columns, aggregates, queries
-and calls. The native library writes ``"∂ 3"(part, ...)`` again, and the words of number 3 take its place, with these
-parts.
+``"∂ 3"(expression, part, ...)``: what DataFusion takes it for, and the parts of it that are columns, aggregates,
+queries and calls. The native library writes ``"∂ 3"(part, ...)`` again, and the words of number 3 take its place, with
+these parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import TypeAlias
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -17,6 +18,9 @@ from xql_ffi._calls import OPERATORS, STOP
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import AGGREGATES
 from xql_ffi._text.dialects.host import SPAN, Host, Worded, closed
+
+# Expressions by what the planner knows them by.
+Keys: TypeAlias = dict[str, exp.Expr]
 
 # What functions that stand for words are called by: this, and the number of the words.
 _MARK = "∂ "
@@ -45,9 +49,9 @@ class Words:
         return Worded(this=Worded.BETWEEN.join(pieces), expressions=[closed(part) for part in call.expressions])
 
     def _tokens(self, piece: str) -> tuple[tuple[TokenType, str], ...]:
-        quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+        # What stands in quotes of any kind is longer than its text.
         tokens = self.host.tokens(piece)
-        return tuple((t.token_type, t.text if t.token_type in quoted else t.text.lower()) for t in tokens)
+        return tuple((t.token_type, t.text.lower() if t.end - t.start < len(t.text) else t.text) for t in tokens)
 
 
 def has_words(call: exp.Anonymous) -> bool:
@@ -121,27 +125,35 @@ class _Keeper:
 
     def _kept(self, node: exp.Expr) -> exp.Expr:
         """What stands for an expression that keeps its words."""
-        parts = list(self._parts(node, _variables(node), _keys(node)))
-        parts.sort(key=self._span)
-        start, end = self._span(node)
-        pieces, done = [], start
-        for first, last in map(self._span, parts):
-            pieces.append(self._text[done:first])
-            done = last
-        pieces.append(self._text[done:end])
-        parts = [self.structure(part) for part in parts]
+        keys = _keys(node)
+        # The planner finds a key of a grouping again by its words.
+        pieces = self._pieces(keys.get(_shape(node), node), keys) if keys else self._pieces(node, keys)
+        parts = [self.structure(part) for part in self._parts(node, keys)]
         call = exp.Anonymous(this=exp.to_identifier(f"{_MARK}{self._words.number(pieces)}", quoted=True))
         node.replace(call)
         call.set("expressions", [node, *(part.copy() for part in parts)])
         return call
 
-    def _parts(self, node: exp.Expr, variables: Collection[str], keys: Collection[exp.Expr]) -> Iterator[exp.Expr]:
+    def _pieces(self, node: exp.Expr, keys: Keys) -> list[str]:
+        """The words of an expression: what stands between its parts."""
+        start, end = self._span(node)
+        pieces = []
+        for first, last in map(self._span, self._parts(node, keys)):
+            pieces.append(self._text[start:first])
+            start = last
+        return [*pieces, self._text[start:end]]
+
+    def _parts(self, node: exp.Expr, keys: Keys) -> list[exp.Expr]:
+        """The parts of an expression, in the order in which they are written."""
+        return sorted(self._parts_in(node, _variables(node), keys), key=self._span)
+
+    def _parts_in(self, node: exp.Expr, variables: Collection[str], keys: Keys) -> Iterator[exp.Expr]:
         for inside in node.iter_expressions():
             is_column = isinstance(inside, exp.Column) and not (inside.name in variables and not inside.table)
-            if is_column or self._is_part(inside) or inside in keys:
+            if is_column or self._is_part(inside) or (keys and _shape(inside) in keys):
                 yield inside
             elif not isinstance(inside, exp.Column):
-                yield from self._parts(inside, variables, keys)
+                yield from self._parts_in(inside, variables, keys)
 
     def _span(self, node: exp.Expr) -> tuple[int, int]:
         found: tuple[int, int] | None = node.meta.get(SPAN)
@@ -152,8 +164,8 @@ class _Keeper:
                 return min(place["start"] for place in places), max(place["end"] for place in places) + 1
         if found is None:
             msg = (
-                f"{self._host.text(node)} cannot keep its words beside a derivative that sees through relations: compute "
-                "it in a table, and read that"
+                f"{self._host.text(node)} cannot keep its words beside a derivative that sees through relations: "
+                "compute it in a table, and read that"
             )
             raise HostError(msg)
         return found
@@ -216,23 +228,37 @@ def _variables(node: exp.Expr) -> frozenset[str]:
     return frozenset(name.name for function in node.find_all(exp.Lambda) for name in function.expressions)
 
 
-def _keys(node: exp.Expr) -> list[exp.Expr]:
-    """What the rows are grouped by around an expression, if that is computed."""
-    select = node.find_ancestor(exp.Select, exp.AggFunc)
-    group = select.args.get("group") if isinstance(select, exp.Select) else None
-    if group is None or not isinstance(select, exp.Select):
-        return []
+def _keys(node: exp.Expr) -> Keys:
+    """What the rows are grouped by around an expression, as far as that is computed."""
+    select = node.find_ancestor(exp.Select)
+    group = select.args.get("group") if select is not None else None
+    if select is None or group is None:
+        return {}
     aliases = {item.alias: item.this for item in select.selects if isinstance(item, exp.Alias)}
-    found = []
+    found = {}
     for key in _listed(group):
         meant: exp.Expr | None = key
         if isinstance(key, exp.Column) and not key.table:
             meant = aliases.get(key.name)
         elif isinstance(key, exp.Literal) and key.is_int and 0 < int(key.name) <= len(select.selects):
             meant = select.selects[int(key.name) - 1].unalias()
-        if meant is not None and not isinstance(meant, (exp.Column, exp.Literal)):
-            found.append(meant)
+        if isinstance(meant, exp.Anonymous) and has_words(meant):
+            meant = meant.expressions[0]
+        meant = meant.unnest() if meant is not None else None
+        if meant is not None and SPAN in meant.meta and not isinstance(meant, (exp.Column, exp.Literal)):
+            found[_shape(meant)] = meant
     return found
+
+
+def _shape(node: exp.Expr) -> str:
+    """An expression as far as the planner tells it from others."""
+
+    def plain(inside: exp.Expr) -> exp.Expr:
+        if isinstance(inside, exp.Anonymous) and has_words(inside):
+            inside = inside.expressions[0]
+        return exp.column(inside.name) if isinstance(inside, exp.Column) else inside
+
+    return str(node.transform(plain).sql()).lower()
 
 
 def _listed(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -12,6 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::columns::{columns_read, is_volatile};
+use super::types::is_float;
 
 /// An expression as a function of the parts that it reads, known by a name for its words.
 ///
@@ -91,6 +92,19 @@ pub fn read(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
+/// The part that an expression with words passes on as another type of float, if it does no more.
+pub fn converted(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let mut reading = &call.func.inner().downcast_ref::<Spelled>()?.reading;
+    loop {
+        reading = match reading {
+            Expr::Cast(cast) if is_float(cast.field.data_type()) => &cast.expr,
+            Expr::TryCast(cast) if is_float(cast.field.data_type()) => &cast.expr,
+            reading => return call.args.first().filter(|_| *reading == part(0)),
+        }
+    }
+}
+
 fn part(number: usize) -> Expr {
     Expr::Column(Column::new(Some(TableReference::bare(PARTS)), number.to_string()))
 }
@@ -120,5 +134,56 @@ impl ScalarUDFImpl for Spelled {
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!("only the engine of these words can run them")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion_common::{DFSchema, Result};
+    use datafusion_expr::{Expr, cast, col, lit};
+
+    use super::{Spelled, converted, read};
+
+    fn schema() -> Result<DFSchema> {
+        let columns = ["x", "y"].map(|name| Field::new(name, DataType::Float64, true));
+        DFSchema::try_from(Schema::new(columns.to_vec()))
+    }
+
+    fn spelled(reading: &Expr, parts: &[&str]) -> Result<Expr> {
+        Spelled::call("∂ 0", reading, parts.iter().map(|name| col(*name)).collect(), &schema()?)
+    }
+
+    #[test]
+    fn the_reading_is_of_the_parts_where_they_are() -> Result<()> {
+        let expr = spelled(&(col("x") * lit(2.0) + col("y")), &["x", "y"])?;
+        let Expr::ScalarFunction(mut call) = expr else { panic!("no function: {expr}") };
+        call.args = vec![col("a"), col("b")];
+        assert_eq!(read(Expr::ScalarFunction(call))?.data, col("a") * lit(2.0) + col("b"));
+        Ok(())
+    }
+
+    #[test]
+    fn a_column_that_is_no_part_is_an_error() {
+        assert!(spelled(&(col("x") + col("y")), &["x"]).is_err());
+    }
+
+    #[test]
+    fn expressions_with_other_words_are_equal() -> Result<()> {
+        let reading = col("x") + lit(0.5);
+        let again = Spelled::call("∂ 1", &reading, vec![col("x")], &schema()?)?;
+        assert_eq!(spelled(&reading, &["x"])?, again);
+        assert_ne!(spelled(&(col("x") + lit(0.25)), &["x"])?, again);
+        Ok(())
+    }
+
+    #[test]
+    fn a_conversion_between_floats_passes_its_part_on() -> Result<()> {
+        let single = cast(cast(col("x"), DataType::Float32), DataType::Float64);
+        assert_eq!(converted(&spelled(&single, &["x"])?), Some(&col("x")));
+        let rounded = cast(cast(col("x"), DataType::Int64), DataType::Float64);
+        assert_eq!(converted(&spelled(&rounded, &["x"])?), None);
+        assert_eq!(converted(&spelled(&-col("x"), &["x"])?), None);
+        Ok(())
     }
 }

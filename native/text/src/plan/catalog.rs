@@ -1,0 +1,97 @@
+//! The tables, views and functions that statements name.
+
+use arrow::datatypes::{FieldRef, SchemaRef};
+use async_trait::async_trait;
+use datafusion_catalog::{Session, TableProvider};
+use datafusion_common::{Result, TableReference, not_impl_err};
+use datafusion_expr::{Expr, LogicalPlan, TableType};
+use datafusion_physical_plan::ExecutionPlan;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::functions::Asked;
+
+/// What is known of the tables and functions that statements name.
+#[derive(Debug, Default, Clone)]
+pub struct Catalog {
+    /// A table is one provider however often it is read, by which derivatives know that it is the same.
+    pub tables: HashMap<String, Arc<Table>>,
+    /// The queries of views.
+    pub views: HashMap<String, String>,
+    /// Tables of which nobody knows what computes them.
+    pub opaque: HashMap<String, String>,
+    /// What calls of the session's functions give.
+    pub functions: Asked,
+}
+
+impl Catalog {
+    /// Adds a table by its name in SQL.
+    pub fn table(&mut self, name: impl Into<TableReference>, schema: SchemaRef) {
+        let name = resolved(&name.into());
+        self.views.remove(&name);
+        self.tables.insert(name, Arc::new(Table { schema, view: None, call: None }));
+    }
+
+    /// Adds a view by its name in SQL and the query, or the statement that makes it.
+    pub fn view(&mut self, name: impl Into<TableReference>, sql: &str) {
+        self.views.insert(resolved(&name.into()), sql.to_owned());
+    }
+
+    /// Whether there is a table or a view of a name.
+    pub fn has(&self, name: &TableReference) -> bool {
+        let name = resolved(name);
+        self.tables.contains_key(&name) || self.views.contains_key(&name)
+    }
+
+    /// Adds a relation that a statement with derivatives may not read, and why.
+    pub fn opaque(&mut self, name: &str, reason: &str) {
+        self.opaque.insert(resolved(&TableReference::from(name)), reason.to_owned());
+    }
+
+    /// Adds what a function gives, by the call that was asked for; none if the session has no such function.
+    pub fn function(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
+        self.functions.insert(call, gives, is_volatile);
+    }
+}
+
+/// The name of a table in full.
+pub fn resolved(name: &TableReference) -> String {
+    name.clone().resolve("datafusion", "public").to_string()
+}
+
+/// A table of which the schema is known, or a view.
+#[derive(Debug)]
+pub struct Table {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// The plan of a view.
+    pub view: Option<LogicalPlan>,
+    /// The call of a table function that gives the rows.
+    pub call: Option<String>,
+}
+
+#[async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        if self.view.is_some() { TableType::View } else { TableType::Base }
+    }
+
+    fn get_logical_plan(&'_ self) -> Option<Cow<'_, LogicalPlan>> {
+        self.view.as_ref().map(Cow::Borrowed)
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!("xql-ffi knows the schema of a table, not its rows")
+    }
+}

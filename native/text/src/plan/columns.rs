@@ -1,0 +1,43 @@
+//! The columns of queries.
+
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{DFSchemaRef, Result};
+use datafusion_sql::parser::Statement;
+use sqlparser::ast;
+use std::sync::Arc;
+
+use super::derive::typed;
+use super::planner::Planner;
+use crate::statement::{outer_query, parse_one};
+
+/// The columns of the query that a statement is or has, with or without calls.
+///
+/// DataFusion plans a common table expression anew wherever it is read, so that the time doubles with each one that reads the one
+/// before twice. Here each is planned once, and its name stands for its columns from there on.
+pub fn columns_of(statement: &Statement, planner: &Planner, options: &ConfigOptions) -> Result<DFSchemaRef> {
+    let schema = |planner: &Planner, statement| -> Result<DFSchemaRef> {
+        Ok(Arc::clone(typed(planner.plan(statement)?, options)?.schema()))
+    };
+    let Some(query) = outer_query(statement) else { return schema(planner, statement.clone()) };
+    let mut planner = planner.clone();
+    let mut query = query.clone();
+    if let Some(ast::With { recursive, cte_tables, with_token }) = query.with.take() {
+        for table in cte_tables {
+            let name = table.alias.name.clone();
+            let Some(mut all) = outer_query(&parse_one(&format!("SELECT * FROM {name}"))?).cloned() else { continue };
+            all.with = Some(ast::With { recursive, cte_tables: vec![table], with_token: with_token.clone() });
+            let columns = schema(&planner, query_statement(all))?;
+            planner.name(&name, Arc::clone(columns.inner()));
+        }
+    }
+    schema(&planner, query_statement(query))
+}
+
+/// The query that a statement is or has, or else the statement.
+pub fn query_or_all(statement: &Statement) -> Statement {
+    outer_query(statement).cloned().map_or_else(|| statement.clone(), query_statement)
+}
+
+fn query_statement(query: ast::Query) -> Statement {
+    Statement::Statement(Box::new(ast::Statement::Query(Box::new(query))))
+}

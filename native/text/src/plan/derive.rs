@@ -1,0 +1,200 @@
+//! What the engine makes of a plan, up to the point where derivatives are expressions: types, derivatives, and no more.
+
+use arrow::datatypes::DataType;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::simplify::SimplifyContext;
+use datafusion_expr::utils::merge_schema;
+use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection};
+use datafusion_optimizer::optimize_projections::OptimizeProjections;
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::spelled::read;
+use xql_relations::{DifferentiateRelations, unchecked};
+
+use super::functions::recognize;
+use crate::names::DERIVATIVES;
+
+/// A plan with the types that its expressions are computed in.
+pub fn typed(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+    let mut plan = plan;
+    for rule in Analyzer::new().rules {
+        plan = rule.analyze(plan, options)?;
+    }
+    let folded = plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let folded = expr.transform_up(folded)?;
+            Ok(if folded.transformed { folded.update_data(|expr| name.restore(expr)) } else { folded })
+        })
+    })?;
+    Ok(folded.data)
+}
+
+/// A number that is converted to a float, as that float: `CAST(2 AS DOUBLE)` is `2.0`.
+fn folded(expr: Expr) -> Result<Transformed<Expr>> {
+    if let Expr::Cast(cast) = &expr
+        && let Expr::Literal(value, metadata) = cast.expr.as_ref()
+        && value.data_type().is_numeric()
+        && matches!(cast.field.data_type(), DataType::Float64 | DataType::Float32)
+    {
+        let value = value.cast_to(cast.field.data_type())?;
+        return Ok(Transformed::yes(Expr::Literal(value, metadata.clone())));
+    }
+    Ok(Transformed::no(expr))
+}
+
+/// A plan whose calls see through relations; those that say all by themselves are left in it.
+pub fn differentiated(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+    let plan = DifferentiateRelations::recognizing(recognize).analyze(plan, options)?;
+    // A host has no node that checks a gradient while it runs.
+    Ok(unchecked(plan)?.data)
+}
+
+/// A plan with derivatives in the place of calls, and without `stop_gradient`.
+pub fn simplified(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
+    let simplified = plan.transform_up_with_subqueries(|node| {
+        let mut found = false;
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| Ok(is_call(part) || stopped(part).is_some()))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if !found {
+            return Ok(Transformed::no(node));
+        }
+        let context = context(&node, options)?;
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| match expr {
+            // Columns are named by what is inside.
+            sets @ Expr::GroupingSet(_) => sets.map_children(|key| {
+                let name = NamePreserver::new_for_projection().save(&key);
+                Ok(expression(key, &context)?.update_data(|key| name.restore(key)))
+            }),
+            expr => {
+                let name = names.save(&expr);
+                Ok(expression(expr, &context)?.update_data(|expr| name.restore(expr)))
+            }
+        })
+    })?;
+    Ok(simplified.data)
+}
+
+/// A plan without columns that nobody reads, and without conversions of what is of the type already.
+pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
+    let tidied = plan.transform_up_with_subqueries(|node| {
+        let context = context(&node, options)?;
+        let schema = Arc::clone(context.schema());
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let without = expr.transform_up(|part| match &part {
+                Expr::Cast(cast) if cast.expr.get_type(&schema).is_ok_and(|known| known == *cast.field.data_type()) => {
+                    Ok(Transformed::yes(cast.expr.as_ref().clone()))
+                }
+                _ => Ok(Transformed::no(part)),
+            })?;
+            Ok(if without.transformed { without.update_data(|expr| name.restore(expr)) } else { without })
+        })
+    })?;
+    // DataFusion 54 takes columns from recursive queries that these read themselves, and expects that others of its rules have
+    // replaced DISTINCT ON and LATERAL before.
+    let mut keeps_all = false;
+    tidied.data.apply_with_subqueries(|node| {
+        keeps_all |= matches!(node, LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)))
+            || matches!(node, LogicalPlan::Join(join) if is_lateral(&join.right));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if keeps_all {
+        return Ok(tidied.data);
+    }
+    let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
+    optimizer.optimize(tidied.data, &OptimizerContext::new(), |_, _| {})
+}
+
+/// Whether a relation reads columns of what it is joined to.
+pub fn is_lateral(plan: &LogicalPlan) -> bool {
+    let reads_outer =
+        |node: &LogicalPlan| matches!(node, LogicalPlan::Subquery(node) if !node.outer_ref_columns.is_empty());
+    let renames = matches!(plan, LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_));
+    reads_outer(plan) || renames && plan.inputs().into_iter().any(is_lateral)
+}
+
+/// Whether DataFusion 54 takes columns from a recursive query that this reads itself, because nothing around it does, and fails.
+pub fn loses_columns(plan: &LogicalPlan) -> bool {
+    let widths = |plan: &LogicalPlan| {
+        let mut widths = vec![];
+        let _ = plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::RecursiveQuery(query) = node {
+                widths.push(query.static_term.schema().fields().len());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        widths
+    };
+    let Ok(plan) = plan.clone().transform_down_with_subqueries(|node| match node {
+        // What keeps the columns in a plan is not written.
+        LogicalPlan::Repartition(kept) => Ok(Transformed::yes(kept.input.as_ref().clone())),
+        // In a term that has a query of another name in it, DataFusion keeps all columns. The text may have made one of the two.
+        LogicalPlan::SubqueryAlias(alias) if !matches!(alias.input.as_ref(), LogicalPlan::TableScan(_)) => {
+            let named = alias.input.schema().columns().into_iter().zip(alias.schema.iter());
+            let named = named
+                .map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()))
+                .collect();
+            Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(named, alias.input)?)))
+        }
+        other => Ok(Transformed::no(other)),
+    }) else {
+        return true;
+    };
+    let plan = plan.data;
+    let before = widths(&plan);
+    let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
+    !before.is_empty()
+        && optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {}).map_or(true, |plan| widths(&plan) != before)
+}
+
+/// The columns that the expressions of a node read.
+pub fn schema_below(node: &LogicalPlan) -> Result<DFSchema> {
+    match node {
+        LogicalPlan::TableScan(scan) => {
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
+        }
+        node => Ok(merge_schema(&node.inputs())),
+    }
+}
+
+/// What the expressions of a node are simplified with.
+pub fn context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
+    let schema = schema_below(node)?;
+    let builder = SimplifyContext::builder().with_schema(Arc::new(schema)).with_config_options(Arc::clone(options));
+    Ok(builder.with_current_time().build())
+}
+
+/// An expression with derivatives in the place of calls.
+pub fn expression(expr: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>> {
+    let simplifier = ExprSimplifier::new(context.clone());
+    let derived = expr.transform_down(|part| {
+        if !is_call(&part) {
+            return Ok(Transformed::no(part));
+        }
+        // What a call is of is simplified first, as the calculus is used to have it.
+        let derivative = simplifier.simplify(read(part)?.data)?;
+        Ok(Transformed::new(derivative, true, TreeNodeRecursion::Jump))
+    })?;
+    derived.transform_data(|expr| {
+        expr.transform_up(|part| {
+            let inside = stopped(&part).cloned();
+            Ok(inside.map_or_else(|| Transformed::no(part), Transformed::yes))
+        })
+    })
+}
+
+/// Whether an expression is a call of one of the operators.
+pub fn is_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if DERIVATIVES.contains(&call.func.name()))
+}

@@ -1,0 +1,204 @@
+//! Functions that a statement is planned with beside DataFusion's own.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion_expr::{
+    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use xql_autodiff::Differential;
+
+use crate::expr::cast_sql;
+use crate::names::quoted_if_needed;
+
+/// In a message that is no error but the question what a call gives, this is on both sides of the name of the function, and behind
+/// each of the arguments.
+pub const QUESTION: char = '\u{1}';
+
+/// What calls of the session's own functions give, as far as has been asked.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Asked(Arc<HashMap<String, Answer>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answer {
+    gives: Option<FieldRef>,
+    is_volatile: bool,
+}
+
+impl Asked {
+    /// Adds what a call gives; nothing if there is no such function.
+    pub fn insert(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
+        Arc::make_mut(&mut self.0).insert(call.to_owned(), Answer { gives, is_volatile });
+    }
+}
+
+/// A function of the session, of which is known what has been asked.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SessionFunction {
+    name: String,
+    asked: Asked,
+    signature: Signature,
+}
+
+impl SessionFunction {
+    /// A function of this name.
+    pub fn new(name: &str, asked: &Asked) -> Self {
+        let start = format!("{}(", quoted_if_needed(name));
+        let is_volatile = asked.0.iter().any(|(call, answer)| call.starts_with(&start) && answer.is_volatile);
+        let volatility = if is_volatile { Volatility::Volatile } else { Volatility::Immutable };
+        Self { name: name.to_owned(), asked: asked.clone(), signature: Signature::user_defined(volatility) }
+    }
+}
+
+impl Hash for SessionFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for SessionFunction {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(arg_types.to_vec())
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        plan_err!("the type of {} depends on the fields of its arguments", self.name)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let typed: Vec<_> = args.arg_fields.iter().map(|field| cast_sql("NULL", field.data_type())).collect();
+        let name = quoted_if_needed(&self.name);
+        let call = format!("{name}({})", typed.join(", "));
+        match self.asked.0.get(&call) {
+            Some(Answer { gives: Some(field), .. }) => Ok(Arc::new(field.as_ref().clone().with_name(&self.name))),
+            Some(Answer { gives: None, .. }) => plan_err!("the session has no function for {call}"),
+            None => {
+                let asked: String = typed.iter().map(|argument| format!("{argument}{QUESTION}")).collect();
+                plan_err!("{QUESTION}{name}{QUESTION}{asked}")
+            }
+        }
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        plan_err!("only the session can run its function {}", self.name)
+    }
+}
+
+/// An operator in a call that is known by its number in the text.
+///
+/// Two are equal if the operators are, so that the planner finds `grad(f, x)` of SELECT again in GROUP BY.
+#[derive(Debug)]
+pub struct Site {
+    operator: Arc<ScalarUDF>,
+    number: usize,
+    /// What it is called: by its number while the statement is planned, and then as the operator. Columns are always named by the
+    /// operator, so that others can refer to them.
+    name: String,
+}
+
+impl Site {
+    /// The call of an operator that goes by a name with this number.
+    pub fn new(operator: Arc<ScalarUDF>, number: usize, name: &str) -> Self {
+        Self { operator, number, name: name.to_owned() }
+    }
+
+    fn of(expr: &Expr) -> Option<&Self> {
+        match expr {
+            Expr::ScalarFunction(call) => call.func.inner().downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// The number of the call that an expression is.
+    pub fn number_of(expr: &Expr) -> Option<usize> {
+        Some(Self::of(expr)?.number)
+    }
+}
+
+/// A plan whose calls are called as their operators.
+pub fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let settled = plan.transform_up_with_subqueries(|node| {
+        node.map_expressions(|expr| {
+            expr.transform_up(|part| match (Site::of(&part), &part) {
+                (Some(site), Expr::ScalarFunction(call)) => {
+                    let operator = Arc::clone(&site.operator);
+                    let site = Site { name: operator.name().to_owned(), number: site.number, operator };
+                    let function = Arc::new(ScalarUDF::new_from_impl(site));
+                    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, call.args.clone()))))
+                }
+                _ => Ok(Transformed::no(part)),
+            })
+        })
+    })?;
+    Ok(settled.data)
+}
+
+/// Tells the operators of calls for the analyzer rule. A call that it leaves as it is keeps its number.
+pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
+    let Some(site) = function.inner().downcast_ref::<Site>() else { return xql_autodiff::recognize(function) };
+    let Differential { tangent, analyzed } = xql_autodiff::recognize(&site.operator)?;
+    let analyzed = ScalarUDF::new_from_impl(Site { operator: analyzed, number: site.number, name: site.name.clone() });
+    Some(Differential { tangent, analyzed: Arc::new(analyzed) })
+}
+
+impl PartialEq for Site {
+    fn eq(&self, other: &Self) -> bool {
+        self.operator == other.operator
+    }
+}
+
+impl Eq for Site {}
+
+impl Hash for Site {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.operator.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Site {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.operator.schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.operator.signature()
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.operator.coerce_types(arg_types)
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.operator.return_type(arg_types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.operator.return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.operator.simplify(args, info)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        self.operator.invoke_with_args(args)
+    }
+}

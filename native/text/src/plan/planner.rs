@@ -1,0 +1,299 @@
+//! What a statement is planned with: DataFusion's planner and functions, and a catalog.
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_catalog::TableProvider;
+use datafusion_catalog::cte_worktable::CteWorkTable;
+use datafusion_catalog::default_table_source::provider_as_source;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{Column, DFSchema, Result, TableReference, plan_datafusion_err, plan_err};
+use datafusion_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion_expr::{
+    AggregateUDF, DdlStatement, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion_sql::parser::Statement;
+use datafusion_sql::planner::{IdentNormalizer, ParserOptions, SqlToRel};
+use datafusion_sql::resolve::resolve_table_references;
+use sqlparser::ast::Ident;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use xql_autodiff::Rules;
+
+use super::catalog::{Catalog, Table, resolved};
+use super::functions::{SessionFunction, Site, settled};
+use super::words::Worded;
+use crate::expr::{Surroundings, sql};
+use crate::names::{has_words, site_of};
+use crate::statement::{outer_query, parse_one};
+
+/// Plans statements.
+#[derive(Clone)]
+pub struct Planner<'a> {
+    catalog: Cow<'a, Catalog>,
+    functions: Arc<Functions>,
+    options: Arc<ConfigOptions>,
+    /// Names that stand for relations of which the columns are known, as those of common table expressions do.
+    named: HashMap<String, Arc<Table>>,
+    /// The views that are being planned.
+    open: Vec<String>,
+}
+
+/// Functions by their names.
+struct Functions {
+    operators: HashMap<String, Arc<ScalarUDF>>,
+    scalar: HashMap<String, Arc<ScalarUDF>>,
+    higher_order: HashMap<String, Arc<HigherOrderUDF>>,
+    aggregate: HashMap<String, Arc<AggregateUDF>>,
+    window: HashMap<String, Arc<WindowUDF>>,
+    expr_planners: Vec<Arc<dyn ExprPlanner>>,
+}
+
+impl<'a> Planner<'a> {
+    /// A planner of statements over a catalog, with rules of the user's own.
+    pub fn new(catalog: &'a Catalog, rules: &Rules) -> Self {
+        let mut scalar = datafusion_functions::all_default_functions();
+        scalar.extend(datafusion_functions_nested::all_default_nested_functions());
+        let operators = xql_autodiff::functions_with(rules);
+        let operators =
+            operators.into_iter().map(|function| (function.name().to_owned(), Arc::new(function))).collect();
+        let higher_order = datafusion_functions_nested::all_default_higher_order_functions();
+        let aggregate = datafusion_functions_aggregate::all_default_aggregate_functions();
+        let window = datafusion_functions_window::all_default_window_functions();
+        let functions = Functions {
+            operators,
+            scalar: by_name(scalar, |function| (function.name(), function.aliases())),
+            higher_order: by_name(higher_order, |function| (function.name(), function.aliases())),
+            aggregate: by_name(aggregate, |function| (function.name(), function.aliases())),
+            window: by_name(window, |function| (function.name(), function.aliases())),
+            expr_planners: vec![
+                Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+                Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+                Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
+                Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+                Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+                Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+                Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
+            ],
+        };
+        Self {
+            catalog: Cow::Borrowed(catalog),
+            functions: Arc::new(functions),
+            options: Arc::new(ConfigOptions::new()),
+            named: HashMap::new(),
+            open: vec![],
+        }
+    }
+
+    /// Lets a name stand for a relation with these columns from here on.
+    pub fn name(&mut self, name: &Ident, schema: SchemaRef) {
+        let name = IdentNormalizer::default().normalize(name.clone());
+        self.named.insert(name, Arc::new(Table { schema, view: None, call: None }));
+    }
+
+    /// The plan of a statement as DataFusion makes it of the text.
+    pub fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
+        settled(SqlToRel::new_with_options(self, parser_options(&self.options)).statement_to_plan(statement)?)
+    }
+
+    /// Knows from here on what a statement of a script makes, if it makes a table or a view.
+    pub fn follow(&mut self, statement: &Statement) {
+        let makes = match statement {
+            Statement::CreateExternalTable(_) => true,
+            Statement::Statement(made) => matches!(
+                made.as_ref(),
+                sqlparser::ast::Statement::CreateTable(_) | sqlparser::ast::Statement::CreateView(_)
+            ),
+            _ => false,
+        };
+        if !makes {
+            return;
+        }
+        // What DataFusion cannot plan it may be able to execute nevertheless.
+        let Ok(LogicalPlan::Ddl(made)) = self.plan(statement.clone()) else { return };
+        let catalog = &self.catalog;
+        let stays = |name: &TableReference, if_not_exists: bool| if_not_exists && catalog.has(name);
+        match made {
+            DdlStatement::CreateMemoryTable(table) if !stays(&table.name, table.if_not_exists) => {
+                self.catalog.to_mut().table(table.name, Arc::clone(table.input.schema().inner()));
+            }
+            DdlStatement::CreateExternalTable(table)
+                if !table.schema.fields().is_empty() && !stays(&table.name, table.if_not_exists) =>
+            {
+                self.catalog.to_mut().table(table.name, Arc::clone(table.schema.inner()));
+            }
+            DdlStatement::CreateView(view) => {
+                if let Some(query) = outer_query(statement) {
+                    self.catalog.to_mut().view(view.name, &query.to_string());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Refuses a statement that reads a relation of which nobody knows what computes it.
+    pub fn check_readable(&self, statement: &Statement) -> Result<()> {
+        let (references, _) = resolve_table_references(statement, true)?;
+        for reference in references {
+            if let Some(reason) = self.catalog.opaque.get(&resolved(&reference)) {
+                return plan_err!("{reference}: {reason}");
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableSource>> {
+        if self.open.iter().any(|open| open == name) {
+            return plan_err!("the view {name} reads itself");
+        }
+        let mut inside = self.clone();
+        inside.named.clear();
+        inside.open.push(name.to_owned());
+        let plan = parse_one(sql).and_then(|statement| {
+            let query = outer_query(&statement).cloned();
+            let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} has no query"))?;
+            let query = sqlparser::ast::Statement::Query(Box::new(query));
+            let statement = Statement::Statement(Box::new(query));
+            inside.check_readable(&statement)?;
+            inside.plan(statement)
+        });
+        let plan = plan.map_err(|error| error.context(format!("the definition of the view {name}")))?;
+        let schema = Arc::clone(plan.schema().inner());
+        Ok(provider_as_source(Arc::new(Table { schema, view: Some(plan), call: None })))
+    }
+}
+
+/// Functions by their names and aliases.
+fn by_name<F: ?Sized>(functions: Vec<Arc<F>>, names: impl Fn(&F) -> (&str, &[String])) -> HashMap<String, Arc<F>> {
+    let mut named = HashMap::new();
+    for function in functions {
+        let (name, aliases) = names(&function);
+        for name in aliases.iter().map(String::as_str).chain([name]) {
+            named.insert(name.to_owned(), Arc::clone(&function));
+        }
+    }
+    named
+}
+
+/// Where there are no columns and no queries.
+struct Nowhere;
+
+impl Surroundings for Nowhere {
+    fn column(&mut self, column: &Column) -> Result<String> {
+        plan_err!("there is no column {column}")
+    }
+
+    fn outer_column(&mut self, column: &Column) -> Result<String> {
+        self.column(column)
+    }
+
+    fn query(&mut self, _plan: &LogicalPlan) -> Result<String> {
+        plan_err!("a table function takes no subquery")
+    }
+}
+
+fn parser_options(options: &ConfigOptions) -> ParserOptions {
+    ParserOptions::from(&options.sql_parser)
+}
+
+impl ContextProvider for Planner<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        if let TableReference::Bare { table } = &name
+            && let Some(table) = self.named.get(table.as_ref())
+        {
+            return Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>));
+        }
+        let full = resolved(&name);
+        if let Some(sql) = self.catalog.views.get(&full) {
+            return self.view(&full, sql);
+        }
+        match self.catalog.tables.get(&full) {
+            Some(table) => Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>)),
+            None => plan_err!("there is no table called {name}"),
+        }
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        const SERIES: [&str; 2] = ["generate_series", "range"];
+        let mut written = vec![];
+        for arg in &args {
+            if !SERIES.contains(&name) || arg.get_type(&DFSchema::empty())? != DataType::Int64 {
+                return plan_err!(
+                    "{name}: a statement with derivatives may call the table functions generate_series and range over whole \
+                     numbers, and no others. Keep the rows in a table: CREATE TABLE rows AS SELECT * FROM {name}(...)"
+                );
+            }
+            written.push(sql(arg, &mut Nowhere)?);
+        }
+        let call = Some(format!("{name}({})", written.join(", ")));
+        let schema = Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, false)]));
+        Ok(provider_as_source(Arc::new(Table { schema, view: None, call })))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.functions.expr_planners
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if has_words(name) {
+            return Some(Arc::new(ScalarUDF::new_from_impl(Worded::new(name))));
+        }
+        if let Some((operator, number)) = site_of(name) {
+            let operator = self.functions.operators.get(operator)?;
+            return Some(Arc::new(ScalarUDF::new_from_impl(Site::new(Arc::clone(operator), number, name))));
+        }
+        if let Some(function) = self.functions.operators.get(name).or_else(|| self.functions.scalar.get(name)) {
+            return Some(Arc::clone(function));
+        }
+        // This is the planner's own.
+        if name == "unnest" {
+            return None;
+        }
+        if self.functions.aggregate.contains_key(name)
+            || self.functions.window.contains_key(name)
+            || self.functions.higher_order.contains_key(name)
+        {
+            return None;
+        }
+        Some(Arc::new(ScalarUDF::new_from_impl(SessionFunction::new(name, &self.catalog.functions))))
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.functions.higher_order.get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.functions.aggregate.get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.functions.window.get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _variable_names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        &self.options
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.functions.scalar.keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.functions.higher_order.keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.functions.aggregate.keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.functions.window.keys().cloned().collect()
+    }
+}

@@ -1,0 +1,130 @@
+//! Expressions of a statement that keep the words of another engine.
+//!
+//! Who reads the statement of another engine writes `"∂ 3"(expression, part, ...)` for an expression with the words of number 3,
+//! and the parts of it that have words of their own or none: columns, aggregates, subqueries, calls. DataFusion binds and types the
+//! expression. The text has `"∂ 3"(part, ...)` again, for the words to be put in its place.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, Result, exec_err, plan_datafusion_err, plan_err};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::{
+    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::spelled::Spelled;
+
+use crate::names::{CONVERTED, has_words};
+
+/// The expression that words stand for, while it is planned with them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Worded {
+    name: String,
+    signature: Signature,
+}
+
+impl Worded {
+    /// The function of a name that tells the number of the words.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), signature: Signature::user_defined(Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Worded {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A column has the name that its expression gives it.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        match args.first() {
+            Some(expression) => Ok(expression.schema_name().to_string()),
+            None => plan_err!("{} is of no expression", self.name),
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(arg_types.to_vec())
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        let first = arg_types.first().cloned();
+        first.ok_or_else(|| plan_datafusion_err!("{} is of no expression", self.name))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let first = args.arg_fields.first().map(Arc::clone);
+        first.ok_or_else(|| plan_datafusion_err!("{} is of no expression", self.name))
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("only the engine of these words can run them")
+    }
+}
+
+/// A typed plan whose expressions with words are functions of their parts. Conversions around them are those that DataFusion adds, and
+/// no words: the other engine adds its own.
+pub fn spelled(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !has_words_in(&plan)? {
+        return Ok(plan);
+    }
+    let spelled = plan.transform_up_with_subqueries(|node| {
+        let schema = super::derive::schema_below(&node)?;
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| match expr {
+            // Columns are named by what is inside.
+            sets @ Expr::GroupingSet(_) => sets.map_children(|key| {
+                let name = NamePreserver::new_for_projection().save(&key);
+                Ok(expression(key, &schema)?.update_data(|key| name.restore(key)))
+            }),
+            expr => {
+                let name = names.save(&expr);
+                Ok(expression(expr, &schema)?.update_data(|expr| name.restore(expr)))
+            }
+        })
+    })?;
+    Ok(spelled.data)
+}
+
+/// Whether expressions of a plan have words.
+pub fn has_words_in(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found = found || expr.exists(|part| Ok(is_worded(part)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
+fn is_worded(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if has_words(call.func.name()))
+}
+
+fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let worded = expr.transform_up(|expr| match &expr {
+        Expr::ScalarFunction(call) if call.func.inner().is::<Worded>() => match call.args.split_first() {
+            Some((reading, parts)) => {
+                Ok(Transformed::yes(Spelled::call(call.func.name(), reading, parts.to_vec(), schema)?))
+            }
+            None => plan_err!("{expr} is of no expression"),
+        },
+        _ => Ok(Transformed::no(expr)),
+    })?;
+    worded.transform_data(|expr| {
+        expr.transform_down(|expr| match &expr {
+            Expr::ScalarFunction(_) => Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump)),
+            Expr::Cast(cast) => {
+                let inside = vec![cast.expr.as_ref().clone()];
+                let spelled = Spelled::call(CONVERTED, &expr, inside, schema)?;
+                Ok(Transformed::new(spelled, true, TreeNodeRecursion::Jump))
+            }
+            _ => Ok(Transformed::no(expr)),
+        })
+    })
+}

@@ -1,0 +1,111 @@
+//! Calls of the operators and of `stop_gradient`, as they are written.
+
+use datafusion_common::{Result, plan_datafusion_err};
+use datafusion_sql::parser::{CopyToSource, Statement};
+use sqlparser::ast::{Expr, ObjectNamePart, Visit, Visitor};
+use sqlparser::tokenizer::{Location, Token, Word};
+use std::ops::{ControlFlow, Range};
+
+use super::statements::{STOP, Written, called};
+use super::tokens::Source;
+use crate::names::site_name;
+
+/// A call as it was written.
+#[derive(Debug, Clone)]
+pub struct WrittenCall {
+    /// In lower case.
+    pub name: String,
+    /// The call.
+    pub range: Range<usize>,
+    /// What is between its parentheses.
+    pub inside: Range<usize>,
+    /// Its tokens, from its name on.
+    pub tokens: Range<usize>,
+    /// Whether it is a part of another call's function or directions.
+    pub is_inner: bool,
+}
+
+impl WrittenCall {
+    /// Whether the planner is shown the call by its number.
+    pub fn is_planned(&self) -> bool {
+        !self.is_inner && self.name != STOP
+    }
+}
+
+/// The calls of the operators and of `stop_gradient` in a statement, in the order of their names in the text.
+pub fn calls(source: &Source, written: &Written) -> Result<Vec<WrittenCall>> {
+    let mut found = Calls::default();
+    visit(&written.statement, &mut found);
+    let mut calls = vec![];
+    for location in found.names {
+        let token = source.by_start.get(&location).copied();
+        let token =
+            token.ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the place of a call in the statement"))?;
+        let Token::Word(word) = &source.tokens[token].token else { continue };
+        let Some(name) = called(word) else { continue };
+        let open = source.significant(token + 1).filter(|open| source.tokens[*open].token == Token::LParen);
+        let (open, close) = open
+            .and_then(|open| Some((open, source.closing(open)?)))
+            .ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the end of a call of {name}"))?;
+        let (inside, range) =
+            (source.ranges[open].end..source.ranges[close].start, source.ranges[token].start..source.ranges[close].end);
+        let tokens = token..close + 1;
+        calls.push(WrittenCall { name: name.to_owned(), range, inside, tokens, is_inner: false });
+    }
+    calls.sort_by_key(|call| call.range.start);
+    calls.dedup_by_key(|call| call.range.start);
+    let mut outer = 0;
+    for call in &mut calls {
+        call.is_inner = call.range.end <= outer;
+        if call.is_planned() {
+            outer = call.range.end;
+        }
+    }
+    Ok(calls)
+}
+
+/// The statement with each outer call of an operator under a name of its own.
+pub fn with_sites(source: &Source, written: &Written, calls: &[WrittenCall]) -> Result<Statement> {
+    let mut tokens = source.tokens[written.tokens.clone()].to_vec();
+    for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
+        if let Token::Word(word) = &mut tokens[call.tokens.start - written.tokens.start].token {
+            *word = Word { value: site_name(&call.name, number), quote_style: Some('"'), keyword: word.keyword };
+        }
+    }
+    source.parsed(tokens)
+}
+
+/// Visits what DataFusion's statements have of sqlparser's.
+fn visit<V: Visitor<Break = ()>>(statement: &Statement, visitor: &mut V) {
+    let _ = match statement {
+        Statement::Statement(statement) => statement.visit(visitor),
+        Statement::Explain(explain) => {
+            visit(&explain.statement, visitor);
+            ControlFlow::Continue(())
+        }
+        Statement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => query.visit(visitor),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        _ => ControlFlow::Continue(()),
+    };
+}
+
+/// The places of the names of functions.
+#[derive(Default)]
+struct Calls {
+    names: Vec<Location>,
+}
+
+impl Visitor for Calls {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = expr
+            && let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
+        {
+            self.names.push(name.span.start);
+        }
+        ControlFlow::Continue(())
+    }
+}

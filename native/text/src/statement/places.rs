@@ -1,0 +1,205 @@
+//! What stands around a call: the names that columns go by there, the operators beside it, the item that it is in.
+
+use sqlparser::ast::{SelectItem, SetExpr, Spanned};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span, Token, Word};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::calls::WrittenCall;
+use super::statements::{Written, outer_query};
+use super::tokens::Source;
+use crate::expr::Binding;
+
+/// Names of columns by their last parts: all parts as the planner reads them, and the name as it is written.
+pub type Spellings = HashMap<String, Vec<(Vec<String>, String)>>;
+
+/// Where the items of the outermost `SELECT` end that have calls and no name, each with its number among `width` columns.
+pub fn unnamed_items(source: &Source, written: &Written, calls: &[WrittenCall], width: usize) -> Vec<(usize, usize)> {
+    let Some(mut body) = outer_query(&written.statement).map(|query| query.body.as_ref()) else { return vec![] };
+    while let SetExpr::SetOperation { left, .. } = body {
+        body = left;
+    }
+    let SetExpr::Select(select) = body else { return vec![] };
+    let wildcards = select
+        .projection
+        .iter()
+        .filter(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    let wildcards = wildcards.count();
+    let (mut ends, mut before) = (vec![], 0);
+    for (number, item) in select.projection.iter().enumerate() {
+        match item {
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => before += 1,
+            SelectItem::UnnamedExpr(expr) => {
+                let index = match before {
+                    0 => Some(number),
+                    // What is behind the last wildcard is counted from the end.
+                    _ if before == wildcards => (width + number).checked_sub(select.projection.len()),
+                    _ => None,
+                };
+                if let (Some(end), Some(index)) =
+                    (item_end(source, &expr.span(), calls), index.filter(|index| *index < width))
+                {
+                    ends.push((end, index));
+                }
+            }
+            _ => {}
+        }
+    }
+    ends
+}
+
+/// Where an item without a name ends that has a call.
+fn item_end(source: &Source, span: &Span, calls: &[WrittenCall]) -> Option<usize> {
+    let first = *source.by_start.get(&span.start)?;
+    let mut depth = 0_usize;
+    // The span of an expression may leave out what is at its ends: parentheses, a window.
+    for token in first..source.tokens.len() {
+        match &source.tokens[token].token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket if depth > 0 => depth -= 1,
+            Token::RParen | Token::Comma | Token::SemiColon if depth == 0 => {
+                return end_before(source, token, first, calls);
+            }
+            Token::Word(word) if depth == 0 && ENDS.contains(&word.keyword) => {
+                return end_before(source, token, first, calls);
+            }
+            _ => {}
+        }
+    }
+    end_before(source, source.tokens.len(), first, calls)
+}
+
+fn end_before(source: &Source, token: usize, first: usize, calls: &[WrittenCall]) -> Option<usize> {
+    let last = (first..token).rfind(|last| !matches!(source.tokens[*last].token, Token::Whitespace(_) | Token::EOF))?;
+    let item = source.ranges[first].start..source.ranges[last].end;
+    let next = calls.partition_point(|call| call.range.start < item.start);
+    let has_call = calls.get(next).is_some_and(|call| call.range.end <= item.end);
+    has_call.then_some(item.end)
+}
+
+/// The names of columns in a call, by their last parts: their parts as the planner reads them, and as they are written.
+/// Those with the most parts come first.
+pub fn spellings(source: &Source, call: &WrittenCall) -> Spellings {
+    let mut inside = call.tokens.clone().skip(1).collect::<Vec<_>>();
+    inside.retain(|token| !matches!(source.tokens[*token].token, Token::Whitespace(_)));
+    let mut spellings = Spellings::new();
+    let mut at = 0;
+    while let Some(token) = inside.get(at) {
+        let Token::Word(word) = &source.tokens[*token].token else {
+            at += 1;
+            continue;
+        };
+        let mut parts = vec![normalized(word)];
+        let mut written = source.text[source.ranges[*token].clone()].to_owned();
+        while let (Some(period), Some(next)) = (inside.get(at + 1), inside.get(at + 2))
+            && source.tokens[*period].token == Token::Period
+            && let Token::Word(word) = &source.tokens[*next].token
+        {
+            parts.push(normalized(word));
+            written += ".";
+            written += &source.text[source.ranges[*next].clone()];
+            at += 2;
+        }
+        at += 1;
+        let is_called = inside.get(at).is_some_and(|next| source.tokens[*next].token == Token::LParen);
+        let known = spellings.entry(parts[parts.len() - 1].clone()).or_default();
+        if !is_called && !known.iter().any(|known| known.0 == parts) {
+            known.push((parts, written));
+        }
+    }
+    for known in spellings.values_mut() {
+        known.sort_by_key(|(parts, _)| Reverse(parts.len()));
+    }
+    spellings
+}
+
+/// How tightly a text has to bind that takes the place of a call.
+pub fn needed_at(source: &Source, call: &WrittenCall) -> Binding {
+    let last = source.significant_before(call.tokens.start);
+    let last_but_one = last.and_then(|last| source.significant_before(last));
+    let [last, last_but_one] = [last, last_but_one].map(|token| token.map(|token| &source.tokens[token].token));
+    let left = match (last, last_but_one) {
+        // The sign of a number.
+        (Some(Token::Minus | Token::Plus), Some(first)) if !ends_operand(first) => Binding::Closed,
+        (Some(token), _) => match token {
+            Token::LParen | Token::Comma | Token::SemiColon => Binding::Open,
+            Token::Plus | Token::Minus => Binding::Product,
+            token if is_comparison(token) => Binding::Sum,
+            Token::Word(word) if word.quote_style.is_none() && !OPERATOR_WORDS.contains(&word.keyword) => Binding::Open,
+            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Binding::Sum,
+            _ => Binding::Closed,
+        },
+        (None, _) => Binding::Open,
+    };
+    let right = match source.significant(call.tokens.end).map(|token| &source.tokens[token].token) {
+        None | Some(Token::EOF) | Some(Token::RParen | Token::Comma | Token::SemiColon) => Binding::Open,
+        Some(Token::Plus | Token::Minus) => Binding::Sum,
+        Some(Token::Mul | Token::Div | Token::Mod) => Binding::Product,
+        Some(token) if is_comparison(token) => Binding::Sum,
+        Some(Token::Word(word)) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Binding::Sum,
+        Some(Token::Word(word)) if !OPERATOR_WORDS.contains(&word.keyword) => Binding::Open,
+        Some(_) => Binding::Closed,
+    };
+    left.max(right)
+}
+
+/// Whether an operand of an operator may end with a token.
+fn ends_operand(token: &Token) -> bool {
+    match token {
+        Token::Number(..) | Token::SingleQuotedString(_) | Token::RParen | Token::RBracket | Token::Placeholder(_) => {
+            true
+        }
+        Token::Word(word) => word.quote_style.is_some() || matches!(word.keyword, Keyword::NoKeyword | Keyword::END),
+        _ => false,
+    }
+}
+
+fn is_comparison(token: &Token) -> bool {
+    matches!(token, Token::Eq | Token::DoubleEq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq)
+}
+
+/// A name as the planner reads it.
+fn normalized(word: &Word) -> String {
+    if word.quote_style.is_some() { word.value.clone() } else { word.value.to_ascii_lowercase() }
+}
+
+/// What may stand behind the last item of `SELECT`.
+const ENDS: [Keyword; 16] = [
+    Keyword::FROM,
+    Keyword::WHERE,
+    Keyword::GROUP,
+    Keyword::HAVING,
+    Keyword::QUALIFY,
+    Keyword::WINDOW,
+    Keyword::ORDER,
+    Keyword::SORT,
+    Keyword::LIMIT,
+    Keyword::OFFSET,
+    Keyword::FETCH,
+    Keyword::UNION,
+    Keyword::INTERSECT,
+    Keyword::EXCEPT,
+    Keyword::INTO,
+    Keyword::DISTRIBUTE,
+];
+
+/// Words that are operators, or are parts of one.
+const OPERATOR_WORDS: [Keyword; 16] = [
+    Keyword::AND,
+    Keyword::AT,
+    Keyword::BETWEEN,
+    Keyword::COLLATE,
+    Keyword::DIV,
+    Keyword::ESCAPE,
+    Keyword::ILIKE,
+    Keyword::IN,
+    Keyword::INTERVAL,
+    Keyword::IS,
+    Keyword::LIKE,
+    Keyword::NOT,
+    Keyword::OR,
+    Keyword::RLIKE,
+    Keyword::SIMILAR,
+    Keyword::TO,
+];

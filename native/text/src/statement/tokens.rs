@@ -1,0 +1,94 @@
+//! A text as tokens, and where these stand in it.
+
+use datafusion_common::{Result, plan_datafusion_err};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::str::Chars;
+
+/// A text as tokens.
+pub struct Source<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// Its tokens.
+    pub tokens: Vec<TokenWithSpan>,
+    /// Where each token stands.
+    pub ranges: Vec<Range<usize>>,
+    /// The numbers of the tokens by where they start.
+    pub by_start: HashMap<Location, usize>,
+}
+
+impl<'a> Source<'a> {
+    /// The tokens of a text.
+    pub fn new(text: &'a str) -> Result<Self> {
+        let tokens = Tokenizer::new(&GenericDialect {}, text)
+            .tokenize_with_location()
+            .map_err(|error| plan_datafusion_err!("the statement cannot be read: {error}"))?;
+        let mut offsets = Offsets::new(text);
+        let ranges = tokens.iter().map(|token| offsets.of(token.span.start)..offsets.of(token.span.end)).collect();
+        let by_start = tokens.iter().enumerate().map(|(number, token)| (token.span.start, number)).collect();
+        Ok(Self { text, tokens, ranges, by_start })
+    }
+
+    /// Tokens without white space and comments around them.
+    pub fn trimmed(&self, tokens: Range<usize>) -> Range<usize> {
+        let is_space = |token: &usize| matches!(self.tokens[*token].token, Token::Whitespace(_) | Token::EOF);
+        let start = tokens.clone().find(|token| !is_space(token)).unwrap_or(tokens.end);
+        let end = tokens.clone().rfind(|token| !is_space(token)).map_or(start, |last| last + 1);
+        start..end
+    }
+
+    /// The next token from `token` on that is no white space or comment.
+    pub fn significant(&self, token: usize) -> Option<usize> {
+        (token..self.tokens.len()).find(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)))
+    }
+
+    /// The last token before `token` that is no white space or comment.
+    pub fn significant_before(&self, token: usize) -> Option<usize> {
+        (0..token).rfind(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)))
+    }
+
+    /// The token that closes the parenthesis which another one opens.
+    pub fn closing(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        for (number, token) in self.tokens.iter().enumerate().skip(open) {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.checked_sub(1)?,
+                _ => continue,
+            }
+            if depth == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+/// Finds where lines and columns of a text are, one after the other.
+struct Offsets<'a> {
+    rest: Chars<'a>,
+    here: Location,
+    offset: usize,
+}
+
+impl<'a> Offsets<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { rest: text.chars(), here: Location::new(1, 1), offset: 0 }
+    }
+
+    /// Where a location is that does not come before the last one.
+    fn of(&mut self, location: Location) -> usize {
+        while self.here < location
+            && let Some(character) = self.rest.next()
+        {
+            self.offset += character.len_utf8();
+            self.here = match character {
+                '\n' => Location::new(self.here.line + 1, 1),
+                _ => Location::new(self.here.line, self.here.column + 1),
+            };
+        }
+        self.offset
+    }
+}

@@ -1,0 +1,17 @@
+//! No row, or one without columns.
+
+use datafusion_expr::EmptyRelation;
+use std::sync::Arc;
+
+use super::select::{Item, Select};
+use crate::expr::cast_sql;
+
+/// A `SELECT` without FROM.
+pub fn empty_relation(node: &EmptyRelation) -> Select {
+    let items = node.schema.fields().iter().map(|field| {
+        let sql = cast_sql("NULL", field.data_type());
+        Item { sql, name: None, is_simple: true, is_volatile: false }
+    });
+    let select = Select::new(Arc::clone(&node.schema), None, items.collect(), "nothing");
+    if node.produce_one_row { select } else { select.filtered("FALSE".to_owned()) }
+}

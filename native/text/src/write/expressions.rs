@@ -1,0 +1,69 @@
+//! The expressions of a node, in terms of what a SELECT reads.
+
+use datafusion_common::{Column, Result, plan_datafusion_err};
+use datafusion_expr::expr::Sort as SortExpr;
+use datafusion_expr::{Expr, LogicalPlan};
+
+use super::names::unique_names;
+use super::select::{Item, Select, indented};
+use super::writer::Writer;
+use crate::expr::{Surroundings, closed_sql, order_sql, unaliased};
+
+/// What the expressions of a node stand in.
+pub struct Over<'w, 'a> {
+    writer: &'w mut Writer<'a>,
+    inputs: &'w [Select],
+}
+
+impl Surroundings for Over<'_, '_> {
+    fn column(&mut self, column: &Column) -> Result<String> {
+        let item = self.inputs.iter().find_map(|input| input.item(column));
+        item.map(|item| item.sql.clone()).ok_or_else(|| plan_datafusion_err!("the text has no column {column}"))
+    }
+
+    fn outer_column(&mut self, column: &Column) -> Result<String> {
+        let item = self.writer.outer.iter().rev().flatten().find_map(|input| input.item(column));
+        item.map(|item| item.sql.clone()).ok_or_else(|| plan_datafusion_err!("the text has no outer column {column}"))
+    }
+
+    fn query(&mut self, plan: &LogicalPlan) -> Result<String> {
+        self.writer.outer.push(self.inputs.to_vec());
+        let select = self.writer.select(plan);
+        self.writer.outer.pop();
+        let select = select?;
+        let text = select.text(&unique_names(&select.schema));
+        Ok(if text.contains('\n') { format!("(\n{}\n)", indented(&text)) } else { format!("({text})") })
+    }
+}
+
+impl<'w, 'a> Over<'w, 'a> {
+    /// Over the columns of these inputs.
+    pub fn all(writer: &'w mut Writer<'a>, inputs: &'w [Select]) -> Self {
+        Self { writer, inputs }
+    }
+
+    /// Over the columns of the only input.
+    pub fn one(writer: &'w mut Writer<'a>, input: &'w Select) -> Self {
+        Self { writer, inputs: std::slice::from_ref(input) }
+    }
+}
+
+/// An expression as an item over the columns of an input.
+pub fn item(writer: &mut Writer, expr: &Expr, input: &Select) -> Result<Item> {
+    let inside = unaliased(expr);
+    if let Expr::Column(column) = inside
+        && let Some(item) = input.item(column)
+    {
+        return Ok(item.clone());
+    }
+    let sql = closed_sql(inside, &mut Over::one(writer, input))?;
+    let is_simple = matches!(inside, Expr::Literal(..));
+    Ok(Item { sql, name: None, is_simple, is_volatile: inside.is_volatile() })
+}
+
+/// What orders the rows, without constants, which do not.
+pub fn order(writer: &mut Writer, keys: &[SortExpr], input: &Select) -> Result<Vec<String>> {
+    let over = &mut Over::one(writer, input);
+    let keys = keys.iter().filter(|key| !input.is_constant(&key.expr));
+    keys.map(|key| order_sql(key, over)).collect()
+}

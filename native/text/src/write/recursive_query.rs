@@ -1,0 +1,69 @@
+//! Recursive queries, which are common table expressions.
+
+use datafusion_common::{Result, plan_err};
+use datafusion_expr::{LogicalPlan, RecursiveQuery};
+use std::sync::Arc;
+
+use super::names::unique_names;
+use super::select::{Select, Stage, indented};
+use super::writer::{Open, Table, Writer};
+use crate::names::plain;
+
+/// The rows of all iterations.
+pub fn recursive_query(writer: &mut Writer, node: &RecursiveQuery) -> Result<Select> {
+    let schema = Arc::clone(node.static_term.schema());
+    let columns = unique_names(&schema);
+    let depth = writer.depth(&LogicalPlan::RecursiveQuery(node.clone()))?;
+    let first = term(writer, &node.static_term)?.text(&columns);
+    let written = writer.table_name(&plain(&node.name));
+    let next = next(writer, node, &written, &columns)?;
+    let union = if node.is_distinct { "UNION" } else { "UNION ALL" };
+    let table = Table { name: written.clone(), text: format!("{first}\n{union}\n{next}"), is_recursive: true };
+    writer.tables_at(depth).push(table);
+    let select = writer.named(&written, columns, schema, &node.name);
+    if !writer.loses_columns {
+        return Ok(select);
+    }
+    // It is true of each row, reads all columns, and no optimizer knows better, be they NOT NULL.
+    let reads = select.items.iter().zip(select.schema.fields()).map(|(item, field)| {
+        let is_plain = !field.is_nullable() && !field.data_type().is_nested();
+        if is_plain { format!("nullif({0}, {0}) IS NULL", item.sql) } else { format!("{} IS NULL", item.sql) }
+    });
+    let reads = reads.collect::<Vec<_>>().join(" OR ");
+    Ok(select.filtered(format!("CASE WHEN random() >= 0.0 THEN TRUE ELSE {reads} END")))
+}
+
+/// A term, which has no order of its own.
+fn term(writer: &mut Writer, plan: &LogicalPlan) -> Result<Select> {
+    let select = writer.select(plan)?;
+    Ok(if select.stage >= Stage::Order { writer.relation(select) } else { select })
+}
+
+/// The text of the recursive term, with the common table expressions that read the rows of the last iteration.
+fn next(writer: &mut Writer, node: &RecursiveQuery, written: &str, columns: &[String]) -> Result<String> {
+    let (name, written) = (node.name.clone(), written.to_owned());
+    writer.open.push(Open { name, written, columns: columns.to_vec(), tables: vec![], reads: 0 });
+    let depth = writer.open.len();
+    let shared = writer.shared.len();
+    let next = term(writer, &node.recursive_term).map(|next| {
+        let has_tables = !writer.open[depth - 1].tables.is_empty();
+        let text = writer.with_tables(next.text(columns), depth);
+        if has_tables { format!("(\n{}\n)", indented(&text)) } else { text }
+    });
+    let closed = writer.open.pop();
+    // Those of this term are known in it only.
+    let of_term = writer.shared.split_off(shared);
+    let is_known = |name: &str| writer.tables.iter().any(|table| table.name == name);
+    let kept: Vec<_> = of_term.into_iter().filter(|shared| is_known(&shared.name)).collect();
+    writer.shared.extend(kept);
+    let next = next?;
+    match closed {
+        Some(closed) if closed.reads > 1 => plan_err!(
+            "the derivative reads the rows of the last iteration of {} {} times, and a recursive query of SQL may read them once. \
+             Write one step as a statement, keep its rows in a table, and repeat the statement in a loop",
+            node.name,
+            closed.reads
+        ),
+        _ => Ok(next),
+    }
+}

@@ -1,0 +1,12 @@
+//! Relations with names.
+
+use datafusion_expr::SubqueryAlias;
+use std::sync::Arc;
+
+use super::select::{FromClause, Select};
+
+/// The input under a name.
+pub fn subquery_alias(node: &SubqueryAlias, input: Select) -> Select {
+    let source = FromClause { hint: node.alias.table().to_owned(), ..input.source };
+    Select { schema: Arc::clone(&node.schema), source, ..input }
+}

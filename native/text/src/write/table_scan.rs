@@ -1,0 +1,55 @@
+//! Tables, common table expressions, the rows of the last iteration, and calls of table functions.
+
+use datafusion_catalog::cte_worktable::CteWorkTable;
+use datafusion_catalog::default_table_source::source_as_provider;
+use datafusion_common::{Result, TableReference, plan_datafusion_err};
+use datafusion_expr::TableScan;
+use std::sync::Arc;
+use xql_relations::SharedRelation;
+
+use super::expressions::Over;
+use super::names::table_sql;
+use super::select::{Item, Select};
+use super::shared::shared;
+use super::writer::Writer;
+use crate::expr::sql;
+use crate::names::quoted_if_needed;
+use crate::plan::Table;
+
+/// A table under its own name or another one.
+pub fn table_scan(writer: &mut Writer, node: &TableScan, alias: Option<&TableReference>) -> Result<Select> {
+    let hint = alias.map_or_else(|| node.table_name.table(), TableReference::table);
+    if let Some(relation) = SharedRelation::scanned(node) {
+        let (table, columns) = shared(writer, &relation)?;
+        return Ok(writer.named(&table, read(node, &columns), Arc::clone(&node.projected_schema), hint));
+    }
+    let provider = source_as_provider(&node.source).ok();
+    if let Some(work) = provider.as_ref().and_then(|provider| provider.downcast_ref::<CteWorkTable>()) {
+        let open = writer.open.iter_mut().rev().find(|open| open.name == work.name());
+        let open = open.ok_or_else(|| plan_datafusion_err!("{} is read outside of its recursive term", work.name()))?;
+        open.reads += 1;
+        let (table, columns) = (open.written.clone(), read(node, &open.columns));
+        return Ok(writer.named(&table, columns, Arc::clone(&node.projected_schema), hint));
+    }
+    let call = provider.and_then(|provider| provider.downcast_ref::<Table>()?.call.clone());
+    let schema = Arc::clone(&node.projected_schema);
+    // A call of a function is named so; a table may be.
+    let hint = if call.is_some() { hint.trim_end_matches("()") } else { hint };
+    let alias = writer.alias(hint);
+    let is_named = call.is_none() && node.table_name.table() == alias;
+    let table = call.unwrap_or_else(|| table_sql(&node.table_name));
+    let from = if is_named { table } else { format!("{table} AS {}", quoted_if_needed(&alias)) };
+    let items = schema.fields().iter().map(|field| Item::column(&alias, field.name())).collect();
+    let mut select = Select::new(schema, Some(from), items, hint);
+    for filter in &node.filters {
+        let condition = sql(filter, &mut Over::one(writer, &select))?;
+        select = select.filtered(condition);
+    }
+    Ok(select)
+}
+
+/// Those of the columns of a relation that are read.
+fn read(node: &TableScan, columns: &[String]) -> Vec<String> {
+    let column = |index: usize| node.projection.as_ref().map_or(index, |projection| projection[index]);
+    (0..node.projected_schema.fields().len()).map(|index| columns[column(index)].clone()).collect()
+}

@@ -1,0 +1,178 @@
+//! What the writer of a query keeps while it goes through a plan, and the relations in FROM that it makes.
+
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::LogicalPlan;
+use std::collections::HashSet;
+use std::sync::Arc;
+use xql_relations::{SharedRelation, is_work_table};
+
+use super::names::{names_of_tables, unique_names};
+use super::select::{FromClause, Item, Select, indented};
+use crate::names::{numbered, plain, quoted_if_needed};
+use crate::plan::loses_columns;
+
+/// A common table expression.
+#[derive(Debug)]
+pub struct Table {
+    /// What it is called.
+    pub name: String,
+    /// Its query.
+    pub text: String,
+    /// Whether that reads itself.
+    pub is_recursive: bool,
+}
+
+/// A recursive query in whose second term the writer is.
+#[derive(Debug)]
+pub struct Open {
+    /// What the plan calls it.
+    pub name: String,
+    /// What the text calls it.
+    pub written: String,
+    /// Its columns in the text.
+    pub columns: Vec<String>,
+    /// What its second term computes by itself.
+    pub tables: Vec<Table>,
+    /// How often that reads the rows of the last iteration.
+    pub reads: usize,
+}
+
+/// The common table expression of a shared relation.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// The relation.
+    pub relation: Arc<SharedRelation>,
+    /// What the text calls it.
+    pub name: String,
+    /// Its columns in the text.
+    pub columns: Vec<String>,
+    /// How often it reads the rows of each of the open recursions.
+    pub reads: Vec<usize>,
+}
+
+/// What is kept of a query while its plan is written.
+pub struct Writer<'a> {
+    /// What derivatives are simplified with.
+    pub options: &'a Arc<ConfigOptions>,
+    /// The common table expressions of the whole query so far.
+    pub tables: Vec<Table>,
+    /// The shared relations that have one.
+    pub shared: Vec<Shared>,
+    /// The recursive queries around, the outermost first.
+    pub open: Vec<Open>,
+    /// Names that relations in FROM have.
+    pub taken: HashSet<String>,
+    /// Names of tables in the plan, which no common table expression may have.
+    pub scanned: HashSet<String>,
+    /// The columns of the queries around, the outermost first.
+    pub outer: Vec<Vec<Select>>,
+    /// Whether rows that are written down are a query each.
+    pub unites_values: bool,
+    /// Whether DataFusion would take columns from recursive queries that these read themselves.
+    pub loses_columns: bool,
+}
+
+impl<'a> Writer<'a> {
+    /// Nothing of a plan so far.
+    pub fn new(plan: &LogicalPlan, options: &'a Arc<ConfigOptions>, unites_values: bool) -> Result<Self> {
+        let mut scanned = HashSet::new();
+        names_of_tables(plan, &mut scanned)?;
+        Ok(Self {
+            options,
+            tables: vec![],
+            shared: vec![],
+            open: vec![],
+            taken: HashSet::new(),
+            scanned,
+            outer: vec![],
+            unites_values,
+            loses_columns: loses_columns(plan),
+        })
+    }
+
+    /// A name for a relation in FROM that no other has.
+    pub fn alias(&mut self, wanted: &str) -> String {
+        let name = numbered(wanted, |name| !self.taken.contains(name));
+        self.taken.insert(name.clone());
+        name
+    }
+
+    /// A name for a common table expression.
+    pub fn table_name(&mut self, wanted: &str) -> String {
+        let name = numbered(wanted, |name| !self.scanned.contains(name) && !self.taken.contains(name));
+        self.taken.insert(name.clone());
+        self.scanned.insert(name.clone());
+        name
+    }
+
+    /// The common table expressions of a depth: 0 for those of all, n for those of the n-th open recursion.
+    pub fn tables_at(&mut self, depth: usize) -> &mut Vec<Table> {
+        match depth.checked_sub(1) {
+            None => &mut self.tables,
+            Some(index) => &mut self.open[index].tables,
+        }
+    }
+
+    /// A query after the common table expressions of a depth.
+    pub fn with_tables(&mut self, body: String, depth: usize) -> String {
+        let tables = std::mem::take(self.tables_at(depth));
+        if tables.is_empty() {
+            return body;
+        }
+        let recursive = if tables.iter().any(|table| table.is_recursive) { "RECURSIVE " } else { "" };
+        let written =
+            tables.iter().map(|table| format!("{} AS (\n{}\n)", quoted_if_needed(&table.name), indented(&table.text)));
+        format!("WITH {recursive}{}\n{body}", written.collect::<Vec<_>>().join(", "))
+    }
+
+    /// A relation in FROM that has the rows of a `SELECT`.
+    pub fn relation(&mut self, select: Select) -> Select {
+        if select.is_relation() {
+            return select;
+        }
+        let names = unique_names(&select.schema);
+        self.derived(&select.text(&names), names, &select)
+    }
+
+    /// A text as a relation in FROM that stands for a `SELECT`: a query in parentheses, or a common table expression, if there are
+    /// too many of them in one another already. Parsers do not read queries of any depth.
+    pub fn derived(&mut self, text: &str, names: Vec<String>, select: &Select) -> Select {
+        const DEEP: usize = 8;
+        if select.source.depth >= DEEP && self.outer.is_empty() && self.open.is_empty() {
+            let name = self.table_name(&plain(&select.source.hint));
+            self.tables.push(Table { name: name.clone(), text: text.to_owned(), is_recursive: false });
+            return self.named(&name, names, Arc::clone(&select.schema), &select.source.hint);
+        }
+        let alias = self.alias(&select.source.hint);
+        let from = format!("(\n{}\n) AS {}", indented(text), quoted_if_needed(&alias));
+        let items = names.iter().map(|name| Item::column(&alias, name)).collect();
+        let relation = Select::new(Arc::clone(&select.schema), Some(from), items, &select.source.hint);
+        let source = FromClause { depth: select.source.depth + 1, ..relation.source };
+        Select { source, ..relation }
+    }
+
+    /// A common table expression in FROM.
+    pub fn named(&mut self, table: &str, columns: Vec<String>, schema: Arc<DFSchema>, hint: &str) -> Select {
+        let alias = self.alias(&plain(hint));
+        let from = if alias == table {
+            quoted_if_needed(table)
+        } else {
+            format!("{} AS {}", quoted_if_needed(table), quoted_if_needed(&alias))
+        };
+        let items = columns.iter().map(|name| Item::column(&alias, name)).collect();
+        Select::new(schema, Some(from), items, &alias)
+    }
+
+    /// How many of the open recursions a plan is inside of: up to the last one whose rows it reads.
+    pub fn depth(&self, plan: &LogicalPlan) -> Result<usize> {
+        for (index, open) in self.open.iter().enumerate().rev() {
+            let reads =
+                |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, &open.name));
+            if SharedRelation::any_node_in(plan, &reads)? {
+                return Ok(index + 1);
+            }
+        }
+        Ok(0)
+    }
+}
