@@ -12,7 +12,7 @@ use super::expressions::computed;
 use super::grouping_sets::apart;
 use super::nodes::Node;
 use super::region::Region;
-use super::stages::{Groups, Members};
+use super::stages::Members;
 use crate::forward::Draws;
 use crate::vocabulary::expressions::is_of_one_row;
 use crate::vocabulary::names::Names;
@@ -44,8 +44,7 @@ pub fn aggregate(builder: &mut RegionBuilder, node: Node, aggregate: &Aggregate)
         };
         calls.push((over_columns(builder, call, &mut below, schema)?, expr.clone()));
     }
-    let groups = Groups::computed(below, keys, calls, Members::Any, builder.names)?;
-    let stage = builder.stages.add(groups);
+    let stage = builder.groups(below, keys, calls, Members::Any)?;
     builder.read_anew(node, stage, aggregate.schema.fields().len())
 }
 

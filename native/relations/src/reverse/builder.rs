@@ -1,15 +1,17 @@
 //! Making regions and stages of plans.
 
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
+use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::nodes::Node;
 use super::region::{Region, StageId, renamed};
-use super::stages::{Groups, Members, Rows, Stage, Stages, needs_no_stage};
+use super::stages::{Groups, Kind, Members, Rows, Stages, Stored, needs_no_stage};
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::failing;
@@ -85,8 +87,8 @@ impl<'a> RegionBuilder<'a> {
         if needs_no_stage(plan)? {
             return Ok(Region { single, ..region });
         }
-        let stage = Stage::constant(region.plan, single, self.names);
-        let stage = self.stages.add(stage);
+        let relation = Arc::new(SharedRelation::new(self.names.part("constants"), region.plan));
+        let stage = self.stages.add(Stored { relation, single, varying: vec![] }, Kind::Constant);
         self.read_anew(node, stage, region.columns.len())
     }
 
@@ -99,8 +101,20 @@ impl<'a> RegionBuilder<'a> {
 
     /// A stage with the rows of a region.
     pub fn rows(&mut self, region: Region) -> Result<StageId> {
-        let stage = Rows::computed(region, self.names)?;
-        Ok(self.stages.add(stage))
+        let (stored, rows) = Rows::computed(region, self.names)?;
+        Ok(self.stages.add(stored, Kind::Rows(rows)))
+    }
+
+    /// A stage with the groups of the rows of a region: first their keys, then the aggregates, each with the call as the user wrote it.
+    pub fn groups(
+        &mut self,
+        below: Region,
+        keys: Vec<Column>,
+        calls: Vec<(AggregateFunction, Expr)>,
+        members: Members,
+    ) -> Result<StageId> {
+        let (stored, groups) = Groups::computed(below, keys, calls, members, self.names)?;
+        Ok(self.stages.add(stored, Kind::Groups(groups)))
     }
 
     /// The first reader of a stage that a node with so many columns is.
@@ -118,8 +132,7 @@ impl<'a> RegionBuilder<'a> {
                 _ => None,
             }
         });
-        let stage = Groups::computed(below, vec![], calls.collect(), Members::One, self.names)?;
-        let stage = self.stages.add(stage);
+        let stage = self.groups(below, vec![], calls.collect(), Members::One)?;
         let mut region = self.stages.reader(stage, 2, self.names)?;
         let [value, count] = [0, 1].map(|index: usize| Expr::Column(region.columns[index].clone()));
         let data_type = value.get_type(region.plan.schema())?;

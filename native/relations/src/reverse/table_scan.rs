@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::builder::RegionBuilder;
 use super::nodes::Node;
 use super::region::Region;
-use super::stages::{Kind, Stage};
+use super::stages::{Kind, Stored};
 use crate::shared::SharedRelation;
 
 /// The rows of a variable are a stage that nothing is below, and those of a shared relation are those of its plan.
@@ -15,7 +15,7 @@ pub fn table_scan(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -
     if let Some(number) = builder.variable(plan) {
         let variable = &builder.variables[number];
         let (relation, varying) = (Arc::clone(variable.relation()), variable.columns.clone());
-        let stage = builder.stages.add(Stage { relation, single: false, varying, kind: Kind::Variable(number) });
+        let stage = builder.stages.add(Stored { relation, single: false, varying }, Kind::Variable(number));
         return builder.read_anew(node, stage, plan.schema().fields().len()).map(Some);
     }
     let Some(relation) = SharedRelation::scanned_by(plan) else { return Ok(None) };

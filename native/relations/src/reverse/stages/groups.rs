@@ -9,7 +9,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::partials::Partials;
-use super::{Kind, Pulled, Stage};
+use super::stored::{Pulled, Stored};
 use crate::reverse::cotangents::{Cotangents, RowCotangents, is_not_zero};
 use crate::reverse::region::{Region, joined, renamed};
 use crate::shared::SharedRelation;
@@ -60,7 +60,7 @@ impl Groups {
         calls: Vec<(AggregateFunction, Expr)>,
         members: Members,
         names: &mut Names,
-    ) -> Result<Stage> {
+    ) -> Result<(Stored, Self)> {
         let mut functions = vec![];
         let mut varying = vec![];
         let mut aggregates = vec![];
@@ -95,8 +95,8 @@ impl Groups {
             let groups = named(groups, &exprs, names)?;
             SharedRelation::numbered(names.part("groups"), groups, &names.part("row"))
         };
-        let kind = Kind::Groups(Self { below, keys, aggregates });
-        Ok(Stage { relation: Arc::new(relation), single, varying, kind })
+        let stored = Stored { relation: Arc::new(relation), single, varying };
+        Ok((stored, Self { below, keys, aggregates }))
     }
 
     /// The rows below, each with the cotangents of its group times the partial derivatives by the row.
@@ -108,7 +108,7 @@ impl Groups {
     ///     the groups
     ///     the cotangents of the groups
     /// ```
-    pub fn pullback(&self, stage: &Stage, total: RowCotangents, names: &mut Names) -> Result<Pulled<'_>> {
+    pub fn pullback(&self, stage: &Stored, total: RowCotangents, names: &mut Names) -> Result<Pulled<'_>> {
         let of_columns = self.aggregates.iter().zip(&stage.varying).zip(total.of_columns());
         let reached = of_columns.filter_map(|((partials, position), cotangent)| {
             Some(Reached { partials, position: *position, cotangent: cotangent?, ties: None })
@@ -136,7 +136,7 @@ impl Groups {
     /// The groups with their cotangents and ties, under names of their own.
     fn with_cotangents(
         &self,
-        stage: &Stage,
+        stage: &Stored,
         total: RowCotangents,
         reached: &mut Vec<Reached>,
         names: &mut Names,

@@ -6,32 +6,28 @@
 mod groups;
 mod partials;
 mod rows;
+mod stored;
 
 pub use groups::{Groups, Members};
 pub use rows::Rows;
+pub use stored::{Pulled, Stored};
 
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::LogicalPlan;
 use std::collections::HashMap;
-use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
-use super::cotangents::{Cotangents, RowCotangents};
+use super::cotangents::RowCotangents;
 use super::nodes::{Node, Nodes};
 use super::region::{Leaf, Region, StageId};
-use crate::shared::SharedRelation;
 use crate::vocabulary::names::Names;
 
 /// A relation that is computed once.
 pub struct Stage {
-    /// The relation. Its last column numbers the rows if they vary, unless there is one row only.
-    pub relation: Arc<SharedRelation>,
-    /// Whether it has exactly one row.
-    pub single: bool,
-    /// The positions of its columns that vary.
-    pub varying: Vec<usize>,
-    /// Where its rows come from.
+    /// Its rows.
+    pub stored: Stored,
+    /// Where they come from.
     pub kind: Kind,
 }
 
@@ -47,34 +43,13 @@ pub enum Kind {
     Groups(Groups),
 }
 
-/// What the cotangents of a stage are to the region that it is computed from.
-pub struct Pulled<'s> {
-    /// The region.
-    pub below: &'s Region,
-    /// Its rows, with columns that the cotangents read.
-    pub rows: LogicalPlan,
-    /// The cotangents of its columns.
-    pub cotangents: Cotangents,
-}
-
 impl Stage {
-    /// A stage of what does not vary.
-    pub fn constant(plan: LogicalPlan, single: bool, names: &mut Names) -> Self {
-        let relation = Arc::new(SharedRelation::new(names.part("constants"), plan));
-        Self { relation, single, varying: vec![], kind: Kind::Constant }
-    }
-
-    /// A scan of all its columns.
-    pub fn scan(&self, names: &mut Names) -> Result<Region> {
-        Region::reading(&self.relation, names)
-    }
-
     /// Carries the cotangents of its rows on to what they are computed from. Nothing is below a variable or a constant.
     pub fn pullback(&self, total: RowCotangents, names: &mut Names) -> Result<Option<Pulled<'_>>> {
         match &self.kind {
             Kind::Variable(_) | Kind::Constant => Ok(None),
             Kind::Rows(rows) => rows.pullback(total).map(Some),
-            Kind::Groups(groups) => groups.pullback(self, total, names).map(Some),
+            Kind::Groups(groups) => groups.pullback(&self.stored, total, names).map(Some),
         }
     }
 }
@@ -106,14 +81,16 @@ impl Stages {
     }
 
     /// Adds a stage.
-    pub fn add(&mut self, stage: Stage) -> StageId {
-        self.stages.push(stage);
+    pub fn add(&mut self, stored: Stored, kind: Kind) -> StageId {
+        self.stages.push(Stage { stored, kind });
         self.stages.len() - 1
     }
 
     /// A region that reads a stage, with the number of the row behind its columns if it has one.
     fn whole(&self, id: StageId, names: &mut Names) -> Result<Region> {
-        let Some(stage) = self.stages.get(id) else { return internal_err!("stage {id} is missing") };
+        let Some(Stage { stored: stage, .. }) = self.stages.get(id) else {
+            return internal_err!("stage {id} is missing");
+        };
         let mut region = stage.scan(names)?;
         region.single = stage.single;
         let row = region.columns.last().filter(|_| stage.relation.is_numbered()).cloned();

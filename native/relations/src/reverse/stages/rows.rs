@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 
-use super::{Kind, Pulled, Stage};
+use super::stored::{Pulled, Stored};
 use crate::reverse::cotangents::{Cotangents, RowCotangents};
 use crate::reverse::region::{Region, joined};
 use crate::shared::SharedRelation;
@@ -23,7 +23,7 @@ pub struct Rows {
 impl Rows {
     /// A stage with the rows of a region. Its first columns are those of the node that the region stands for, the others what a sweep
     /// through the region reads.
-    pub fn computed(mut region: Region, names: &mut Names) -> Result<Stage> {
+    pub fn computed(mut region: Region, names: &mut Names) -> Result<(Stored, Self)> {
         let repeated = std::mem::take(&mut region.columns);
         region.columns = region.apart(repeated, names)?;
         let mut all = region.columns.clone();
@@ -48,8 +48,8 @@ impl Rows {
             (0..region.columns.len()).filter(|index| region.varying.contains(&region.columns[*index].name)).collect();
         let varying = positions.iter().map(|index| region.columns[*index].clone()).collect();
         region.columns.push(row);
-        let kind = Kind::Rows(Self { below: region, varying });
-        Ok(Stage { relation, single: false, varying: positions, kind })
+        let stored = Stored { relation, single: false, varying: positions };
+        Ok((stored, Self { below: region, varying }))
     }
 
     /// The rows as they were computed, each with its cotangents.

@@ -15,35 +15,26 @@
 //!       rows j
 //! ```
 
+mod functions;
 mod numbers;
 mod values;
 
-use datafusion_common::{DFSchema, Result, plan_err};
-use datafusion_expr::expr::WindowFunction;
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Window, WindowFunctionDefinition};
-use std::slice::from_ref;
+use datafusion_common::Result;
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Window};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
-use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::builder::RegionBuilder;
-use super::expressions::computed;
 use super::nodes::Node;
 use super::region::Region;
 use super::stages::needs_no_stage;
 use crate::forward::Draws;
 use crate::rows::frames::is_over_partition;
-use crate::rows::stays;
 use crate::vocabulary::names::{Names, restore};
+use functions::{Function, functions};
 use numbers::{Numbered, Output};
 use values::{Frames, Partition, aggregate, over_partition};
-
-/// A window function over columns of a region, and the call as the user wrote it.
-struct Function<'w> {
-    call: WindowFunction,
-    original: &'w Expr,
-}
 
 /// Windows are joins of the rows of a stage with themselves, but for those over whole partitions of rows that are cheap to read again:
 /// these need not be stored beside their numbers.
@@ -101,49 +92,6 @@ fn by_groups(builder: &mut RegionBuilder, window: &Window, mut region: Region, o
     Ok(region)
 }
 
-/// The region of the input of windows, with all that they read, and the windows over it.
-fn functions<'w>(builder: &mut RegionBuilder, window: &'w Window) -> Result<(Region, Vec<Function<'w>>)> {
-    let mut region = builder.region(&window.input)?;
-    let mut functions = vec![];
-    for original in &window.window_expr {
-        let Expr::WindowFunction(call) = original.clone().unalias_nested().data else {
-            return plan_err!("{} is not a window function", abbreviated(original));
-        };
-        let default = call.params.args.get(2);
-        if is_of_one_row(&call) && default.is_some_and(|default| !stays(default, &call.fun)) {
-            return plan_err!(
-                "DataFusion takes only a constant as the default of {}. Use coalesce({}(x) OVER (...), default)",
-                abbreviated(original),
-                call.fun.name()
-            );
-        }
-        let call = over_columns(builder, *call, &mut region, window.input.schema())?;
-        functions.push(Function { call, original });
-    }
-    Ok((region, functions))
-}
-
-/// A window function that reads columns of a region only, and constants.
-fn over_columns(
-    builder: &mut RegionBuilder,
-    mut function: WindowFunction,
-    region: &mut Region,
-    schema: &DFSchema,
-) -> Result<WindowFunction> {
-    let params = &mut function.params;
-    let arguments = params.args.iter_mut().filter(|argument| !stays(argument, &function.fun));
-    let read = arguments.chain(&mut params.partition_by);
-    let read = read.chain(params.order_by.iter_mut().map(|sort| &mut sort.expr));
-    for expr in read.chain(params.filter.iter_mut().map(Box::as_mut)) {
-        if !matches!(expr, Expr::Literal(..))
-            && let Some(column) = computed(builder, region, from_ref(expr), schema)?.pop()
-        {
-            *expr = Expr::Column(column);
-        }
-    }
-    Ok(function)
-}
-
 /// Windows over what their functions draw, which a derivative must not draw again.
 fn drawn_below(window: &Window, names: &mut Names) -> Result<LogicalPlan> {
     let mut draws = Draws::new(names);
@@ -151,10 +99,4 @@ fn drawn_below(window: &Window, names: &mut Names) -> Result<LogicalPlan> {
     let functions = functions.collect::<Result<_>>()?;
     let once = Window::try_new(functions, draws.below(Arc::clone(&window.input))?)?;
     restore(LogicalPlan::Window(once), &window.schema)
-}
-
-/// Whether a function gives the value of one row, which it chooses by its place.
-fn is_of_one_row(function: &WindowFunction) -> bool {
-    matches!(function.fun.name(), "first_value" | "last_value" | "nth_value" | "lag" | "lead")
-        && matches!(function.fun, WindowFunctionDefinition::WindowUDF(_))
 }

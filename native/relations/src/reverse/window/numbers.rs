@@ -9,7 +9,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use std::sync::Arc;
 
-use super::{Function, is_of_one_row};
+use super::functions::{Function, is_of_one_row};
 use crate::reverse::builder::RegionBuilder;
 use crate::reverse::region::Region;
 use crate::rows::frames::is_over_partition;

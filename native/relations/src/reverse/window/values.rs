@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use super::numbers::{Rows, Varying};
 use crate::reverse::builder::RegionBuilder;
 use crate::reverse::region::{Region, StageId};
-use crate::reverse::stages::{Groups, Members};
+use crate::reverse::stages::Members;
 
 /// The stage of the rows of windows.
 pub struct Frames {
@@ -94,8 +94,7 @@ impl Frames {
         let Some(row) = of.columns.last().cloned() else { return plan_err!("a stage has no numbers") };
         let pairs = of.joined(over, on, in_frame, JoinType::Inner, NullEquality::NullEqualsNull)?;
         let calls = vec![(call, varying.original.clone())];
-        let groups = Groups::computed(pairs, vec![row], calls, Members::Any, builder.names)?;
-        let groups = builder.stages.add(groups);
+        let groups = builder.groups(pairs, vec![row], calls, Members::Any)?;
         let groups = builder.stages.reader(groups, 2, builder.names)?;
         let [group, value] = [0, 1].map(|position: usize| groups.columns[position].clone());
         let Some(own) = outer.columns.get(self.total).cloned() else { return plan_err!("a stage has no numbers") };
@@ -121,8 +120,7 @@ pub fn over_partition(
             keys.push(by);
         }
     }
-    let groups = Groups::computed(over, keys, vec![(call, original.clone())], Members::Any, builder.names)?;
-    let stage = builder.stages.add(groups);
+    let stage = builder.groups(over, keys, vec![(call, original.clone())], Members::Any)?;
     let groups = builder.stages.reader(stage, of.len() + 1, builder.names)?;
     let Some(value) = groups.columns.last().cloned() else { return plan_err!("a window function has no value") };
     let on = of.into_iter().zip(groups.columns.iter().cloned().map(Expr::Column)).collect();

@@ -1,0 +1,37 @@
+//! What all stages have: rows that are stored, and cotangents that go on.
+
+use datafusion_common::Result;
+use datafusion_expr::LogicalPlan;
+use std::sync::Arc;
+
+use crate::reverse::cotangents::Cotangents;
+use crate::reverse::region::Region;
+use crate::shared::SharedRelation;
+use crate::vocabulary::names::Names;
+
+/// The rows of a stage.
+pub struct Stored {
+    /// The relation. Its last column numbers the rows if they vary, unless there is one row only.
+    pub relation: Arc<SharedRelation>,
+    /// Whether it has exactly one row.
+    pub single: bool,
+    /// The positions of its columns that vary.
+    pub varying: Vec<usize>,
+}
+
+impl Stored {
+    /// A scan of all columns.
+    pub fn scan(&self, names: &mut Names) -> Result<Region> {
+        Region::reading(&self.relation, names)
+    }
+}
+
+/// What the cotangents of a stage are to the region that it is computed from.
+pub struct Pulled<'s> {
+    /// The region.
+    pub below: &'s Region,
+    /// Its rows, with columns that the cotangents read.
+    pub rows: LogicalPlan,
+    /// The cotangents of its columns.
+    pub cotangents: Cotangents,
+}
