@@ -37,7 +37,7 @@ SINGLE = 2e-4
 WRITTEN_OUT = (
     "share_relations is false",
     "by the value of a sum, whose last digit may be another",
-    "would be too large",
+    "without shared relations",
 )
 
 

@@ -491,6 +491,15 @@ def test_equal_derived_tables_are_one(either: SessionContext) -> None:
     assert_values(found, {k: 4 * v for k, v in VALUES.items()})
 
 
+def test_a_derived_table_is_not_a_cte_of_its_text(either: SessionContext) -> None:
+    """The CTE has a name, by which it is read, and the derived tables are one by their text."""
+    text = "SELECT k, 2 * val AS val FROM w"
+    loss = f"(SELECT SUM(a.val * b.val) FROM a JOIN ({text}) AS b ON b.k = a.k)"
+    for source in ("a", f"({text})"):
+        found = by_key(either, f"WITH a AS ({text}) SELECT k, grad({loss}, val) AS g FROM {source} AS q")
+        assert_values(found, {k: 2 * v for k, v in VALUES.items()})
+
+
 # What is drawn
 
 

@@ -29,7 +29,7 @@ def _smallest(judge: Judge, finding: Finding, made: Sequence[int]) -> Finding:
         found = judge.judge(random_statement(Choices(choices)))
         return found is not None and found.kind == finding.kind
 
-    return judge.judge(random_statement(Choices(smallest(made, fails, attempts=60)))) or finding
+    return judge.judge(random_statement(Choices(smallest(made, fails, attempts=30)))) or finding
 
 
 def test_models(register: Register, chunk: range) -> None:
