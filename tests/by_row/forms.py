@@ -60,15 +60,6 @@ def stored(table: Table) -> Action:
     return Action(f"CREATE TABLE {quoted(table.name)} AS {listed(table)}", do)
 
 
-def under_another_name(table: Table, name: str) -> Action:
-    """The very same table in memory under one more name."""
-
-    def do(ctx: SessionContext) -> None:
-        ctx.register_table(name, ctx.catalog().schema().table(table.name))
-
-    return Action(f"-- the table {table.name} is registered as {name} too", do)
-
-
 def frame(table: Table) -> Action:
     """A view that is a frame over a file, which has no name in the plan."""
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from by_row.forms import Action, Forms, Given, sql, stored, under_another_name
+from by_row.forms import Action, Forms, Given, sql, stored
 from by_row.models import Data, Model, Part, Variable, quoted, random_model
 from relations.choices import Choices
 from support.ctes import with_ctes
@@ -202,7 +202,7 @@ class Author:
         if one.line:
             ways += ["series"] * 3
         if one.rows == other.rows:
-            ways += ["computed", "values", "computed view", "same", "computed", "values", "computed view"]
+            ways += ["computed", "values", "computed view", "computed", "values", "computed view"]
         way = self.choices.of(ways)
         self.details.append(f"alike: {way}")
         if way in ("computed", "values", "computed view"):
@@ -214,10 +214,6 @@ class Author:
         if way in ("series", "frames"):
             form = "series" if way == "series" else "frame"
             return forms.given(one, names[0], form=form), forms.given(other, names[1], form=form)
-        if way == "same":
-            first = forms.given(one, names[0], form="table")
-            table = forms.table(one, names[0])
-            return first, Given(names[1], "table", "same", "", [under_another_name(table, names[1])])
         if way == "replaced":
             view = forms.given(one, names[0], form="view", base=names[1])
             instead = stored(forms.table(other, names[1]))

@@ -28,6 +28,7 @@ pub struct Region {
     pub varying: BTreeSet<String>,
     /// What computes those of them that are not of a leaf, inputs first.
     pub steps: Vec<Step>,
+    /// The stages that it reads.
     pub leaves: Vec<Leaf>,
     /// Whether it has exactly one row.
     pub single: bool,

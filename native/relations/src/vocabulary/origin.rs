@@ -2,7 +2,7 @@
 
 use datafusion_common::{Column, DFSchema, JoinType, Result};
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Unnest};
+use datafusion_expr::{Distinct, Expr, ExprSchemable, Join, LogicalPlan, Unnest};
 use xql_autodiff::vocabulary::spelled::converted;
 use xql_autodiff::vocabulary::types::is_float;
 
@@ -61,17 +61,7 @@ pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
         | LogicalPlan::Distinct(Distinct::All(_)) => Origin::Below(vec![(0, index)]),
         LogicalPlan::Window(window) if index < window.input.schema().fields().len() => Origin::Below(vec![(0, index)]),
         LogicalPlan::Union(union) => Origin::Below((0..union.inputs.len()).map(|input| (input, index)).collect()),
-        LogicalPlan::Join(join) => {
-            let left = join.left.schema().fields().len();
-            match join.join_type {
-                JoinType::RightSemi | JoinType::RightAnti => Origin::Below(vec![(1, index)]),
-                JoinType::RightMark if index < join.right.schema().fields().len() => Origin::Below(vec![(1, index)]),
-                JoinType::RightMark => Origin::Here,
-                _ if index < left => Origin::Below(vec![(0, index)]),
-                JoinType::LeftMark => Origin::Here,
-                _ => Origin::Below(vec![(1, index - left)]),
-            }
-        }
+        LogicalPlan::Join(join) => origin_in_join(join, index),
         LogicalPlan::Unnest(unnest) => match unnest.dependency_indices.get(index) {
             Some(below) if !is_unnested(unnest, *below) => Origin::Below(vec![(0, *below)]),
             _ => Origin::Here,
@@ -97,6 +87,18 @@ pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
         | LogicalPlan::Copy(_)
         | LogicalPlan::DescribeTable(_) => Origin::Here,
     })
+}
+
+fn origin_in_join(join: &Join, index: usize) -> Origin {
+    let left = join.left.schema().fields().len();
+    match join.join_type {
+        JoinType::RightSemi | JoinType::RightAnti => Origin::Below(vec![(1, index)]),
+        JoinType::RightMark if index < join.right.schema().fields().len() => Origin::Below(vec![(1, index)]),
+        JoinType::RightMark => Origin::Here,
+        _ if index < left => Origin::Below(vec![(0, index)]),
+        JoinType::LeftMark => Origin::Here,
+        _ => Origin::Below(vec![(1, index - left)]),
+    }
 }
 
 /// Whether a column of the input is one that is unnested.

@@ -55,12 +55,14 @@ pub fn is_unclear(a: &LogicalPlan, b: &LogicalPlan) -> bool {
 /// The table that a scan reads. A view holds the table that had a name when the view was made.
 #[derive(Debug, Clone)]
 pub enum Table {
+    /// One with a provider, by which it is known.
     Provider(Arc<dyn TableProvider>),
     /// One of which the name alone is known.
     Named(String),
 }
 
 impl Table {
+    /// The table of a scan.
     pub fn of(scan: &TableScan) -> Self {
         source_as_provider(&scan.source).map_or_else(|_| Self::Named(scan.table_name.to_string()), Self::Provider)
     }

@@ -15,6 +15,7 @@ use crate::vocabulary::names::{Names, with_columns};
 pub struct Swept {
     /// Which of the sweeps it is.
     pub sweep: usize,
+    /// The region of its one row.
     pub region: Region,
     /// The gradients by relation, once they have been asked for.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,

@@ -16,7 +16,9 @@ use crate::vocabulary::source::{Source, check_is_clear, reads, sources_of};
 /// Variables that one sweep serves: none of their relations is computed from another.
 #[derive(Default)]
 pub struct Variables {
+    /// The relations, each with its numbered rows.
     pub rows: Vec<RowVariable>,
+    /// The columns of the input that are variables.
     pub columns: Vec<Numbered>,
     /// What lies between them and the subqueries.
     pub stages: Stages,
@@ -24,11 +26,13 @@ pub struct Variables {
 
 /// A column of the input that is a variable.
 pub struct Numbered {
+    /// The column.
     pub column: Column,
     /// How a row knows its cell. References to one relation, as `a` and `b` of `FROM w a JOIN w b`, have numbers of their own.
     pub cell: Arc<Reference>,
-    /// Which of the relations it is of, and its position among the variables of that.
+    /// Which of the relations it is of.
     pub relation: usize,
+    /// Its position among the variables of that.
     pub position: usize,
 }
 
@@ -53,7 +57,9 @@ impl Variables {
 
 /// A column by which a call differentiates, in the input of a node, and where it originates.
 pub struct Found {
+    /// The column.
     pub column: Column,
+    /// Where it originates.
     pub source: Source,
     /// The relation that it is a column of.
     pub relation: Relation,

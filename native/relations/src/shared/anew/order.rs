@@ -2,7 +2,7 @@
 
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Column, JoinType, Result, plan_err};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::Sort;
 use datafusion_expr::{Distinct, DistinctOn, Expr, Limit, LogicalPlan, SortExpr, WindowFrame, WindowFrameUnits};
@@ -28,13 +28,23 @@ pub fn total_order(plan: &LogicalPlan) -> Result<Vec<usize>> {
     Ok(keys.into_iter().map(|(_, _, index)| index).collect())
 }
 
-/// The columns in which rows differ that differ at all: those that are not computed from others of them.
+/// The columns in which rows differ that differ at all: the keys of groups, and otherwise those that are not computed from others of
+/// them.
 ///
 /// DataFusion 54 cannot always order by both: `SanityCheckPlan ... does not satisfy order requirements`.
 fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
     let all = 0..plan.schema().fields().len();
     match plan {
         LogicalPlan::SubqueryAlias(alias) => distinguishing(&alias.input),
+        LogicalPlan::Filter(filter) => distinguishing(&filter.input),
+        LogicalPlan::Aggregate(node) if !matches!(node.group_expr.as_slice(), [Expr::GroupingSet(_)]) => {
+            (0..node.group_expr.len()).collect()
+        }
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+            let left = join.left.schema().fields().len();
+            let right = distinguishing(&join.right).into_iter().map(|index| left + index);
+            distinguishing(&join.left).into_iter().chain(right).collect()
+        }
         LogicalPlan::Projection(node) => {
             let is_passed = |column: &Column| {
                 node.expr.iter().any(|expr| matches!(unaliased(expr), Expr::Column(passed) if passed == column))
@@ -47,10 +57,38 @@ fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
                     && !expr.exists(|part| Ok(is_query(part))).unwrap_or(true)
                     && expr.column_refs().into_iter().all(is_passed)
             };
-            all.filter(|index| !is_computed(&node.expr[*index])).collect()
+            let passed_on = |index: usize| {
+                let column = Column::from(node.input.schema().qualified_field(index));
+                node.expr.iter().position(|expr| matches!(unaliased(expr), Expr::Column(passed) if *passed == column))
+            };
+            let width = node.input.schema().fields().len();
+            let mut keys = vec![distinguishing(&node.input)];
+            // Without the numbers of rows, these are as they were before they had numbers.
+            if let LogicalPlan::Window(window) = node.input.as_ref() {
+                let before = window.input.schema().fields().len();
+                if (before..width).all(|index| passed_on(index).is_none()) {
+                    keys.push(distinguishing(&window.input));
+                }
+            }
+            let passed = |keys: Vec<usize>| keys.into_iter().map(passed_on).collect::<Option<Vec<_>>>();
+            let fewer = keys.into_iter().filter(|keys| keys.len() < width).find_map(passed);
+            fewer.unwrap_or_else(|| all.filter(|index| !is_computed(&node.expr[*index])).collect())
+        }
+        LogicalPlan::Window(node) => {
+            let before = node.input.schema().fields().len();
+            match node.window_expr.iter().position(numbers_all_rows) {
+                Some(number) => vec![before + number],
+                None => all.collect(),
+            }
         }
         _ => all.collect(),
     }
+}
+
+/// Whether a window function gives each row a number of its own.
+fn numbers_all_rows(expr: &Expr) -> bool {
+    matches!(unaliased(expr), Expr::WindowFunction(call)
+        if call.fun.name() == "row_number" && call.params.partition_by.is_empty())
 }
 
 /// Refuses a column by which rows cannot be ordered.
