@@ -109,7 +109,7 @@ def test_a_constant_that_two_stages_read(either: SessionContext, constant: str, 
 def test_a_model_that_steps_through_time(either: SessionContext, steps: int, request: pytest.FixtureRequest) -> None:
     """Each step reads the parameters, the masses, each of which is there several times, and the state before.
 
-    DataFusion groups by the state too, since its key determines it, and without shared relations the state may not be found again.
+    DataFusion groups by the state too, which its key determines. Without shared relations it may not be found again.
     """
     masses = "(SELECT DISTINCT k, n FROM d)"
     texts = []
@@ -236,7 +236,7 @@ def test_views_of_one_text_over_a_common_view(either: SessionContext) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "b AS q",
+        "b",
         "(SELECT * FROM b) AS q",
         "passed",
         "b AS q WHERE k > 0",
@@ -500,11 +500,21 @@ def test_equal_derived_tables_are_one(either: SessionContext) -> None:
 
 
 def test_a_derived_table_is_not_a_cte_of_its_text(either: SessionContext) -> None:
-    """The CTE has a name, by which FROM and the subquery read it."""
+    """The CTE has a name, by which it is read, and the derived tables are one by their text."""
     text = "SELECT k, 2 * val AS val FROM w"
     loss = f"(SELECT SUM(a.val * b.val) FROM a JOIN ({text}) AS b ON b.k = a.k)"
-    found = by_key(either, f"WITH a AS ({text}) SELECT k, grad({loss}, val) AS g FROM a AS q")
-    assert_values(found, {k: 2 * v for k, v in VALUES.items()})
+    for source in ("a", f"({text})"):
+        found = by_key(either, f"WITH a AS ({text}) SELECT k, grad({loss}, val) AS g FROM {source} AS q")
+        assert_values(found, {k: 2 * v for k, v in VALUES.items()})
+
+
+def test_derived_tables_whose_columns_have_other_names(either: SessionContext) -> None:
+    derived = "(SELECT k, 2 * val FROM w)"
+    loss = f"(SELECT SUM(b.v * b.v) FROM {derived} AS b(k, v))"
+    found = by_key(either, f"SELECT q.k, grad({loss}, q.v) AS g FROM {derived} AS q(k, v)")
+    assert_values(found, {k: 4 * v for k, v in VALUES.items()})
+    with pytest.raises(Exception, match="Source table contains 2 columns but only 1 names given as column alias"):
+        either.sql(f"SELECT grad({loss}, q.v) FROM {derived} AS q(k)")
 
 
 # What is drawn

@@ -13,7 +13,7 @@
 //! | `Union` | of each input its own | to the input that the row is of | |
 //! | `Distinct::All` | the one that equal rows agree on, NaN if they differ | in even shares to the equal rows | |
 //! | `Distinct::On` | that of the row that is kept | to the row that is kept | |
-//! | `Aggregate` | the formula of the function; a key has the one that its group agrees on | times the partial derivative by each row | a function without a formula, DISTINCT values; volatile arguments in the transpose |
+//! | `Aggregate` | the formula of the function; a key has the one that its group agrees on | times the partial derivative by each row | a function without a formula, DISTINCT values |
 //! | `Window` | the formula of the function; in `grad` and `vjp` by the row's own cell | by groups of rows, joined to the rows | a function without a formula; windows on windows of other keys by the row's own cell |
 //! | `Unnest` | those of the columns beside the lists | those of the columns beside the lists | lists and structs that vary |
 //! | `RecursiveQuery` | through every iteration, as further columns | refused | UNION, gradients by the rows of an iteration |
@@ -49,6 +49,9 @@
 //! - *to lift*: to pass a column of a node on to a node above it.
 //! - *cell*: the value that one row of a relation has in the column that is the variable. A join repeats it.
 //! - *own cell*: the cell that a row of a query has. `grad` and `vjp` are by it, `jvp` by all of them together.
+//! - *region*: a plan in which every row comes from at most one row of each *leaf*, which is a stage that it reads.
+//! - *stage*: a relation that is computed once, between regions.
+//! - *pullback*: what carries the cotangents of a stage on to the region that it is computed from.
 //! - *work table*: the rows that the last iteration of a recursive query gave.
 //!
 //! ```
@@ -91,6 +94,7 @@ pub use rule::DifferentiateRelations;
 pub use shared::{SharedRelation, anew, unchecked};
 
 pub use vocabulary::operators::{Recognize, has_calls};
+pub use vocabulary::relation::DerivedTables;
 pub use vocabulary::work_table::is_work_table;
 
 // The programs in the README and on the page about Rust run as tests.

@@ -11,6 +11,7 @@ use crate::options::DerivativeOptions;
 use crate::rule::DifferentiateRelations;
 use crate::stops::WithoutStops;
 use crate::vocabulary::operators::Recognize;
+use crate::vocabulary::relation::DerivedTables;
 use crate::workarounds::nullability::NullableRecursiveColumns;
 
 /// Registers `grad`, `jvp`, `vjp` and `stop_gradient` with a session, and the rules by which they see through relations.
@@ -78,6 +79,8 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
     for rule in state.optimizers() {
         session.add_optimizer_rule(Arc::clone(rule));
     }
+    let noted = session.register_relation_planner(Arc::new(DerivedTables));
+    debug_assert!(noted.is_ok(), "DataFusion takes every planner");
     session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
     session.add_optimizer_rule(Arc::new(WithoutStops));
     session.add_optimizer_rule(Arc::new(ObserveRecursion));

@@ -6,7 +6,7 @@ use datafusion_catalog::cte_worktable::CteWorkTable;
 use datafusion_catalog::default_table_source::provider_as_source;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Column, DFSchema, Result, TableReference, plan_datafusion_err, plan_err};
-use datafusion_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion_expr::{
     AggregateUDF, DdlStatement, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
@@ -16,8 +16,9 @@ use datafusion_sql::resolve::resolve_table_references;
 use sqlparser::ast::Ident;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use xql_autodiff::Rules;
+use xql_relations::DerivedTables;
 
 use super::catalog::{Catalog, Table, resolved};
 use super::functions::{SessionFunction, Site, settled};
@@ -36,6 +37,8 @@ pub struct Planner<'a> {
     named: HashMap<String, Arc<Table>>,
     /// The views that are being planned.
     open: Vec<String>,
+    /// The views that have been planned. However often one is read, it is one relation.
+    views: Arc<Mutex<HashMap<String, Arc<dyn TableSource>>>>,
 }
 
 /// Functions by their names.
@@ -46,6 +49,7 @@ struct Functions {
     aggregate: HashMap<String, Arc<AggregateUDF>>,
     window: HashMap<String, Arc<WindowUDF>>,
     expr_planners: Vec<Arc<dyn ExprPlanner>>,
+    relation_planners: [Arc<dyn RelationPlanner>; 1],
 }
 
 impl<'a> Planner<'a> {
@@ -74,6 +78,7 @@ impl<'a> Planner<'a> {
                 Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
                 Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
             ],
+            relation_planners: [Arc::new(DerivedTables)],
         };
         Self {
             catalog: Cow::Borrowed(catalog),
@@ -81,6 +86,7 @@ impl<'a> Planner<'a> {
             options: Arc::new(ConfigOptions::new()),
             named: HashMap::new(),
             open: vec![],
+            views: Arc::default(),
         }
     }
 
@@ -108,6 +114,7 @@ impl<'a> Planner<'a> {
         if !makes {
             return;
         }
+        self.views = Arc::default();
         // What DataFusion cannot plan it may be able to execute nevertheless.
         let Ok(LogicalPlan::Ddl(made)) = self.plan(statement.clone()) else { return };
         let catalog = &self.catalog;
@@ -142,6 +149,9 @@ impl<'a> Planner<'a> {
     }
 
     fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableSource>> {
+        if let Some(known) = self.views.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return Ok(Arc::clone(known));
+        }
         if self.open.iter().any(|open| open == name) {
             return plan_err!("the view {name} reads itself");
         }
@@ -158,7 +168,9 @@ impl<'a> Planner<'a> {
         });
         let plan = plan.map_err(|error| error.context(format!("the definition of the view {name}")))?;
         let schema = Arc::clone(plan.schema().inner());
-        Ok(provider_as_source(Arc::new(Table { schema, view: Some(plan), call: None })))
+        let view = provider_as_source(Arc::new(Table { schema, view: Some(plan), call: None }));
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::clone(&view));
+        Ok(view)
     }
 }
 
@@ -279,6 +291,10 @@ impl ContextProvider for Planner<'_> {
 
     fn options(&self) -> &ConfigOptions {
         &self.options
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.functions.relation_planners
     }
 
     fn udf_names(&self) -> Vec<String> {

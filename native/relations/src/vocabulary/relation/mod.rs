@@ -1,0 +1,22 @@
+//! Which nodes are one relation, and which compute the same.
+//!
+//! DataFusion's own equality of plans leaves out the tables that scans read, and takes two queries of one text for one.
+//!
+//! ```sql
+//! WITH a AS (SELECT 1.0 AS v), b AS (SELECT 1.0 AS v) ...   -- compute the same, and are two relations
+//! ```
+//!
+//! A [`table`] is known by its source, a query by where it was written: by its leaves ([`occurrence`]) and its [`place`] in what a name
+//! stands for. A [`derived`] table has no name that other queries could read.
+
+mod derived;
+mod occurrence;
+mod place;
+mod relation;
+mod table;
+
+pub use derived::DerivedTables;
+pub use occurrence::{Occurrence, Unsaid, is_equal, is_same, occurrences};
+pub use place::Place;
+pub use relation::Relation;
+pub use table::is_unclear;

@@ -1,0 +1,100 @@
+//! Queries, which are known by where they were written.
+
+use datafusion_common::DFSchemaRef;
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_expr::LogicalPlan;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
+
+use super::place::Place;
+use super::table::{Table, table_of};
+
+/// Whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
+pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
+    if let (LogicalPlan::TableScan(a), LogicalPlan::TableScan(b)) = (a, b) {
+        return Table::of(a) == Table::of(b)
+            && a.filters == b.filters
+            && a.fetch == b.fetch
+            && a.projection == b.projection;
+    }
+    is_equal(a, b) && occurrences(a) == occurrences(b)
+}
+
+/// Whether two plans say the same: one text over the same tables.
+pub fn is_equal(a: &LogicalPlan, b: &LogicalPlan) -> bool {
+    a == b && tables(a) == tables(b)
+}
+
+/// The tables that a plan reads, in their order.
+fn tables(plan: &LogicalPlan) -> Vec<Table> {
+    let mut tables = vec![];
+    visit(plan, |node| tables.extend(table_of(node)));
+    tables
+}
+
+/// What the rows of a node depend on that its equality leaves out.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Unsaid {
+    table: Option<Table>,
+    /// The leaves below a node that draws, and where it stands: it draws anew wherever it is written.
+    draws: Option<(Vec<Occurrence>, Place)>,
+}
+
+impl Unsaid {
+    /// That of a node in a place, beside what its inputs are.
+    pub fn of(node: &LogicalPlan, place: &Place) -> Self {
+        let draws = draws_itself(node).then(|| (occurrences(node), place.clone()));
+        Self { table: table_of(node), draws }
+    }
+}
+
+/// Whether an expression of a node itself draws a random number or the like.
+fn draws_itself(node: &LogicalPlan) -> bool {
+    let mut draws = false;
+    let visited = node.apply_expressions(|expr| {
+        draws |= is_volatile(expr);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "the closure never fails");
+    draws
+}
+
+/// A leaf of a query as it was written in one place. However often a CTE or a view is read, its leaves are copies of the same, which
+/// share their schema; a leaf that is written in another place has one of its own.
+#[derive(Debug, Clone)]
+pub struct Occurrence(DFSchemaRef);
+
+impl PartialEq for Occurrence {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Occurrence {}
+
+impl Hash for Occurrence {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+/// The leaves of a plan, in their order.
+pub fn occurrences(plan: &LogicalPlan) -> Vec<Occurrence> {
+    let mut leaves = vec![];
+    visit(plan, |node| {
+        if node.inputs().is_empty() {
+            leaves.push(Occurrence(Arc::clone(node.schema())));
+        }
+    });
+    leaves
+}
+
+/// Goes through the nodes of a plan and of the subqueries in it.
+fn visit(plan: &LogicalPlan, mut each: impl FnMut(&LogicalPlan)) {
+    let visited = plan.apply_with_subqueries(|node| {
+        each(node);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "the closure never fails");
+}

@@ -1,0 +1,66 @@
+//! Where nodes stand in queries that have names.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::LogicalPlan;
+
+use super::derived::is_derived;
+
+/// Where a node stands in the query that a name stands for. Queries that read the same look alike in all else.
+///
+/// ```sql
+/// WITH n AS (...), a AS (SELECT 2 * x AS v FROM n), b AS (SELECT 2 * x AS v FROM n) ...
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The name of the CTE, view or derived table, none outside of all.
+    name: Option<String>,
+    /// Whether it is the name of a derived table, or none, which no other query can read.
+    pub is_unread: bool,
+    /// The numbers of the inputs by which one comes from its query to the node.
+    path: Vec<usize>,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { name: None, is_unread: true, path: vec![] }
+    }
+}
+
+impl Place {
+    /// The place of the input of this number of a node that stands here; behind the inputs its subqueries are counted.
+    pub fn below(&self, node: &LogicalPlan, input: usize) -> Self {
+        match node {
+            LogicalPlan::SubqueryAlias(alias) => {
+                Self { name: Some(alias.alias.table().to_owned()), is_unread: is_derived(&alias.alias), path: vec![] }
+            }
+            _ => Self { path: self.path.iter().copied().chain([input]).collect(), ..self.clone() },
+        }
+    }
+
+    /// Whether two places can be one. Outside of all names a place says nothing.
+    pub fn fits(&self, other: &Self) -> bool {
+        self.name.is_none() || other.name.is_none() || self == other
+    }
+}
+
+/// Goes through the nodes of a plan that stands in a place, and of the subqueries in it, until one is wanted.
+#[recursive::recursive]
+pub fn any_placed(
+    plan: &LogicalPlan,
+    place: &Place,
+    is: &mut dyn FnMut(&LogicalPlan, &Place) -> Result<bool>,
+) -> Result<bool> {
+    let mut found = is(plan, place)?;
+    let mut number = 0;
+    let mut visit = |below: &LogicalPlan| {
+        if !found {
+            found = any_placed(below, &place.below(plan, number), is)?;
+            number += 1;
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    };
+    plan.apply_children(&mut visit)?;
+    plan.apply_subqueries(&mut visit)?;
+    Ok(found)
+}

@@ -1,0 +1,108 @@
+//! Relations by whose rows is differentiated.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_expr::LogicalPlan;
+
+use super::occurrence::{is_equal, is_same};
+use super::place::{Place, any_placed};
+
+/// A relation by whose rows is differentiated, as other places of the statement read it.
+#[derive(Debug, Clone)]
+pub struct Relation {
+    /// The node that computes it, or the table.
+    pub node: LogicalPlan,
+    /// Where it stands.
+    place: Place,
+    /// Whether it is known by its text, since nothing else can read it: a derived table has no name for others.
+    ///
+    /// ```sql
+    /// SELECT grad((SELECT SUM(v * v) FROM (SELECT 2 * x AS v FROM t) AS a), v) FROM (SELECT 2 * x AS v FROM t) AS b
+    /// ```
+    by_text: bool,
+}
+
+impl Relation {
+    /// A relation that is known by the table or query that its name stands for.
+    pub fn named(node: LogicalPlan, place: Place) -> Self {
+        Self { node, place, by_text: false }
+    }
+
+    /// The relation of a node to which one comes by these inputs, in the plan of a node that reads it. A derived table is known by its text.
+    pub fn read_by(plan: &LogicalPlan, node: LogicalPlan, path: impl Iterator<Item = usize>) -> Result<Self> {
+        let mut place = Place::default();
+        let mut is_unread = true;
+        let mut reader = plan;
+        // The path begins below the only input.
+        for number in [0].into_iter().chain(path) {
+            place = place.below(reader, number);
+            is_unread &= place.is_unread;
+            let Some(input) = reader.inputs().get(number).copied() else { break };
+            reader = input;
+        }
+        let named = Self::named(node, place);
+        let mut readers = 0;
+        any_placed(plan, &Place::default(), &mut |node, place| {
+            readers += usize::from(named.is(node, place));
+            Ok(readers > 1)
+        })?;
+        Ok(Self { by_text: is_unread && readers == 1, ..named })
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether another relation is the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is(&other.node, &other.place)
+    }
+
+    /// Whether a node in a place is it.
+    pub fn is(&self, node: &LogicalPlan, place: &Place) -> bool {
+        let is_named =
+            is_same(node, &self.node) && (matches!(node, LogicalPlan::TableScan(_)) || self.place.fits(place));
+        is_named || self.by_text && place.is_unread && is_equal(node, &self.node)
+    }
+
+    /// Whether a plan or a subquery in it reads it.
+    pub fn is_read_in(&self, plan: &LogicalPlan) -> Result<bool> {
+        any_placed(plan, &Place::default(), &mut |node, place| Ok(self.is(node, place)))
+    }
+
+    /// Whether another relation is computed from it.
+    pub fn is_part_of(&self, other: &Self) -> Result<bool> {
+        any_placed(&other.node, &other.place, &mut |node, place| Ok(self.is(node, place)))
+    }
+
+    /// The plan with what stands for the relation in its places.
+    pub fn replaced(
+        &self,
+        plan: LogicalPlan,
+        place: &Place,
+        by: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<LogicalPlan> {
+        Ok(self.replaced_below(plan, place, by)?.data)
+    }
+
+    #[recursive::recursive]
+    fn replaced_below(
+        &self,
+        plan: LogicalPlan,
+        place: &Place,
+        by: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<Transformed<LogicalPlan>> {
+        if self.is(&plan, place) {
+            return Ok(Transformed::yes(by(&plan)?));
+        }
+        let around = plan.clone();
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            place.below(&around, number - 1)
+        };
+        plan.map_children(|child| self.replaced_below(child, &next(), by))?
+            .transform_data(|plan| plan.map_subqueries(|subquery| self.replaced_below(subquery, &next(), by)))
+    }
+}
