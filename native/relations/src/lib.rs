@@ -93,8 +93,8 @@ pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
 pub use shared::{SharedRelation, anew, unchecked};
 
+pub use vocabulary::identity::DerivedTables;
 pub use vocabulary::operators::{Recognize, has_calls};
-pub use vocabulary::relation::DerivedTables;
 pub use vocabulary::work_table::is_work_table;
 
 // The programs in the README and on the page about Rust run as tests.

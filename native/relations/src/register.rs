@@ -10,8 +10,8 @@ use crate::observe::ObserveRecursion;
 use crate::options::DerivativeOptions;
 use crate::rule::DifferentiateRelations;
 use crate::stops::WithoutStops;
+use crate::vocabulary::identity::DerivedTables;
 use crate::vocabulary::operators::Recognize;
-use crate::vocabulary::relation::DerivedTables;
 use crate::workarounds::nullability::NullableRecursiveColumns;
 
 /// Registers `grad`, `jvp`, `vjp` and `stop_gradient` with a session, and the rules by which they see through relations.

@@ -136,7 +136,10 @@ mod tests {
         Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function.expect("an operator")), arguments))
     }
 
-    fn terms(call: &Expr) -> Option<(bool, Vec<(String, Option<String>)>)> {
+    /// Variables with their seeds.
+    type Shown = Vec<(String, Option<String>)>;
+
+    fn terms(call: &Expr) -> Option<(bool, Shown)> {
         let derivative = DirectionalDerivative::parse(call)?;
         let terms = derivative.terms.iter();
         let terms = terms.map(|term| (term.variable.to_string(), term.seed.map(ToString::to_string)));

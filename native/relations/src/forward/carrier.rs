@@ -11,9 +11,9 @@ use super::shared_tangents::SharedTangents;
 use crate::plan::recursion::WorkTable;
 use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
+use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, is_added, with_columns};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::relation::is_same;
 
 /// What moves with the variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

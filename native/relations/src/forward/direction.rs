@@ -11,8 +11,8 @@ use xql_autodiff::vocabulary::types::{decoded, result_type};
 use super::shared_tangents::Cell;
 use crate::tangents::linearize::{linearize, reads, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::names::Names;
-use crate::vocabulary::relation::{Place, Relation};
 use crate::vocabulary::source::reads as is_read;
 
 /// The variable as a node sees it.

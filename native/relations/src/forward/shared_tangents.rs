@@ -12,9 +12,9 @@ use std::sync::Arc;
 use crate::shared::{Replaced, SharedRelation};
 use crate::tangents::tangent::Tangents;
 use crate::vocabulary::expressions::failing;
+use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::relation::is_same;
 use crate::vocabulary::source::{Source, source_of};
 use crate::vocabulary::work_table::source_column;
 

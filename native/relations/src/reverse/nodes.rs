@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
-use crate::vocabulary::relation::{Place, Unsaid};
+use crate::vocabulary::identity::{Place, Unsaid};
 
 /// What is known of a node.
 #[derive(Debug, Clone, Copy)]

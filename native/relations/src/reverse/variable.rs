@@ -16,9 +16,9 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use crate::plan::lift::lifted;
 use crate::plan::union::widened_union;
 use crate::shared::SharedRelation;
+use crate::vocabulary::identity::{Occurrence, Place, Relation, is_same, occurrences};
 use crate::vocabulary::names::{Names, columns, named};
 use crate::vocabulary::origin::{Origin, origin};
-use crate::vocabulary::relation::{Occurrence, Place, Relation, is_same, occurrences};
 use crate::vocabulary::source::{Source, sources_of};
 
 /// Columns of one relation by whose cells is differentiated.

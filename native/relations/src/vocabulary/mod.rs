@@ -1,12 +1,12 @@
 //! What everything above speaks of: columns and their names, where they come from, and the operators.
 
 pub mod expressions;
+pub mod identity;
 pub mod markers;
 pub mod names;
 pub mod nodes;
 pub mod observed;
 pub mod operators;
 pub mod origin;
-pub mod relation;
 pub mod source;
 pub mod work_table;

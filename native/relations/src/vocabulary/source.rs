@@ -5,9 +5,9 @@ use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
 use xql_autodiff::vocabulary::functions::stopped;
 
+use super::identity::{Relation, is_same, is_unclear};
 use super::nodes::any_node;
 use super::origin::{Origin, origin};
-use super::relation::{Relation, is_same, is_unclear};
 
 /// Where a column of a plan originates.
 pub struct Source {

@@ -15,9 +15,9 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 
 use crate::reverse::{Reference, RowVariable, joined, value, with_joins_for_lateral};
 use crate::tangents::tangent::Tangent;
+use crate::vocabulary::identity::is_equal;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::operators::Recognize;
-use crate::vocabulary::relation::is_equal;
 use crate::vocabulary::source::{beside, sources_of};
 
 pub use swept::null_with;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, gradients};
 use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::identity::Relation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::relation::Relation;
 use crate::vocabulary::source::{Source, check_is_clear, reads, sources_of};
 
 /// Variables that one sweep serves: none of their relations is computed from another.

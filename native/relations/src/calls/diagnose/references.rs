@@ -9,7 +9,7 @@ use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts
 use crate::calls::call::Call;
 use crate::calls::context::Context;
 use crate::calls::resolve::Owner;
-use crate::vocabulary::relation::is_same;
+use crate::vocabulary::identity::is_same;
 
 /// A column that a call names, and where it originates.
 struct Named<'p> {

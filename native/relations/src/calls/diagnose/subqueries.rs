@@ -7,7 +7,7 @@ use crate::calls::call::Call;
 use crate::calls::context::Context;
 use crate::calls::inputs::Inputs;
 use crate::calls::resolve::Owner;
-use crate::vocabulary::relation::{Place, Relation};
+use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::source::{origins_of, reads};
 
 /// The error for a subquery that reads the relation of a variable and has not become a column, as in the condition of a join.
