@@ -28,14 +28,15 @@
 //! more column, carried from where the variable originates up to the call, which becomes
 //! `jvp(expression, variable, 1, column, tangent, ...)`. The calculus of one node stays with `simplify`.
 //!
-//! In the order of the modules, each of which imports only from those before it: `vocabulary` has the names of added columns, says
-//! where a column comes from and tells the operators; `plan` rewrites plans so that they have further columns; `tangents` has what
-//! columns carry and the tangent of an expression; `rows` has the derivatives of aggregates and window functions; `shared` has relations
-//! that are computed once, by the nodes of `physical`; `forward` gives the columns of a plan their tangents, with a file for each kind of node; `reverse` carries
-//! cotangents down from the value of a subquery to the rows of its relations; `calls` replaces the calls of a node; `stack` writes those
-//! that say all by themselves as stacks of projections; `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session with `stops` and
-//! `observe`, by which recursive queries tell what they compute. `workarounds` keeps what DataFusion 54 gets wrong about recursive
-//! queries from doing harm where they differentiate.
+//! In the order of the modules, each of which imports only from those before it: `vocabulary` has the names of added columns,
+//! says where a column comes from and tells the operators; `plan` rewrites plans so that they have further columns; `tangents`
+//! has what columns carry and the tangent of an expression; `rows` has the derivatives of aggregates and window functions;
+//! `shared` has relations that are computed once, by the nodes of `physical`; `forward` gives the columns of a plan their
+//! tangents, with a file for each kind of node; `reverse` carries cotangents down from the value of a subquery to the rows of its
+//! relations; `calls` replaces the calls of a node; `stack` writes those that say all by themselves as stacks of projections;
+//! `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
+//! with `stops` and `observe`, by which recursive queries tell what they compute. `workarounds` keeps what DataFusion 54 gets
+//! wrong about recursive queries from doing harm where they differentiate.
 //!
 //! # Words
 //!
