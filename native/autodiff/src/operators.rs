@@ -213,7 +213,11 @@ impl ScalarUDFImpl for DifferentialOperator {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.return_field(&args).map_err(|error| Refused::Other.mark(error))
+        let field = self.return_field(&args).map_err(|error| Refused::Other.mark(error))?;
+        // A session of DataFusion 55 plans with the call in place, and a derivative by row may be NULL where no argument is.
+        #[cfg(feature = "datafusion-55")]
+        let field = Arc::new(Arc::unwrap_or_clone(field).with_nullable(true));
+        Ok(field)
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
@@ -225,9 +229,9 @@ impl ScalarUDFImpl for DifferentialOperator {
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
         let error = exec_datafusion_err!(
-            "nothing differentiated this call of {name}. Run `xql_ffi.sql(ctx, ...)`, or install the engine \
-             (`pip install \"xql-ffi[engine]\"`), leave XQL_FFI_ENGINE unset, and start Python again; `xql_ffi.engine_status()` \
-             says why. With the engine, check datafusion.optimizer.max_passes and skip_failed_rules"
+            "nothing differentiated this call of {name}. Register the session, `xql_ffi.register(ctx)`, or run \
+             `xql_ffi.sql(ctx, ...)`. On datafusion 54 install the engine (`pip install \"xql-ffi[engine]\"`), leave XQL_FFI_ENGINE \
+             unset, and start Python again; `xql_ffi.engine_status()` says why. Otherwise check datafusion.optimizer.max_passes and skip_failed_rules"
         );
         Err(Refused::MissingEngine.mark(error))
     }

@@ -84,6 +84,7 @@ mod shared;
 mod stack;
 mod stops;
 mod tangents;
+mod version;
 mod vocabulary;
 mod workarounds;
 
@@ -92,9 +93,10 @@ pub use options::DerivativeOptions;
 pub use physical::{Observer, SharedExec, UniqueRowsExec};
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
-pub use shared::{SharedRelation, anew, unchecked};
+pub use shared::{SharedRelation, anew, is_computed_here, unchecked};
 
-pub use vocabulary::identity::DerivedTables;
+pub use version::preserves_nulls;
+pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use vocabulary::work_table::is_work_table;
 

@@ -25,6 +25,12 @@ pub fn is_smooth(graph: &Graph, root: NodeId) -> bool {
     bounds(graph, root).is_some_and(|bounds| bounds.smooth)
 }
 
+/// Whether a node is known not to be negative.
+#[cfg(feature = "datafusion-55")]
+pub fn is_not_negative(graph: &Graph, root: NodeId) -> bool {
+    bounds(graph, root).is_some_and(|bounds| bounds.sign >= Sign::NotNegative)
+}
+
 fn bounds(graph: &Graph, root: NodeId) -> Option<Bounds> {
     let mut known = HashMap::new();
     for id in graph.reachable(root) {

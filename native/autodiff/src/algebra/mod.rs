@@ -12,6 +12,7 @@ mod monomial;
 mod monomials;
 mod powers;
 mod products;
+mod roots;
 mod signs;
 mod sums;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use bounds::{is_finite, is_smooth};
 pub use monomials::Algebra;
 pub use powers::as_lowered;
 pub use products::{divide, multiply, power};
+pub use roots::square_root;
 pub use signs::{negate, place_sign};
 pub use sums::{add, add_all, subtract};
 #[cfg(test)]

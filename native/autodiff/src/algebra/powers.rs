@@ -8,6 +8,7 @@ use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 use std::ops::RangeInclusive;
 
+use super::roots::square_root;
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 use crate::vocabulary::functions;
@@ -25,7 +26,7 @@ pub fn factor(graph: &mut Graph, base: NodeId, exponent: f64) -> Result<NodeId> 
         return whole_power(graph, base, whole as u32);
     }
     if exponent <= LARGEST_PRODUCT && rest == 0.5 {
-        let root = graph.call(functions::function("sqrt")?, &[base])?;
+        let root = square_root(graph, functions::function("sqrt")?, base)?;
         return times_whole_power(graph, base, whole as u32, root);
     }
     let exponent = graph.number(exponent)?;

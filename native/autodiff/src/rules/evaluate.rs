@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::scope::{Call, Scope};
-use crate::algebra::{Algebra, add, divide, multiply, negate, power, subtract};
+use crate::algebra::{Algebra, add, divide, multiply, negate, power, square_root, subtract};
 use crate::graph::NodeId;
 use crate::table::{self, Algebraic};
 use crate::vocabulary::functions::function_of_datafusion;
@@ -233,7 +233,11 @@ fn evaluate_call(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Re
         return Ok(value);
     }
     check_not_volatile(sql, function)?;
-    algebra.call(function, &arguments).map_err(|error| plan_datafusion_err!("{}: {}", cut(sql), message_of(error)))
+    let called = match arguments.as_slice() {
+        [of] if name == "sqrt" => square_root(algebra, function, *of),
+        arguments => algebra.call(function, arguments),
+    };
+    called.map_err(|error| plan_datafusion_err!("{}: {}", cut(sql), message_of(error)))
 }
 
 /// A call that the algebra takes apart or evaluates at once, so that it merges with the numbers around it.

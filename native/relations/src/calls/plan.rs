@@ -13,6 +13,7 @@ use super::derivative::DirectionalDerivative;
 use super::inputs::Inputs;
 use super::replace::replace;
 use crate::forward::SharedTangents;
+use crate::version::recursive_query;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::has_subquery;
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
@@ -94,11 +95,8 @@ impl Differentiation {
         let recursive_term = recursive_term?;
         let static_term = self.rewrite(Arc::unwrap_or_clone(query.static_term))?;
         let transformed = static_term.transformed || recursive_term.transformed;
-        let query = RecursiveQuery {
-            static_term: Arc::new(static_term.data),
-            recursive_term: Arc::new(recursive_term.data),
-            ..query
-        };
+        let (static_term, recursive_term) = (Arc::new(static_term.data), Arc::new(recursive_term.data));
+        let query = recursive_query(query.name, static_term, recursive_term, query.is_distinct)?;
         Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), transformed))
     }
 

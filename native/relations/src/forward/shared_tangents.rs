@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::shared::{Replaced, SharedRelation};
 use crate::tangents::tangent::Tangents;
+use crate::version::table_scan;
 use crate::vocabulary::expressions::failing;
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
@@ -191,5 +192,5 @@ pub fn rescan(
     projection.extend(added.iter().filter(|column| !projection.contains(column)).copied().collect::<Vec<_>>());
     let TableScan { table_name, filters, fetch, .. } = scan;
     let source = after.read_as(&names);
-    Ok((TableScan::try_new(table_name, source, Some(projection), filters, fetch)?, names))
+    Ok((table_scan(table_name, source, projection, filters, fetch)?, names))
 }

@@ -11,6 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::version::without_expressions;
+
 /// Whoever wants to know what a recursive query computes while it runs.
 pub trait Observer: Send + Sync {
     /// The rows of a step of the recursive query called `query`, before the next step begins. Step 0 is the static term.
@@ -70,6 +72,8 @@ impl ExecutionPlan for ObservedExec {
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
+
+    without_expressions!();
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]

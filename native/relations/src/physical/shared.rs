@@ -21,6 +21,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::computed::{Computation, Computed, Costs, Layout};
+use crate::version::{statistics, without_expressions};
 
 /// What the readers of a relation have in common.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Shared {
         if let Some(known) = locked(&self.statistics).get(&partition) {
             return Ok(Arc::clone(known));
         }
-        let mut statistics = self.plan().partition_statistics(partition)?.as_ref().clone();
+        let mut statistics = statistics(&self.plan(), partition)?.as_ref().clone();
         if self.layout.numbered {
             statistics.column_statistics.push(ColumnStatistics::new_unknown());
         }
@@ -269,6 +270,8 @@ impl ExecutionPlan for SharedExec {
         vec![]
     }
 
+    without_expressions!();
+
     fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
@@ -429,6 +432,8 @@ mod tests {
             vec![&self.0]
         }
 
+        without_expressions!();
+
         fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
             plan_err!("nothing is put below it")
         }
@@ -460,6 +465,8 @@ mod tests {
         fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
             vec![]
         }
+
+        without_expressions!();
 
         fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
             Ok(self)

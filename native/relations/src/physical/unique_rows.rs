@@ -18,6 +18,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use xql_autodiff::vocabulary::refusals::Refused;
 
+use crate::version::{statistics, without_expressions};
+
 /// Passes rows on, and fails if the number of a row comes twice in all partitions of one execution.
 ///
 /// It takes a bit for each row, for which the session's pool accounts. A NULL is no number, and may come any number of times.
@@ -103,6 +105,8 @@ impl ExecutionPlan for UniqueRowsExec {
         vec![&self.input]
     }
 
+    without_expressions!();
+
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
@@ -121,7 +125,7 @@ impl ExecutionPlan for UniqueRowsExec {
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let statistics = self.input.partition_statistics(partition)?;
+        let statistics = statistics(&self.input, partition)?;
         Ok(Arc::new(statistics.as_ref().clone().project(Some(&self.projection))))
     }
 

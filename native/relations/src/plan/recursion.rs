@@ -20,6 +20,7 @@ use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, TableScan, 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::version::{recursive_query, table_scan};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
@@ -90,19 +91,15 @@ impl WorkTable {
             }
         }
         let TableScan { table_name, filters, fetch, .. } = scan;
-        TableScan::try_new(table_name, Arc::clone(&self.source), Some(projection), filters, fetch)
+        table_scan(table_name, Arc::clone(&self.source), projection, filters, fetch)
     }
 
     /// The query of these terms, each with the further columns. What in the recursive term still scans the work table that the query
     /// had scans this one.
     pub fn query(self, static_term: Term, recursive_term: Term) -> Result<LogicalPlan> {
         let recursive_term = self.reading_this(self.widened_term(recursive_term)?)?;
-        Ok(LogicalPlan::RecursiveQuery(RecursiveQuery {
-            static_term: Arc::new(self.widened_term(static_term)?),
-            recursive_term: Arc::new(recursive_term),
-            name: self.name,
-            is_distinct: false,
-        }))
+        let static_term = Arc::new(self.widened_term(static_term)?);
+        recursive_query(self.name, static_term, Arc::new(recursive_term), false).map(LogicalPlan::RecursiveQuery)
     }
 
     /// The columns of a term in their order, and after them the further ones.
@@ -138,7 +135,7 @@ mod tests {
         let scan = LogicalPlanBuilder::scan("r", provider_as_source(table), None)?;
         let step = scan.project([(col("s") + lit(1_i64)).alias("s")])?.build()?;
         let (static_term, recursive_term) = (Arc::new(start), Arc::new(step));
-        Ok(RecursiveQuery { name: "r".to_owned(), static_term, recursive_term, is_distinct: false })
+        recursive_query("r".to_owned(), static_term, recursive_term, false)
     }
 
     #[test]

@@ -9,11 +9,13 @@
 //! reader.
 
 pub mod anew;
+mod here;
 mod once;
 mod relation;
 mod replaced;
 mod written_out;
 
+pub use here::is_computed_here;
 pub use once::{each_row_once, unchecked};
 pub use relation::SharedRelation;
 pub use replaced::{Replaced, each_rewritten};

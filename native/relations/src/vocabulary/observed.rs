@@ -3,9 +3,10 @@
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion_catalog::cte_worktable::CteWorkTable;
+use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
-use datafusion_expr::{Expr, TableType};
+use datafusion_expr::{Expr, LogicalPlan, TableType};
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
@@ -39,6 +40,12 @@ impl fmt::Debug for ObservedWorkTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ObservedWorkTable").field(&self.table).finish()
     }
+}
+
+/// Whether a node scans an observed work table.
+pub fn is_observed(node: &LogicalPlan) -> bool {
+    let LogicalPlan::TableScan(scan) = node else { return false };
+    source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<ObservedWorkTable>())
 }
 
 #[async_trait]

@@ -79,6 +79,25 @@ pub fn check_is_clear(expression: &Expr, relation: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
+/// The error for a scalar subquery in an expression that says the same as a relation by another name, where only a derived table would be
+/// the relation and nobody can tell whether it is one.
+pub fn check_is_named(expression: &Expr, relation: &Relation) -> Result<()> {
+    expression.apply(|part| {
+        if let Expr::ScalarSubquery(subquery) = part
+            && relation.is_unclear_in(&subquery.subquery)?
+        {
+            return plan_err!(
+                "the derivative by the rows of {} reads a query of the same text by another name, and the plan does not say whether both \
+                 are derived tables, which are one, or CTEs or views, which are two. Write the query once, WITH q AS (...), and read q in \
+                 both places",
+                relation.node.display()
+            );
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
 /// A direction in which the cells of a variable move, over the columns that stand beside it where it originates.
 pub fn beside(direction: &Expr, variable: &Column, input: &LogicalPlan) -> Result<Expr> {
     let source = |column: &Column| -> Result<Option<Source>> {

@@ -73,6 +73,10 @@ fn children(kind: &ExprType) -> Result<Vec<&LogicalExprNode>> {
         | ExprType::Cube(_)
         | ExprType::Rollup(_)
         | ExprType::ScalarSubqueryExpr(_) => return Err(malformed("a node of a kind that does not cross as a node")),
+        #[cfg(feature = "datafusion-55")]
+        ExprType::HigherOrderUdfExpr(_) | ExprType::Lambda(_) | ExprType::LambdaVariable(_) => {
+            return Err(malformed("a node of a kind that does not cross as a node"));
+        }
     })
 }
 

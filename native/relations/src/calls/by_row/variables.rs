@@ -11,7 +11,7 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::Relation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
-use crate::vocabulary::source::{Source, check_is_clear, reads, sources_of};
+use crate::vocabulary::source::{Source, check_is_clear, check_is_named, reads, sources_of};
 
 /// Variables that one sweep serves: none of their relations is computed from another.
 #[derive(Default)]
@@ -90,6 +90,7 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
                     }
                     let path = source.path.iter().rev().copied();
                     let relation = Relation::read_by(plan, source.origin.clone(), path)?;
+                    check_is_named(expression, &relation)?;
                     if reads(expression, &relation)? {
                         found.push(Found { column: column.clone(), source, relation, place });
                     }

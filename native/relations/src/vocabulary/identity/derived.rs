@@ -13,9 +13,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 /// The names of derived tables by their addresses, which are theirs as long as they are here.
 #[derive(Default)]
 struct Names {
-    noted: HashMap<usize, Weak<str>>,
+    noted: HashMap<usize, (Weak<str>, Kind)>,
     /// With so many, those that no plan has any longer are forgotten.
     full: usize,
+}
+
+/// What a name is known to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// That of a derived table.
+    Derived,
+    /// That of a derived table, or of a CTE or view: only the plan of the statement is known, and not its text.
+    Unsure,
 }
 
 static NAMES: OnceLock<Mutex<Names>> = OnceLock::new();
@@ -24,20 +33,27 @@ fn address(name: &Arc<str>) -> usize {
     Arc::as_ptr(name).cast::<u8>() as usize
 }
 
-fn note(name: &Arc<str>) {
+fn note(name: &Arc<str>, kind: Kind) {
     let mut names = NAMES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if names.noted.len() >= names.full {
-        names.noted.retain(|_, name| name.strong_count() > 0);
+        names.noted.retain(|_, (name, _)| name.strong_count() > 0);
         names.full = 2 * names.noted.len().max(512);
     }
-    names.noted.insert(address(name), Arc::downgrade(name));
+    names.noted.insert(address(name), (Arc::downgrade(name), kind));
 }
 
-/// Whether a name is that of a derived table, as [`DerivedTables`] has planned it.
-pub fn is_derived(alias: &TableReference) -> bool {
-    let TableReference::Bare { table } = alias else { return false };
+/// What a name is, if it is not that of a CTE or view: a derived table that [`DerivedTables`] has planned, or one of [`noted_name`].
+pub fn kind_of(alias: &TableReference) -> Option<Kind> {
+    let TableReference::Bare { table } = alias else { return None };
     let names = NAMES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    names.noted.contains_key(&address(table))
+    names.noted.get(&address(table)).map(|(_, kind)| *kind)
+}
+
+/// A name of which this is known, for whoever has a plan that was not made by [`DerivedTables`].
+pub fn noted_name(name: &str, kind: Kind) -> TableReference {
+    let table: Arc<str> = name.into();
+    note(&table, kind);
+    TableReference::Bare { table }
 }
 
 /// Plans derived tables as DataFusion does, and notes their names.
@@ -68,7 +84,7 @@ impl RelationPlanner for DerivedTables {
         }
         let names: Vec<_> = alias.columns.into_iter().map(|column| context.normalize_ident(column.name)).collect();
         let table: Arc<str> = context.normalize_ident(alias.name).into();
-        note(&table);
+        note(&table, Kind::Derived);
         let plan = with_names(plan, names)?;
         let plan = LogicalPlanBuilder::from(plan).alias(TableReference::Bare { table })?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))

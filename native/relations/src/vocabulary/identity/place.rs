@@ -4,7 +4,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
 
-use super::derived::is_derived;
+use super::derived::{Kind, kind_of};
 
 /// Where a node stands in the query that a name stands for. Queries that read the same look alike in all else.
 ///
@@ -17,13 +17,15 @@ pub struct Place {
     name: Option<String>,
     /// Whether it is the name of a derived table, or none, which no other query can read.
     pub is_unread: bool,
+    /// Whether nobody can tell if it is such a name.
+    pub is_unsure: bool,
     /// The numbers of the inputs by which one comes from its query to the node.
     path: Vec<usize>,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Self { name: None, is_unread: true, path: vec![] }
+        Self { name: None, is_unread: true, is_unsure: false, path: vec![] }
     }
 }
 
@@ -32,7 +34,9 @@ impl Place {
     pub fn below(&self, node: &LogicalPlan, input: usize) -> Self {
         match node {
             LogicalPlan::SubqueryAlias(alias) => {
-                Self { name: Some(alias.alias.table().to_owned()), is_unread: is_derived(&alias.alias), path: vec![] }
+                let (name, kind) = (Some(alias.alias.table().to_owned()), kind_of(&alias.alias));
+                let (is_unread, is_unsure) = (kind == Some(Kind::Derived), kind == Some(Kind::Unsure));
+                Self { name, is_unread, is_unsure, path: vec![] }
             }
             _ => Self { path: self.path.iter().copied().chain([input]).collect(), ..self.clone() },
         }

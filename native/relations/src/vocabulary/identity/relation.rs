@@ -20,23 +20,26 @@ pub struct Relation {
     /// SELECT grad((SELECT SUM(v * v) FROM (SELECT 2 * x AS v FROM t) AS a), v) FROM (SELECT 2 * x AS v FROM t) AS b
     /// ```
     by_text: bool,
+    /// Whether it may be known by its text: nothing else reads it, and nobody can tell whether anything could.
+    is_unsure: bool,
 }
 
 impl Relation {
     /// A relation that is known by the table or query that its name stands for.
     pub fn named(node: LogicalPlan, place: Place) -> Self {
-        Self { node, place, by_text: false }
+        Self { node, place, by_text: false, is_unsure: false }
     }
 
     /// The relation of a node to which one comes by these inputs, in the plan of a node that reads it. A derived table is known by its text.
     pub fn read_by(plan: &LogicalPlan, node: LogicalPlan, path: impl Iterator<Item = usize>) -> Result<Self> {
         let mut place = Place::default();
-        let mut is_unread = true;
+        let (mut is_unread, mut is_unsure) = (true, true);
         let mut reader = plan;
         // The path begins below the only input.
         for number in [0].into_iter().chain(path) {
             place = place.below(reader, number);
             is_unread &= place.is_unread;
+            is_unsure &= place.is_unread || place.is_unsure;
             let Some(input) = reader.inputs().get(number).copied() else { break };
             reader = input;
         }
@@ -46,7 +49,7 @@ impl Relation {
             readers += usize::from(named.is(node, place));
             Ok(readers > 1)
         })?;
-        Ok(Self { by_text: is_unread && readers == 1, ..named })
+        Ok(Self { by_text: is_unread && readers == 1, is_unsure: is_unsure && readers == 1, ..named })
     }
 
     /// Where it stands.
@@ -64,6 +67,14 @@ impl Relation {
         let is_named =
             is_same(node, &self.node) && (matches!(node, LogicalPlan::TableScan(_)) || self.place.fits(place));
         is_named || self.by_text && place.is_unread && is_equal(node, &self.node)
+    }
+
+    /// Whether a node in a place, or in a subquery of it, says the same as the relation, and nobody can tell whether it is the relation.
+    pub fn is_unclear_in(&self, plan: &LogicalPlan) -> Result<bool> {
+        any_placed(plan, &Place::default(), &mut |node, place| {
+            let may_be = self.is_unsure && (place.is_unread || place.is_unsure) && is_equal(node, &self.node);
+            Ok(may_be && !self.is(node, place))
+        })
     }
 
     /// Whether a plan or a subquery in it reads it.
