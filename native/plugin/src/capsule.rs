@@ -1,17 +1,30 @@
-//! Capsules of Python that hold a struct of an operator, and may outlive whatever made them.
+//! Capsules of Python that hold a struct of this library, and may outlive whatever made them.
 //!
-//! The context of a capsule is a share of its operator, which the destructor of the capsule gives back. This library is not
+//! The context of a capsule is a share of what it holds, which the destructor of the capsule gives back. This library is not
 //! linked to Python, so it is given the one function of Python that it needs for that.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::{Arc, OnceLock};
 use xql_guard::guard;
 
-use crate::operator::{Exported, xql_ffi_operator};
+use crate::operator::xql_ffi_operator;
 
-/// `PyCapsule_GetContext` of the running Python.
-static GET_CONTEXT: OnceLock<unsafe extern "C" fn(capsule: *mut c_void) -> *mut c_void> = OnceLock::new();
+/// `PyCapsule_GetContext`.
+pub type GetContext = unsafe extern "C" fn(capsule: *mut c_void) -> *mut c_void;
+
+/// That of the running Python.
+static GET_CONTEXT: OnceLock<GetContext> = OnceLock::new();
+
+/// What a capsule keeps alive.
+type Share = Arc<dyn Any + Send + Sync>;
+
+/// The context of a capsule that keeps this alive.
+pub fn context(share: Share, get_context: GetContext) -> *const c_void {
+    GET_CONTEXT.get_or_init(|| get_context);
+    Box::into_raw(Box::new(share)).cast_const().cast()
+}
 
 /// A share of an operator, for `PyCapsule_SetContext` of a capsule with the destructor `xql_ffi_capsule_destructor`.
 /// `get_context` is `PyCapsule_GetContext`. Null if one of them is.
@@ -25,8 +38,8 @@ pub unsafe extern "C" fn xql_ffi_capsule_context(
 ) -> *const c_void {
     // SAFETY: as for this function.
     let (Some(operator), Some(get_context)) = (unsafe { operator.as_ref() }, get_context) else { return null() };
-    GET_CONTEXT.get_or_init(|| get_context);
-    Arc::into_raw(Arc::clone(&operator.0)).cast()
+    let share: Share = Arc::clone(&operator.0) as Share;
+    context(share, get_context)
 }
 
 /// The destructor of a capsule.
@@ -40,12 +53,12 @@ pub unsafe extern "C" fn xql_ffi_capsule_destructor(capsule: *mut c_void) {
         return;
     }
     // SAFETY: `get_context` takes capsules, also in their destructors.
-    let context = unsafe { get_context(capsule) }.cast_const().cast::<Exported>();
+    let context = unsafe { get_context(capsule) }.cast::<Share>();
     if !context.is_null() {
-        // SAFETY: the context is a share of an operator, and given back once, with its capsule.
-        let share = unsafe { Arc::from_raw(context) };
+        // SAFETY: the context is a boxed share, and given back once, with its capsule.
+        let share = unsafe { Box::from_raw(context) };
         // There is no one to tell of a panic.
-        let _ = guard("freeing an operator", || {
+        let _ = guard("freeing what a capsule holds", || {
             drop(share);
             Ok(())
         });

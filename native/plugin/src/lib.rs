@@ -5,11 +5,13 @@
 //! `clone`, which may outlive the operator. What is wrong comes back as a string, and nothing unwinds.
 //!
 //! In layers, each using only those before it: `boundary` (handles, strings, errors), `rule`, `operator`, `capsule`; beside
-//! them `rule_table` and `text`.
+//! them `rule_table` and `text`, and, for DataFusion 55, `session`.
 
 mod boundary;
 mod capsule;
 mod operator;
 mod rule;
 mod rule_table;
+#[cfg(feature = "datafusion-55")]
+mod session;
 mod text;

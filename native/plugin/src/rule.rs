@@ -32,17 +32,20 @@ pub unsafe extern "C" fn xql_ffi_rule_new(
     let make = || {
         // SAFETY: as for this function.
         let (signature, partials, functions) =
-            unsafe { (text(signature)?, items(partials, partial_count)?, items(functions, function_count)?) };
-        // SAFETY: as for this function.
-        let texts =
-            |list: &[*const c_char]| list.iter().map(|item| unsafe { text(*item) }).collect::<Result<Vec<_>, _>>();
-        let functions =
-            texts(functions)?.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::named(name))));
-        let rule = Rule::with_functions(signature, &texts(partials)?, functions)?;
+            unsafe { (text(signature)?, texts(partials, partial_count)?, texts(functions, function_count)?) };
+        let functions = functions.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::named(name))));
+        let rule = Rule::with_functions(signature, &partials, functions)?;
         Ok(xql_ffi_rule(if strict { rule.strict() } else { rule }))
     };
     // SAFETY: as for this function.
     unsafe { handle(error, make) }
+}
+
+/// # Safety
+/// `list` points to `count` strings that end in NUL and live for `'a`, or to null.
+pub unsafe fn texts<'a>(list: *const *const c_char, count: usize) -> Result<Vec<&'a str>> {
+    // SAFETY: as for this function.
+    unsafe { items(list, count)?.iter().map(|item| text(*item)).collect() }
 }
 
 /// Frees a rule.

@@ -1,0 +1,300 @@
+//! What a session of DataFusion 55 is given: codecs, a planner and a physical rule.
+
+use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
+use datafusion_expr::ScalarUDF;
+use datafusion_ffi::execution::FFI_TaskContextProvider;
+use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
+use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
+use std::any::Any;
+use std::ffi::{c_char, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use xql_autodiff::Rule;
+use xql_session::QueryPlanner;
+
+use crate::boundary::{free, handle, items, text};
+use crate::capsule::context;
+use crate::rule::{texts, xql_ffi_rule};
+
+/// A component of a session, as the struct of `datafusion-ffi` that a host imports.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_component(Arc<dyn Any + Send + Sync>, *const c_void);
+
+impl xql_ffi_component {
+    fn of<T: Any + Send + Sync>(component: T) -> Self {
+        let component = Arc::new(component);
+        let address = Arc::as_ptr(&component).cast();
+        Self(component, address)
+    }
+}
+
+/// A component for a session.
+///
+/// | `kind` | what it is | `session`, `logical`, `physical`, `fallback` |
+/// |---|---|---|
+/// | `logical codec`, `physical codec` | writes and reads tables, functions and plans as numbers | the session's `FFI_TaskContextProvider` |
+/// | `planner` | differentiates and optimizes statements | that, the session's codecs and the planner that it has |
+/// | `rule` | takes the plans of that planner | none |
+///
+/// # Safety
+/// `kind` is null or a string that ends in NUL; the others are null or point to the structs of `datafusion-ffi` that are said, of this
+/// major version, and may be freed afterwards; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_component_new(
+    kind: *const c_char,
+    session: *const c_void,
+    logical: *const c_void,
+    physical: *const c_void,
+    fallback: *const c_void,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_component {
+    let make = || {
+        // SAFETY: as for this function.
+        let kind = unsafe { text(kind)? };
+        // SAFETY: as for this function.
+        let session = || unsafe { given::<FFI_TaskContextProvider>(session) };
+        Ok(match kind {
+            "logical codec" => xql_ffi_component::of(xql_session::logical_codec(session()?)),
+            "physical codec" => xql_ffi_component::of(xql_session::physical_codec(session()?)),
+            "rule" => xql_ffi_component::of(xql_session::capture_rule()),
+            "planner" => {
+                // SAFETY: as for this function; `QueryPlanner` lies in memory as `FFI_QueryPlanner` does.
+                let (logical, physical, fallback) = unsafe {
+                    let logical = given::<FFI_LogicalExtensionCodec>(logical)?;
+                    let physical = given::<FFI_PhysicalExtensionCodec>(physical)?;
+                    (logical, physical, given::<QueryPlanner>(fallback)?)
+                };
+                xql_ffi_component::of(xql_session::planner(logical, physical, fallback, session()?)?)
+            }
+            _ => return Err(plan_datafusion_err!("there is no component called {kind:?}")),
+        })
+    };
+    // SAFETY: as for this function.
+    unsafe { handle(error, make) }
+}
+
+/// A handle of its own to what the caller gives.
+///
+/// # Safety
+/// `given` is null or points to such a struct.
+unsafe fn given<T: Clone>(given: *const c_void) -> Result<T> {
+    // SAFETY: as for this function.
+    let given = unsafe { given.cast::<T>().as_ref() };
+    given.cloned().ok_or_else(|| DataFusionError::Ffi("a part of the session is missing".to_owned()))
+}
+
+/// Frees a component. Handles that hosts have made of it stay valid, and so do capsules that have a share of it.
+///
+/// # Safety
+/// `component` is null or comes from `xql_ffi_component_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_component_free(component: *mut xql_ffi_component) {
+    // SAFETY: as for this function.
+    unsafe { free(component) }
+}
+
+/// The struct of a component, which lives as long, or as a capsule that has a share of it.
+///
+/// # Safety
+/// `component` is null or comes from `xql_ffi_component_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_component_struct(component: *const xql_ffi_component) -> *const c_void {
+    // SAFETY: as for this function.
+    unsafe { component.as_ref() }.map_or(null(), |component| component.1)
+}
+
+/// As `xql_ffi_capsule_context`, of a component.
+///
+/// # Safety
+/// `component` is null or comes from `xql_ffi_component_new`; `get_context` is null or `PyCapsule_GetContext`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_component_context(
+    component: *const xql_ffi_component,
+    get_context: Option<unsafe extern "C" fn(capsule: *mut c_void) -> *mut c_void>,
+) -> *const c_void {
+    // SAFETY: as for this function.
+    let (Some(component), Some(get_context)) = (unsafe { component.as_ref() }, get_context) else { return null() };
+    context(Arc::clone(&component.0), get_context)
+}
+
+/// A function of a host.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_function(Arc<ScalarUDF>);
+
+/// The function that a call of it calls, which a registered session has written as `size` bytes. Null and a reason in `error` if it
+/// cannot be read.
+///
+/// # Safety
+/// `session` is null or a string that ends in NUL; `call` points to `size` bytes; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_function_new(
+    session: *const c_char,
+    call: *const u8,
+    size: usize,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_function {
+    let make = || {
+        // SAFETY: as for this function.
+        let (session, call) = unsafe { (text(session)?, items(call, size)?) };
+        Ok(xql_ffi_function(xql_session::function(session, call)?))
+    };
+    // SAFETY: as for this function.
+    unsafe { handle(error, make) }
+}
+
+/// Frees a function.
+///
+/// # Safety
+/// `function` is null or comes from `xql_ffi_function_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_function_free(function: *mut xql_ffi_function) {
+    // SAFETY: as for this function.
+    unsafe { free(function) }
+}
+
+/// As `xql_ffi_rule_new`, of a rule whose partial derivatives call functions of a host.
+///
+/// # Safety
+/// As for `xql_ffi_rule_new`; `functions` points to `function_count` functions, which may be freed afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_rule_calling(
+    signature: *const c_char,
+    partials: *const *const c_char,
+    partial_count: usize,
+    functions: *const *const xql_ffi_function,
+    function_count: usize,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_rule {
+    let make = || {
+        // SAFETY: as for this function.
+        let (signature, partials, functions) =
+            unsafe { (text(signature)?, texts(partials, partial_count)?, items(functions, function_count)?) };
+        // SAFETY: as for this function.
+        let functions = functions.iter().filter_map(|function| unsafe { function.as_ref() });
+        let functions = functions.map(|function| Arc::clone(&function.0));
+        Ok(xql_ffi_rule(Rule::with_functions(signature, &partials, functions)?))
+    };
+    // SAFETY: as for this function.
+    unsafe { handle(error, make) }
+}
+
+/// The rule with the promise that its function is NULL exactly where an argument is.
+///
+/// # Safety
+/// `rule` is null or comes from `xql_ffi_rule_new` or `xql_ffi_rule_calling`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_rule_strict(rule: *const xql_ffi_rule) -> *mut xql_ffi_rule {
+    // SAFETY: as for this function; there is no error to be written.
+    unsafe {
+        handle(null_mut(), || {
+            let rule = rule.as_ref().ok_or_else(|| DataFusionError::Ffi("a rule is missing".to_owned()))?;
+            Ok(xql_ffi_rule(rule.0.clone().strict()))
+        })
+    }
+}
+
+/// Sets an option of a registered session, and says whether it could; if not, the reason is in `error`.
+///
+/// # Safety
+/// `session`, `key` and `value` are null or strings that end in NUL; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_set_option(
+    session: *const c_char,
+    key: *const c_char,
+    value: *const c_char,
+    error: *mut *mut c_char,
+) -> bool {
+    let set = || {
+        // SAFETY: as for this function.
+        let (session, key, value) = unsafe { (text(session)?, text(key)?, text(value)?) };
+        xql_session::set_option(session, key, value)
+    };
+    // SAFETY: as for this function; the handle is freed once.
+    unsafe {
+        let done = handle(error, set);
+        let could = !done.is_null();
+        free(done);
+        could
+    }
+}
+
+/// Notes what the names in a statement of a registered session are, and says whether it could; if not, the reason is in `error`.
+///
+/// # Safety
+/// `session` and `sql` are null or strings that end in NUL; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_note_statement(
+    session: *const c_char,
+    sql: *const c_char,
+    error: *mut *mut c_char,
+) -> bool {
+    let note = || {
+        // SAFETY: as for this function.
+        let (session, sql) = unsafe { (text(session)?, text(sql)?) };
+        xql_session::note_statement(session, sql)
+    };
+    // SAFETY: as for this function; the handle is freed once.
+    unsafe {
+        let done = handle(error, note);
+        let could = !done.is_null();
+        free(done);
+        could
+    }
+}
+
+/// A plan as bytes.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_plan(Vec<u8>);
+
+/// The plan of a statement of a registered session, differentiated and optimized, as the session reads it: once. Null and a reason in
+/// `error` if it cannot be had.
+///
+/// # Safety
+/// `session` is null or a string that ends in NUL; `plan` points to `size` bytes that the session wrote; `error` is null or may be
+/// written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_plan_optimized(
+    session: *const c_char,
+    plan: *const u8,
+    size: usize,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_plan {
+    let make = || {
+        // SAFETY: as for this function.
+        let (session, plan) = unsafe { (text(session)?, items(plan, size)?) };
+        Ok(xql_ffi_plan(xql_session::optimized(session, plan)?))
+    };
+    // SAFETY: as for this function.
+    unsafe { handle(error, make) }
+}
+
+/// The bytes of a plan, which live as long as the plan; `size` is null or is told how many.
+///
+/// # Safety
+/// `plan` is null or comes from `xql_ffi_plan_optimized`; `size` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_plan_bytes(plan: *const xql_ffi_plan, size: *mut usize) -> *const u8 {
+    // SAFETY: as for this function.
+    let Some(xql_ffi_plan(bytes)) = (unsafe { plan.as_ref() }) else { return null() };
+    if !size.is_null() {
+        // SAFETY: as for this function.
+        unsafe { *size = bytes.len() };
+    }
+    bytes.as_ptr()
+}
+
+/// Frees a plan.
+///
+/// # Safety
+/// `plan` is null or comes from `xql_ffi_plan_optimized` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_plan_free(plan: *mut xql_ffi_plan) {
+    // SAFETY: as for this function.
+    unsafe { free(plan) }
+}
+
+/// How many tables, functions and plans are on their way between a host and this library: none while no statement is being planned.
+#[unsafe(no_mangle)]
+pub extern "C" fn xql_ffi_crossings() -> usize {
+    xql_session::crossings()
+}

@@ -1,0 +1,219 @@
+//! Tables, functions and plans that cross as numbers.
+//!
+//! What `datafusion-proto` writes as bytes is read as something new. A table, a function of this project and a finished plan are to stay
+//! what they are, and both libraries are in one process. So each has a number, from when it is written until it is read.
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Result, TableReference, internal_datafusion_err, internal_err, not_impl_err};
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF, WindowUDF};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_ffi::execution::FFI_TaskContextProvider;
+use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
+use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
+use datafusion_proto::logical_plan::LogicalExtensionCodec;
+use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::capture::Captured;
+use crate::functions::is_known_by_name;
+use crate::own::{defaults, runtime};
+
+/// What a host has not read after this time it will not read: it failed while it wrote the plan.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// What is on its way, by its number, and since when.
+struct Crossing<T>(LazyLock<Mutex<HashMap<u64, (Instant, T)>>>);
+
+static TABLES: Crossing<Arc<dyn TableProvider>> = Crossing::new();
+static FUNCTIONS: Crossing<Arc<ScalarUDF>> = Crossing::new();
+static AGGREGATES: Crossing<Arc<AggregateUDF>> = Crossing::new();
+static WINDOWS: Crossing<Arc<WindowUDF>> = Crossing::new();
+static PLANS: Crossing<Arc<dyn ExecutionPlan>> = Crossing::new();
+
+/// Begins what this process has written. A number that another process has written, or a longer past, is none.
+static MARK: LazyLock<[u8; 8]> = LazyLock::new(|| {
+    let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (started.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40)).to_le_bytes()
+});
+
+impl<T: Clone> Crossing<T> {
+    const fn new() -> Self {
+        Self(LazyLock::new(Mutex::default))
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Instant, T)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the number of something.
+    fn write(&self, value: T, buf: &mut Vec<u8>) {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut known = self.locked();
+        known.retain(|_, (written, _)| written.elapsed() < FORGOTTEN);
+        known.insert(number, (Instant::now(), value));
+        buf.extend_from_slice(&*MARK);
+        buf.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// What has the number that was written, which is read once.
+    fn read(&self, buf: &[u8]) -> Result<T> {
+        let number = buf.strip_prefix(&*MARK).and_then(|number| number.try_into().ok()).map(u64::from_le_bytes);
+        let found = number.and_then(|number| self.locked().remove(&number)).map(|(_, value)| value);
+        found.ok_or_else(|| {
+            internal_datafusion_err!(
+                "what xql-ffi wrote into a plan is not in this process any longer: plans of a registered session are read once, in the \
+                 process that wrote them"
+            )
+        })
+    }
+}
+
+/// How many tables, functions and plans have been written and not read.
+pub fn crossings() -> usize {
+    let functions = FUNCTIONS.locked().len() + AGGREGATES.locked().len() + WINDOWS.locked().len();
+    TABLES.locked().len() + functions + PLANS.locked().len()
+}
+
+/// Forgets what a plan that was written as these bytes has left, after an error.
+pub fn forget(bytes: &[u8]) {
+    for at in 0..bytes.len().saturating_sub(15) {
+        if bytes[at..].starts_with(&*MARK) {
+            let _ = TABLES.read(&bytes[at..at + 16]);
+            let _ = FUNCTIONS.read(&bytes[at..at + 16]);
+            let _ = AGGREGATES.read(&bytes[at..at + 16]);
+            let _ = WINDOWS.read(&bytes[at..at + 16]);
+            let _ = PLANS.read(&bytes[at..at + 16]);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Codec;
+
+impl LogicalExtensionCodec for Codec {
+    fn try_decode(&self, _buf: &[u8], _inputs: &[LogicalPlan], _ctx: &TaskContext) -> Result<Extension> {
+        not_impl_err!("xql-ffi has no logical node of its own")
+    }
+
+    fn try_encode(&self, node: &Extension, _buf: &mut Vec<u8>) -> Result<()> {
+        not_impl_err!("xql-ffi does not write {}", node.node.name())
+    }
+
+    fn try_decode_table_provider(
+        &self,
+        buf: &[u8],
+        _table: &TableReference,
+        _schema: SchemaRef,
+        _ctx: &TaskContext,
+    ) -> Result<Arc<dyn TableProvider>> {
+        TABLES.read(buf)
+    }
+
+    fn try_encode_table_provider(
+        &self,
+        _table: &TableReference,
+        node: Arc<dyn TableProvider>,
+        buf: &mut Vec<u8>,
+    ) -> Result<()> {
+        TABLES.write(node, buf);
+        Ok(())
+    }
+
+    fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
+        if !is_known_by_name(node) {
+            FUNCTIONS.write(Arc::new(node.clone()), buf);
+        }
+        Ok(())
+    }
+
+    fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
+        if buf.is_empty() { not_impl_err!("there is no function {name}") } else { FUNCTIONS.read(buf) }
+    }
+
+    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
+        if defaults().aggregate_functions().get(node.name()).is_none() {
+            AGGREGATES.write(Arc::new(node.clone()), buf);
+        }
+        Ok(())
+    }
+
+    fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
+        if buf.is_empty() { not_impl_err!("there is no aggregate function {name}") } else { AGGREGATES.read(buf) }
+    }
+
+    fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
+        if defaults().window_functions().get(node.name()).is_none() {
+            WINDOWS.write(Arc::new(node.clone()), buf);
+        }
+        Ok(())
+    }
+
+    fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
+        if buf.is_empty() { not_impl_err!("there is no window function {name}") } else { WINDOWS.read(buf) }
+    }
+}
+
+impl PhysicalExtensionCodec for Codec {
+    fn try_decode(
+        &self,
+        buf: &[u8],
+        _inputs: &[Arc<dyn ExecutionPlan>],
+        _ctx: &TaskContext,
+        _converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        PLANS.read(buf)
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        buf: &mut Vec<u8>,
+        _converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        let Some(Captured(plan)) = node.downcast_ref::<Captured>() else {
+            return internal_err!("xql-ffi does not write {}", node.name());
+        };
+        PLANS.write(Arc::clone(plan), buf);
+        Ok(())
+    }
+
+    fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
+        LogicalExtensionCodec::try_encode_udf(self, node, buf)
+    }
+
+    fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
+        LogicalExtensionCodec::try_decode_udf(self, name, buf)
+    }
+
+    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
+        LogicalExtensionCodec::try_encode_udaf(self, node, buf)
+    }
+
+    fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
+        LogicalExtensionCodec::try_decode_udaf(self, name, buf)
+    }
+
+    fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
+        LogicalExtensionCodec::try_encode_udwf(self, node, buf)
+    }
+
+    fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
+        LogicalExtensionCodec::try_decode_udwf(self, name, buf)
+    }
+}
+
+/// The codec of logical plans for a session.
+pub fn logical_codec(session: FFI_TaskContextProvider) -> FFI_LogicalExtensionCodec {
+    FFI_LogicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), session)
+}
+
+/// The codec of physical plans for a session.
+pub fn physical_codec(session: FFI_TaskContextProvider) -> FFI_PhysicalExtensionCodec {
+    FFI_PhysicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), session)
+}

@@ -1,0 +1,66 @@
+//! EXPLAIN of a plan that the host executes.
+//!
+//! The nodes of the host are shown by their own words, which no handle of a node has. So the plan that it would execute is written by
+//! `datafusion-proto` and read here. What that cannot write is shown as this library would plan it.
+
+use datafusion::common::display::StringifiedPlan;
+use datafusion::common::format::ExplainFormat;
+use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::{Explain, LogicalPlan};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::explain::ExplainExec;
+use std::sync::Arc;
+
+use crate::guest::Guest;
+use crate::local::table;
+
+/// What EXPLAIN gives for a plan and for the plan that the host has made of it.
+///
+/// # Errors
+/// If one of them cannot be shown.
+pub async fn explained(
+    explain: &Explain,
+    guest: &Guest,
+    of_host: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let wanted = &guest.state.config_options().explain;
+    let logical = match explain.explain_format {
+        ExplainFormat::Indent => !wanted.physical_plan_only,
+        ExplainFormat::Tree => false,
+        ExplainFormat::PostgresJSON | ExplainFormat::Graphviz => true,
+    };
+    let physical = match explain.explain_format {
+        ExplainFormat::Indent => !wanted.logical_plan_only,
+        ExplainFormat::Tree => true,
+        ExplainFormat::PostgresJSON | ExplainFormat::Graphviz => false,
+    };
+    let mut plans = vec![];
+    if logical {
+        plans.extend(lines(explain.clone(), &restricted(guest, true)).await?);
+    }
+    if physical {
+        let explain = Explain { plan: Arc::new(table(of_host, false)?), ..explain.clone() };
+        plans.extend(lines(explain, &restricted(guest, false)).await?);
+    }
+    Ok(Arc::new(ExplainExec::new(Arc::clone(explain.schema.inner()), plans, explain.verbose)))
+}
+
+/// The session with one half of EXPLAIN. A physical plan is shown as it is, with no rule.
+fn restricted(guest: &Guest, is_logical: bool) -> SessionState {
+    let mut config = guest.state.config().clone();
+    let options = &mut config.options_mut().explain;
+    (options.logical_plan_only, options.physical_plan_only) = (is_logical, !is_logical);
+    SessionStateBuilder::new_from_existing(guest.state.clone())
+        .with_config(config)
+        .with_physical_optimizer_rules(vec![])
+        .build()
+}
+
+/// The lines that DataFusion's planner gives for EXPLAIN.
+async fn lines(explain: Explain, state: &SessionState) -> Result<Vec<StringifiedPlan>> {
+    let planned = state.query_planner().create_physical_plan(&LogicalPlan::Explain(explain), state).await?;
+    let lines = planned.downcast_ref::<ExplainExec>().map(|explained| explained.stringified_plans().to_vec());
+    lines.ok_or_else(|| internal_datafusion_err!("EXPLAIN is planned as {}", planned.name()))
+}

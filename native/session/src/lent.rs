@@ -1,0 +1,132 @@
+//! Nodes of the host below nodes of this library.
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion_ffi::execution::FFI_TaskContext;
+use datafusion_ffi::execution_plan::{FFI_ExecutionPlan, ForeignExecutionPlan};
+use datafusion_ffi::ffi_option::FFI_Result;
+use datafusion_ffi::session::config::FFI_SessionConfig;
+use std::fmt;
+use std::sync::Arc;
+
+/// The last physical rule of a guest: what runs in the host below nodes of this library does so in the session that it is of.
+#[derive(Debug)]
+pub struct Lend(pub Arc<HostContext>);
+
+/// The session of a statement as the host executes plans in it: with its memory pool, its files and its object stores.
+#[derive(Debug)]
+pub struct HostContext(pub FFI_TaskContext);
+
+impl HostContext {
+    /// Its settings.
+    pub fn config(&self) -> FFI_SessionConfig {
+        // SAFETY: the function is that of the owner.
+        unsafe { (self.0.session_config)(&self.0) }
+    }
+
+    /// A handle for one execution, which is to end before this does.
+    fn lent(&self) -> FFI_TaskContext {
+        /// The handle that was lent is not the owner.
+        unsafe extern "C" fn keep(_context: &mut FFI_TaskContext) {}
+        FFI_TaskContext {
+            session_id: self.0.session_id,
+            task_id: self.0.task_id,
+            session_config: self.0.session_config,
+            scalar_functions: self.0.scalar_functions,
+            aggregate_functions: self.0.aggregate_functions,
+            window_functions: self.0.window_functions,
+            release: keep,
+            private_data: self.0.private_data,
+            library_marker_id: self.0.library_marker_id,
+        }
+    }
+}
+
+// SAFETY: behind the handle is an `Arc` of the host's `TaskContext`, which threads share.
+unsafe impl Send for HostContext {}
+// SAFETY: as above.
+unsafe impl Sync for HostContext {}
+
+impl PhysicalOptimizerRule for Lend {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let lent = plan.transform_up(|node| {
+            if !node.is::<ForeignExecutionPlan>() {
+                return Ok(Transformed::no(node));
+            }
+            let plan = FFI_ExecutionPlan::new(Arc::clone(&node), None);
+            Ok(Transformed::yes(Arc::new(Lent { node, plan, host: Arc::clone(&self.0) }) as Arc<dyn ExecutionPlan>))
+        })?;
+        Ok(lent.data)
+    }
+
+    fn name(&self) -> &str {
+        "xql_ffi_lend"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// A plan of the host below nodes of this library. It is executed in the session that it is of.
+struct Lent {
+    node: Arc<dyn ExecutionPlan>,
+    plan: FFI_ExecutionPlan,
+    host: Arc<HostContext>,
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lent").field(&self.node).finish()
+    }
+}
+
+impl DisplayAs for Lent {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}", self.node.name())
+    }
+}
+
+impl ExecutionPlan for Lent {
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.node.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("{} has no children here", self.name()) }
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn for<'a> FnMut(&'a Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.node.metrics()
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        // SAFETY: the function is that of the owner of the plan, which makes its own share of the context before it returns.
+        let stream = unsafe { (self.plan.execute)(&self.plan, partition, self.host.lent()) };
+        match stream {
+            FFI_Result::Ok(stream) => Ok(Box::pin(stream)),
+            FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
+        }
+    }
+}

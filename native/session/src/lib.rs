@@ -1,0 +1,37 @@
+//! Derivatives in the sessions of a library that was compiled apart: those of DataFusion's stock wheel.
+//!
+//! Such a host offers its plans to a query planner and its nodes to codecs, as C structs, and takes no rule for logical plans. So the
+//! planner of this crate is the place where a statement is differentiated and optimized:
+//!
+//! 1. `crossing`: the host writes the analyzed plan as bytes. Its tables and our functions cross as numbers.
+//! 2. `functions`: DataFusion's own functions are those of this library again, of which the rules of derivatives know.
+//! 3. `identity`: what is one relation is one again, by what `names` knows of the statements.
+//! 4. `statement`: the rules of `xql-relations` and DataFusion's optimizer make the plan of the derivative.
+//! 5. `capture`: the planner that the session had before plans it. So DataFusion's nodes run in the host, in its memory pool and
+//!    with its files. The finished plan comes back as a number.
+//! 6. `local`: a plan with nodes of this project runs here, over the tables of the host, which are `lent`.
+//!
+//! `planner` is the struct that the host imports, `registered` what is known of its session, and `explain` shows the plan of the host.
+//! `abi` has the two structs of `datafusion-ffi` that are closed to others, and `guest` what a session is made of here.
+
+mod abi;
+mod around;
+mod capture;
+mod crossing;
+mod explain;
+mod functions;
+mod guest;
+mod identity;
+mod lent;
+mod local;
+mod names;
+mod own;
+mod planner;
+mod registered;
+mod statement;
+
+pub use abi::QueryPlanner;
+pub use capture::capture_rule;
+pub use crossing::{crossings, logical_codec, physical_codec};
+pub use planner::planner;
+pub use registered::{function, note_statement, optimized, set_option};

@@ -1,0 +1,80 @@
+//! What the names in the statements of a session are.
+//!
+//! A plan has the same node for `FROM (...) AS q` and for a CTE that is called `q`. A gradient by the rows of a derived table is that by all
+//! queries of its text, since no name leads to it from elsewhere; a CTE is known by its name. So the texts of statements are looked at,
+//! where a session has them. A name that is both in the statements of a session is neither: where it matters, the derivative is refused.
+
+use datafusion::sql::parser::{DFParser, Statement as DFStatement};
+use datafusion::sql::sqlparser::ast::{Ident, Query, Statement, TableFactor, Visit, Visitor};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use xql_relations::NameKind;
+
+/// With so many names a session begins anew.
+const FULL: usize = 10_000;
+
+/// The names of the statements of a session.
+#[derive(Debug, Default)]
+pub struct Names(HashMap<String, Known>);
+
+/// What a name was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Derived,
+    Named,
+    Both,
+}
+
+impl Names {
+    /// Notes the names of a statement, if it can be read.
+    pub fn note(&mut self, sql: &str) {
+        if self.0.len() > FULL {
+            self.0.clear();
+        }
+        for statement in DFParser::parse_sql(sql).unwrap_or_default() {
+            if let DFStatement::Statement(statement) = statement {
+                if let Statement::CreateView(view) = statement.as_ref()
+                    && let Some(name) = view.name.0.last().and_then(|name| name.as_ident())
+                {
+                    self.add(name, Known::Named);
+                }
+                let _ = statement.visit(self);
+            }
+        }
+    }
+
+    fn add(&mut self, name: &Ident, known: Known) {
+        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+        let before = self.0.entry(name).or_insert(known);
+        if *before != known {
+            *before = Known::Both;
+        }
+    }
+
+    /// What a name is known to be, if it is not that of a CTE or view.
+    pub fn kind(&self, name: &str) -> Option<NameKind> {
+        match self.0.get(name) {
+            Some(Known::Derived) => Some(NameKind::Derived),
+            Some(Known::Named) => None,
+            Some(Known::Both) | None => Some(NameKind::Unsure),
+        }
+    }
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.add(&cte.alias.name, Known::Named);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { alias: Some(alias), .. } = factor {
+            self.add(&alias.name, Known::Derived);
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,125 @@
+//! A statement on its way to the plan that is executed.
+
+use datafusion::common::{DFSchema, DataFusionError, Result, internal_err};
+use datafusion::logical_expr::{DmlStatement, LogicalPlan};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_ffi::ffi_option::FFI_Result;
+use datafusion_proto::bytes::{
+    physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
+};
+use datafusion_proto::physical_plan::PhysicalExtensionCodec;
+use prost::Message;
+use stabby::vec::Vec as SVec;
+use std::sync::Arc;
+use xql_relations::is_computed_here;
+
+use crate::abi::SessionRef;
+use crate::around::Around;
+use crate::capture::{Captured, Capturing};
+use crate::crossing::forget;
+use crate::explain::explained;
+use crate::guest::Guest;
+use crate::local;
+use crate::own::{on_stack, runtime};
+use crate::registered::Registered;
+
+/// A statement that is being planned.
+pub struct Statement {
+    /// Its session, as it is registered here.
+    pub registered: Arc<Registered>,
+    /// Writes and reads physical plans in the host.
+    pub physical_codec: Arc<dyn PhysicalExtensionCodec>,
+    /// Its session, as it is lent for as long as the statement is planned.
+    pub session: SessionRef,
+}
+
+impl Statement {
+    /// The physical plan of a logical one, both as bytes.
+    ///
+    /// # Errors
+    /// If it cannot be planned, or a derivative of it cannot be taken.
+    pub async fn planned(&self, plan: &[u8]) -> Result<SVec<u8>> {
+        let guest = Guest::of(self.session.task_context(), self.registered.options())?;
+        let (around, plan) = on_stack(|| self.registered.read(plan, &guest))?;
+        let schema = Arc::clone(plan.schema());
+        let plan = optimized(&guest, plan).await?;
+        let mut refused = None;
+        if !is_computed_here(&plan)? {
+            match self.in_host(&plan, &around, &guest).await {
+                Ok(planned) => return Ok(planned),
+                // What datafusion-proto cannot hand on, such as deep expressions, runs here.
+                Err(error) => refused = Some(error),
+            }
+        }
+        let planned = self.here(&plan, &around, &guest, &schema).await;
+        planned.map_err(|error| refused.unwrap_or(error))
+    }
+
+    /// The plan of a statement that the host executes.
+    async fn in_host(&self, plan: &LogicalPlan, around: &Around, guest: &Guest) -> Result<SVec<u8>> {
+        let LogicalPlan::Explain(explain) = plan else {
+            return Capturing(self.planned_by_host(plan, around, guest)).await;
+        };
+        if !explain.logical_optimization_succeeded {
+            return internal_err!("there is no plan to be shown");
+        }
+        let of_host = self.read_from_host(&explain.plan, guest).await?;
+        self.written(explained(explain, guest, of_host).await?)
+    }
+
+    /// The plan of a statement that this library executes. What is written, and where, is the host's.
+    async fn here(&self, plan: &LogicalPlan, around: &Around, guest: &Guest, schema: &DFSchema) -> Result<SVec<u8>> {
+        match (plan, around) {
+            (LogicalPlan::Dml(statement), _) => {
+                let rows = local::planned(&statement.input, guest).await?;
+                let input = Arc::new(local::table(rows, true)?);
+                let statement = LogicalPlan::Dml(DmlStatement { input, ..statement.clone() });
+                Capturing(self.planned_by_host(&statement, around, guest)).await
+            }
+            (plan, Around(Some(_))) => {
+                let rows = local::table(local::planned(plan, guest).await?, true)?;
+                Capturing(self.planned_by_host(&rows, around, guest)).await
+            }
+            (plan, Around(None)) => self.written(local::declared(local::planned(plan, guest).await?, schema)),
+        }
+    }
+
+    /// The number of a plan of this library.
+    fn written(&self, plan: Arc<dyn ExecutionPlan>) -> Result<SVec<u8>> {
+        let captured = Arc::new(Captured(plan));
+        let bytes = physical_plan_to_bytes_with_extension_codec(captured, self.physical_codec.as_ref())?;
+        Ok(SVec::from(bytes.as_ref()))
+    }
+
+    /// The plan that the host would execute, as nodes of this library.
+    async fn read_from_host(&self, plan: &LogicalPlan, guest: &Guest) -> Result<Arc<dyn ExecutionPlan>> {
+        let bytes = self.planned_by_host(plan, &Around(None), guest).await?;
+        physical_plan_from_bytes_with_extension_codec(&bytes, &guest.functions.context, self.physical_codec.as_ref())
+    }
+
+    /// The physical plan that the planner makes of a plan that the session had before, in the host.
+    async fn planned_by_host(&self, plan: &LogicalPlan, around: &Around, guest: &Guest) -> Result<SVec<u8>> {
+        let written = on_stack(|| {
+            let node = self.registered.node(plan, guest)?;
+            Ok(around.put(node).encode_to_vec())
+        })?;
+        let fallback = &self.registered.fallback;
+        // SAFETY: the function is that of the owner of the planner, and the session is borrowed for as long as this future runs.
+        let planned =
+            unsafe { (fallback.create_physical_plan)(fallback, SVec::from(written.as_slice()), self.session.clone()) };
+        let planned = planned.await;
+        forget(&written);
+        match planned {
+            FFI_Result::Ok(bytes) => Ok(bytes),
+            FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
+        }
+    }
+}
+
+/// A plan differentiated and optimized. It takes a thread of its own, so that the host can be interrupted meanwhile: what it has left
+/// then, nobody waits for.
+async fn optimized(guest: &Guest, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let state = guest.state.clone();
+    let optimizing = runtime().spawn_blocking(move || on_stack(|| state.optimize(&plan)));
+    optimizing.await.map_err(|error| DataFusionError::External(Box::new(error)))?
+}
