@@ -22,6 +22,7 @@ from xql_ffi._errors import (
     UnsupportedRelationError,
     VariableError,
 )
+from xql_ffi._extension import Extension
 from xql_ffi._functions import grad, jvp, stop_gradient, vjp
 from xql_ffi._gradients import Gradients, gradient, gradients, hessian, hvp, jacobian, value_and_grad
 from xql_ffi._operators import (
@@ -42,6 +43,7 @@ __version__ = version("xql-ffi")
 __all__ = [
     "DifferentialOperator",
     "DifferentiationError",
+    "Extension",
     "Gradients",
     "HostError",
     "MissingEngineError",

@@ -2,6 +2,9 @@
 
 import warnings
 
+import datafusion
+
+from xql_ffi import _session
 from xql_ffi._errors import MissingEngineError
 
 INSTALL = 'pip install "xql-ffi[engine]"'
@@ -9,6 +12,8 @@ INSTALL = 'pip install "xql-ffi[engine]"'
 
 def engine_status() -> str:
     """Says in a sentence whether queries of this process are differentiated, and if not, what to do."""
+    if _session.is_supported():
+        return f"active: sessions of datafusion {datafusion.__version__} differentiate by its own extension points"
     try:
         import xql_ffi_engine
     except ImportError:
@@ -21,6 +26,11 @@ def engine_status() -> str:
 
 
 def is_active() -> bool:
+    """Whether sessions of this process' ``datafusion`` differentiate."""
+    return _session.is_supported() or is_engine()
+
+
+def is_engine() -> bool:
     """Whether ``datafusion`` runs on the engine in this process."""
     try:
         import xql_ffi_engine

@@ -17,15 +17,29 @@ _ffi, _lib = _plugin.ffi, _plugin.lib
 
 SCALAR_UDF = b"datafusion_scalar_udf"
 SIMPLIFY = b"datafusion_scalar_udf_simplify"
+LOGICAL_CODEC = b"datafusion_logical_extension_codec"
+PHYSICAL_CODEC = b"datafusion_physical_extension_codec"
+PHYSICAL_RULE = b"datafusion_physical_optimizer_rule"
+PLANNER = b"datafusion_query_planner"
+# What a component is made of, by the names of its parts.
+_PARTS = {
+    "session": b"datafusion_task_context_provider",
+    "logical": LOGICAL_CODEC,
+    "physical": PHYSICAL_CODEC,
+    "fallback": PLANNER,
+}
 _STRUCTS = {SCALAR_UDF: _lib.xql_ffi_scalar_udf, SIMPLIFY: _lib.xql_ffi_scalar_udf_simplify}
 
 # Capsules and sessions may outlive the module: they need the library, and capsules only point to their names.
-for _needed in (_lib, SCALAR_UDF, SIMPLIFY):
+for _needed in (_lib, SCALAR_UDF, SIMPLIFY, LOGICAL_CODEC, PHYSICAL_CODEC, PHYSICAL_RULE, PLANNER):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_needed))
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype = ctypes.c_void_p
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _set_context = ctypes.pythonapi.PyCapsule_SetContext
 _set_context.argtypes = [ctypes.py_object, ctypes.c_void_p]
 _get_context = _ffi.cast("void *(*)(void *)", ctypes.cast(ctypes.pythonapi.PyCapsule_GetContext, ctypes.c_void_p).value)
@@ -51,6 +65,30 @@ def rule(signature: str, partials: Sequence[str], functions: Sequence[str], *, s
     return _owned(handle, _lib.xql_ffi_rule_free, error)
 
 
+def rule_calling(signature: str, partials: Sequence[str], functions: Sequence[Any], *, strict: bool) -> Any:
+    """A rule whose partial derivatives call these functions of a session, checked.
+
+    Raises:
+        ValueError: the rule is wrong; the message shows what and what to do.
+    """
+    error = _ffi.new("char **")
+    texts = [text(sql) for sql in partials]
+    listed = (_ffi.new("char *[]", texts), len(texts), _ffi.new("xql_ffi_function *[]", functions), len(functions))
+    made = _owned(_lib.xql_ffi_rule_calling(text(signature), *listed, error), _lib.xql_ffi_rule_free, error)
+    return _ffi.gc(_lib.xql_ffi_rule_strict(made), _lib.xql_ffi_rule_free) if strict else made
+
+
+def function(session: str, call: bytes) -> Any:
+    """The function that a call of it calls, which the session with this identifier has written.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    error = _ffi.new("char **")
+    made = _lib.xql_ffi_function_new(text(session), _ffi.from_buffer(call), len(call), error)
+    return _owned(made, _lib.xql_ffi_function_free, error)
+
+
 def operator(name: str, rules: Sequence[Any]) -> Any:
     """The differential operator of this name with these rules.
 
@@ -69,10 +107,77 @@ def datafusion_version() -> int:
 
 def capsule(operator: Any, name: bytes) -> CapsuleType:
     """A capsule with the struct of an operator that goes by this name. It may outlive the operator."""
-    struct = _STRUCTS[name](operator)
+    return _capsule(_STRUCTS[name](operator), name, _lib.xql_ffi_capsule_context(operator, _get_context))
+
+
+def has_sessions() -> bool:
+    """Whether the library has components for sessions: that for DataFusion 54 has none."""
+    try:
+        return bool(_lib.xql_ffi_component_new)
+    except (AttributeError, _ffi.error):
+        return False
+
+
+def component(kind: str, name: bytes, **parts: CapsuleType) -> CapsuleType:
+    """A capsule with a component of a session, made of these capsules, whose struct goes by this name.
+
+    Raises:
+        ValueError: a capsule is another one than it should be.
+    """
+    error = _ffi.new("char **")
+    given = [
+        _ffi.cast("void *", _get_pointer(parts[part], wanted) if part in parts else 0)
+        for part, wanted in _PARTS.items()
+    ]
+    made = _owned(_lib.xql_ffi_component_new(text(kind), *given, error), _lib.xql_ffi_component_free, error)
+    struct = _lib.xql_ffi_component_struct(made)
+    return _capsule(struct, name, _lib.xql_ffi_component_context(made, _get_context))
+
+
+def set_option(session: str, key: str, value: str) -> None:
+    """Sets an option ``xql.*`` of the session with this identifier.
+
+    Raises:
+        ValueError: there is no such option, or it does not take the value.
+    """
+    error = _ffi.new("char **")
+    if not _lib.xql_ffi_set_option(text(session), text(key), text(value), error):
+        raise ValueError(taken(error[0]))
+
+
+def note_statement(session: str, sql: str) -> None:
+    """Tells the planner of the session with this identifier a statement, whose names it will meet in plans.
+
+    Raises:
+        ValueError: the session is not registered.
+    """
+    error = _ffi.new("char **")
+    if not _lib.xql_ffi_note_statement(text(session), text(sql), error):
+        raise ValueError(taken(error[0]))
+
+
+def optimized(session: str, plan: bytes) -> bytes:
+    """The plan of a statement, differentiated and optimized, both as this session writes and reads them.
+
+    Raises:
+        ValueError: the session is not registered, or a derivative cannot be taken.
+    """
+    error = _ffi.new("char **")
+    made = _lib.xql_ffi_plan_optimized(text(session), _ffi.from_buffer(plan), len(plan), error)
+    owned = _owned(made, _lib.xql_ffi_plan_free, error)
+    size = _ffi.new("uintptr_t *")
+    return bytes(_ffi.buffer(_lib.xql_ffi_plan_bytes(owned, size), size[0]))
+
+
+def crossings() -> int:
+    """How many tables, functions and plans are on their way between a session and the library."""
+    return int(_lib.xql_ffi_crossings())
+
+
+def _capsule(struct: Any, name: bytes, context: Any) -> CapsuleType:
     destructor = _ffi.addressof(_lib, "xql_ffi_capsule_destructor")
     new: CapsuleType = _new_capsule(_address(struct), name, _address(destructor))
-    _set_context(new, _address(_lib.xql_ffi_capsule_context(operator, _get_context)))
+    _set_context(new, _address(context))
     return new
 
 

@@ -10,7 +10,7 @@ from datafusion import Expr, ScalarUDF, SessionContext
 from datafusion import __version__ as datafusion_version
 from datafusion import _internal as datafusion_internal
 
-from xql_ffi import _native
+from xql_ffi import _native, _session
 from xql_ffi._engine import INSTALL, warn_without_engine
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, shown
@@ -67,7 +67,14 @@ class _Function(_Exporter, ScalarUDF):
 
     def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
         super().__init__(name, rules)
-        self._udf = datafusion_internal.ScalarUDF.from_pycapsule(self)
+        self._imported = datafusion_internal.ScalarUDF.from_pycapsule(self)
+
+    @property
+    def _udf(self) -> Any:
+        """What ``SessionContext.register_udf`` and calls hand to DataFusion."""
+        if _session.is_supported():
+            _session.install_registering(2)
+        return self._imported
 
     def __call__(self, *args: Expr) -> Expr:
         """The call of the function with these expressions.
@@ -183,13 +190,18 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
         msg = f"register takes a session of datafusion; {shown(ctx)} is not one. {other_engine(ctx)}"
         raise TypeError(msg)
     rules = checked_rules(rules, "register")
-    for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
-        ctx.register_udf(function)
+    register_operators(ctx, rules)
     warn_without_engine("grad, jvp and vjp")
     # A session is printed as all of its configuration, which a notebook would show where this call is the last line.
     if not hasattr(ctx, _SHOWN):
         setattr(ctx, _SHOWN, partial(_shown, type(ctx).__name__))
     return ctx
+
+
+def register_operators(ctx: SessionContext, rules: Sequence[Rule]) -> None:
+    """Registers the operators with these rules, and nothing else."""
+    for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
+        ctx.register_udf(function)
 
 
 def _shown(name: str, **_: Any) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from xql_ffi._engine import engine_status, is_active
+from xql_ffi._engine import engine_status, is_engine
 from xql_ffi._errors import MissingEngineError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class progress:  # noqa: N801, it is called like a function
 
     def __enter__(self) -> Self:
         """Begins to watch."""
-        if not is_active():
+        if not is_engine():
             msg = (
                 "progress needs the engine. Without it, read the rows as they come: "
                 f"for batch in frame.execute_stream(). The engine's status is {engine_status()}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from datafusion import Expr, ScalarUDF
 
-from xql_ffi import _native
+from xql_ffi import _native, _session
 from xql_ffi._expressions import in_sql
 
 
@@ -54,6 +54,9 @@ class Rule:
         return f"rule({', '.join([*map(repr, (self.signature, *self.partials)), *options])})"
 
     def _native(self) -> Any:
+        if _session.is_supported() and self.functions:
+            functions = [_session.function(function) for function in self.functions]
+            return _native.rule_calling(self.signature, self.partials, functions, strict=self.strict)
         names = [function.name for function in self.functions]
         return _native.rule(self.signature, self.partials, names, strict=self.strict)
 

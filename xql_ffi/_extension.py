@@ -1,0 +1,45 @@
+"""Derivatives as an extension of a session, by DataFusion's own idiom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from datafusion import SessionContext
+
+from xql_ffi import _session
+from xql_ffi._errors import MissingEngineError
+from xql_ffi._operators import register_operators
+from xql_ffi._rules import Rule, checked_rules
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+
+class Extension:
+    """``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` for ``SessionContext().with_extensions(...)`` of DataFusion 55.
+
+    Args:
+        rules: your own rules, for functions without a rule or in place of theirs.
+
+    Raises:
+        TypeError: ``rules`` is not a list of rules.
+        MissingEngineError: this ``datafusion`` has no such extensions.
+    """
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self._rules = checked_rules(rules, "Extension")
+        if not _session.is_supported():
+            msg = "xql_ffi.Extension is for datafusion 55. On this one, xql_ffi.register(ctx) does the same"
+            raise MissingEngineError(msg)
+        self._differentiating = _session.Differentiating()
+
+    def __datafusion_session_components__(self, ctx: SessionContext) -> Any:
+        """The codecs of the session."""
+        return self._differentiating.__datafusion_session_components__(ctx)
+
+    def __datafusion_session_planner__(self, ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
+        """The planner of the session, which has the functions then."""
+        planner = self._differentiating.__datafusion_session_planner__(ctx, fallback)
+        register_operators(ctx, self._rules)
+        return planner

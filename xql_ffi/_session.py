@@ -1,0 +1,132 @@
+"""Sessions of DataFusion's own wheel, by the extension points that it has since version 55."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+import datafusion
+from datafusion import ScalarUDF, SessionContext
+
+from xql_ffi import _native
+from xql_ffi._registered import adopt
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+# What the payloads of the codecs carry in plans of a session.
+CODEC = "xql_ffi"
+
+# The rules of DataFusion's optimizer that would rewrite a statement before it is differentiated. The planner applies
+# them afterwards. Those that take subqueries apart stay: what they make crosses as bytes, IN and EXISTS do not.
+DEFERRED = (
+    "optimize_unions",
+    "simplify_expressions",
+    "replace_distinct_aggregate",
+    "eliminate_join",
+    "extract_equijoin_predicate",
+    "eliminate_duplicated_expr",
+    "eliminate_filter",
+    "eliminate_cross_join",
+    "eliminate_limit",
+    "propagate_empty_relation",
+    "filter_null_join_keys",
+    "eliminate_outer_join",
+    "push_down_limit",
+    "push_down_filter",
+    "single_distinct_aggregation_to_group_by",
+    "eliminate_group_by_constant",
+    "common_sub_expression_eliminate",
+    "extract_leaf_expressions",
+    "push_down_leaf_projections",
+    "optimize_projections",
+)
+
+
+def is_supported() -> bool:
+    """Whether sessions of this process' ``datafusion`` have the extension points that the library knows."""
+    major = datafusion.__version__.partition(".")[0]
+    return _native.has_sessions() and major == str(_native.datafusion_version())
+
+
+class _Codec:
+    """Writes and reads tables, functions and plans as numbers."""
+
+    __datafusion_codec_id__ = CODEC
+
+    def __init__(self, ctx: SessionContext) -> None:
+        self._provider = ctx.__datafusion_task_context_provider__()
+
+    def __datafusion_logical_extension_codec__(self, session: Any = None) -> CapsuleType:
+        return _native.component("logical codec", _native.LOGICAL_CODEC, session=self._provider)
+
+    def __datafusion_physical_extension_codec__(self, session: Any = None) -> CapsuleType:
+        return _native.component("physical codec", _native.PHYSICAL_CODEC, session=self._provider)
+
+
+class _CaptureRule:
+    """Takes the plans that the session's own planner makes for this package."""
+
+    def __datafusion_physical_optimizer_rule__(self) -> CapsuleType:
+        return _native.component("rule", _native.PHYSICAL_RULE)
+
+
+class Differentiating:
+    """Lets a session differentiate its statements: codecs, a planner, a physical rule."""
+
+    def __datafusion_session_components__(self, ctx: SessionContext) -> Any:
+        """The codecs, for `SessionContext.with_extensions`."""
+        codec = (_Codec(ctx),)
+        components: Any = datafusion.extensions.SessionExtensionComponents  # type: ignore[attr-defined,unused-ignore]
+        return components(logical_extension_codecs=codec, physical_extension_codecs=codec)
+
+    def __datafusion_session_planner__(self, ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
+        """A planner in front of that which the session has, for `SessionContext.with_extensions`."""
+        planner = _native.component(
+            "planner",
+            _native.PLANNER,
+            session=ctx.__datafusion_task_context_provider__(),
+            logical=ctx.__datafusion_logical_extension_codec__(),
+            physical=ctx.__datafusion_physical_extension_codec__(),
+            fallback=fallback,
+        )
+        for rule in DEFERRED:
+            ctx.remove_optimizer_rule(rule)
+        ctx.add_physical_optimizer_rule(_CaptureRule())
+        return planner
+
+
+def install(ctx: Any) -> None:
+    """Lets a session differentiate its statements, if it does not do so yet."""
+    if CODEC not in ctx.logical_extension_codec_ids():
+        # All handles are of one session; the codecs belong to a handle. Functions in Python cross uncopied.
+        ctx.ctx = ctx.with_python_udf_inlining(enabled=False).with_extensions(Differentiating()).ctx
+        adopt(ctx)
+
+
+@functools.lru_cache(maxsize=1)
+def _scratch() -> SessionContext:
+    """A session of this package's own, which writes functions."""
+    ctx = SessionContext()
+    install(ctx)
+    return ctx
+
+
+def function(function: ScalarUDF) -> Any:
+    """A function as the library calls it.
+
+    Raises:
+        ValueError: it cannot be handed over.
+    """
+    return _native.function(_scratch().session_id(), function().to_bytes(_scratch()))
+
+
+def install_registering(depth: int) -> None:
+    """Does so for the session whose ``register_udf`` reads a function this many frames above, if one does.
+
+    ``ctx.register_udf(grad_capsule())`` says nothing else of the session to the function.
+    """
+    frame = sys._getframe(depth)
+    if frame.f_code.co_name == "register_udf" and isinstance(ctx := frame.f_locals.get("self"), SessionContext):
+        install(ctx)
