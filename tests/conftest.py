@@ -6,7 +6,7 @@ import pytest
 from datafusion import SessionContext
 
 import xql_ffi
-from support import sessions
+from support import sessions, stock
 from support.seed import SEED
 from support.tables import TABLES
 
@@ -64,6 +64,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "chunk" in metafunc.fixturenames:
         number = metafunc.config.getoption("plans")
         metafunc.parametrize("chunk", [range(start, min(start + CHUNK, number)) for start in range(0, number, CHUNK)])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what differs on the stock wheel."""
+    if stock.ON_STOCK:
+        stock.mark(items)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

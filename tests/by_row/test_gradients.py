@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
 from datafusion import DataFrame, SessionContext, col
 from datafusion import functions as f
-from xarray_sql import XarrayContext
 
 from support.differences import central
 from support.sessions import session
+from support.stock import XARRAY
 from xql_ffi import Gradients, UnsupportedRelationError, gradients, register
 
 NETWORK = """
@@ -74,9 +76,10 @@ def test_two_layers(ctx: SessionContext, as_frame: bool) -> None:
         assert frame.drop("d_val").sort(*keys).to_pydict() == same
 
 
+@pytest.mark.parametrize("make", XARRAY)
 @pytest.mark.parametrize("as_frame", [False, True])
-def test_cells_of_an_xarray_dataset(as_frame: bool) -> None:
-    ctx = register(XarrayContext())
+def test_cells_of_an_xarray_dataset(as_frame: bool, make: Callable[[], Any]) -> None:
+    ctx = register(make())
     values = np.array([[1.0, -2.0], [0.5, 3.0]])
     grid = xr.Dataset({"val": (("y", "x"), values)}, {"y": [0, 1], "x": [0, 1]})
     ctx.from_dataset("field", grid, chunks={"y": 2})

@@ -16,12 +16,12 @@ RAISED = f"CAST(concat('UnsupportedRelationError: ', '{QUOTED}', substr(k, 2)) A
 STATEMENT = f"SELECT grad(x * x, x) AS d, {RAISED} AS e FROM t"
 
 EXECUTE: dict[str, Callable[[DataFrame], object]] = {
-    "collect": DataFrame.collect,
-    "to_pandas": DataFrame.to_pandas,
-    "to_pydict": DataFrame.to_pydict,
-    "to_arrow_table": DataFrame.to_arrow_table,
-    "show": DataFrame.show,
-    "cache": DataFrame.cache,
+    "collect": lambda frame: frame.collect(),
+    "to_pandas": lambda frame: frame.to_pandas(),
+    "to_pydict": lambda frame: frame.to_pydict(),
+    "to_arrow_table": lambda frame: frame.to_arrow_table(),
+    "show": lambda frame: frame.show(),
+    "cache": lambda frame: frame.cache(),
     "print": repr,
     "a loop over batches": lambda frame: [*frame.execute_stream()],
 }
@@ -31,7 +31,7 @@ TABLES = {"t": {"x": [1.0], "k": ["a"]}}
 
 
 @pytest.mark.parametrize("execute", EXECUTE.values(), ids=EXECUTE)
-@pytest.mark.parametrize("run", [SessionContext.sql, xql_ffi.sql], ids=["ctx.sql", "xql_ffi.sql"])
+@pytest.mark.parametrize("run", [lambda ctx, query: ctx.sql(query), xql_ffi.sql], ids=["ctx.sql", "xql_ffi.sql"])
 def test_the_sentence_is_all_of_the_message(
     run: Callable[[SessionContext, str], DataFrame], execute: Callable[[DataFrame], object], session: SessionContext
 ) -> None:

@@ -3,11 +3,11 @@
 import inspect
 
 import pytest
-import xarray_sql
 from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
 
 import xql_ffi
 from support.cases import query
+from support.stock import XARRAY
 from xql_ffi import grad_capsule, gradient, jvp_capsule, rule, vjp_capsule
 
 STATEMENT = "SELECT {call} AS d FROM (SELECT w, w * w * x AS p FROM (VALUES (0.5, 3.0)) AS t(w, x)) AS m"
@@ -26,9 +26,9 @@ def _rules(ctx: SessionContext) -> list[str]:
     [
         SessionContext,
         lambda: SessionContext(SessionConfig().with_target_partitions(1), RuntimeEnvBuilder()),
-        xarray_sql.XarrayContext,
+        *XARRAY,
     ],
-    ids=["plain", "configured", "xarray"],
+    ids=["plain", "configured", *["xarray"] * len(XARRAY)],
 )
 @pytest.mark.parametrize(
     ("operator", "call"),
@@ -55,9 +55,9 @@ def test_rules_are_added_once() -> None:
         lambda: SessionContext(SessionConfig().with_target_partitions(1), RuntimeEnvBuilder()),
         lambda: SessionContext().enable_url_table(),
         SessionContext.global_ctx,
-        xarray_sql.XarrayContext,
+        *XARRAY,
     ],
-    ids=["plain", "configured", "with_urls", "global", "xarray"],
+    ids=["plain", "configured", "with_urls", "global", *["xarray"] * len(XARRAY)],
 )
 def test_expressions_see_through_relations_though_nothing_is_registered(make: type[SessionContext]) -> None:
     ctx = make()

@@ -224,7 +224,7 @@ def _imports(tree: ast.Module, package: str) -> Iterator[tuple[str, str]]:
 
 def project(root: Path) -> dict[str, Graph]:
     """The imports of every crate, and those of all Python folders together."""
-    crates = sorted(path.parent for path in root.glob("native/*/Cargo.toml"))
+    crates = sorted(path.parent.parent for path in root.glob("native/*/src/lib.rs"))
     folders = {path.parent for path in [*root.glob("[!.]*/*.py"), *root.glob("native/*/python")]}
     names = sorted(str(folder.relative_to(root)) for folder in folders)
     return {str(crate.relative_to(root)): rust(crate) for crate in crates} | {"Python": python(root, names)}

@@ -254,7 +254,7 @@ def _of_python(name: str, node: ast.AST) -> Iterator[str]:
 
 def project(root: Path) -> dict[str, list[str]]:
     """What is beyond the limits in every crate, and in each folder of Python that is handed out."""
-    crates = sorted(path.parent for path in root.glob("native/*/Cargo.toml"))
+    crates = sorted(path.parent.parent for path in root.glob("native/*/src/lib.rs"))
     found = {crate.name: rust(crate) for crate in crates}
     for folder in ("xql_ffi", "native/engine/python"):
         files = [file for file in sorted((root / folder).rglob("*.py")) if "_plugin" not in file.parts]

@@ -1,0 +1,1 @@
+"""Sessions of the stock wheel of DataFusion 55."""
