@@ -1,10 +1,14 @@
-"""Ctrl-C ends the wait for a query that differentiates, while it is planned and while it is executed."""
+"""Ctrl-C ends the wait for a query that differentiates, while it is planned and while it is executed.
+
+The wheel of DataFusion 55 looks for signals once a second, the engine ten times.
+"""
 
 import sys
 
 import pytest
 
 from support.processes import json_of
+from support.stock import ON_STOCK
 
 _SCRIPT = """
 import json, os, signal, threading, time
@@ -40,7 +44,7 @@ os._exit(0)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process there cannot send itself Ctrl-C alone")
 @pytest.mark.parametrize("statement", ["planned", "executed"])
-def test_ctrl_c_is_answered_within_a_second(statement: str) -> None:
+def test_ctrl_c_is_answered_soon(statement: str) -> None:
     waited, again = json_of(["-c", _SCRIPT.format(statement=statement)], engine=True)
-    assert waited < 1
+    assert waited < (2 if ON_STOCK else 1)
     assert again == [0.2]

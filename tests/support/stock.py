@@ -32,7 +32,6 @@ _UNREGISTERED = "a session of the stock wheel differentiates once it is register
 _WORDS = "a function of another library refuses its arguments in other words"
 _ENGINE = "there is no engine to be missing"
 _PANIC = "array_repeat of DataFusion 55 refuses what it panicked of"
-_SIGNALS = "DataFusion looks for signals once a second"
 _HANDLES = "each mention of a function of another library is a function of its own"
 _SELECT = "select_exprs of datafusion 55 returns a frame of its native module"
 _PREPARED = "the types of a prepared statement are those that the statement itself has"
@@ -65,7 +64,6 @@ DIFFERENCES = {
     "calculus/test_edges.py::test_edge[greatest(y, 0.0)--0.0-0.0]": _ZERO,
     "errors/test_expression.py::test_unsupported[correlated_subquery_of_the_variable": _OUTER,
     "errors/test_expression.py::test_unsupported[struct]": _STRUCT,
-    "errors/test_interruption.py::test_ctrl_c_is_answered_within_a_second[planned]": _SIGNALS,
     "errors/test_panic.py::test_it_says_what_has_happened": _PANIC,
     "errors/test_sessions.py::test_without_registration_the_message_says_what_to_do": _UNREGISTERED,
     "errors/test_types.py::test_kinds[SELECT grad(x * (SELECT MAX(v.y) FROM v WHERE v.x = t.x), x)": _OUTER,

@@ -230,8 +230,8 @@ impl ScalarUDFImpl for DifferentialOperator {
         let name = self.name();
         let error = exec_datafusion_err!(
             "nothing differentiated this call of {name}. Register the session, `xql_ffi.register(ctx)`, or run \
-             `xql_ffi.sql(ctx, ...)`. On datafusion 54 install the engine (`pip install \"xql-ffi[engine]\"`), leave XQL_FFI_ENGINE \
-             unset, and start Python again; `xql_ffi.engine_status()` says why. Otherwise check datafusion.optimizer.max_passes and skip_failed_rules"
+             `xql_ffi.sql(ctx, ...)`; on datafusion 54 install the engine (`pip install \"xql-ffi[engine]\"`) and leave \
+             XQL_FFI_ENGINE unset. Otherwise check datafusion.optimizer.max_passes and skip_failed_rules"
         );
         Err(Refused::MissingEngine.mark(error))
     }
