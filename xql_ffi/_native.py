@@ -134,6 +134,17 @@ def component(kind: str, name: bytes, **parts: CapsuleType) -> CapsuleType:
     return _capsule(struct, name, _lib.xql_ffi_component_context(made, _get_context))
 
 
+def note_functions(new_session: CapsuleType) -> None:
+    """Tells the library that the functions of this session are DataFusion's own.
+
+    Raises:
+        ValueError: the session cannot be asked.
+    """
+    error = _ffi.new("char **")
+    if not _lib.xql_ffi_note_functions(_ffi.cast("void *", _get_pointer(new_session, _PARTS["session"])), error):
+        raise ValueError(taken(error[0]))
+
+
 def set_option(session: str, key: str, value: str) -> None:
     """Sets an option ``xql.*`` of the session with this identifier.
 

@@ -55,14 +55,11 @@ class _Codec:
 
     __datafusion_codec_id__ = CODEC
 
-    def __init__(self, ctx: SessionContext) -> None:
-        self._provider = ctx.__datafusion_task_context_provider__()
-
     def __datafusion_logical_extension_codec__(self, session: Any = None) -> CapsuleType:
-        return _native.component("logical codec", _native.LOGICAL_CODEC, session=self._provider)
+        return _native.component("logical codec", _native.LOGICAL_CODEC)
 
     def __datafusion_physical_extension_codec__(self, session: Any = None) -> CapsuleType:
-        return _native.component("physical codec", _native.PHYSICAL_CODEC, session=self._provider)
+        return _native.component("physical codec", _native.PHYSICAL_CODEC)
 
 
 class _CaptureRule:
@@ -72,17 +69,25 @@ class _CaptureRule:
         return _native.component("rule", _native.PHYSICAL_RULE)
 
 
+@functools.lru_cache(maxsize=1)
+def _note_functions() -> None:
+    """Tells the library which functions are DataFusion's own: those of a new session."""
+    new = SessionContext()
+    _native.note_functions(new.__datafusion_task_context_provider__())
+
+
 class Differentiating:
     """Lets a session differentiate its statements: codecs, a planner, a physical rule."""
 
     def __datafusion_session_components__(self, ctx: SessionContext) -> Any:
         """The codecs, for `SessionContext.with_extensions`."""
-        codec = (_Codec(ctx),)
+        codec = (_Codec(),)
         components: Any = datafusion.extensions.SessionExtensionComponents  # type: ignore[attr-defined,unused-ignore]
         return components(logical_extension_codecs=codec, physical_extension_codecs=codec)
 
     def __datafusion_session_planner__(self, ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
         """A planner in front of that which the session has, for `SessionContext.with_extensions`."""
+        _note_functions()
         planner = _native.component(
             "planner",
             _native.PLANNER,

@@ -3,6 +3,7 @@
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
 use datafusion_expr::ScalarUDF;
 use datafusion_ffi::execution::FFI_TaskContextProvider;
+use datafusion_ffi::ffi_option::FFI_Result;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
 use std::any::Any;
@@ -32,8 +33,8 @@ impl xql_ffi_component {
 ///
 /// | `kind` | what it is | `session`, `logical`, `physical`, `fallback` |
 /// |---|---|---|
-/// | `logical codec`, `physical codec` | writes and reads tables, functions and plans as numbers | the session's `FFI_TaskContextProvider` |
-/// | `planner` | differentiates and optimizes statements | that, the session's codecs and the planner that it has |
+/// | `logical codec`, `physical codec` | writes and reads tables, functions and plans as numbers | none |
+/// | `planner` | differentiates and optimizes statements | the session's `FFI_TaskContextProvider`, its codecs and the planner that it has |
 /// | `rule` | takes the plans of that planner | none |
 ///
 /// # Safety
@@ -54,8 +55,8 @@ pub unsafe extern "C" fn xql_ffi_component_new(
         // SAFETY: as for this function.
         let session = || unsafe { given::<FFI_TaskContextProvider>(session) };
         Ok(match kind {
-            "logical codec" => xql_ffi_component::of(xql_session::logical_codec(session()?)),
-            "physical codec" => xql_ffi_component::of(xql_session::physical_codec(session()?)),
+            "logical codec" => xql_ffi_component::of(xql_session::logical_codec()),
+            "physical codec" => xql_ffi_component::of(xql_session::physical_codec()),
             "rule" => xql_ffi_component::of(xql_session::capture_rule()),
             "planner" => {
                 // SAFETY: as for this function; `QueryPlanner` lies in memory as `FFI_QueryPlanner` does.
@@ -115,6 +116,40 @@ pub unsafe extern "C" fn xql_ffi_component_context(
     // SAFETY: as for this function.
     let (Some(component), Some(get_context)) = (unsafe { component.as_ref() }, get_context) else { return null() };
     context(Arc::clone(&component.0), get_context)
+}
+
+/// Notes that the functions of a session are those that DataFusion gives a new one, and says whether it could; if not, the reason is in
+/// `error`.
+///
+/// # Safety
+/// `new_session` is null or points to an `FFI_TaskContextProvider` of this major version; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_note_functions(new_session: *const c_void, error: *mut *mut c_char) -> bool {
+    let note = || {
+        // SAFETY: as for this function.
+        let provider = unsafe { given::<FFI_TaskContextProvider>(new_session)? };
+        // SAFETY: the function is that of the owner.
+        match unsafe { (provider.task_ctx)(&provider) } {
+            FFI_Result::Ok(session) => Ok(xql_session::note_functions(&session)),
+            FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
+        }
+    };
+    // SAFETY: as for this function.
+    unsafe { done(error, note) }
+}
+
+/// Whether `work` could be done; if not, the reason is in `error`.
+///
+/// # Safety
+/// `error` is null or may be written to.
+unsafe fn done(error: *mut *mut c_char, work: impl FnOnce() -> Result<()>) -> bool {
+    // SAFETY: as for this function; the handle is freed once.
+    unsafe {
+        let done = handle(error, work);
+        let could = !done.is_null();
+        free(done);
+        could
+    }
 }
 
 /// A function of a host.
@@ -209,13 +244,8 @@ pub unsafe extern "C" fn xql_ffi_set_option(
         let (session, key, value) = unsafe { (text(session)?, text(key)?, text(value)?) };
         xql_session::set_option(session, key, value)
     };
-    // SAFETY: as for this function; the handle is freed once.
-    unsafe {
-        let done = handle(error, set);
-        let could = !done.is_null();
-        free(done);
-        could
-    }
+    // SAFETY: as for this function.
+    unsafe { done(error, set) }
 }
 
 /// Notes what the names in a statement of a registered session are, and says whether it could; if not, the reason is in `error`.
@@ -233,13 +263,8 @@ pub unsafe extern "C" fn xql_ffi_note_statement(
         let (session, sql) = unsafe { (text(session)?, text(sql)?) };
         xql_session::note_statement(session, sql)
     };
-    // SAFETY: as for this function; the handle is freed once.
-    unsafe {
-        let done = handle(error, note);
-        let could = !done.is_null();
-        free(done);
-        could
-    }
+    // SAFETY: as for this function.
+    unsafe { done(error, note) }
 }
 
 /// A plan as bytes.

@@ -4,12 +4,16 @@
 //! codec that cannot carry file formats. The order of the fields is the interface between libraries, which holds for a major version.
 
 use async_ffi::FfiFuture;
+use datafusion_ffi::config::FFI_ConfigOptions;
+use datafusion_ffi::config::extension_options::FFI_ExtensionOptions;
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::ffi_option::FFI_Result;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
 use datafusion_ffi::query_planner::FFI_QueryPlanner;
+use datafusion_ffi::session::config::FFI_SessionConfig;
 use datafusion_ffi::table_provider::FFI_TableProvider;
+use stabby::string::String as SString;
 use stabby::vec::Vec as SVec;
 use std::ffi::c_void;
 use std::mem::{align_of, offset_of, size_of};
@@ -64,11 +68,13 @@ impl Drop for QueryPlanner {
     }
 }
 
-/// `FFI_SessionRef`: a session that is borrowed for as long as a planner works for it. Before `task_ctx` are the functions for its
-/// identifier, configuration, catalogs, planner, optimizer, plans, expressions, functions of three kinds and options of two.
+/// `FFI_SessionRef`: a session that is borrowed for as long as a planner works for it. Before `config` is the function for its
+/// identifier, and behind it are those for catalogs, planner, optimizer, plans, expressions, functions of three kinds and options of two.
 #[repr(C)]
 pub struct SessionRef {
-    _before: [Uncalled; 12],
+    _identifier: Uncalled,
+    config: unsafe extern "C" fn(&Self) -> FFI_SessionConfig,
+    _between: [Uncalled; 10],
     task_ctx: unsafe extern "C" fn(&Self) -> FFI_TaskContext,
     _physical_optimizers: Uncalled,
     _logical_codec: FFI_LogicalExtensionCodec,
@@ -100,11 +106,37 @@ impl Drop for SessionRef {
 }
 
 impl SessionRef {
+    /// Its settings.
+    pub fn config(&self) -> FFI_SessionConfig {
+        // SAFETY: the function is that of the owner.
+        unsafe { (self.config)(self) }
+    }
+
     /// The session as it executes plans: with its memory pool, its files and its object stores.
     pub fn task_context(&self) -> FFI_TaskContext {
         // SAFETY: the function is that of the owner.
         unsafe { (self.task_ctx)(self) }
     }
+}
+
+/// The settings of a session as they cross: `FFI_ConfigOptions`.
+#[repr(C)]
+struct Settings {
+    values: SVec<(SString, SString)>,
+    of_extensions: FFI_ExtensionOptions,
+}
+
+const _: () = assert!(size_of::<Settings>() == size_of::<FFI_ConfigOptions>());
+
+/// The names and values of the settings of a session, and of those that other libraries have added.
+pub fn settings(config: &FFI_SessionConfig) -> Vec<(String, String)> {
+    // SAFETY: `FFI_ConfigOptions` is `repr(C)` and has these two fields.
+    let settings = unsafe { &*std::ptr::from_ref(&config.config_options).cast::<Settings>() };
+    // SAFETY: the function is that of the owner.
+    let mut of_extensions = unsafe { (settings.of_extensions.entries)(&settings.of_extensions) }.into_iter().collect::<Vec<_>>();
+    of_extensions.sort_unstable();
+    let text = |(name, value): &(SString, SString)| (name.to_string(), value.to_string());
+    settings.values.iter().chain(&of_extensions).map(text).collect()
 }
 
 /// What the owner of a table keeps behind a handle: the words of an `Arc<dyn TableProvider>` and of a runtime. Two handles of one table

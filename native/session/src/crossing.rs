@@ -9,7 +9,6 @@ use datafusion::common::{Result, TableReference, internal_datafusion_err, intern
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF, WindowUDF};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion_ffi::execution::FFI_TaskContextProvider;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
@@ -18,10 +17,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use xql_autodiff::recognize;
 
 use crate::capture::Captured;
 use crate::functions::is_known_by_name;
-use crate::own::{defaults, runtime};
+use crate::own::{runtime, task_contexts};
 
 /// What a host has not read after this time it will not read: it failed while it wrote the plan.
 const FORGOTTEN: Duration = Duration::from_secs(60);
@@ -126,7 +126,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        if !is_known_by_name(node) {
+        if !is_known_by_name(node) || recognize(node).is_some() {
             FUNCTIONS.write(Arc::new(node.clone()), buf);
         }
         Ok(())
@@ -137,7 +137,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        if defaults().aggregate_functions().get(node.name()).is_none() {
+        if !is_known_by_name(node) {
             AGGREGATES.write(Arc::new(node.clone()), buf);
         }
         Ok(())
@@ -148,7 +148,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
-        if defaults().window_functions().get(node.name()).is_none() {
+        if !is_known_by_name(node) {
             WINDOWS.write(Arc::new(node.clone()), buf);
         }
         Ok(())
@@ -208,12 +208,12 @@ impl PhysicalExtensionCodec for Codec {
     }
 }
 
-/// The codec of logical plans for a session.
-pub fn logical_codec(session: FFI_TaskContextProvider) -> FFI_LogicalExtensionCodec {
-    FFI_LogicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), session)
+/// The codec of logical plans for any session: it needs none, and to ask one for its functions takes longer than all else.
+pub fn logical_codec() -> FFI_LogicalExtensionCodec {
+    FFI_LogicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), task_contexts())
 }
 
-/// The codec of physical plans for a session.
-pub fn physical_codec(session: FFI_TaskContextProvider) -> FFI_PhysicalExtensionCodec {
-    FFI_PhysicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), session)
+/// The codec of physical plans for any session.
+pub fn physical_codec() -> FFI_PhysicalExtensionCodec {
+    FFI_PhysicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), task_contexts())
 }

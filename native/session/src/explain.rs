@@ -13,7 +13,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::explain::ExplainExec;
 use std::sync::Arc;
 
-use crate::guest::Guest;
 use crate::local::table;
 
 /// What EXPLAIN gives for a plan and for the plan that the host has made of it.
@@ -22,10 +21,10 @@ use crate::local::table;
 /// If one of them cannot be shown.
 pub async fn explained(
     explain: &Explain,
-    guest: &Guest,
+    state: &SessionState,
     of_host: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let wanted = &guest.state.config_options().explain;
+    let wanted = &state.config_options().explain;
     let logical = match explain.explain_format {
         ExplainFormat::Indent => !wanted.physical_plan_only,
         ExplainFormat::Tree => false,
@@ -38,21 +37,21 @@ pub async fn explained(
     };
     let mut plans = vec![];
     if logical {
-        plans.extend(lines(explain.clone(), &restricted(guest, true)).await?);
+        plans.extend(lines(explain.clone(), &restricted(state, true)).await?);
     }
     if physical {
         let explain = Explain { plan: Arc::new(table(of_host, false)?), ..explain.clone() };
-        plans.extend(lines(explain, &restricted(guest, false)).await?);
+        plans.extend(lines(explain, &restricted(state, false)).await?);
     }
     Ok(Arc::new(ExplainExec::new(Arc::clone(explain.schema.inner()), plans, explain.verbose)))
 }
 
 /// The session with one half of EXPLAIN. A physical plan is shown as it is, with no rule.
-fn restricted(guest: &Guest, is_logical: bool) -> SessionState {
-    let mut config = guest.state.config().clone();
+fn restricted(state: &SessionState, is_logical: bool) -> SessionState {
+    let mut config = state.config().clone();
     let options = &mut config.options_mut().explain;
     (options.logical_plan_only, options.physical_plan_only) = (is_logical, !is_logical);
-    SessionStateBuilder::new_from_existing(guest.state.clone())
+    SessionStateBuilder::new_from_existing(state.clone())
         .with_config(config)
         .with_physical_optimizer_rules(vec![])
         .build()

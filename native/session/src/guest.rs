@@ -1,40 +1,55 @@
 //! What a statement of a host has here.
 
 use datafusion::common::Result;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
+use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::prelude::SessionConfig;
-use datafusion_ffi::execution::FFI_TaskContext;
+use datafusion_ffi::session::config::FFI_SessionConfig;
 use std::sync::Arc;
 use xql_relations::DerivativeOptions;
 
-use crate::functions::Functions;
+use crate::abi::settings;
 use crate::lent::{HostContext, Lend};
 use crate::own::defaults;
 
-/// A session as this library plans for it.
+/// A session of a host as this library plans for it, until a setting changes.
+#[derive(Debug)]
 pub struct Guest {
-    /// Its settings, with the rules by which a statement is differentiated and optimized.
-    pub state: SessionState,
-    /// Its functions.
-    pub functions: Functions,
+    /// The settings and options that it was made for.
+    made_for: (Vec<(String, String)>, DerivativeOptions),
+    /// DataFusion's functions, and the rules by which a statement is differentiated and optimized.
+    state: SessionState,
+    /// The context in which plans are read.
+    pub context: Arc<TaskContext>,
 }
 
 impl Guest {
-    /// What a session of a host is here.
+    /// What a session with these settings is here, of which `before` is what it was for the statement before.
     ///
     /// # Errors
     /// If its settings cannot be read.
-    pub fn of(session: FFI_TaskContext, derivatives: DerivativeOptions) -> Result<Self> {
-        let host = Arc::new(HostContext(session));
-        let config = SessionConfig::try_from(&host.config())?;
-        let functions = Functions::of(&host.0, config.clone());
-        let mut options = config;
-        options.options_mut().extensions.insert(derivatives);
-        let state = SessionStateBuilder::new_from_existing(defaults().clone())
-            .with_config(options)
-            .with_physical_optimizer_rule(Arc::new(Lend(host)))
-            .build();
-        Ok(Self { state, functions })
+    pub fn of(config: &FFI_SessionConfig, options: DerivativeOptions, before: Option<Arc<Self>>) -> Result<Arc<Self>> {
+        let made_for = (settings(config), options);
+        if let Some(before) = before.filter(|before| before.made_for == made_for) {
+            return Ok(before);
+        }
+        let mut config = SessionConfig::try_from(config)?;
+        config.options_mut().extensions.insert(made_for.1.clone());
+        let state = SessionStateBuilder::new_from_existing(defaults().clone()).with_config(config).build();
+        let context = state.task_ctx();
+        Ok(Arc::new(Self { made_for, state, context }))
     }
+
+    /// The session for a statement that begins now.
+    pub fn begun(&self) -> SessionState {
+        let mut state = self.state.clone();
+        state.mark_start_execution();
+        state
+    }
+}
+
+/// A session in which plans of a host run below nodes of this library.
+pub fn lending(state: SessionState, host: HostContext) -> SessionState {
+    let lend = Arc::new(Lend(Arc::new(host)));
+    SessionStateBuilder::new_from_existing(state).with_physical_optimizer_rule(lend).build()
 }

@@ -11,7 +11,6 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::execution_plan::{FFI_ExecutionPlan, ForeignExecutionPlan};
 use datafusion_ffi::ffi_option::FFI_Result;
-use datafusion_ffi::session::config::FFI_SessionConfig;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,12 +23,6 @@ pub struct Lend(pub Arc<HostContext>);
 pub struct HostContext(pub FFI_TaskContext);
 
 impl HostContext {
-    /// Its settings.
-    pub fn config(&self) -> FFI_SessionConfig {
-        // SAFETY: the function is that of the owner.
-        unsafe { (self.0.session_config)(&self.0) }
-    }
-
     /// A handle for one execution, which is to end before this does.
     fn lent(&self) -> FFI_TaskContext {
         /// The handle that was lent is not the owner.

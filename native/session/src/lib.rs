@@ -33,5 +33,6 @@ mod statement;
 pub use abi::QueryPlanner;
 pub use capture::capture_rule;
 pub use crossing::{crossings, logical_codec, physical_codec};
+pub use functions::note_functions;
 pub use planner::planner;
 pub use registered::{function, note_statement, optimized, set_option};

@@ -10,6 +10,7 @@ use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result};
+use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
 use datafusion::physical_expr::projection::ProjectionExprs;
@@ -23,15 +24,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::capture::Captured;
-use crate::guest::Guest;
 
 /// A physical plan that runs here, of one partition: its relations are computed once for each execution, and an execution of a host
 /// begins anew with each partition.
 ///
 /// # Errors
 /// If it cannot be planned.
-pub async fn planned(plan: &LogicalPlan, guest: &Guest) -> Result<Arc<dyn ExecutionPlan>> {
-    let planned = guest.state.query_planner().create_physical_plan(plan, &guest.state).await?;
+pub async fn planned(plan: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
+    let planned = state.query_planner().create_physical_plan(plan, state).await?;
     Ok(match planned.output_partitioning().partition_count() {
         1 => planned,
         _ => Arc::new(CoalescePartitionsExec::new(planned)),

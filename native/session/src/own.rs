@@ -1,22 +1,30 @@
 //! What this library has of its own: DataFusion's functions, threads, and a stack.
 
 use datafusion::common::Result;
+use datafusion::execution::TaskContextProvider;
 use datafusion::execution::context::SessionState;
 use datafusion::prelude::SessionContext;
-use std::sync::LazyLock;
+use datafusion_ffi::execution::FFI_TaskContextProvider;
+use std::sync::{Arc, LazyLock};
 use tokio::runtime::{Handle, Runtime};
 use xql_guard::guard;
 
 /// A session of DataFusion's own functions with the operators and the rules.
-static DEFAULTS: LazyLock<SessionState> = LazyLock::new(|| {
+static DEFAULTS: LazyLock<Arc<SessionState>> = LazyLock::new(|| {
     let session = SessionContext::new();
     xql_relations::register(&session);
-    session.state()
+    Arc::new(session.state())
 });
 
 /// DataFusion's own functions and the rules.
 pub fn defaults() -> &'static SessionState {
     &DEFAULTS
+}
+
+/// The contexts of DataFusion's own functions, for what reads plans here.
+pub fn task_contexts() -> FFI_TaskContextProvider {
+    let defaults: Arc<dyn TaskContextProvider> = DEFAULTS.clone();
+    FFI_TaskContextProvider::from(&defaults)
 }
 
 /// Bytes of a stack on which a plan is read, changed and written: all three go as deep as the plan.

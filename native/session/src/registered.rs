@@ -6,6 +6,7 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion_ffi::execution::{FFI_TaskContext, FFI_TaskContextProvider};
 use datafusion_ffi::ffi_option::FFI_Result;
+use datafusion_ffi::session::config::FFI_SessionConfig;
 use datafusion_proto::logical_plan::from_proto::parse_expr;
 use datafusion_proto::logical_plan::{AsLogicalPlan, LogicalExtensionCodec};
 use datafusion_proto::protobuf::{LogicalExprNode, LogicalPlanNode};
@@ -17,10 +18,11 @@ use xql_relations::DerivativeOptions;
 use crate::abi::QueryPlanner;
 use crate::around::Around;
 use crate::crossing::forget;
+use crate::functions::written_for;
 use crate::guest::Guest;
 use crate::identity::identified;
 use crate::names::Names;
-use crate::own::on_stack;
+use crate::own::{defaults, on_stack};
 
 /// A session that is registered.
 pub struct Registered {
@@ -34,6 +36,8 @@ pub struct Registered {
     options: Mutex<DerivativeOptions>,
     /// What the names in its statements are.
     names: Mutex<Names>,
+    /// What it is here, as of its last statement.
+    guest: Mutex<Option<Arc<Guest>>>,
 }
 
 static SESSIONS: LazyLock<Mutex<HashMap<String, Weak<Registered>>>> = LazyLock::new(Mutex::default);
@@ -53,8 +57,8 @@ impl Registered {
         session: FFI_TaskContextProvider,
     ) -> Result<Arc<Self>> {
         let context: Arc<TaskContext> = (&session).try_into()?;
-        let (options, names) = (Mutex::default(), Mutex::default());
-        let registered = Arc::new(Self { fallback, logical_codec, session, options, names });
+        let (options, names, guest) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let registered = Arc::new(Self { fallback, logical_codec, session, options, names, guest });
         let mut sessions = locked(&SESSIONS);
         sessions.retain(|_, planner| planner.strong_count() > 0);
         sessions.insert(context.session_id(), Arc::downgrade(&registered));
@@ -66,29 +70,38 @@ impl Registered {
         registered.ok_or_else(|| plan_datafusion_err!("the session {session} is not registered with xql-ffi"))
     }
 
-    /// What the session says about derivatives.
-    pub fn options(&self) -> DerivativeOptions {
-        locked(&self.options).clone()
+    /// What the session is here with these settings.
+    ///
+    /// # Errors
+    /// If its settings cannot be read.
+    pub fn guest(&self, config: &FFI_SessionConfig) -> Result<Arc<Guest>> {
+        let (options, before) = (locked(&self.options).clone(), locked(&self.guest).clone());
+        let guest = Guest::of(config, options, before)?;
+        *locked(&self.guest) = Some(Arc::clone(&guest));
+        Ok(guest)
     }
 
     /// A plan that the host has written, and what stands around it.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(&self, plan: &[u8], guest: &Guest) -> Result<(Around, LogicalPlan)> {
+    pub fn read(&self, plan: &[u8], context: &TaskContext) -> Result<(Around, LogicalPlan)> {
         let node = LogicalPlanNode::decode(plan).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let (around, node) = Around::taken_from(node);
-        let plan = node.try_into_logical_plan(&guest.functions.context, self.logical_codec.as_ref())?;
-        Ok((around, identified(guest.functions.meant(plan)?, &locked(&self.names))?))
+        let plan = node.try_into_logical_plan(context, self.logical_codec.as_ref())?;
+        Ok((around, identified(plan, &locked(&self.names))?))
     }
 
-    /// A plan as the host reads it.
+    /// A plan as `session` reads it.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn node(&self, plan: &LogicalPlan, guest: &Guest) -> Result<LogicalPlanNode> {
-        let plan = guest.functions.told(plan.clone())?;
-        LogicalPlanNode::try_from_logical_plan(&plan, self.logical_codec.as_ref())
+    pub fn node(
+        &self,
+        plan: &LogicalPlan,
+        session: impl Fn() -> Option<FFI_TaskContext> + 'static,
+    ) -> Result<LogicalPlanNode> {
+        written_for(session, || LogicalPlanNode::try_from_logical_plan(plan, self.logical_codec.as_ref()))
     }
 
     fn context(&self) -> Result<FFI_TaskContext> {
@@ -123,10 +136,9 @@ pub fn note_statement(session: &str, sql: &str) -> Result<()> {
 /// If there is no such session, or the bytes are no call.
 pub fn function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
     let registered = Registered::called(session)?;
-    let guest = Guest::of(registered.context()?, registered.options())?;
     let read = on_stack(|| {
         let node = LogicalExprNode::decode(call).map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(parse_expr(&node, &guest.functions.context, registered.logical_codec.as_ref())?)
+        Ok(parse_expr(&node, &defaults().task_ctx(), registered.logical_codec.as_ref())?)
     });
     forget(call);
     match read? {
@@ -141,10 +153,14 @@ pub fn function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
 /// If there is no such session, or a derivative cannot be taken.
 pub fn optimized(session: &str, plan: &[u8]) -> Result<Vec<u8>> {
     let registered = Registered::called(session)?;
-    let guest = Guest::of(registered.context()?, registered.options())?;
+    let context = registered.context()?;
+    // SAFETY: the function is that of the owner.
+    let guest = registered.guest(&unsafe { (context.session_config)(&context) })?;
+    let reader = Arc::clone(&registered);
     let written = on_stack(|| {
-        let (around, plan) = registered.read(plan, &guest)?;
-        Ok(around.put(registered.node(&guest.state.optimize(&plan)?, &guest)?).encode_to_vec())
+        let (around, plan) = registered.read(plan, &guest.context)?;
+        let plan = guest.begun().optimize(&plan)?;
+        Ok(around.put(registered.node(&plan, move || reader.context().ok())?).encode_to_vec())
     });
     forget(plan);
     written

@@ -1,6 +1,7 @@
 //! A statement on its way to the plan that is executed.
 
 use datafusion::common::{DFSchema, DataFusionError, Result, internal_err};
+use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_ffi::ffi_option::FFI_Result;
@@ -18,7 +19,8 @@ use crate::around::Around;
 use crate::capture::{Captured, Capturing};
 use crate::crossing::forget;
 use crate::explain::explained;
-use crate::guest::Guest;
+use crate::guest::lending;
+use crate::lent::HostContext;
 use crate::local;
 use crate::own::{on_stack, runtime};
 use crate::registered::Registered;
@@ -39,48 +41,50 @@ impl Statement {
     /// # Errors
     /// If it cannot be planned, or a derivative of it cannot be taken.
     pub async fn planned(&self, plan: &[u8]) -> Result<SVec<u8>> {
-        let guest = Guest::of(self.session.task_context(), self.registered.options())?;
-        let (around, plan) = on_stack(|| self.registered.read(plan, &guest))?;
+        let guest = self.registered.guest(&self.session.config())?;
+        let (around, plan) = on_stack(|| self.registered.read(plan, &guest.context))?;
         let schema = Arc::clone(plan.schema());
-        let plan = optimized(&guest, plan).await?;
+        let state = Arc::new(guest.begun());
+        let plan = optimized(&state, plan).await?;
         let mut refused = None;
         if !is_computed_here(&plan)? {
-            match self.in_host(&plan, &around, &guest).await {
+            match self.in_host(&plan, &around, &state).await {
                 Ok(planned) => return Ok(planned),
                 // What datafusion-proto cannot hand on, such as deep expressions, runs here.
                 Err(error) => refused = Some(error),
             }
         }
-        let planned = self.here(&plan, &around, &guest, &schema).await;
+        let state = lending(state.as_ref().clone(), HostContext(self.session.task_context()));
+        let planned = self.here(&plan, &around, &state, &schema).await;
         planned.map_err(|error| refused.unwrap_or(error))
     }
 
     /// The plan of a statement that the host executes.
-    async fn in_host(&self, plan: &LogicalPlan, around: &Around, guest: &Guest) -> Result<SVec<u8>> {
+    async fn in_host(&self, plan: &LogicalPlan, around: &Around, state: &SessionState) -> Result<SVec<u8>> {
         let LogicalPlan::Explain(explain) = plan else {
-            return Capturing(self.planned_by_host(plan, around, guest)).await;
+            return Capturing(self.planned_by_host(plan, around)).await;
         };
         if !explain.logical_optimization_succeeded {
             return internal_err!("there is no plan to be shown");
         }
-        let of_host = self.read_from_host(&explain.plan, guest).await?;
-        self.written(explained(explain, guest, of_host).await?)
+        let of_host = self.read_from_host(&explain.plan, state).await?;
+        self.written(explained(explain, state, of_host).await?)
     }
 
     /// The plan of a statement that this library executes. What is written, and where, is the host's.
-    async fn here(&self, plan: &LogicalPlan, around: &Around, guest: &Guest, schema: &DFSchema) -> Result<SVec<u8>> {
+    async fn here(&self, plan: &LogicalPlan, around: &Around, state: &SessionState, schema: &DFSchema) -> Result<SVec<u8>> {
         match (plan, around) {
             (LogicalPlan::Dml(statement), _) => {
-                let rows = local::planned(&statement.input, guest).await?;
+                let rows = local::planned(&statement.input, state).await?;
                 let input = Arc::new(local::table(rows, true)?);
                 let statement = LogicalPlan::Dml(DmlStatement { input, ..statement.clone() });
-                Capturing(self.planned_by_host(&statement, around, guest)).await
+                Capturing(self.planned_by_host(&statement, around)).await
             }
             (plan, Around(Some(_))) => {
-                let rows = local::table(local::planned(plan, guest).await?, true)?;
-                Capturing(self.planned_by_host(&rows, around, guest)).await
+                let rows = local::table(local::planned(plan, state).await?, true)?;
+                Capturing(self.planned_by_host(&rows, around)).await
             }
-            (plan, Around(None)) => self.written(local::declared(local::planned(plan, guest).await?, schema)),
+            (plan, Around(None)) => self.written(local::declared(local::planned(plan, state).await?, schema)),
         }
     }
 
@@ -92,15 +96,16 @@ impl Statement {
     }
 
     /// The plan that the host would execute, as nodes of this library.
-    async fn read_from_host(&self, plan: &LogicalPlan, guest: &Guest) -> Result<Arc<dyn ExecutionPlan>> {
-        let bytes = self.planned_by_host(plan, &Around(None), guest).await?;
-        physical_plan_from_bytes_with_extension_codec(&bytes, &guest.functions.context, self.physical_codec.as_ref())
+    async fn read_from_host(&self, plan: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
+        let bytes = self.planned_by_host(plan, &Around(None)).await?;
+        physical_plan_from_bytes_with_extension_codec(&bytes, &state.task_ctx(), self.physical_codec.as_ref())
     }
 
     /// The physical plan that the planner makes of a plan that the session had before, in the host.
-    async fn planned_by_host(&self, plan: &LogicalPlan, around: &Around, guest: &Guest) -> Result<SVec<u8>> {
+    async fn planned_by_host(&self, plan: &LogicalPlan, around: &Around) -> Result<SVec<u8>> {
         let written = on_stack(|| {
-            let node = self.registered.node(plan, guest)?;
+            let session = self.session.clone();
+            let node = self.registered.node(plan, move || Some(session.task_context()))?;
             Ok(around.put(node).encode_to_vec())
         })?;
         let fallback = &self.registered.fallback;
@@ -118,8 +123,8 @@ impl Statement {
 
 /// A plan differentiated and optimized. It takes a thread of its own, so that the host can be interrupted meanwhile: what it has left
 /// then, nobody waits for.
-async fn optimized(guest: &Guest, plan: LogicalPlan) -> Result<LogicalPlan> {
-    let state = guest.state.clone();
+async fn optimized(state: &Arc<SessionState>, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let state = Arc::clone(state);
     let optimizing = runtime().spawn_blocking(move || on_stack(|| state.optimize(&plan)));
     optimizing.await.map_err(|error| DataFusionError::External(Box::new(error)))?
 }
