@@ -10,6 +10,7 @@ from datafusion import SessionContext
 from xql_ffi import _session
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._operators import register_operators
+from xql_ffi._registered import adopt
 from xql_ffi._rules import Rule, checked_rules
 
 if TYPE_CHECKING:
@@ -42,4 +43,5 @@ class Extension:
         """The planner of the session, which has the functions then."""
         planner = self._differentiating.__datafusion_session_planner__(ctx, fallback)
         register_operators(ctx, self._rules)
+        adopt(ctx)
         return planner

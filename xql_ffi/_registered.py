@@ -1,7 +1,7 @@
 """Sessions of the stock wheel as they are once registered: errors of this package, and the options ``xql.*``.
 
 A registered session, its frames and their streams are objects of subclasses that are called as the classes of
-``datafusion``.
+``datafusion``. What has no call of an operator is planned by a twin of the session, which is as the session was before.
 """
 
 from __future__ import annotations
@@ -16,19 +16,41 @@ from datafusion import DataFrame, RecordBatchStream, SessionContext
 from datafusion.plan import LogicalPlan
 
 from xql_ffi import _native
-from xql_ffi._errors import translated
+from xql_ffi._errors import MissingEngineError, translated
 
 # Methods that plan or run something besides those whose names have no underscores.
-_SPECIAL = {"__arrow_c_stream__", "__getitem__", "__iter__", "__next__", "__repr__", "_repr_html_"}
+_SPECIAL = {"__aiter__", "__arrow_c_stream__", "__getitem__", "__iter__", "__next__", "__repr__", "_repr_html_"}
+# The methods of a frame that have it planned.
+_PLANNING = {
+    *("__aiter__", "__arrow_c_stream__", "__iter__", "__repr__", "_repr_html_", "cache", "collect", "collect_column"),
+    *("collect_partitioned", "count", "describe", "execute_stream", "execute_stream_partitioned", "execution_plan"),
+    *("explain", "optimized_logical_plan", "show", "to_arrow_table", "to_pandas", "to_polars", "to_pydict"),
+    *("to_pylist", "write_csv", "write_json", "write_parquet", "write_parquet_with_options", "write_table"),
+}
+# The methods of a session that change how it plans.
+_CHANGING = {"add_physical_optimizer_rule", "remove_optimizer_rule", "set_query_planner"}
 _OPTION = re.compile(r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*'?(?P<value>\w+)'?\s*;?\s*", re.IGNORECASE)
+_SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
 # Statements whose names matter: those with derivatives, and views, of which others may be taken.
 _TELLING = re.compile(r"grad|jvp|vjp|view", re.IGNORECASE)
+_CALL = re.compile(r"\b(?:grad|jvp|vjp|stop_gradient)\(")
 
 
-def adopt(ctx: SessionContext) -> None:
-    """Makes a session one whose errors are those of this package."""
+def twin_of(ctx: SessionContext) -> SessionContext:
+    """A session that plans as this one does now, whatever is done to this one afterwards.
+
+    Both have the same tables, memory pool and files.
+    """
+    twin = SessionContext.__new__(SessionContext)
+    twin.ctx = ctx.ctx.enable_url_table()
+    return twin
+
+
+def adopt(ctx: SessionContext, twin: SessionContext | None = None) -> None:
+    """Makes a session one whose errors are those of this package, and which leaves what it can to its twin."""
     if not hasattr(type(ctx), "_xql_ffi_adopted"):
         ctx.__class__ = _subclass(type(ctx))
+        ctx._xql_ffi_twin = twin  # type: ignore[attr-defined]
 
 
 _SUBCLASSES: dict[type, type] = {}
@@ -47,10 +69,12 @@ def _made(cls: type) -> type:
         for name, stock in inspect.getmembers(cls, inspect.isfunction)
         if name in _SPECIAL or not name.startswith("_")
     }
-    if "sql" in methods and issubclass(cls, SessionContext):
+    if issubclass(cls, SessionContext):
         methods["sql"] = _sql(methods["sql"])
+        methods |= {name: _changing(methods[name]) for name in _CHANGING & methods.keys()}
     if issubclass(cls, DataFrame):
-        methods["optimized_logical_plan"] = _method(_optimized_logical_plan)
+        methods |= {name: _planning(methods[name], getattr(cls, name)) for name in _PLANNING & methods.keys()}
+        methods["optimized_logical_plan"] = _planning(_method(_optimized_logical_plan), cls.optimized_logical_plan)
     named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     return type(cls.__name__, (cls,), {**methods, **named, "_xql_ffi_adopted": True})
 
@@ -75,9 +99,65 @@ def _method(stock: Callable[..., Any]) -> Callable[..., Any]:
             made.__class__ = _subclass(type(made))
             # The codecs of a session work for as long as the session is there.
             made._xql_ffi_session = getattr(self, "_xql_ffi_session", self)
+        elif isinstance(made, SessionContext) and isinstance(self, SessionContext):
+            _derived(self, made, lambda twin: stock(twin, *args, **kwargs))
         return made
 
     return method
+
+
+def _derived(ctx: Any, made: Any, derive: Callable[[SessionContext], SessionContext]) -> None:
+    """Makes a session that a method of a registered one has made a registered one, too."""
+    made._xql_ffi_parent = ctx
+    adopt(made, None if ctx._xql_ffi_twin is None else derive(ctx._xql_ffi_twin))
+
+
+def _changing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a session that its twin is to follow."""
+
+    @functools.wraps(method)
+    def changing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = method(self, *args, **kwargs)
+        if self._xql_ffi_twin is not None:
+            getattr(self._xql_ffi_twin, method.__name__)(*args, **kwargs)
+        return made
+
+    return changing
+
+
+def _planning(method: Callable[..., Any], stock: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a frame that leaves it to the twin of its session if no call is in it."""
+
+    @functools.wraps(stock)
+    def planning(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if (twin := _frame_of_twin(self)) is not None:
+            try:
+                made = _method(stock)(twin, *args, **kwargs)
+            except MissingEngineError:
+                # A call that its plan does not show, such as one in a view that is read while it is planned.
+                self._xql_ffi_frame_of_twin = None
+            else:
+                return _of_session(self._xql_ffi_session, made)
+        return method(self, *args, **kwargs)
+
+    return planning
+
+
+def _frame_of_twin(frame: Any) -> Any:
+    if not hasattr(frame, "_xql_ffi_frame_of_twin"):
+        plan, twin = frame.logical_plan(), frame._xql_ffi_session._xql_ffi_twin
+        is_plain = twin is not None and not _CALL.search(plan.display_indent())
+        frame._xql_ffi_frame_of_twin = twin.create_dataframe_from_logical_plan(plan) if is_plain else None
+    return frame._xql_ffi_frame_of_twin
+
+
+def _of_session(ctx: Any, made: Any) -> Any:
+    """What a frame of the twin gives, as the session has it: calls may be added to a frame."""
+    if isinstance(made, DataFrame):
+        return ctx.create_dataframe_from_logical_plan(made.logical_plan())
+    if isinstance(made, RecordBatchStream):
+        made._xql_ffi_session = ctx  # type: ignore[attr-defined]
+    return made
 
 
 def _optimized_logical_plan(self: Any) -> LogicalPlan:
@@ -90,13 +170,17 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
     """``SessionContext.sql`` that tells the planner what the plan will not say, and knows ``SET xql.*``."""
 
     @functools.wraps(stock)
-    def method(self: SessionContext, query: str, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(query, str):
-            if found := _OPTION.fullmatch(query):
-                _native.set_option(self.session_id(), found["key"].lower(), found["value"].lower())
-                return self.empty_table()
-            if _TELLING.search(query) and "\0" not in query:
-                _native.note_statement(self.session_id(), query)
-        return stock(self, query, *args, **kwargs)
+    def method(self: Any, query: str, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(query, str):
+            return stock(self, query, *args, **kwargs)
+        if found := _OPTION.fullmatch(query):
+            _native.set_option(self.session_id(), found["key"].lower(), found["value"].lower())
+            return self.empty_table()
+        if _TELLING.search(query) and "\0" not in query:
+            _native.note_statement(self.session_id(), query)
+        made = stock(self, query, *args, **kwargs)
+        if _SETTING.match(query) and self._xql_ffi_twin is not None:
+            self._xql_ffi_twin.sql(query)
+        return made
 
     return method

@@ -10,7 +10,7 @@ import datafusion
 from datafusion import ScalarUDF, SessionContext
 
 from xql_ffi import _native
-from xql_ffi._registered import adopt
+from xql_ffi._registered import adopt, twin_of
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
@@ -105,9 +105,10 @@ class Differentiating:
 def install(ctx: Any) -> None:
     """Lets a session differentiate its statements, if it does not do so yet."""
     if CODEC not in ctx.logical_extension_codec_ids():
+        twin = twin_of(ctx)
         # All handles are of one session; the codecs belong to a handle. Functions in Python cross uncopied.
         ctx.ctx = ctx.with_python_udf_inlining(enabled=False).with_extensions(Differentiating()).ctx
-        adopt(ctx)
+        adopt(ctx, twin)
 
 
 @functools.lru_cache(maxsize=1)
