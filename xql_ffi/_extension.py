@@ -43,5 +43,5 @@ class Extension:
         """The planner of the session, which has the functions then."""
         planner = self._differentiating.__datafusion_session_planner__(ctx, fallback)
         register_operators(ctx, self._rules)
-        adopt(ctx)
+        adopt(ctx, ctx)
         return planner

@@ -145,6 +145,11 @@ def note_functions(new_session: CapsuleType) -> None:
         raise ValueError(taken(error[0]))
 
 
+def is_registered(session: str) -> bool:
+    """Whether the session with this identifier is registered."""
+    return bool(_lib.xql_ffi_is_registered(text(session)))
+
+
 def set_option(session: str, key: str, value: str) -> None:
     """Sets an option ``xql.*`` of the session with this identifier.
 

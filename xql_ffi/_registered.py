@@ -27,7 +27,11 @@ _PLANNING = {
     *("explain", "optimized_logical_plan", "show", "to_arrow_table", "to_pandas", "to_polars", "to_pydict"),
     *("to_pylist", "write_csv", "write_json", "write_parquet", "write_parquet_with_options", "write_table"),
 }
-# The methods of a session that change how it plans.
+# The methods of a session that make another handle of it, and those that change how it plans.
+_DERIVING = {
+    *("enable_url_table", "with_extensions", "with_logical_extension_codec", "with_physical_extension_codec"),
+    "with_python_udf_inlining",
+}
 _CHANGING = {"add_physical_optimizer_rule", "remove_optimizer_rule", "set_query_planner"}
 _OPTION = re.compile(r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*'?(?P<value>\w+)'?\s*;?\s*", re.IGNORECASE)
 _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
@@ -46,10 +50,18 @@ def twin_of(ctx: SessionContext) -> SessionContext:
     return twin
 
 
-def adopt(ctx: SessionContext, twin: SessionContext | None = None) -> None:
-    """Makes a session one whose errors are those of this package, and which leaves what it can to its twin."""
+def adopt(ctx: SessionContext, crossing: SessionContext, twin: SessionContext | None = None) -> None:
+    """Makes a session one whose errors are those of this package, and which leaves what it can to its twin.
+
+    Args:
+        ctx: the session.
+        crossing: the handle of it that has the codecs of this package. The session itself keeps those that it had, so that
+            it writes plans and expressions as before.
+        twin: what plans statements without a call, if not the session itself.
+    """
     if not hasattr(type(ctx), "_xql_ffi_adopted"):
         ctx.__class__ = _subclass(type(ctx))
+        ctx._xql_ffi_crossing = crossing  # type: ignore[attr-defined]
         ctx._xql_ffi_twin = twin  # type: ignore[attr-defined]
 
 
@@ -71,6 +83,7 @@ def _made(cls: type) -> type:
     }
     if issubclass(cls, SessionContext):
         methods["sql"] = _sql(methods["sql"])
+        methods |= {name: _deriving(getattr(cls, name)) for name in _DERIVING & methods.keys()}
         methods |= {name: _changing(methods[name]) for name in _CHANGING & methods.keys()}
     if issubclass(cls, DataFrame):
         methods |= {name: _planning(methods[name], getattr(cls, name)) for name in _PLANNING & methods.keys()}
@@ -99,17 +112,27 @@ def _method(stock: Callable[..., Any]) -> Callable[..., Any]:
             made.__class__ = _subclass(type(made))
             # The codecs of a session work for as long as the session is there.
             made._xql_ffi_session = getattr(self, "_xql_ffi_session", self)
-        elif isinstance(made, SessionContext) and isinstance(self, SessionContext):
-            _derived(self, made, lambda twin: stock(twin, *args, **kwargs))
         return made
 
     return method
 
 
-def _derived(ctx: Any, made: Any, derive: Callable[[SessionContext], SessionContext]) -> None:
-    """Makes a session that a method of a registered one has made a registered one, too."""
-    made._xql_ffi_parent = ctx
-    adopt(made, None if ctx._xql_ffi_twin is None else derive(ctx._xql_ffi_twin))
+def _deriving(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that makes another handle of a session.
+
+    It is made of the handle with the codecs of this package, for the method binds the planner of the session to those of
+    the new one.
+    """
+
+    @functools.wraps(stock)
+    def deriving(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = stock(self._xql_ffi_crossing, *args, **kwargs)
+        twin = self._xql_ffi_twin
+        made._xql_ffi_parent = self
+        adopt(made, made, None if twin is None else stock(twin, *args, **kwargs))
+        return made
+
+    return deriving
 
 
 def _changing(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,7 +185,7 @@ def _of_session(ctx: Any, made: Any) -> Any:
 
 def _optimized_logical_plan(self: Any) -> LogicalPlan:
     """The plan that is executed, with the derivatives, as `DataFrame.optimized_logical_plan` gives it without any."""
-    ctx = self._xql_ffi_session
+    ctx = self._xql_ffi_session._xql_ffi_crossing
     return LogicalPlan.from_bytes(ctx, _native.optimized(ctx.session_id(), self.logical_plan().to_bytes(ctx)))
 
 
@@ -176,7 +199,7 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
         if found := _OPTION.fullmatch(query):
             _native.set_option(self.session_id(), found["key"].lower(), found["value"].lower())
             return self.empty_table()
-        if _TELLING.search(query) and "\0" not in query:
+        if _TELLING.search(query) and "\0" not in query and _native.is_registered(self.session_id()):
             _native.note_statement(self.session_id(), query)
         made = stock(self, query, *args, **kwargs)
         if _SETTING.match(query) and self._xql_ffi_twin is not None:

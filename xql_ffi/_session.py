@@ -104,19 +104,17 @@ class Differentiating:
 
 def install(ctx: Any) -> None:
     """Lets a session differentiate its statements, if it does not do so yet."""
-    if CODEC not in ctx.logical_extension_codec_ids():
+    if not _native.is_registered(ctx.session_id()):
         twin = twin_of(ctx)
         # All handles are of one session; the codecs belong to a handle. Functions in Python cross uncopied.
-        ctx.ctx = ctx.with_python_udf_inlining(enabled=False).with_extensions(Differentiating()).ctx
-        adopt(ctx, twin)
+        crossing = ctx.with_python_udf_inlining(enabled=False).with_extensions(Differentiating())
+        adopt(ctx, crossing, twin)
 
 
 @functools.lru_cache(maxsize=1)
 def _scratch() -> SessionContext:
     """A session of this package's own, which writes functions."""
-    ctx = SessionContext()
-    install(ctx)
-    return ctx
+    return SessionContext().with_python_udf_inlining(enabled=False).with_extensions(Differentiating())
 
 
 def function(function: ScalarUDF) -> Any:

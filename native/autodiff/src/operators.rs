@@ -230,12 +230,18 @@ impl ScalarUDFImpl for DifferentialOperator {
         let name = self.name();
         let error = exec_datafusion_err!(
             "nothing differentiated this call of {name}. Register the session, `xql_ffi.register(ctx)`, or run \
-             `xql_ffi.sql(ctx, ...)`; on datafusion 54 install the engine (`pip install \"xql-ffi[engine]\"`) and leave \
-             XQL_FFI_ENGINE unset. Otherwise check datafusion.optimizer.max_passes and skip_failed_rules"
+             `xql_ffi.sql(ctx, ...)`{ENGINE}. Otherwise check datafusion.optimizer.max_passes and skip_failed_rules"
         );
         Err(Refused::MissingEngine.mark(error))
     }
 }
+
+/// What sessions of DataFusion 54 need besides.
+#[cfg(not(feature = "datafusion-55"))]
+const ENGINE: &str =
+    "; on datafusion 54 install the engine (`pip install \"xql-ffi[engine]\"`) and leave XQL_FFI_ENGINE unset";
+#[cfg(feature = "datafusion-55")]
+const ENGINE: &str = "";
 
 impl DifferentialOperator {
     fn return_field(&self, args: &ReturnFieldArgs) -> Result<FieldRef> {

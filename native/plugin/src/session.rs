@@ -228,6 +228,16 @@ pub unsafe extern "C" fn xql_ffi_rule_strict(rule: *const xql_ffi_rule) -> *mut 
     }
 }
 
+/// Whether a session is registered.
+///
+/// # Safety
+/// `session` is null or a string that ends in NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_is_registered(session: *const c_char) -> bool {
+    // SAFETY: as for this function.
+    unsafe { text(session) }.is_ok_and(xql_session::is_registered)
+}
+
 /// Sets an option of a registered session, and says whether it could; if not, the reason is in `error`.
 ///
 /// # Safety

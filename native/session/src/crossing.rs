@@ -46,8 +46,11 @@ impl<T: Clone> Crossing<T> {
         Self(LazyLock::new(Mutex::default))
     }
 
+    /// What is on its way, but for what will not be read.
     fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Instant, T)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (written, _)| written.elapsed() < FORGOTTEN);
+        known
     }
 
     /// Writes the number of something.
@@ -55,7 +58,6 @@ impl<T: Clone> Crossing<T> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut known = self.locked();
-        known.retain(|_, (written, _)| written.elapsed() < FORGOTTEN);
         known.insert(number, (Instant::now(), value));
         buf.extend_from_slice(&*MARK);
         buf.extend_from_slice(&number.to_le_bytes());

@@ -35,4 +35,4 @@ pub use capture::capture_rule;
 pub use crossing::{crossings, logical_codec, physical_codec};
 pub use functions::note_functions;
 pub use planner::planner;
-pub use registered::{function, note_statement, optimized, set_option};
+pub use registered::{function, is_registered, note_statement, optimized, set_option};

@@ -16,62 +16,75 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType}
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
 use futures::StreamExt;
+use futures::stream::poll_fn;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use xql_guard::guard;
 
 use crate::capture::Captured;
 
 /// A physical plan that runs here, of one partition: its relations are computed once for each execution, and an execution of a host
-/// begins anew with each partition.
+/// begins anew with each partition. It has the columns that the statement has declared, if it has: `CREATE TABLE ... AS` takes no column
+/// that may be NULL for one that may not.
 ///
 /// # Errors
 /// If it cannot be planned.
-pub async fn planned(plan: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
-    let planned = state.query_planner().create_physical_plan(plan, state).await?;
-    Ok(match planned.output_partitioning().partition_count() {
-        1 => planned,
-        _ => Arc::new(CoalescePartitionsExec::new(planned)),
-    })
+pub async fn planned(
+    plan: &LogicalPlan,
+    state: &SessionState,
+    declared: Option<&DFSchema>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = state.query_planner().create_physical_plan(plan, state).await?;
+    let plan = match plan.output_partitioning().partition_count() {
+        1 => plan,
+        _ => Arc::new(CoalescePartitionsExec::new(plan)),
+    };
+    let schema = declared.map_or_else(|| plan.schema(), |declared| promised(plan.schema(), declared));
+    let equal = EquivalenceProperties::new(Arc::clone(&schema));
+    let properties = PlanProperties::clone(plan.properties()).with_eq_properties(equal);
+    Ok(Arc::new(Local { plan, schema, properties: Arc::new(properties), is_used: AtomicBool::new(false) }))
 }
 
-/// A plan with the columns that the statement has declared: `CREATE TABLE ... AS` takes no column that may be NULL for one that may not.
-pub fn declared(plan: Arc<dyn ExecutionPlan>, schema: &DFSchema) -> Arc<dyn ExecutionPlan> {
-    let planned = plan.schema();
-    if schema.as_arrow().contains(&planned) || schema.fields().len() != planned.fields().len() {
-        return plan;
+/// The columns of a plan with what a statement has declared about NULL.
+fn promised(planned: SchemaRef, declared: &DFSchema) -> SchemaRef {
+    if declared.as_arrow().contains(&planned) || declared.fields().len() != planned.fields().len() {
+        return planned;
     }
-    let fields = schema
+    let fields = declared
         .fields()
         .iter()
         .zip(planned.fields())
         .map(|(declared, field)| Field::clone(field).with_nullable(declared.is_nullable() && field.is_nullable()));
-    let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), planned.metadata().clone()));
-    let equal = EquivalenceProperties::new(Arc::clone(&schema));
-    let properties = PlanProperties::clone(plan.properties()).with_eq_properties(equal);
-    Arc::new(Declared { plan, schema, properties: Arc::new(properties) })
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), planned.metadata().clone()))
 }
 
-/// The rows of a plan under another schema, with other promises about NULL.
+/// What a host executes of a plan that runs here. A panic is an error of the statement, and a second execution begins anew.
 #[derive(Debug)]
-struct Declared {
+struct Local {
     plan: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
+    is_used: AtomicBool,
 }
 
-impl DisplayAs for Declared {
+impl DisplayAs for Local {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Declared")
+        write!(f, "Local")
     }
 }
 
-impl ExecutionPlan for Declared {
+impl ExecutionPlan for Local {
     fn name(&self) -> &str {
-        "Declared"
+        "Local"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -95,14 +108,24 @@ impl ExecutionPlan for Declared {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(&self.schema);
-        let rows = self.plan.execute(partition, context)?.map(move |batch| {
-            let batch = batch?;
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options)?)
+        let mut rows = guard(RUNNING, || {
+            let plan = Arc::clone(&self.plan);
+            let plan = if self.is_used.swap(true, Ordering::Relaxed) { reset_plan_states(plan)? } else { plan };
+            plan.execute(partition, context)
+        })?;
+        let rows = poll_fn(move |context| {
+            let polled = guard(RUNNING, || Ok(rows.poll_next_unpin(context)));
+            polled.unwrap_or_else(|error| Poll::Ready(Some(Err(error)))).map_ok(|batch| {
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options)?)
+            })
         });
+        let rows = rows.map(|batch| batch.and_then(|batch| batch));
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows)))
     }
 }
+
+const RUNNING: &str = "running a statement";
 
 /// The rows of a plan as a table, which a host or EXPLAIN reads. To a host the plan is a leaf: it does not know what the nodes below
 /// demand of their inputs, and would rewrite them.

@@ -113,6 +113,11 @@ impl Registered {
     }
 }
 
+/// Whether a session is registered.
+pub fn is_registered(session: &str) -> bool {
+    Registered::called(session).is_ok()
+}
+
 /// Sets an option of a session, as `SET xql.share_relations = false` does where a session knows it.
 ///
 /// # Errors

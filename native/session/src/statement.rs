@@ -75,16 +75,16 @@ impl Statement {
     async fn here(&self, plan: &LogicalPlan, around: &Around, state: &SessionState, schema: &DFSchema) -> Result<SVec<u8>> {
         match (plan, around) {
             (LogicalPlan::Dml(statement), _) => {
-                let rows = local::planned(&statement.input, state).await?;
+                let rows = local::planned(&statement.input, state, None).await?;
                 let input = Arc::new(local::table(rows, true)?);
                 let statement = LogicalPlan::Dml(DmlStatement { input, ..statement.clone() });
                 Capturing(self.planned_by_host(&statement, around)).await
             }
             (plan, Around(Some(_))) => {
-                let rows = local::table(local::planned(plan, state).await?, true)?;
+                let rows = local::table(local::planned(plan, state, None).await?, true)?;
                 Capturing(self.planned_by_host(&rows, around)).await
             }
-            (plan, Around(None)) => self.written(local::declared(local::planned(plan, state).await?, schema)),
+            (plan, Around(None)) => self.written(local::planned(plan, state, Some(schema)).await?),
         }
     }
 
