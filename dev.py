@@ -56,7 +56,7 @@ PROGRAMS = (
     "training",
 )
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 29.0  # the largest wheels that are handed out
+ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 30.0  # the largest wheels that are handed out
 # By platform, what puts the libraries into a wheel that a system may lack, and what shows which ones a wheel needs.
 REPAIR, SHOW = {
     "darwin": (("delocate-wheel", "--wheel-dir"), ("delocate-listdeps", "--all")),
@@ -116,8 +116,7 @@ def set_up(job: str) -> None:
 def build() -> None:
     """Builds both distributions with the quick profile and installs them; cargo compiles what has changed."""
     say("native build: the first takes up to half an hour, the next seconds")
-    # Editable: the Python files stay those of the checkout, the library and its cffi module are put beside them.
-    run("maturin", "develop", "--uv", "--locked")
+    develop()
     # A wheel, for its .pth file; uncompressed, for it is installed at once.
     shutil.rmtree(BUILD / "quick", ignore_errors=True)
     out = ("--out", BUILD / "quick", "--compression-method", "stored", "--auditwheel", "skip")
@@ -125,27 +124,44 @@ def build() -> None:
     install(TOOLS, "--no-deps", "--reinstall", *(BUILD / "quick").iterdir())
 
 
-def build_stock() -> None:
-    """Builds `xql-ffi` for DataFusion 55 and installs it beside the stock wheel, with what the tests need."""
-    say("native build for DataFusion 55: the first takes a quarter of an hour, the next seconds")
-    # The same project with the crates of native/stock. An editable install would take the place of the other library.
-    project, out = BUILD / "project-55", BUILD / "quick-55"
-    shutil.rmtree(project, ignore_errors=True)
-    shutil.copytree(ROOT / "xql_ffi", project / "xql_ffi", ignore=shutil.ignore_patterns("_plugin", "__pycache__"))
+def develop(**extra: str) -> None:
+    """Installs `xql-ffi` into an environment of DataFusion 54.
+
+    It is editable: the Python files stay those of the checkout, the library and its cffi module are put beside them. The
+    library is that for DataFusion 54, so that nothing of 55 need be compiled.
+    """
+    project = BUILD / "project-54"
+    project.mkdir(parents=True, exist_ok=True)
     for name in ("README.md", "LICENSE"):
         shutil.copy2(ROOT / name, project)
     settings = (ROOT / "pyproject.toml").read_text()
-    (project / "pyproject.toml").write_text(settings.replace('"native/plugin', '"../../native/stock/plugin'))
+    moved = 'manifest-path = "../../native/plugin/Cargo.toml"\npython-source = "../.."'
+    (project / "pyproject.toml").write_text(settings.replace('manifest-path = "native/stock/plugin/Cargo.toml"', moved))
+    run("maturin", "develop", "--uv", "--locked", cwd=project, **extra)
+
+
+def build_stock() -> None:
+    """Builds `xql-ffi` for DataFusion 55 and installs it beside the stock wheel, with what the tests need."""
+    say("native build for DataFusion 55: the first takes a quarter of an hour, the next seconds")
+    # Not editable: beside the Python files of the checkout is the library for DataFusion 54.
+    out = BUILD / "quick-55"
     shutil.rmtree(out, ignore_errors=True)
     made = ("--out", out, "--compression-method", "stored", "--auditwheel", "skip")
-    run("maturin", "build", "--profile", "dev", "--locked", *made, cwd=project)
-    if not (STOCK / SCRIPTS / "python").exists():
-        run("uv", "venv", "--quiet", "--python", sys.executable, STOCK)
+    run("maturin", "build", "--profile", "dev", "--locked", *made)
+    install_stock(STOCK, *out.iterdir())
+
+
+def install_stock(folder: Path, wheel: Path) -> Path:
+    """Installs a wheel of `xql-ffi` and what the tests need beside the stock wheel; returns where the programs are."""
+    tools = folder / SCRIPTS
+    if not (tools / "python").exists():
+        run("uv", "venv", "--quiet", "--python", sys.executable, folder)
     constraints = BUILD / "constraints-55.txt"
     lines = (ROOT / "constraints.txt").read_text().splitlines(keepends=True)
     constraints.write_text("".join(line for line in lines if not line.startswith("datafusion==")))
-    pip = ("uv", "pip", "install", "--quiet", "--python", STOCK / SCRIPTS / "python")
-    run(*pip, "--group=stock", "--reinstall-package=xql-ffi", *out.iterdir(), UV_CONSTRAINT=str(constraints))
+    pip = ("uv", "pip", "install", "--quiet", "--python", tools / "python")
+    run(*pip, "--group=stock", "--reinstall-package=xql-ffi", wheel, UV_CONSTRAINT=str(constraints))
+    return tools
 
 
 def scale_out(arguments: list[str]) -> None:
@@ -157,7 +173,7 @@ def scale_out(arguments: list[str]) -> None:
     pip = ("uv", "pip", "install", "--quiet", "--python", python)
     run(*pip, "--group=scale-out", UV_CONSTRAINT="")
     run(*pip, "--no-deps", "--reinstall", *(BUILD / "quick").iterdir())
-    run("maturin", "develop", "--uv", "--locked", VIRTUAL_ENV=str(folder))
+    develop(VIRTUAL_ENV=str(folder))
     run(python, "examples/scale_out.py", *arguments)
 
 
@@ -196,6 +212,8 @@ def wheels(arguments: list[str]) -> None:
         sys.exit(f"dev.py: a wheel is larger than {ENGINE_TO_STOCK} times that of datafusion, or than {PLUGIN_MB} MB")
     # Not `python -m`, which would import the package of the checkout.
     run(fresh_environment(BUILD / "fresh", engine, plugin) / "pytest", *arguments)
+    shutil.rmtree(BUILD / "fresh-55", ignore_errors=True)
+    run(install_stock(BUILD / "fresh-55", plugin) / "pytest", *arguments, *ON_STOCK)
     try_out(dist)
 
 
@@ -234,7 +252,7 @@ def wheels_of(commit: str, profile: str, suffix: str) -> Path:
     kept = BUILD / "commits" / f"{commit}{suffix}"
     if kept.exists():
         return kept
-    checkout, target = BUILD / "checkout", NATIVE / "target"
+    checkout = BUILD / "checkout"
     shutil.rmtree(checkout, ignore_errors=True)
     run("git", "worktree", "prune")
     run("git", "worktree", "add", "--quiet", "--detach", checkout, commit)
@@ -242,9 +260,10 @@ def wheels_of(commit: str, profile: str, suffix: str) -> Path:
     # younger than what was compiled of ours, so that cargo compiles ours again. One folder for both would be wrong:
     # cargo would take what the other checkout compiled for its own, since that is younger than the files here.
     name = "release" if profile == "release" else "debug"
-    for part in ("build", "deps", ".fingerprint"):
-        shutil.copytree(target / name / part, checkout / "native" / "target" / name / part)
-    shutil.copy2(target / ".rustc_info.json", checkout / "native" / "target")
+    for target in (Path("native", "target"), Path("native", "stock", "target")):
+        for part in ("build", "deps", ".fingerprint"):
+            shutil.copytree(ROOT / target / name / part, checkout / target / name / part)
+        shutil.copy2(ROOT / target / ".rustc_info.json", checkout / target)
     built = BUILD / f"linked-{commit}"
     link(checkout, profile, built)
     kept.parent.mkdir(exist_ok=True)
@@ -254,7 +273,7 @@ def wheels_of(commit: str, profile: str, suffix: str) -> Path:
 
 
 def try_out(wheels: Path) -> None:
-    """Installs the wheels as users do, in two ways and with every Python that is here, and differentiates something."""
+    """Installs the wheels as users do, in both ways and with every Python that is here, and differentiates something."""
     active = "import datafusion, xql_ffi; assert xql_ffi.engine_status().startswith('active'), xql_ffi.engine_status()"
     for version in PYTHONS:
         found = subprocess.run(
@@ -271,7 +290,7 @@ def try_out(wheels: Path) -> None:
             command = ("uv", "pip", "install", "--quiet", "--only-binary=:all:", "--find-links", wheels)
             run(*command, "--python", python, wanted, UV_CONSTRAINT="")
             run(python, "-m", "xql_ffi", "doctor", cwd=tried)
-        run(python, "-c", active, cwd=tried)
+            run(python, "-c", active, cwd=tried)
 
 
 def lint(rustc: str, *arguments: str) -> int:

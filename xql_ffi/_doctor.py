@@ -7,10 +7,11 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 from datafusion import SessionContext
 
-from xql_ffi._engine import engine_status, is_active
+from xql_ffi._engine import STOCK, engine_status, is_active
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._operators import register
 from xql_ffi._text.expansion import sql
@@ -46,21 +47,21 @@ class Report:
     def __str__(self) -> str:
         """The report as lines to read."""
         lines = [f"{name:16} {found or 'not installed'}" for name, found in self.versions.items()]
-        lines += ["", f"engine: {self.engine}", ""]
+        lines += ["", f"{'sessions' if find_spec('xql_ffi_engine') is None else 'engine'}: {self.engine}", ""]
         lines += [f"{way}: {problem or 'works'}" for way, problem in self.checks.items()]
         if not self.healthy:
             lines += ["", "Nothing differentiates here. Install one of both ways:"]
             lines += [
-                '  pip install "xql-ffi[engine]"    # derivatives as functions of every query, with datafusion 54.0.0'
+                f'  pip install xql-ffi "datafusion=={STOCK}.*"    # derivatives as functions of every query',
+                '  pip install "xql-ffi[engine]"    # the same with datafusion 54.0.0',
             ]
-            lines += ["  pip install xql-ffi datafusion    # xql_ffi.sql(ctx, statement) on any session"]
         return "\n".join(lines)
 
 
 def examine() -> Report:
     """Looks at this environment and differentiates something in each way that it has."""
     found = {"python": platform.python_version(), **{name: _version(name) for name in DISTRIBUTIONS}}
-    ways = {"xql_ffi.register(ctx), ctx.sql(...)": _by_engine, "xql_ffi.sql(ctx, ...)": _by_text}
+    ways = {"xql_ffi.register(ctx), ctx.sql(...)": _by_session, "xql_ffi.sql(ctx, ...)": _by_text}
     return Report(found, engine_status(), {name: _problem(way) for name, way in ways.items()})
 
 
@@ -82,11 +83,11 @@ def _problem(way: Callable[[], float]) -> str:
     return "" if math.isclose(found, EXPECTED, rel_tol=1e-15) else f"gives {found} where {EXPECTED} is right"
 
 
-def _by_engine() -> float:
+def _by_session() -> float:
     if not is_active():
         reason = engine_status().removeprefix("inactive: ")
         advice = f". Unset the variable {SWITCH} and start Python again" if SWITCH in reason else ""
-        msg = f"it needs the engine, but {reason}{advice}"
+        msg = f"sessions do not differentiate: {reason}{advice}"
         raise MissingEngineError(msg)
     return float(register(SessionContext()).sql(QUERY).to_pydict()["d"][0])
 

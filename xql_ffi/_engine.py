@@ -4,25 +4,39 @@ import warnings
 
 import datafusion
 
-from xql_ffi import _session
+from xql_ffi import _library, _session
 from xql_ffi._errors import MissingEngineError
 
 INSTALL = 'pip install "xql-ffi[engine]"'
+# The version whose sessions need no engine.
+STOCK = 55
 
 
 def engine_status() -> str:
     """Says in a sentence whether queries of this process are differentiated, and if not, what to do."""
     if _session.is_supported():
         return f"active: sessions of datafusion {datafusion.__version__} differentiate by its own extension points"
+    if not _is_for_engine():
+        return (
+            f"inactive: this xql-ffi is for sessions of datafusion {STOCK}, and datafusion {datafusion.__version__} is "
+            f'installed; run `pip install "datafusion=={STOCK}.*"`'
+        )
     try:
         import xql_ffi_engine
     except ImportError:
         return (
-            f"inactive: it is not installed; run `{INSTALL}` and start Python again. The datafusion wheel alone "
-            "does not let a function of another library simplify its calls"
+            f"inactive: it is not installed; run `{INSTALL}` and start Python again. The wheel of datafusion 54 alone "
+            f"does not let a function of another library simplify its calls; that of {STOCK} needs no engine"
         )
     status: str = xql_ffi_engine.status()
+    if not _library.is_of_engine and not status.startswith("inactive"):
+        return f"inactive: it is of another release than xql-ffi; run `{INSTALL}` and start Python again"
     return status
+
+
+def _is_for_engine() -> bool:
+    """Whether this is the major version of ``datafusion`` that there is an engine for."""
+    return datafusion.__version__.startswith("54.")
 
 
 def is_active() -> bool:
@@ -37,7 +51,17 @@ def is_engine() -> bool:
     except ImportError:
         return False
     active: bool = xql_ffi_engine.is_active()
-    return active
+    return active and _library.is_of_engine
+
+
+def way_out() -> str:
+    """What makes the sessions of this process differentiate."""
+    status = engine_status()
+    if not _is_for_engine():
+        return status.rpartition("; ")[2]
+    return (
+        f"install the engine (`{INSTALL}`), leave XQL_FFI_ENGINE unset and start Python again. The engine is {status}"
+    )
 
 
 def check_engine(operator: str) -> None:
@@ -45,8 +69,7 @@ def check_engine(operator: str) -> None:
     if not is_active():
         msg = (
             f"the datafusion of this process does not differentiate {operator}. Run the statement as plain SQL, "
-            f"xql_ffi.sql(ctx, statement), or install the engine (`{INSTALL}`), leave XQL_FFI_ENGINE unset and start "
-            f"Python again. The engine is {engine_status()}"
+            f"xql_ffi.sql(ctx, statement), or {way_out()}"
         )
         raise MissingEngineError(msg)
 

@@ -12,7 +12,7 @@ from datafusion import DataFrame, Expr, SessionContext, SQLOptions, col, lit
 
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
-from xql_ffi._engine import engine_status, is_active
+from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, quoted
 
@@ -233,9 +233,9 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     """
     if not is_active():
         msg = (
-            "gradients needs the engine. Without it, write a statement for each table, SELECT *, grad((SELECT l FROM "
-            "loss), val) FROM w, and run it as plain SQL, xql_ffi.sql(ctx, statement). "
-            f"The engine is {engine_status()}"
+            "gradients needs sessions that differentiate. Without them, write a statement for each table, SELECT *, "
+            "grad((SELECT l FROM loss), val) FROM w, and run it as plain SQL, xql_ffi.sql(ctx, statement). "
+            f"Or {way_out()}"
         )
         raise MissingEngineError(msg)
     # DataFusion executes DDL and DML when they are planned.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from xql_ffi import _plugin
+from xql_ffi import _library
 from xql_ffi._errors import translated
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import CapsuleType
 
-_ffi, _lib = _plugin.ffi, _plugin.lib
+_ffi, _lib = _library.ffi, _library.lib
 
 SCALAR_UDF = b"datafusion_scalar_udf"
 SIMPLIFY = b"datafusion_scalar_udf_simplify"

@@ -11,7 +11,7 @@ from datafusion import __version__ as datafusion_version
 from datafusion import _internal as datafusion_internal
 
 from xql_ffi import _native, _session
-from xql_ffi._engine import INSTALL, warn_without_engine
+from xql_ffi._engine import warn_without_engine, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, shown
 from xql_ffi._rules import Rule, checked_rules
@@ -43,9 +43,8 @@ class _Exporter:
         needed, installed = _native.datafusion_version(), datafusion_version
         if installed.partition(".")[0] != str(needed):
             msg = (
-                f"grad and the like are functions of sessions of datafusion {needed}, but datafusion {installed} is "
-                "installed. Run statements by xql_ffi.sql(ctx, statement), which works with it, or install "
-                f"datafusion {needed} and its engine: `{INSTALL}`"
+                f"grad and the like are no functions of datafusion {installed} in this process. Run statements by "
+                f"xql_ffi.sql(ctx, statement), which works with it, or {way_out()}"
             )
             raise MissingEngineError(msg)
         return _native.capsule(self._operator, _native.SCALAR_UDF)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow.cffi import ffi
 
-from xql_ffi import _plugin
+from xql_ffi import _library
 
 
 def rule_table() -> pa.Table:
@@ -38,7 +38,7 @@ def rule_table() -> pa.Table:
     schema = ffi.new("struct ArrowSchema *")
     array = ffi.new("struct ArrowArray *")
     addresses = [int(ffi.cast("uintptr_t", struct)) for struct in (schema, array)]
-    if not _plugin.lib.xql_ffi_rule_table(*(_plugin.ffi.cast("void *", address) for address in addresses)):
+    if not _library.lib.xql_ffi_rule_table(*(_library.ffi.cast("void *", address) for address in addresses)):
         msg = "the native library of xql-ffi has no rule table"
         raise RuntimeError(msg)
     batch = pa.RecordBatch._import_from_c(addresses[1], addresses[0])

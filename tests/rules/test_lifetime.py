@@ -278,7 +278,7 @@ def test_capsules_die_in_other_threads() -> None:
 
 def test_null_handles_are_refused() -> None:
     """The C interface, called by something other than this package."""
-    from xql_ffi._plugin import ffi, lib
+    from xql_ffi._library import ffi, lib
 
     def message(error: object) -> str:
         text: str = ffi.string(error[0]).decode()  # type: ignore[index]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow.cffi import ffi as arrow
 
-from xql_ffi import _plugin
+from xql_ffi import _library
 from xql_ffi._errors import translated
 from xql_ffi._native import taken, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_ffi, _lib = _plugin.ffi, _plugin.lib
+_ffi, _lib = _library.ffi, _library.lib
 
 # In an error, this is on both sides of the name of a function that is not known, and behind each of its arguments.
 _QUESTION = "\x01"

@@ -1,7 +1,8 @@
-//! One shared object with two Python modules in it.
+//! One shared object with two Python modules and a C library in it.
 //!
 //! `_internal` is that of the crate `datafusion-python`, unmodified: its `PyInit__internal` is exported from here. `_engine`
-//! is the companion, whose `install` replaces methods of `_internal`. In layers, each using only those before it:
+//! is the companion, whose `install` replaces methods of `_internal`. The library is that of `xql-plugin`, which `xql_ffi` loads from
+//! here where DataFusion is of this version: its own copy is for another one. In layers, each using only those before it:
 //!
 //! 1. `method` puts a built-in method in place of another; `scalar_udf` makes Python objects of Rust functions, and back.
 //! 2. `capsule` imports what other libraries export: a scalar function, its `simplify`, and what goes with them.
@@ -21,6 +22,8 @@ mod scalar_udf;
 mod sessions;
 
 use pyo3::prelude::*;
+// Its functions are exported from here.
+use xql_plugin as _;
 
 #[pymodule]
 mod _engine {

@@ -87,3 +87,9 @@ pub unsafe extern "C" fn xql_ffi_scalar_udf_simplify(operator: *const xql_ffi_op
 pub extern "C" fn xql_ffi_datafusion_version() -> u64 {
     datafusion_ffi::version()
 }
+
+/// The release of xql-ffi that this library is of: its functions are those that the Python package of this release calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn xql_ffi_release() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
