@@ -171,7 +171,7 @@ def stop_gradient_capsule() -> ScalarUDF:
 def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
     """Registers ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` with a session.
 
-    Warns if the ``datafusion`` of this process does not differentiate, because the engine is missing or switched off.
+    Warns if the ``datafusion`` of this process does not differentiate, because the engine for 54 is switched off.
 
     Args:
         ctx: a `datafusion.SessionContext` or a subclass, such as xarray-sql's context.

@@ -78,7 +78,7 @@ def test_doctor_names_the_variable_that_switches_the_engine_off() -> None:
         result = subprocess.run(arguments, capture_output=True, text=True, env=environment)
         assert result.returncode == 0
         said = next(line for line in result.stdout.splitlines() if line.startswith("xql_ffi.register(ctx)"))
-        assert f"fails: it needs the engine, but {off}" in said
+        assert f"fails: sessions do not differentiate: {off}" in said
         assert said.endswith(". Unset the variable XQL_FFI_ENGINE and start Python again")
 
 

@@ -166,19 +166,20 @@ def test_memory_is_given_back(make: Callable[[], None], times: int, most: int) -
 
 @LINUX
 def test_capsules_give_back_the_operators_that_they_outlive() -> None:
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is None:
-        pytest.skip("the memory that is free is not seen")
+    def resident_with_capsules() -> int:
+        capsules = [grad_capsule([RULE]).__datafusion_scalar_udf__() for _ in range(2000)]
+        gc.collect()
+        found = _resident()
+        capsules.clear()
+        gc.collect()
+        return found
+
     before = _resident()
-    capsules = [grad_capsule([RULE]).__datafusion_scalar_udf__() for _ in range(2000)]
-    gc.collect()
-    trim(0)
-    alive = _resident() - before
-    capsules.clear()
-    gc.collect()
-    trim(0)
+    alive = resident_with_capsules() - before
     assert alive > 40 << 20
-    assert _resident() - before < alive / 4
+    # The library may keep what is free for itself. Then the next ones take it.
+    again = [resident_with_capsules() - before for _ in range(3)]
+    assert max(again) < 1.5 * alive
 
 
 _AT_EXIT = """

@@ -40,8 +40,8 @@ def test_links_of_the_readme_lead_to_files_that_are_there() -> None:
 
 def test_the_readme_begins_with_both_ways_to_install() -> None:
     first = READMES[0].read_text(encoding="utf-8")[:1000]
-    assert 'pip install "xql-ffi[engine]"' in first
-    assert "pip install xql-ffi " in first
+    assert "pip install xql-ffi datafusion" in first
+    assert 'pip install "xql-ffi[xarray]"' in first
 
 
 @pytest.mark.parametrize("name", ["xql-ffi", "xql-ffi-engine"])
@@ -60,7 +60,7 @@ def test_metadata_are_complete(name: str) -> None:
 
 
 def test_versions_of_datafusion() -> None:
-    """`xql-ffi` alone works with two of them; the engine is for one, and is the extra of `xql-ffi`."""
+    """`xql-ffi` alone works with two of them; the engine is for one, and is an extra of `xql-ffi`, alone and with xarray-sql."""
     requirements = [Requirement(text) for text in metadata.requires("xql-ffi") or []]
     (datafusion,) = (r for r in requirements if r.name == "datafusion")
     assert datafusion.marker is None
@@ -68,11 +68,17 @@ def test_versions_of_datafusion() -> None:
         "54.0.0",
         "55.0.0",
     }
-    (engine,) = (r for r in requirements if r.name == "xql-ffi-engine")
-    assert engine.marker is not None
-    assert engine.marker.evaluate({"extra": "engine"})
-    assert not engine.marker.evaluate({"extra": ""})
-    assert Version(metadata.version("xql-ffi-engine")) in engine.specifier
+    for extra in ("engine", "xarray"):
+        (engine,) = (r for r in requirements if r.name == "xql-ffi-engine" and _is_of(r, extra))
+        assert not _is_of(engine, "")
+        assert Version(metadata.version("xql-ffi-engine")) in engine.specifier
+    (xarray_sql,) = (r for r in requirements if r.name == "xarray-sql")
+    assert _is_of(xarray_sql, "xarray")
+
+
+def _is_of(requirement: Requirement, extra: str) -> bool:
+    assert requirement.marker is not None
+    return requirement.marker.evaluate({"extra": extra})
 
 
 def test_the_release_workflow_is_one() -> None:

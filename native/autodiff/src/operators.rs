@@ -229,19 +229,19 @@ impl ScalarUDFImpl for DifferentialOperator {
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
         let error = exec_datafusion_err!(
-            "nothing differentiated this call of {name}. Register the session, `xql_ffi.register(ctx)`, or run \
-             `xql_ffi.sql(ctx, ...)`{ENGINE}. Otherwise check datafusion.optimizer.max_passes and skip_failed_rules"
+            "nothing differentiated this call of {name}. {WAYS_OUT} Otherwise check datafusion.optimizer.max_passes and \
+             skip_failed_rules"
         );
         Err(Refused::MissingEngine.mark(error))
     }
 }
 
-/// What sessions of DataFusion 54 need besides.
+/// What differentiates calls in a session.
 #[cfg(not(feature = "datafusion-55"))]
-const ENGINE: &str =
-    "; on datafusion 54 install the engine (`pip install \"xql-ffi[engine]\"`) and leave XQL_FFI_ENGINE unset";
+const WAYS_OUT: &str = "Run `xql_ffi.sql(ctx, ...)`, or install the engine (`pip install \"xql-ffi[engine]\"`), leave \
+                        XQL_FFI_ENGINE unset and start Python again; `xql_ffi.engine_status()` says more.";
 #[cfg(feature = "datafusion-55")]
-const ENGINE: &str = "";
+const WAYS_OUT: &str = "Register the session, `xql_ffi.register(ctx)`, or run `xql_ffi.sql(ctx, ...)`.";
 
 impl DifferentialOperator {
     fn return_field(&self, args: &ReturnFieldArgs) -> Result<FieldRef> {

@@ -70,6 +70,7 @@ impl Drop for QueryPlanner {
 
 /// `FFI_SessionRef`: a session that is borrowed for as long as a planner works for it. Before `config` is the function for its
 /// identifier, and behind it are those for catalogs, planner, optimizer, plans, expressions, functions of three kinds and options of two.
+/// Its fields are those that lie in memory.
 #[repr(C)]
 pub struct SessionRef {
     _identifier: Uncalled,
