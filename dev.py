@@ -127,8 +127,8 @@ def build() -> None:
 def develop(**extra: str) -> None:
     """Installs `xql-ffi` into an environment of DataFusion 54.
 
-    It is editable: the Python files stay those of the checkout, the library and its cffi module are put beside them. The
-    library is that for DataFusion 54, so that nothing of 55 need be compiled.
+    It is editable: the Python files stay those of the checkout, the library and its cffi module are put beside them.
+    The library is that for DataFusion 54, so that nothing of 55 need be compiled.
     """
     project = BUILD / "project-54"
     project.mkdir(parents=True, exist_ok=True)
@@ -273,7 +273,7 @@ def wheels_of(commit: str, profile: str, suffix: str) -> Path:
 
 
 def try_out(wheels: Path) -> None:
-    """Installs the wheels as users do, in both ways and with every Python that is here, and differentiates something."""
+    """Installs the wheels as users do, in both ways and with every Python that is here, and differentiates."""
     active = "import datafusion, xql_ffi; assert xql_ffi.engine_status().startswith('active'), xql_ffi.engine_status()"
     for version in PYTHONS:
         found = subprocess.run(

@@ -1,13 +1,15 @@
-"""Times the same queries on the stock `datafusion` module and on xql-ffi-engine.
+"""Times the same queries on the stock `datafusion` and on one that differentiates.
 
     build/fresh/bin/python bench/engine_vs_stock.py [--suites own tpch h2o] [--scale 1] [--rounds 3] [--only WORD ...]
+    build/fresh-55/bin/python bench/engine_vs_stock.py ...
 
-The environment is that of `dev.py wheels`, since the engine of `dev.py build` is quick to build and slow to run. The
+The environments are those of `dev.py wheels`, since what `dev.py build` makes is quick to build and slow to run. With
+DataFusion 54 the two are the stock module and xql-ffi-engine, with 55 a session as it is and a registered one. The
 suites are queries of our own, TPC-H, and the h2o.ai benchmark. Their tables are made in `build/data`, once for each
-scale. No query uses anything of xql_ffi.
+scale. No query differentiates anything.
 
-Each round starts two processes, one with XQL_FFI_ENGINE=0 and one with XQL_FFI_ENGINE=1, which take turns in running a
-case, so that whatever else the machine does meets both. The table gives the least times of each, their ratio, and the
+Each round starts two processes, of which one differentiates, and which take turns in running a case, so that whatever
+else the machine does meets both. The table gives the least times of each, their ratio, and the
 median of the ratios of all turns. Times are processor times of all threads, which other work on the machine disturbs
 less; the ratio of the least wall times stands beside. The rows of the first turn are compared. The exit status is 1 if
 rows differ, or if both ratios of a case, or both of their geometric means over a group of cases, are above the limit.
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +39,7 @@ from engine_cases import Case
 from results import Column, Results, parse
 
 SUITES = {"own": engine_cases, "tpch": tpch, "h2o": h2o}
+# Values of XQL_FFI_ENGINE, which matters to DataFusion 54 alone.
 STOCK, ENGINE = "0", "1"
 DATA = Path(__file__).resolve().parents[1] / "build" / "data"
 PARTITIONS = os.cpu_count() or 1
@@ -69,7 +73,7 @@ def tables(suite: str, scale: float) -> Path:
 
 
 class Side:
-    """A process with the engine off or on."""
+    """A process that differentiates, or not."""
 
     def __init__(self, side: str, suites: list[str], scale: float) -> None:
         command = [sys.executable, __file__, "--serve", "--scale", str(scale), "--suites", *suites]
@@ -99,9 +103,14 @@ def serve(suites: list[str], scale: float) -> None:
     """Names the cases, then runs what `Side` asks for."""
     from datafusion import SessionConfig, SessionContext, _internal
 
+    registers = os.environ["XQL_FFI_ENGINE"] == ENGINE and not on_engine()
     cases: list[Case] = []
     for suite in suites:
         ctx = SessionContext(SessionConfig().with_target_partitions(PARTITIONS))
+        if registers:
+            from xql_ffi import register
+
+            register(ctx)
         cases += SUITES[suite].cases(ctx, tables(suite, scale))
     print(json.dumps([_internal.__file__, [(case.group, case.name) for case in cases]]), flush=True)
     for line in sys.stdin:
@@ -114,6 +123,11 @@ def serve(suites: list[str], scale: float) -> None:
             same_rows.keep(result, case.ordered, Path(keep))
         del result
         print(json.dumps(sample), flush=True)
+
+
+def on_engine() -> bool:
+    """Whether the installed `datafusion` is the one that there is an engine for."""
+    return metadata.version("datafusion").startswith("54.")
 
 
 def measure(sides: Sequence[Side], only: list[str], rows: Path | None) -> tuple[Turns, dict[str, str]]:
@@ -144,7 +158,8 @@ def report(results: Results, turns: Turns, limit: float, mean_limit: float) -> b
     """Prints the tables of cases and of their groups; whether the ratios of processor time are within the limits."""
     ratio, wall = Column("ratio", digits=3), Column("of wall time", digits=3)
     median = Column("median of turns", digits=3)
-    table = results.table("case", Column("stock", "ms"), Column("engine", "ms"), ratio, median, wall, Column("limit"))
+    ours = "engine" if on_engine() else "registered"
+    table = results.table("case", Column("stock", "ms"), Column(ours, "ms"), ratio, median, wall, Column("limit"))
     groups: dict[str, list[tuple[float, float, float]]] = {"all": []}
     within = True
     for case, taken in turns.items():
@@ -190,7 +205,7 @@ def main() -> int:
         for number in range(args.rounds):
             print(f"round {number + 1}/{args.rounds}", file=sys.stderr)
             sides = [Side(side, args.suites, args.scale) for side in (STOCK, ENGINE)]
-            if sides[0].module == sides[1].module:
+            if on_engine() and sides[0].module == sides[1].module:
                 sys.exit(f"both sides loaded {sides[0].module}: is xql-ffi-engine installed?")
             taken, differ = measure(sides, args.only, None if number else Path(folder))
             differences |= differ
@@ -198,7 +213,7 @@ def main() -> int:
                 turns.setdefault(case, []).extend(samples)
             for side in sides:
                 side.close()
-    print(f"stock:  {sides[0].module}\nengine: {sides[1].module}\n{PARTITIONS} partitions, scale {args.scale:g}")
+    print(f"stock: {sides[0].module}\nours:  {sides[1].module}\n{PARTITIONS} partitions, scale {args.scale:g}")
     within = report(results, turns, args.limit, args.mean_limit)
     print(f"\nThe rows of {list(differences.values()).count('')} of {len(differences)} queries are the same on both.")
     for case, what in differences.items():

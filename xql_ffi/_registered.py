@@ -55,8 +55,8 @@ def adopt(ctx: SessionContext, crossing: SessionContext, twin: SessionContext | 
 
     Args:
         ctx: the session.
-        crossing: the handle of it that has the codecs of this package. The session itself keeps those that it had, so that
-            it writes plans and expressions as before.
+        crossing: the handle of it that has the codecs of this package. The session itself keeps those that it had, so
+            that it writes plans and expressions as before.
         twin: what plans statements without a call, if not the session itself.
     """
     if not hasattr(type(ctx), "_xql_ffi_adopted"):
@@ -120,8 +120,8 @@ def _method(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _deriving(stock: Callable[..., Any]) -> Callable[..., Any]:
     """A method that makes another handle of a session.
 
-    It is made of the handle with the codecs of this package, for the method binds the planner of the session to those of
-    the new one.
+    It is made of the handle with the codecs of this package, for the method binds the planner of the session to those
+    of the new one.
     """
 
     @functools.wraps(stock)

@@ -112,9 +112,10 @@ def install(ctx: Any) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _scratch() -> SessionContext:
+def _scratch() -> Any:
     """A session of this package's own, which writes functions."""
-    return SessionContext().with_python_udf_inlining(enabled=False).with_extensions(Differentiating())
+    ctx: Any = SessionContext()
+    return ctx.with_python_udf_inlining(enabled=False).with_extensions(Differentiating())
 
 
 def function(function: ScalarUDF) -> Any:

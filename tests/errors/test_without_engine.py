@@ -72,7 +72,8 @@ def test_functions_of_expressions_say_it_at_once(switched_off: dict[str, str]) -
 
 def test_functions_that_run_queries_say_it_at_once(switched_off: dict[str, str]) -> None:
     assert_says(
-        switched_off["gradients"], [r"^gradients needs sessions that differentiate\. Without them, write a statement for each table"]
+        switched_off["gradients"],
+        [r"^gradients needs sessions that differentiate\. Without them, write a statement for each table"],
     )
     assert_says(switched_off["verify"], ["^the datafusion of this process does not differentiate grad"])
     for name in ("gradients", "verify"):

@@ -1,6 +1,5 @@
 """Rules, operators, capsules and sessions that outlive one another, and memory that is given back."""
 
-import ctypes
 import gc
 import resource
 import sys

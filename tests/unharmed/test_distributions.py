@@ -60,7 +60,7 @@ def test_metadata_are_complete(name: str) -> None:
 
 
 def test_versions_of_datafusion() -> None:
-    """`xql-ffi` alone works with two of them; the engine is for one, and is an extra of `xql-ffi`, alone and with xarray-sql."""
+    """`xql-ffi` alone works with two of them; the engine is for one, and is an extra, alone and with xarray-sql."""
     requirements = [Requirement(text) for text in metadata.requires("xql-ffi") or []]
     (datafusion,) = (r for r in requirements if r.name == "datafusion")
     assert datafusion.marker is None
