@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
 
+from support.every_session import register_every_session
 from support.sqllogictest import Record, records
 
 # What a text says that is another in each process.
@@ -60,6 +61,7 @@ def _values(column: pa.Array) -> list[str]:
 
 
 def main() -> None:
+    register_every_session()
     os.chdir(sys.argv[1])
     for name in sys.argv[2:]:
         # As the runner of DataFusion makes them.
