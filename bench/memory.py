@@ -1,6 +1,6 @@
-"""Measures the memory of processes that plan many statements, and of one that trains for many steps, and draws it.
+"""Measures the memory of processes that plan many statements, make many sessions or train for many steps, and draws it.
 
-    .venv/bin/python bench/memory.py [--statements 100000] [--steps 10000] [--picture docs/images/memory.png]
+    .venv/bin/python bench/memory.py [--statements 100000] [--steps 10000] [--sessions 10000] [--picture FILE]
 
 Each case runs in a process of its own, which notes its resident memory a hundred times. Every statement is another
 text, so that nothing could be kept for the next one. The table gives the memory after a tenth of the work and at the
@@ -44,7 +44,7 @@ def statements(number: int) -> str:
 
 
 def planned(count: int) -> Iterator[int]:
-    """Statements on the engine, planned."""
+    """Statements with derivatives, planned."""
     from datafusion import SessionContext
 
     import xql_ffi
@@ -106,11 +106,25 @@ def trained_by_row(count: int) -> Iterator[int]:
         yield number
 
 
+def made_and_dropped(count: int) -> Iterator[int]:
+    """Sessions that differentiate one statement each."""
+    from datafusion import SessionContext
+
+    import xql_ffi
+
+    for number in range(count):
+        ctx = xql_ffi.register(SessionContext())
+        ctx.from_pydict({"x": [0.5, 1.0], "y": [1.0, 2.0]}, name="t")
+        ctx.sql(statements(number)).collect()
+        yield number
+
+
 CASES: dict[str, tuple[Callable[[int], Iterator[int]], str]] = {
-    "planned by the engine": (planned, "statements"),
+    "planned": (planned, "statements"),
     "written as text": (as_text, "statements"),
     "steps of one statement": (trained, "steps"),
     "steps by row, a statement each": (trained_by_row, "steps"),
+    "made and dropped": (made_and_dropped, "sessions"),
 }
 
 
@@ -135,9 +149,11 @@ def draw(measured: dict[str, tuple[Points, int, str]], path: Path) -> None:
     """A panel for each case."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 5), layout="constrained")
-    axes = figure.subplots(2, 2).flat
-    for ax, (name, (points, count, unit)) in zip(axes, measured.items(), strict=True):
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    axes = figure.subplots(2, 3).flat
+    for ax in axes[len(measured) :]:
+        ax.remove()
+    for ax, (name, (points, count, unit)) in zip(axes, measured.items(), strict=False):
         ax.plot([done for done, _ in points], [memory for _, memory in points], color="#0072B2")
         ax.set(title=name, xlabel=unit, ylabel="resident memory, MB", xlim=(0, count))
         ax.set_ylim(0, 1.25 * max(memory for _, memory in points))
@@ -149,9 +165,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--statements", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--case", help=argparse.SUPPRESS)
-    arguments, results = parse(parser, statements=1000, steps=500)
+    arguments, results = parse(parser, statements=1000, steps=500, sessions=100)
     if arguments.case:
         unit = CASES[arguments.case][1]
         print(json.dumps(measure(arguments.case, getattr(arguments, unit))))
@@ -162,7 +179,7 @@ def main() -> int:
     for name, (_, unit) in CASES.items():
         count = getattr(arguments, unit)
         start = time.monotonic()
-        sizes = [f"--statements={arguments.statements}", f"--steps={arguments.steps}"]
+        sizes = [f"--{unit}={getattr(arguments, unit)}" for unit in ("statements", "steps", "sessions")]
         command = [sys.executable, __file__, f"--case={name}", *sizes]
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         points = [(done, memory) for done, memory in json.loads(run.stdout.splitlines()[-1])]

@@ -50,6 +50,9 @@ def main() -> dict[str, str]:
     from datafusion import col, lit
     from datafusion import functions as functions_
 
+    from support.every_session import register_every_session
+
+    register_every_session()
     names = {"dfn": dfn, "np": np, "pa": pa, "col": col, "lit": lit, "column": col, "literal": lit, "F": functions_}
     finder, recorder = doctest.DocTestFinder(), _Recorder()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):

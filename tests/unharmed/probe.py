@@ -19,6 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
+# What a registered session has besides.
+OWN = {"grad", "jvp", "vjp", "stop_gradient"}
 Probe = Callable[[Path], object]
 PROBES: dict[str, Probe] = {}
 
@@ -263,14 +265,15 @@ def methods_that_the_engine_replaces(_: Path) -> object:
 @probe
 def functions_of_a_session(_: Path) -> object:
     ctx = _session()
-    return {"scalar": sorted(ctx.udfs()), "aggregate": sorted(ctx.udafs()), "window": sorted(ctx.udwfs())}
+    scalar = sorted({*ctx.udfs()} - OWN)
+    return {"scalar": scalar, "aggregate": sorted(ctx.udafs()), "window": sorted(ctx.udwfs())}
 
 
 @probe
 def spark_functions(_: Path) -> object:
     ctx = _session()
     ctx.enable_spark_functions()
-    return sorted(ctx.udfs())
+    return sorted({*ctx.udfs()} - OWN)
 
 
 @probe
@@ -1017,6 +1020,9 @@ def canonical(value: Any) -> Any:
 
 
 def main() -> dict[str, Any]:
+    from support.every_session import register_every_session
+
+    register_every_session()
     results: dict[str, Any] = {"module": importlib.import_module("datafusion._internal").__file__}
     for name, function in PROBES.items():
         with tempfile.TemporaryDirectory() as folder:
