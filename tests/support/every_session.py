@@ -1,7 +1,7 @@
 """Registers every session that a process makes, where sessions of DataFusion's own wheel differentiate.
 
-The engine for DataFusion 54 is in every session anyway, unless XQL_FFI_ENGINE says otherwise, which counts here too. As a
-plugin of pytest, ``-p support.every_session``, it does so for the tests of other projects.
+The engine for DataFusion 54 is in every session anyway, unless XQL_FFI_ENGINE says otherwise, which counts here too. As
+a plugin of pytest, ``-p support.every_session``, it does so for the tests of other projects.
 """
 
 from __future__ import annotations
