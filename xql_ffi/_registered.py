@@ -47,6 +47,8 @@ def twin_of(ctx: SessionContext) -> SessionContext:
     """
     twin = SessionContext.__new__(SessionContext)
     twin.ctx = ctx.ctx.enable_url_table()
+    # DataFusion switches it off in a copy, which has the catalog and the schema already. Statements show it.
+    twin.sql("SET datafusion.catalog.create_default_catalog_and_schema = true")
     return twin
 
 
@@ -141,9 +143,9 @@ def _changing(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def changing(self: Any, *args: Any, **kwargs: Any) -> Any:
         made = method(self, *args, **kwargs)
-        if self._xql_ffi_twin is not None:
-            getattr(self._xql_ffi_twin, method.__name__)(*args, **kwargs)
-        return made
+        # The twin knows what was there before, such as a rule that the session itself has no longer.
+        twin = self._xql_ffi_twin
+        return made if twin is None else getattr(twin, method.__name__)(*args, **kwargs)
 
     return changing
 

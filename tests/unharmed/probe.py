@@ -805,8 +805,10 @@ def metrics(_: Path) -> object:
 def ffi_codecs(_: Path) -> object:
     """The capsules that other plugins take from a session."""
     ctx = _session()
-    names = [name for name in dir(ctx) if name.startswith("__datafusion")]
-    return [[name, type(getattr(ctx, name)()).__name__] for name in sorted(names)]
+    names = [name for name in dir(ctx) if name.startswith("__datafusion") and callable(getattr(ctx, name))]
+    # That of the planner is given a session, the others may be.
+    given = {"__datafusion_query_planner__": (ctx,)}
+    return [[name, type(getattr(ctx, name)(*given.get(name, ()))).__name__] for name in sorted(names)]
 
 
 @probe
