@@ -62,7 +62,8 @@ impl Observer for Numbered {
     fn step(&self, query: &str, step: usize, rows: &[RecordBatch]) -> Result<()> {
         let callback = *CALLBACK.read().unwrap_or_else(PoisonError::into_inner);
         let (Some(callback), Some(first)) = (callback, rows.first()) else { return Ok(()) };
-        let query = CString::new(query.replace('\0', "\\0")).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let query =
+            CString::new(query.replace('\0', "\\0")).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let batches = RecordBatchIterator::new(rows.to_vec().into_iter().map(Ok), first.schema());
         let mut rows = FFI_ArrowArrayStream::new(Box::new(batches));
         let mut error: [c_char; MESSAGE] = [0; MESSAGE];
