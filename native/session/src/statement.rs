@@ -72,13 +72,7 @@ impl Statement {
     }
 
     /// The plan of a statement that this library executes. What is written, and where, is the host's.
-    async fn here(
-        &self,
-        plan: &LogicalPlan,
-        around: &Around,
-        state: &SessionState,
-        schema: &DFSchema,
-    ) -> Result<SVec<u8>> {
+    async fn here(&self, plan: &LogicalPlan, around: &Around, state: &SessionState, schema: &DFSchema) -> Result<SVec<u8>> {
         match (plan, around) {
             (LogicalPlan::Dml(statement), _) => {
                 let rows = local::planned(&statement.input, state, None).await?;
