@@ -160,7 +160,7 @@ class progress:  # noqa: N801, it is called like a function
         if is_engine():
             from xql_ffi_engine import _engine
 
-            _engine.observe(innermost and innermost._observe)
+            _engine.observe(None if innermost is None else innermost._observe)
         else:
             _observer.observe(innermost)
 
