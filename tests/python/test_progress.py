@@ -318,25 +318,6 @@ with xql_ffi.progress(lambda step: step.number == 2 and os.kill(os.getpid(), sig
     assert process.stderr.splitlines()[-1].startswith("KeyboardInterrupt")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a process there cannot send itself Ctrl-C alone")
-@pytest.mark.parametrize("run", ["collect()", "execute_stream().next()"], ids=["collected", "streamed"])
-def test_a_query_that_is_given_up_ends(run: str) -> None:
-    script = f"""
-import os, signal, time, xql_ffi
-from datafusion import SessionContext
-ctx = xql_ffi.register(SessionContext())
-try:
-    with xql_ffi.progress(lambda step: step.number == 2 and os.kill(os.getpid(), signal.SIGINT)):
-        ctx.sql({HALVES.replace("step < 3", "step < 100000000")!r}).{run}
-except KeyboardInterrupt:
-    time.sleep(0.5)
-    begun = time.process_time()
-    time.sleep(1)
-    print(time.process_time() - begun)
-"""
-    assert json_of(["-c", script], engine=True) < 0.5
-
-
 def test_python_ends_in_the_block() -> None:
     """What still runs in a thread does not come back to a Python that has ended."""
     script = f"""

@@ -116,11 +116,8 @@ impl ExecutionPlan for ObservedExec {
                     rows.push(batch.project(&shown)?);
                     return Ok(Some((batch.record_output(&metrics), (input, rows))));
                 }
-                let timer = metrics.elapsed_compute().timer();
+                let _timer = metrics.elapsed_compute().timer();
                 observer.step(&query, step, &rows)?;
-                timer.done();
-                // A step may be all that a query has to wait for, and whoever waits for the query may have given it up.
-                tokio::task::yield_now().await;
                 Ok(None)
             }
         });
