@@ -15,7 +15,7 @@ from typing import Any
 from datafusion import DataFrame, RecordBatchStream, SessionContext
 from datafusion.plan import LogicalPlan
 
-from xql_ffi import _native
+from xql_ffi import _native, _observer
 from xql_ffi._errors import MissingEngineError, translated
 
 # Methods that plan or run something besides those whose names have no underscores.
@@ -38,6 +38,7 @@ _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
 # Statements whose names matter: those with derivatives, and views, of which others may be taken.
 _TELLING = re.compile(r"grad|jvp|vjp|view", re.IGNORECASE)
 _CALL = re.compile(r"\b(?:grad|jvp|vjp|stop_gradient)\(")
+_RECURSION = re.compile(r"^\s*RecursiveQuery:", re.MULTILINE)
 
 
 def twin_of(ctx: SessionContext) -> SessionContext:
@@ -151,7 +152,7 @@ def _changing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _planning(method: Callable[..., Any], stock: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a frame that leaves it to the twin of its session if no call is in it."""
+    """A method of a frame that leaves it to the twin of its session if no call is in it, and no step to be told."""
 
     @functools.wraps(stock)
     def planning(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -171,9 +172,13 @@ def _planning(method: Callable[..., Any], stock: Callable[..., Any]) -> Callable
 def _frame_of_twin(frame: Any) -> Any:
     if not hasattr(frame, "_xql_ffi_frame_of_twin"):
         plan, twin = frame.logical_plan(), frame._xql_ffi_session._xql_ffi_twin
-        is_plain = twin is not None and not _CALL.search(plan.display_indent())
+        shown = plan.display_indent()
+        is_plain = twin is not None and not _CALL.search(shown)
+        frame._xql_ffi_recurses = bool(_RECURSION.search(shown))
         frame._xql_ffi_frame_of_twin = twin.create_dataframe_from_logical_plan(plan) if is_plain else None
-    return frame._xql_ffi_frame_of_twin
+    # The twin tells nobody of steps.
+    is_told = frame._xql_ffi_recurses and _observer.is_observed()
+    return None if is_told else frame._xql_ffi_frame_of_twin
 
 
 def _of_session(ctx: Any, made: Any) -> Any:

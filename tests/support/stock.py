@@ -82,6 +82,7 @@ DIFFERENCES = {
     "plans/test_dml_ddl.py::test_dml_ddl[select_into]": _EXPLAIN,
     "plans/test_prepare.py::test_prepare[union_of_types]": _PREPARED,
     "plans/test_subqueries.py::test_subqueries[variable_of_the_outer_query_in": _OUTER,
+    "python/test_progress.py::test_without_the_engine": _ENGINE,
     "relations/test_identity.py::test_another_reference[the_other_reference_in_the_query_around]": _OUTER,
     "relations/test_identity.py::test_another_reference[the_other_reference_of_the_query_around]": _OUTER,
     "relations/test_identity.py::test_another_reference[the_variable_inside_a_correlated_subquery]": _OUTER,

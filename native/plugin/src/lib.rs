@@ -5,10 +5,12 @@
 //! `clone`, which may outlive the operator. What is wrong comes back as a string, and nothing unwinds.
 //!
 //! In layers, each using only those before it: `boundary` (handles, strings, errors), `rule`, `operator`, `capsule`; beside
-//! them `rule_table` and `text`, and, for DataFusion 55, `session`.
+//! them `rule_table` and `text`, and, for DataFusion 55, `session` and `observe`.
 
 mod boundary;
 mod capsule;
+#[cfg(feature = "datafusion-55")]
+mod observe;
 mod operator;
 mod rule;
 mod rule_table;

@@ -36,3 +36,4 @@ pub use crossing::{crossings, logical_codec, physical_codec};
 pub use functions::note_functions;
 pub use planner::planner;
 pub use registered::{function, is_registered, note_statement, optimized, set_option};
+pub use xql_relations::{Observer, observe};
