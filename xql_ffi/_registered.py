@@ -35,8 +35,8 @@ _DERIVING = {
 _CHANGING = {"add_physical_optimizer_rule", "remove_optimizer_rule", "set_query_planner"}
 _OPTION = re.compile(r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*'?(?P<value>\w+)'?\s*;?\s*", re.IGNORECASE)
 _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
-# Statements whose names matter: those with derivatives, and views, of which others may be taken.
-_TELLING = re.compile(r"grad|jvp|vjp|view", re.IGNORECASE)
+# Statements whose names matter: those with derivatives, and views, of which others may be taken; and what files are.
+_TELLING = re.compile(r"grad|jvp|vjp|view|copy", re.IGNORECASE)
 _CALL = re.compile(r"\b(?:grad|jvp|vjp|stop_gradient)\(")
 _RECURSION = re.compile(r"^\s*RecursiveQuery:", re.MULTILINE)
 

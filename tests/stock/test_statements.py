@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext
 
@@ -123,6 +124,44 @@ def test_files_are_written(form: str, statement: str, tmp_path: Path) -> None:
     slope = 2 if "grad" in statement else 1
     expected = {row["k"]: row["x"] and slope * row["x"] for row in ROWS.select(["k", "x"]).to_pylist()}
     assert rows == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", "g,s\n3.0,a b\n4.0,\"a,b\"\n"),
+        ("OPTIONS ('format.delimiter' ';')", "g;s\n3.0;a b\n4.0;a,b\n"),
+        ("OPTIONS ('format.quote_style' 'NonNumeric')", '"g","s"\n3.0,"a b"\n4.0,"a,b"\n'),
+        ("OPTIONS ('format.quote_style' 'Always')", '"g","s"\n"3.0","a b"\n"4.0","a,b"\n'),
+        ("OPTIONS ('format.has_header' 'false')", '3.0,a b\n4.0,"a,b"\n'),
+    ],
+)
+def test_options_of_files(options: str, expected: str, tmp_path: Path) -> None:
+    """They are those of the statement, with a derivative and without."""
+    made = SessionContext()
+    made.from_pydict({"x": [1.5, 2.0], "s": ["a b", "a,b"]}, name="t")
+    ctx = xql_ffi.register(made)
+    for number, column in enumerate(("grad(x * x, x)", "x * 2")):
+        path = tmp_path / f"{number}.csv"
+        ctx.sql(f"COPY (SELECT {column} AS g, s FROM t) TO '{path}' STORED AS CSV {options}").collect()
+        assert path.read_text() == expected
+
+
+def test_settings_of_files_and_one_file_in_two_formats(tmp_path: Path) -> None:
+    ctx = xql_ffi.register(SessionContext())
+    ctx.from_pydict({"x": [1.5, 2.0]}, name="t")
+    ctx.sql("SET datafusion.execution.parquet.compression = 'snappy'")
+    for number, column in enumerate(("grad(x * x, x)", "x * 2")):
+        ctx.sql(f"COPY (SELECT {column} AS g FROM t) TO '{tmp_path / str(number)}.parquet'").collect()
+        read = pq.ParquetFile(tmp_path / f"{number}.parquet")
+        assert read.metadata.row_group(0).column(0).compression == "SNAPPY"
+    ctx.sql("SELECT grad(x * x, x) AS g FROM t").write_csv(tmp_path / "frame.csv", with_header=True)
+    (written,) = [tmp_path / "frame.csv"] if (tmp_path / "frame.csv").is_file() else (tmp_path / "frame.csv").iterdir()
+    assert written.read_text() == "g\n3.0\n4.0\n"
+    copy = f"COPY (SELECT grad(x * x, x) AS g FROM t) TO '{tmp_path}/two.csv' STORED AS CSV"
+    frames = [ctx.sql(copy), ctx.sql(f"{copy} OPTIONS ('format.delimiter' ';')")]
+    with pytest.raises(Exception, match="in several formats"):
+        frames[0].collect()
 
 
 def test_frames_are_written(tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ pub fn settings(config: &FFI_SessionConfig) -> Vec<(String, String)> {
     // SAFETY: `FFI_ConfigOptions` is `repr(C)` and has these two fields.
     let settings = unsafe { &*std::ptr::from_ref(&config.config_options).cast::<Settings>() };
     // SAFETY: the function is that of the owner.
-    let mut of_extensions = unsafe { (settings.of_extensions.entries)(&settings.of_extensions) }.into_iter().collect::<Vec<_>>();
+    let mut of_extensions =
+        unsafe { (settings.of_extensions.entries)(&settings.of_extensions) }.into_iter().collect::<Vec<_>>();
     of_extensions.sort_unstable();
     let text = |(name, value): &(SString, SString)| (name.to_string(), value.to_string());
     settings.values.iter().chain(&of_extensions).map(text).collect()

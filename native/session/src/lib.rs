@@ -11,6 +11,7 @@
 //!    with its files. The finished plan comes back as a number.
 //! 6. `local`: a plan with nodes of this project runs here, over the tables of the host, which are `lent`.
 //!
+//! `around` keeps what a statement does with its rows, which the host alone knows, and `format` has the files of `COPY ... TO`.
 //! `planner` is the struct that the host imports, `registered` what is known of its session, and `explain` shows the plan of the host.
 //! `abi` has the two structs of `datafusion-ffi` that are closed to others, and `guest` what a session is made of here.
 
@@ -19,6 +20,7 @@ mod around;
 mod capture;
 mod crossing;
 mod explain;
+mod format;
 mod functions;
 mod guest;
 mod identity;

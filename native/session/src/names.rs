@@ -4,18 +4,24 @@
 //! queries of its text, since no name leads to it from elsewhere; a CTE is known by its name. So the texts of statements are looked at,
 //! where a session has them. A name that is both in the statements of a session is neither: where it matters, the derivative is refused.
 
-use datafusion::sql::parser::{DFParser, Statement as DFStatement};
+use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{Ident, Query, Statement, TableFactor, Visit, Visitor};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use xql_relations::NameKind;
+
+use crate::format::Copies;
 
 /// With so many names a session begins anew.
 const FULL: usize = 10_000;
 
 /// The names of the statements of a session.
 #[derive(Debug, Default)]
-pub struct Names(HashMap<String, Known>);
+pub struct Names {
+    known: HashMap<String, Known>,
+    /// The files that the statements write.
+    pub copies: Copies,
+}
 
 /// What a name was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +34,16 @@ enum Known {
 impl Names {
     /// Notes the names of a statement, if it can be read.
     pub fn note(&mut self, sql: &str) {
-        if self.0.len() > FULL {
-            self.0.clear();
+        if self.known.len() + self.copies.len() > FULL {
+            *self = Self::default();
         }
         for statement in DFParser::parse_sql(sql).unwrap_or_default() {
+            if let DFStatement::CopyTo(copy) = &statement {
+                let _ = self.copies.note(copy);
+                if let CopyToSource::Query(query) = &copy.source {
+                    let _ = query.visit(self);
+                }
+            }
             if let DFStatement::Statement(statement) = statement {
                 if let Statement::CreateView(view) = statement.as_ref()
                     && let Some(name) = view.name.0.last().and_then(|name| name.as_ident())
@@ -45,7 +57,7 @@ impl Names {
 
     fn add(&mut self, name: &Ident, known: Known) {
         let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-        let before = self.0.entry(name).or_insert(known);
+        let before = self.known.entry(name).or_insert(known);
         if *before != known {
             *before = Known::Both;
         }
@@ -53,7 +65,7 @@ impl Names {
 
     /// What a name is known to be, if it is not that of a CTE or view.
     pub fn kind(&self, name: &str) -> Option<NameKind> {
-        match self.0.get(name) {
+        match self.known.get(name) {
             Some(Known::Derived) => Some(NameKind::Derived),
             Some(Known::Named) => None,
             Some(Known::Both) | None => Some(NameKind::Unsure),

@@ -3,6 +3,7 @@
 use datafusion::common::config::ExtensionOptions;
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::TaskContext;
+use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion_ffi::execution::{FFI_TaskContext, FFI_TaskContextProvider};
 use datafusion_ffi::ffi_option::FFI_Result;
@@ -18,6 +19,7 @@ use xql_relations::DerivativeOptions;
 use crate::abi::QueryPlanner;
 use crate::around::Around;
 use crate::crossing::forget;
+use crate::format::format_of;
 use crate::functions::written_for;
 use crate::guest::Guest;
 use crate::identity::identified;
@@ -90,6 +92,20 @@ impl Registered {
         let (around, node) = Around::taken_from(node);
         let plan = node.try_into_logical_plan(context, self.logical_codec.as_ref())?;
         Ok((around, identified(plan, &locked(&self.names))?))
+    }
+
+    /// What stands around a plan with the format that a statement of the session gives a file.
+    ///
+    /// # Errors
+    /// If statements give it several, or an option is none of the format.
+    pub async fn formatted(&self, around: Around, state: &SessionState) -> Result<Around> {
+        let Some(target) = around.target() else { return Ok(around) };
+        let statement = locked(&self.names).copies.to(target)?;
+        let format = match statement {
+            Some(statement) => format_of(statement, state).await?,
+            None => None,
+        };
+        around.with_format(format)
     }
 
     /// A plan as `session` reads it.

@@ -45,6 +45,7 @@ impl Statement {
         let (around, plan) = on_stack(|| self.registered.read(plan, &guest.context))?;
         let schema = Arc::clone(plan.schema());
         let state = Arc::new(guest.begun());
+        let around = self.registered.formatted(around, &state).await?;
         let plan = optimized(&state, plan).await?;
         let mut refused = None;
         if !is_computed_here(&plan)? {
@@ -72,7 +73,13 @@ impl Statement {
     }
 
     /// The plan of a statement that this library executes. What is written, and where, is the host's.
-    async fn here(&self, plan: &LogicalPlan, around: &Around, state: &SessionState, schema: &DFSchema) -> Result<SVec<u8>> {
+    async fn here(
+        &self,
+        plan: &LogicalPlan,
+        around: &Around,
+        state: &SessionState,
+        schema: &DFSchema,
+    ) -> Result<SVec<u8>> {
         match (plan, around) {
             (LogicalPlan::Dml(statement), _) => {
                 let rows = local::planned(&statement.input, state, None).await?;

@@ -1,0 +1,115 @@
+//! What `datafusion-proto` 55 loses of the file format of `COPY ... TO`.
+//!
+//! It writes neither the options of a statement nor what its session has set for files, and takes one style of quotes in CSV for another.
+//! So the format of a statement is made here, of its text. What a method of a frame writes has its own options in the plan.
+//!
+//! ```sql
+//! COPY (SELECT grad(x * x, x) AS g FROM t) TO 'slopes.csv' OPTIONS ('format.delimiter' ';')
+//! ```
+
+use datafusion::common::parsers::CsvQuoteStyle;
+use datafusion::common::{DataFusionError, Result, internal_err, plan_err};
+use datafusion::datasource::file_format::csv::{CsvFormat, CsvFormatFactory};
+use datafusion::datasource::file_format::json::{JsonFormat, JsonFormatFactory};
+use datafusion::datasource::file_format::parquet::{ParquetFormat, ParquetFormatFactory};
+use datafusion::datasource::file_format::{FileFormatFactory, file_type_to_format};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::{CopyToSource, CopyToStatement, DFParser, Statement};
+use datafusion_proto::logical_plan::{DefaultLogicalExtensionCodec, LogicalExtensionCodec};
+use datafusion_proto::protobuf::{CsvOptions, CsvQuoteStyle as Written, FileFormatKind, FileFormatProto};
+use prost::Message;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The statements `COPY ... TO` of a session, by the files that they write.
+#[derive(Debug, Default)]
+pub struct Copies(HashMap<String, Vec<CopyToStatement>>);
+
+impl Copies {
+    /// Notes a statement without what it copies.
+    ///
+    /// # Errors
+    /// If the parser has changed.
+    pub fn note(&mut self, statement: &CopyToStatement) -> Result<()> {
+        let noted = CopyToStatement { source: anything()?, partitioned_by: vec![], ..statement.clone() };
+        let known = self.0.entry(statement.target.clone()).or_default();
+        if !known.contains(&noted) {
+            known.push(noted);
+        }
+        Ok(())
+    }
+
+    /// The statement that writes a file, if it is one of this session.
+    ///
+    /// # Errors
+    /// If statements of several formats write it.
+    pub fn to(&self, target: &str) -> Result<Option<CopyToStatement>> {
+        match self.0.get(target).map_or(&[][..], Vec::as_slice) {
+            [] => Ok(None),
+            [one] => Ok(Some(one.clone())),
+            _ => plan_err!(
+                "statements of this session copy to {target} in several formats, and a plan does not say which one it is of. Write to \
+                 another file, or CREATE TABLE ... AS SELECT and copy that"
+            ),
+        }
+    }
+
+    /// How many files are known.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn anything() -> Result<CopyToSource> {
+    match DFParser::parse_sql("COPY (SELECT 1) TO 'f'")?.pop_front() {
+        Some(Statement::CopyTo(statement)) => Ok(statement.source),
+        _ => internal_err!("COPY is no statement of its own"),
+    }
+}
+
+/// The format of a statement with its options and those of its session, as a host reads it. `None` is for one that has no options.
+///
+/// # Errors
+/// If an option is none of the format.
+pub async fn format_of(statement: CopyToStatement, state: &SessionState) -> Result<Option<Vec<u8>>> {
+    let LogicalPlan::Copy(copy) = state.statement_to_plan(Statement::CopyTo(statement)).await? else {
+        return internal_err!("COPY is planned as something else");
+    };
+    let format = file_type_to_format(&copy.file_type)?.create(state, &copy.options)?;
+    let mut quotes = CsvQuoteStyle::Necessary;
+    let factory: Arc<dyn FileFormatFactory> = if let Some(csv) = format.downcast_ref::<CsvFormat>() {
+        quotes = csv.options().quote_style;
+        Arc::new(CsvFormatFactory::new_with_options(csv.options().clone()))
+    } else if let Some(json) = format.downcast_ref::<JsonFormat>() {
+        Arc::new(JsonFormatFactory::new_with_options(json.options().clone()))
+    } else if let Some(parquet) = format.downcast_ref::<ParquetFormat>() {
+        Arc::new(ParquetFormatFactory::new_with_options(parquet.options().clone()))
+    } else {
+        return Ok(None);
+    };
+    let mut bytes = vec![];
+    DefaultLogicalExtensionCodec {}.try_encode_file_format(&mut bytes, factory)?;
+    quoted(bytes, quotes).map(Some)
+}
+
+/// A format with this style of quotes, if it is CSV.
+///
+/// # Errors
+/// If the bytes begin as those of a format and do not go on so.
+pub fn quoted(bytes: Vec<u8>, style: CsvQuoteStyle) -> Result<Vec<u8>> {
+    let Ok(mut format) = FileFormatProto::decode(bytes.as_slice()) else { return Ok(bytes) };
+    if format.kind() != FileFormatKind::Csv {
+        return Ok(bytes);
+    }
+    let mut options = CsvOptions::decode(format.encoded_file_format.as_slice())
+        .map_err(|error| DataFusionError::External(Box::new(error)))?;
+    options.set_quote_style(match style {
+        CsvQuoteStyle::Always => Written::Always,
+        CsvQuoteStyle::Necessary => Written::Necessary,
+        CsvQuoteStyle::NonNumeric => Written::NonNumeric,
+        CsvQuoteStyle::Never => Written::Never,
+    });
+    format.encoded_file_format = options.encode_to_vec();
+    Ok(format.encode_to_vec())
+}
