@@ -1,5 +1,6 @@
 //! A statement on its way to the plan that is executed.
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, DataFusionError, Result, internal_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan};
@@ -119,6 +120,10 @@ impl Statement {
     async fn planned_by_host(&self, plan: &LogicalPlan, around: &Around, back: Back) -> Result<SVec<u8>> {
         if !self.registered.is_shown_to_others() {
             return self.handed_on(plan, around, back).await;
+        }
+        // A table in memory is changed when UPDATE and DELETE are planned, so that they are planned once.
+        if plan.exists(|node| Ok(matches!(node, LogicalPlan::Dml(_))))? {
+            return self.handed_on(plan, around, Back::Leaf).await;
         }
         match self.handed_on(plan, around, Back::Bytes).await {
             Ok(planned) => Ok(planned),
