@@ -1,7 +1,9 @@
 //! A statement on its way to the plan that is executed.
 
-use datafusion::common::tree_node::TreeNode;
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, DataFusionError, Result, internal_err};
+use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
@@ -121,8 +123,7 @@ impl Statement {
         if !self.registered.is_shown_to_others() {
             return self.handed_on(plan, around, back).await;
         }
-        // A table in memory is changed when UPDATE and DELETE are planned, so that they are planned once.
-        if plan.exists(|node| Ok(matches!(node, LogicalPlan::Dml(_))))? {
+        if back != Back::Bytes && !is_told_as_bytes(plan)? {
             return self.handed_on(plan, around, Back::Leaf).await;
         }
         match self.handed_on(plan, around, Back::Bytes).await {
@@ -155,6 +156,22 @@ impl Statement {
             }
         }
     }
+}
+
+/// Whether another library is told in bytes what the host makes of a plan, as it is without this one. A table in memory is not: its rows
+/// would be copied, and `datafusion-proto` 55 reads a scan of none of its columns as one of all. It is changed when UPDATE and DELETE are
+/// planned, so that what changes tables is planned once.
+fn is_told_as_bytes(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_told = true;
+    plan.apply_with_subqueries(|node| {
+        is_told = match node {
+            LogicalPlan::Dml(_) => false,
+            LogicalPlan::TableScan(scan) => source_as_provider(&scan.source)?.is::<ListingTable>(),
+            _ => true,
+        };
+        Ok(if is_told { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(is_told)
 }
 
 /// A plan differentiated and optimized. It takes a thread of its own, so that the host can be interrupted meanwhile: what it has left
