@@ -56,6 +56,7 @@ PROGRAMS = (
     "texts",
     "training",
 )
+LIBRARIES = {"darwin": ("lib", ".dylib"), "win32": ("", ".dll")}  # how the names of shared libraries begin and end
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 30.0  # the largest wheels that are handed out
 # By platform, what puts the libraries into a wheel that a system may lack, and what shows which ones a wheel needs.
@@ -150,6 +151,11 @@ def build_stock() -> None:
     made = ("--out", out, "--compression-method", "stored", "--auditwheel", "skip")
     run("maturin", "build", "--profile", "dev", "--locked", *made)
     install_stock(STOCK, *out.iterdir())
+    # The planner of another library that tests load. Selected together, both depend on crates with the same features.
+    run("cargo", "build", "--locked", "--package=xql-plugin", "--package=xql-other-planner", cwd=NATIVE / "stock")
+    prefix, suffix = LIBRARIES.get(sys.platform, ("lib", ".so"))
+    built = NATIVE / "stock" / "target" / "debug" / f"{prefix}xql_other_planner{suffix}"
+    shutil.copy2(built, STOCK / "other_planner.so")
 
 
 def install_stock(folder: Path, wheel: Path) -> Path:

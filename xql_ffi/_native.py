@@ -145,6 +145,11 @@ def note_functions(new_session: CapsuleType) -> None:
         raise ValueError(taken(error[0]))
 
 
+def is_planner_of(planner: CapsuleType, session: str) -> bool:
+    """Whether this planner is that of the library by which the session with this identifier differentiates."""
+    return bool(_lib.xql_ffi_is_planner_of(_ffi.cast("void *", _get_pointer(planner, PLANNER)), text(session)))
+
+
 def is_registered(session: str) -> bool:
     """Whether the session with this identifier is registered."""
     return bool(_lib.xql_ffi_is_registered(text(session)))

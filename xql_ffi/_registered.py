@@ -2,6 +2,7 @@
 
 A registered session, its frames and their streams are objects of subclasses that are called as the classes of
 ``datafusion``. What has no call of an operator is planned by a twin of the session, which is as the session was before.
+What another library does to one, as to install a planner, is done to the other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from datafusion.plan import LogicalPlan
 
 from xql_ffi import _native, _observer
 from xql_ffi._errors import MissingEngineError, translated
+from xql_ffi._planner import put_in_front
 
 # Methods that plan or run something besides those whose names have no underscores.
 _SPECIAL = {"__aiter__", "__arrow_c_stream__", "__getitem__", "__iter__", "__next__", "__repr__", "_repr_html_"}
@@ -33,6 +35,8 @@ _DERIVING = {
     "with_python_udf_inlining",
 }
 _CHANGING = {"add_physical_optimizer_rule", "remove_optimizer_rule", "set_query_planner"}
+# How the names of the methods of a session begin that make a frame, which is planned as the session plans then.
+_FRAMING = ("create_", "empty_table", "execute_logical_plan", "from_", "read_", "sql", "table")
 _OPTION = re.compile(r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*'?(?P<value>\w+)'?\s*;?\s*", re.IGNORECASE)
 _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
 # Statements whose names matter: those with derivatives, and views, of which others may be taken; and what files are.
@@ -66,6 +70,7 @@ def adopt(ctx: SessionContext, crossing: SessionContext, twin: SessionContext | 
         ctx.__class__ = _subclass(type(ctx))
         ctx._xql_ffi_crossing = crossing  # type: ignore[attr-defined]
         ctx._xql_ffi_twin = twin  # type: ignore[attr-defined]
+        ctx._xql_ffi_planner = None  # type: ignore[attr-defined]
 
 
 _SUBCLASSES: dict[type, type] = {}
@@ -88,6 +93,8 @@ def _made(cls: type) -> type:
         methods["sql"] = _sql(methods["sql"])
         methods |= {name: _deriving(getattr(cls, name)) for name in _DERIVING & methods.keys()}
         methods |= {name: _changing(methods[name]) for name in _CHANGING & methods.keys()}
+        methods |= {name: _framing(methods[name]) for name in methods if name.startswith(_FRAMING)}
+        methods["__datafusion_query_planner__"] = _query_planner
     if issubclass(cls, DataFrame):
         methods |= {name: _planning(methods[name], getattr(cls, name)) for name in _PLANNING & methods.keys()}
         methods["optimized_logical_plan"] = _planning(_method(_optimized_logical_plan), cls.optimized_logical_plan)
@@ -139,16 +146,35 @@ def _deriving(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _changing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a session that its twin is to follow."""
+    """A method of a session that its twin is to follow.
+
+    A planner gets the codecs of the handle by which it is installed.
+    """
 
     @functools.wraps(method)
     def changing(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = method(self, *args, **kwargs)
+        made = method(self._xql_ffi_crossing, *args, **kwargs)
         # The twin knows what was there before, such as a rule that the session itself has no longer.
         twin = self._xql_ffi_twin
         return made if twin is None else getattr(twin, method.__name__)(*args, **kwargs)
 
     return changing
+
+
+def _framing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a session that makes a frame: no other planner is to get its statement before this package."""
+
+    @functools.wraps(method)
+    def framing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._xql_ffi_planner = put_in_front(self._xql_ffi_crossing)
+        return method(self, *args, **kwargs)
+
+    return framing
+
+
+def _query_planner(self: Any, session: Any = None) -> Any:
+    """The planner of a session, for one that is to stand in front of it, with codecs that know what crosses."""
+    return self._xql_ffi_crossing.ctx.__datafusion_query_planner__(session)
 
 
 def _planning(method: Callable[..., Any], stock: Callable[..., Any]) -> Callable[..., Any]:

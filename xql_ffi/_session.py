@@ -10,6 +10,7 @@ import datafusion
 from datafusion import ScalarUDF, SessionContext
 
 from xql_ffi import _native
+from xql_ffi._planner import planner
 from xql_ffi._registered import adopt, twin_of
 
 if TYPE_CHECKING:
@@ -88,18 +89,11 @@ class Differentiating:
     def __datafusion_session_planner__(self, ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
         """A planner in front of that which the session has, for `SessionContext.with_extensions`."""
         _note_functions()
-        planner = _native.component(
-            "planner",
-            _native.PLANNER,
-            session=ctx.__datafusion_task_context_provider__(),
-            logical=ctx.__datafusion_logical_extension_codec__(),
-            physical=ctx.__datafusion_physical_extension_codec__(),
-            fallback=fallback,
-        )
+        made = planner(ctx, fallback)
         for rule in DEFERRED:
             ctx.remove_optimizer_rule(rule)
         ctx.add_physical_optimizer_rule(_CaptureRule())
-        return planner
+        return made
 
 
 def install(ctx: Any) -> None:

@@ -12,10 +12,10 @@ import pytest
 NATIVE = Path(__file__).parents[2] / "native"
 
 
-def crates(*selection: str) -> set[str]:
+def crates(*selection: str, workspace: Path = NATIVE) -> set[str]:
     """The crates of others that cargo builds for a selection of ours, each with its features."""
     command = ["cargo", "tree", "--locked", "--prefix=none", "--format={p} [{f}]", *selection]
-    tree = subprocess.run(command, cwd=NATIVE, stdout=subprocess.PIPE, text=True, check=True).stdout
+    tree = subprocess.run(command, cwd=workspace, stdout=subprocess.PIPE, text=True, check=True).stdout
     return {line.removesuffix(" (*)") for line in tree.splitlines() if not line.startswith("xql-")}
 
 
@@ -23,3 +23,11 @@ def crates(*selection: str) -> set[str]:
 def test_a_selection_has_the_features_of_the_whole(selection: str) -> None:
     whole = crates("--workspace", "--edges=normal,build,dev")
     assert crates(selection, "--edges=normal,build") <= whole
+
+
+@pytest.mark.parametrize("selection", [["xql-plugin"], ["xql-plugin", "xql-other-planner"]])
+def test_so_it_does_for_datafusion_55(selection: list[str]) -> None:
+    stock = NATIVE / "stock"
+    whole = crates("--workspace", "--edges=normal,build,dev", workspace=stock)
+    packages = [f"--package={name}" for name in selection]
+    assert crates(*packages, "--edges=normal,build", workspace=stock) <= whole

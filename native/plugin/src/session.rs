@@ -118,6 +118,17 @@ pub unsafe extern "C" fn xql_ffi_component_context(
     context(Arc::clone(&component.0), get_context)
 }
 
+/// Whether a planner is the one of this library by which a session differentiates, and not another that stands in front of it.
+///
+/// # Safety
+/// `planner` is null or points to an `FFI_QueryPlanner` of this major version; `session` is null or a string that ends in NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_is_planner_of(planner: *const c_void, session: *const c_char) -> bool {
+    // SAFETY: as for this function; `QueryPlanner` lies in memory as `FFI_QueryPlanner` does.
+    let (planner, session) = unsafe { (planner.cast::<QueryPlanner>().as_ref(), text(session)) };
+    planner.zip(session.ok()).is_some_and(|(planner, session)| xql_session::is_planner_of(planner, session))
+}
+
 /// Notes that the functions of a session are those that DataFusion gives a new one, and says whether it could; if not, the reason is in
 /// `error`.
 ///

@@ -3,6 +3,9 @@
 //! A finished plan of the host would come back as bytes, of which `datafusion-proto` cannot write all, and be read as other nodes. Instead
 //! the last physical rule of the session, which is ours, takes the finished plan and puts a leaf in its place. The leaf crosses as a
 //! number, and what the host reads for the number is its own plan again.
+//!
+//! A planner of another library that stands in between is to see the nodes of the host, and gets them as bytes. What bytes cannot carry
+//! it gets as a leaf.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -17,6 +20,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use crate::own::runtime;
@@ -60,28 +64,94 @@ impl ExecutionPlan for Captured {
     }
 }
 
-thread_local! {
-    /// Whether what this thread plans at the moment is to be captured.
-    static CAPTURING: Cell<bool> = const { Cell::new(false) };
+/// How the plan comes back that is made of a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// As `datafusion-proto` writes it.
+    Bytes,
+    /// As a number, from the host.
+    Number,
+    /// As a number, and on its way through another library as a leaf, as what else that cannot write.
+    Leaf,
 }
 
-/// A future of a host that plans, of which the plan is to be captured.
-pub struct Capturing<F>(pub F);
+/// A statement that has been handed on to another planner.
+#[derive(Clone, Copy)]
+struct HandedOn {
+    /// Tells the registered sessions of a process apart.
+    session: usize,
+    /// How its plan comes back.
+    back: Back,
+    /// Tells apart what has been handed on.
+    number: u64,
+}
 
-impl<F: Future> Future for Capturing<F> {
+thread_local! {
+    /// What this thread plans at the moment for a planner of this library.
+    static HANDED_ON: Cell<Option<HandedOn>> = const { Cell::new(None) };
+}
+
+/// The future of a planner that a statement has been handed on to.
+pub struct Planning<F> {
+    planned: F,
+    statement: HandedOn,
+}
+
+impl<F> Planning<F> {
+    /// `session` tells the sessions of a process apart.
+    pub fn new(planned: F, session: usize, back: Back) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { planned, statement: HandedOn { session, back, number } }
+    }
+
+    /// Tells apart what has been handed on.
+    pub fn number(&self) -> u64 {
+        self.statement.number
+    }
+}
+
+impl<F: Future> Future for Planning<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        struct Before(bool);
+        struct Before(Option<HandedOn>);
         impl Drop for Before {
             fn drop(&mut self) {
-                CAPTURING.set(self.0);
+                HANDED_ON.set(self.0);
             }
         }
-        let _before = Before(CAPTURING.replace(true));
+        let _before = Before(HANDED_ON.replace(Some(self.statement)));
         // SAFETY: the field is pinned as its struct is: it is not moved, and the struct has no `Drop`.
-        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(context)
+        unsafe { self.map_unchecked_mut(|this| &mut this.planned) }.poll(context)
     }
+}
+
+/// Whether this thread plans a statement that a planner of this session in front has handed on already.
+pub fn is_handed_on(session: usize) -> bool {
+    HANDED_ON.get().is_some_and(|statement| statement.session == session)
+}
+
+/// The number of what has been handed on and is planned by this thread, if something is.
+pub fn number_handed_on() -> Option<u64> {
+    HANDED_ON.get().map(|statement| statement.number)
+}
+
+fn comes_back(back: Back) -> bool {
+    HANDED_ON.get().is_some_and(|statement| statement.back == back)
+}
+
+/// The plan that is meant by a node that is to cross as a number, if it is one.
+pub fn crossing(node: Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    match node.downcast_ref::<Captured>() {
+        Some(Captured(plan)) => Some(Arc::clone(plan)),
+        None => comes_back(Back::Leaf).then_some(node),
+    }
+}
+
+/// A plan that has crossed, as who reads it now is to have it.
+pub fn crossed(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if comes_back(Back::Leaf) { Arc::new(Captured(plan)) } else { plan }
 }
 
 #[derive(Debug)]
@@ -89,7 +159,8 @@ struct Capture;
 
 impl PhysicalOptimizerRule for Capture {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(if CAPTURING.get() { Arc::new(Captured(plan)) } else { plan })
+        let is_taken = comes_back(Back::Number) || comes_back(Back::Leaf);
+        Ok(if is_taken && !plan.is::<Captured>() { Arc::new(Captured(plan)) } else { plan })
     }
 
     fn name(&self) -> &str {

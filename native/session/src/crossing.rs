@@ -19,15 +19,23 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use xql_autodiff::recognize;
 
-use crate::capture::Captured;
+use crate::capture::{crossed, crossing, number_handed_on};
 use crate::functions::is_known_by_name;
 use crate::own::{runtime, task_contexts};
 
 /// What a host has not read after this time it will not read: it failed while it wrote the plan.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// What is on its way, by its number, and since when.
-struct Crossing<T>(LazyLock<Mutex<HashMap<u64, (Instant, T)>>>);
+/// What is on its way, by its number.
+struct Crossing<T>(LazyLock<Mutex<HashMap<u64, Written<T>>>>);
+
+/// What has been written.
+struct Written<T> {
+    value: T,
+    when: Instant,
+    /// The number of what had been handed on and was planned at that time.
+    handed_on: Option<u64>,
+}
 
 static TABLES: Crossing<Arc<dyn TableProvider>> = Crossing::new();
 static FUNCTIONS: Crossing<Arc<ScalarUDF>> = Crossing::new();
@@ -47,9 +55,9 @@ impl<T: Clone> Crossing<T> {
     }
 
     /// What is on its way, but for what will not be read.
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Instant, T)>> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Written<T>>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, (written, _)| written.elapsed() < FORGOTTEN);
+        known.retain(|_, written| written.when.elapsed() < FORGOTTEN);
         known
     }
 
@@ -58,15 +66,20 @@ impl<T: Clone> Crossing<T> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut known = self.locked();
-        known.insert(number, (Instant::now(), value));
+        known.insert(number, Written { value, when: Instant::now(), handed_on: number_handed_on() });
         buf.extend_from_slice(&*MARK);
         buf.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// Forgets what was written while this was planned.
+    fn forget(&self, handed_on: u64) {
+        self.locked().retain(|_, written| written.handed_on != Some(handed_on));
     }
 
     /// What has the number that was written, which is read once.
     fn read(&self, buf: &[u8]) -> Result<T> {
         let number = buf.strip_prefix(&*MARK).and_then(|number| number.try_into().ok()).map(u64::from_le_bytes);
-        let found = number.and_then(|number| self.locked().remove(&number)).map(|(_, value)| value);
+        let found = number.and_then(|number| self.locked().remove(&number)).map(|written| written.value);
         found.ok_or_else(|| {
             internal_datafusion_err!(
                 "what xql-ffi wrote into a plan is not in this process any longer: plans of a registered session are read once, in the \
@@ -93,6 +106,15 @@ pub fn forget(bytes: &[u8]) {
             let _ = PLANS.read(&bytes[at..at + 16]);
         }
     }
+}
+
+/// Forgets what has been written while a statement was planned that had been handed on under this number, after an error.
+pub fn forget_handed_on(number: u64) {
+    TABLES.forget(number);
+    FUNCTIONS.forget(number);
+    AGGREGATES.forget(number);
+    WINDOWS.forget(number);
+    PLANS.forget(number);
 }
 
 #[derive(Debug)]
@@ -169,7 +191,7 @@ impl PhysicalExtensionCodec for Codec {
         _ctx: &TaskContext,
         _converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        PLANS.read(buf)
+        Ok(crossed(PLANS.read(buf)?))
     }
 
     fn try_encode(
@@ -178,10 +200,9 @@ impl PhysicalExtensionCodec for Codec {
         buf: &mut Vec<u8>,
         _converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
-        let Some(Captured(plan)) = node.downcast_ref::<Captured>() else {
-            return internal_err!("xql-ffi does not write {}", node.name());
-        };
-        PLANS.write(Arc::clone(plan), buf);
+        let name = node.name().to_owned();
+        let Some(plan) = crossing(node) else { return internal_err!("xql-ffi does not write {name}") };
+        PLANS.write(plan, buf);
         Ok(())
     }
 

@@ -1,4 +1,8 @@
 //! The query planner of a registered session, as the struct that a host imports.
+//!
+//! Another library may put its planner in front of it, with this one behind. Then one more of this library is put in front of that, which
+//! differentiates. The one behind hands on what it gets: it knows by the thread that the statement has been through the first. If the
+//! other library has gone to another thread, it optimizes the plan once more.
 
 use async_ffi::FutureExt;
 use datafusion::common::{DataFusionError, Result};
@@ -11,6 +15,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::abi::{Planned, QueryPlanner, SessionRef};
+use crate::capture::is_handed_on;
 use crate::crossing::forget;
 use crate::registered::Registered;
 use crate::statement::Statement;
@@ -25,8 +30,27 @@ pub fn planner(
     fallback: QueryPlanner,
     session: FFI_TaskContextProvider,
 ) -> Result<QueryPlanner> {
-    let registered = Registered::new(fallback, (&logical_codec).into(), session)?;
+    let registered = Registered::new(behind(fallback), &logical_codec, session)?;
     Ok(handle(registered, logical_codec, physical_codec))
+}
+
+/// The planner behind those of this library that stand directly behind one another: one of them is enough.
+fn behind(mut planner: QueryPlanner) -> QueryPlanner {
+    while is_ours(&planner) {
+        planner = registered(&planner).fallback(&planner);
+    }
+    planner
+}
+
+/// Whether a planner is of this library, and no other build of it.
+fn is_ours(planner: &QueryPlanner) -> bool {
+    (planner.library_marker_id)() == datafusion_ffi::get_library_marker_id()
+        && std::ptr::fn_addr_eq(planner.release, release as unsafe extern "C" fn(&mut QueryPlanner))
+}
+
+/// Whether a planner is the one of this library by which the session with this identifier differentiates.
+pub fn is_planner_of(planner: &QueryPlanner, session: &str) -> bool {
+    is_ours(planner) && registered(planner).is_of(session)
 }
 
 /// A handle with a share of a registered session.
@@ -66,8 +90,18 @@ unsafe extern "C" fn release(planner: &mut QueryPlanner) {
 }
 
 unsafe extern "C" fn create_physical_plan(planner: &QueryPlanner, plan: SVec<u8>, session: SessionRef) -> Planned {
+    let registered = registered(planner);
+    let fallback = registered.fallback(planner);
+    if is_handed_on(registered.identity()) {
+        let handed_on = async move {
+            // SAFETY: the function is that of the owner, and the session is borrowed for as long as this future runs.
+            unsafe { (fallback.create_physical_plan)(&fallback, plan, session) }.await
+        };
+        return handed_on.into_ffi();
+    }
+    let logical_codec = (&planner.logical_codec).into();
     let physical_codec = (&planner.physical_codec).into();
-    let statement = Statement { registered: registered(planner), physical_codec, session };
+    let statement = Statement { registered, fallback, logical_codec, physical_codec, session };
     async move {
         let planned = statement.planned(&plan).await;
         forget(&plan);

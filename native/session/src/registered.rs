@@ -7,12 +7,14 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion_ffi::execution::{FFI_TaskContext, FFI_TaskContextProvider};
 use datafusion_ffi::ffi_option::FFI_Result;
+use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use datafusion_ffi::session::config::FFI_SessionConfig;
 use datafusion_proto::logical_plan::from_proto::parse_expr;
 use datafusion_proto::logical_plan::{AsLogicalPlan, LogicalExtensionCodec};
 use datafusion_proto::protobuf::{LogicalExprNode, LogicalPlanNode};
 use prost::Message;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use xql_relations::DerivativeOptions;
 
@@ -26,14 +28,27 @@ use crate::identity::identified;
 use crate::names::Names;
 use crate::own::{defaults, on_stack};
 
-/// A session that is registered.
+/// A session that is registered, and a planner that it had.
 pub struct Registered {
     /// The planner that it had before.
-    pub fallback: QueryPlanner,
+    fallback: QueryPlanner,
+    /// Whether that is of another library than the session.
+    has_other_planner: bool,
+    /// Whether there has been one of another library in front, and of this library in front of that.
+    is_behind: AtomicBool,
     /// Writes and reads logical plans in the host.
     logical_codec: Arc<dyn LogicalExtensionCodec>,
     /// The session, as long as it is there.
     session: FFI_TaskContextProvider,
+    /// The identifier of the session.
+    id: String,
+    /// What all its planners of this library know.
+    known: Arc<Known>,
+}
+
+/// What is known of a session.
+#[derive(Default)]
+struct Known {
     /// What it says about derivatives.
     options: Mutex<DerivativeOptions>,
     /// What the names in its statements are.
@@ -49,22 +64,60 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Registered {
-    /// Registers a session, which is forgotten with its planner.
+    /// Registers a session, which is forgotten with its planners of this library.
     ///
     /// # Errors
     /// If the session is gone.
     pub fn new(
         fallback: QueryPlanner,
-        logical_codec: Arc<dyn LogicalExtensionCodec>,
+        codec: &FFI_LogicalExtensionCodec,
         session: FFI_TaskContextProvider,
     ) -> Result<Arc<Self>> {
         let context: Arc<TaskContext> = (&session).try_into()?;
-        let (options, names, guest) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let registered = Arc::new(Self { fallback, logical_codec, session, options, names, guest });
+        let (id, logical_codec) = (context.session_id(), codec.into());
+        // The codec of a session is one of its host.
+        let has_other_planner = (fallback.library_marker_id)() != (codec.library_marker_id)();
+        let known = Self::called(&id).map_or_else(|_| Arc::default(), |before| before.put_behind());
+        let is_behind = AtomicBool::new(false);
+        let registered = Arc::new(Self { fallback, has_other_planner, is_behind, logical_codec, session, id, known });
         let mut sessions = locked(&SESSIONS);
         sessions.retain(|_, planner| planner.strong_count() > 0);
-        sessions.insert(context.session_id(), Arc::downgrade(&registered));
+        sessions.insert(registered.id.clone(), Arc::downgrade(&registered));
         Ok(registered)
+    }
+
+    /// What is known of its session, for a planner in front of this one.
+    fn put_behind(&self) -> Arc<Known> {
+        self.is_behind.store(true, Ordering::Relaxed);
+        Arc::clone(&self.known)
+    }
+
+    /// The planner behind this one, with the codecs that this one has as `planner`: a host gives a planner others when one is installed.
+    pub fn fallback(&self, planner: &QueryPlanner) -> QueryPlanner {
+        let mut fallback = self.fallback.clone();
+        fallback.logical_codec = planner.logical_codec.clone();
+        fallback.physical_codec = planner.physical_codec.clone();
+        fallback
+    }
+
+    /// Whether the planner behind this one is of another library than the session.
+    pub fn has_other_planner(&self) -> bool {
+        self.has_other_planner
+    }
+
+    /// Whether another library sees the plans that are made for this planner.
+    pub fn is_shown_to_others(&self) -> bool {
+        self.has_other_planner || self.is_behind.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is the session with this identifier.
+    pub fn is_of(&self, session: &str) -> bool {
+        self.id == session
+    }
+
+    /// Tells the sessions of a process apart.
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(&self.known) as usize
     }
 
     fn called(session: &str) -> Result<Arc<Self>> {
@@ -77,21 +130,26 @@ impl Registered {
     /// # Errors
     /// If its settings cannot be read.
     pub fn guest(&self, config: &FFI_SessionConfig) -> Result<Arc<Guest>> {
-        let (options, before) = (locked(&self.options).clone(), locked(&self.guest).clone());
+        let (options, before) = (locked(&self.known.options).clone(), locked(&self.known.guest).clone());
         let guest = Guest::of(config, options, before)?;
-        *locked(&self.guest) = Some(Arc::clone(&guest));
+        *locked(&self.known.guest) = Some(Arc::clone(&guest));
         Ok(guest)
     }
 
-    /// A plan that the host has written, and what stands around it.
+    /// A plan that the host has written by a codec, and what stands around it.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(&self, plan: &[u8], context: &TaskContext) -> Result<(Around, LogicalPlan)> {
+    pub fn read(
+        &self,
+        plan: &[u8],
+        context: &TaskContext,
+        codec: &dyn LogicalExtensionCodec,
+    ) -> Result<(Around, LogicalPlan)> {
         let node = LogicalPlanNode::decode(plan).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let (around, node) = Around::taken_from(node);
-        let plan = node.try_into_logical_plan(context, self.logical_codec.as_ref())?;
-        Ok((around, identified(plan, &locked(&self.names))?))
+        let plan = node.try_into_logical_plan(context, codec)?;
+        Ok((around, identified(plan, &locked(&self.known.names))?))
     }
 
     /// What stands around a plan with the format that a statement of the session gives a file.
@@ -100,24 +158,12 @@ impl Registered {
     /// If statements give it several, or an option is none of the format.
     pub async fn formatted(&self, around: Around, state: &SessionState) -> Result<Around> {
         let Some(target) = around.target() else { return Ok(around) };
-        let statement = locked(&self.names).copies.to(target)?;
+        let statement = locked(&self.known.names).copies.to(target)?;
         let format = match statement {
             Some(statement) => format_of(statement, state).await?,
             None => None,
         };
         around.with_format(format)
-    }
-
-    /// A plan as `session` reads it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn node(
-        &self,
-        plan: &LogicalPlan,
-        session: impl Fn() -> Option<FFI_TaskContext> + 'static,
-    ) -> Result<LogicalPlanNode> {
-        written_for(session, || LogicalPlanNode::try_from_logical_plan(plan, self.logical_codec.as_ref()))
     }
 
     fn context(&self) -> Result<FFI_TaskContext> {
@@ -127,6 +173,18 @@ impl Registered {
             FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
         }
     }
+}
+
+/// A plan as `session` reads it by a codec.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn node(
+    plan: &LogicalPlan,
+    session: impl Fn() -> Option<FFI_TaskContext> + 'static,
+    codec: &dyn LogicalExtensionCodec,
+) -> Result<LogicalPlanNode> {
+    written_for(session, || LogicalPlanNode::try_from_logical_plan(plan, codec))
 }
 
 /// Whether a session is registered.
@@ -139,7 +197,7 @@ pub fn is_registered(session: &str) -> bool {
 /// # Errors
 /// If there is no such session or option, or the option does not take the value.
 pub fn set_option(session: &str, key: &str, value: &str) -> Result<()> {
-    locked(&Registered::called(session)?.options).set(key, value)
+    locked(&Registered::called(session)?.known.options).set(key, value)
 }
 
 /// Notes what the names in a statement of a session are.
@@ -147,7 +205,7 @@ pub fn set_option(session: &str, key: &str, value: &str) -> Result<()> {
 /// # Errors
 /// If there is no such session.
 pub fn note_statement(session: &str, sql: &str) -> Result<()> {
-    locked(&Registered::called(session)?.names).note(sql);
+    locked(&Registered::called(session)?.known.names).note(sql);
     Ok(())
 }
 
@@ -178,10 +236,11 @@ pub fn optimized(session: &str, plan: &[u8]) -> Result<Vec<u8>> {
     // SAFETY: the function is that of the owner.
     let guest = registered.guest(&unsafe { (context.session_config)(&context) })?;
     let reader = Arc::clone(&registered);
+    let codec = registered.logical_codec.as_ref();
     let written = on_stack(|| {
-        let (around, plan) = registered.read(plan, &guest.context)?;
+        let (around, plan) = registered.read(plan, &guest.context, codec)?;
         let plan = guest.begun().optimize(&plan)?;
-        Ok(around.put(registered.node(&plan, move || reader.context().ok())?).encode_to_vec())
+        Ok(around.put(node(&plan, move || reader.context().ok(), codec)?).encode_to_vec())
     });
     forget(plan);
     written
