@@ -4,6 +4,7 @@ use datafusion::common::config::ExtensionOptions;
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion_ffi::execution::{FFI_TaskContext, FFI_TaskContextProvider};
 use datafusion_ffi::ffi_option::FFI_Result;
 use datafusion_ffi::session::config::FFI_SessionConfig;
@@ -13,6 +14,7 @@ use datafusion_proto::protobuf::{LogicalExprNode, LogicalPlanNode};
 use prost::Message;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::OnceCell;
 use xql_relations::DerivativeOptions;
 
 use crate::abi::QueryPlanner;
@@ -38,6 +40,8 @@ pub struct Registered {
     names: Mutex<Names>,
     /// What it is here, as of its last statement.
     guest: Mutex<Option<Arc<Guest>>>,
+    /// The plan by which memory of the session is asked for, once it is planned.
+    pub asking: OnceCell<Arc<dyn ExecutionPlan>>,
 }
 
 static SESSIONS: LazyLock<Mutex<HashMap<String, Weak<Registered>>>> = LazyLock::new(Mutex::default);
@@ -58,7 +62,8 @@ impl Registered {
     ) -> Result<Arc<Self>> {
         let context: Arc<TaskContext> = (&session).try_into()?;
         let (options, names, guest) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let registered = Arc::new(Self { fallback, logical_codec, session, options, names, guest });
+        let asking = OnceCell::new();
+        let registered = Arc::new(Self { fallback, logical_codec, session, options, names, guest, asking });
         let mut sessions = locked(&SESSIONS);
         sessions.retain(|_, planner| planner.strong_count() > 0);
         sessions.insert(context.session_id(), Arc::downgrade(&registered));

@@ -21,6 +21,7 @@ use crate::crossing::forget;
 use crate::explain::explained;
 use crate::guest::lending;
 use crate::lent::HostContext;
+use crate::loan::{Lender, asking};
 use crate::local;
 use crate::own::{on_stack, runtime};
 use crate::registered::Registered;
@@ -54,7 +55,9 @@ impl Statement {
                 Err(error) => refused = Some(error),
             }
         }
-        let state = lending(state.as_ref().clone(), HostContext(self.session.task_context()));
+        let host = Arc::new(HostContext(self.session.task_context()));
+        let lender = self.lender(&state, &host).await;
+        let state = lending(state.as_ref().clone(), host, lender)?;
         let planned = self.here(&plan, &around, &state, &schema).await;
         planned.map_err(|error| refused.unwrap_or(error))
     }
@@ -72,7 +75,13 @@ impl Statement {
     }
 
     /// The plan of a statement that this library executes. What is written, and where, is the host's.
-    async fn here(&self, plan: &LogicalPlan, around: &Around, state: &SessionState, schema: &DFSchema) -> Result<SVec<u8>> {
+    async fn here(
+        &self,
+        plan: &LogicalPlan,
+        around: &Around,
+        state: &SessionState,
+        schema: &DFSchema,
+    ) -> Result<SVec<u8>> {
         match (plan, around) {
             (LogicalPlan::Dml(statement), _) => {
                 let rows = local::planned(&statement.input, state, None).await?;
@@ -86,6 +95,16 @@ impl Statement {
             }
             (plan, Around(None)) => self.written(local::planned(plan, state, Some(schema)).await?),
         }
+    }
+
+    /// What lends this library memory of the session. A planner of another library that the session had before may not plan it: then there
+    /// is no limit.
+    async fn lender(&self, state: &SessionState, host: &Arc<HostContext>) -> Option<Lender> {
+        let planned = self.registered.asking.get_or_try_init(|| async {
+            let planned = Capturing(self.planned_by_host(&asking()?, &Around(None))).await?;
+            physical_plan_from_bytes_with_extension_codec(&planned, &state.task_ctx(), self.physical_codec.as_ref())
+        });
+        Lender::new(planned.await.ok()?, Arc::clone(host)).ok()?
     }
 
     /// The number of a plan of this library.
