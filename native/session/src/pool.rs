@@ -27,8 +27,8 @@ struct Account {
 /// More than a session lends, unless it has no limit.
 const WITHOUT_LIMIT: usize = 1 << 56;
 
-/// The first step. It is also what the pool keeps at most of what it does not use.
-const FIRST_STEP: usize = 64 << 10;
+/// The first step, with which most statements have enough. It is also what the pool keeps at most of what it does not use.
+const FIRST_STEP: usize = 1 << 20;
 
 /// The smallest step.
 const LEAST_STEP: usize = 4 << 10;
