@@ -2,6 +2,7 @@
 
 use datafusion::common::Result;
 use datafusion::execution::context::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::prelude::SessionConfig;
 use datafusion_ffi::session::config::FFI_SessionConfig;
@@ -10,7 +11,9 @@ use xql_relations::DerivativeOptions;
 
 use crate::abi::settings;
 use crate::lent::{HostContext, Lend};
+use crate::loan::Lender;
 use crate::own::defaults;
+use crate::pool::HostPool;
 
 /// A session of a host as this library plans for it, until a setting changes.
 #[derive(Debug)]
@@ -48,8 +51,16 @@ impl Guest {
     }
 }
 
-/// A session in which plans of a host run below nodes of this library.
-pub fn lending(state: SessionState, host: HostContext) -> SessionState {
-    let lend = Arc::new(Lend(Arc::new(host)));
-    SessionStateBuilder::new_from_existing(state).with_physical_optimizer_rule(lend).build()
+/// A session in which plans of a host run below nodes of this library. These have the memory of the session of the host, if it is lent,
+/// and spill to files in the folder that the system has for temporary ones.
+///
+/// # Errors
+/// If the system has no such folder.
+pub fn lending(state: SessionState, host: Arc<HostContext>, lender: Option<Lender>) -> Result<SessionState> {
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(lender) = lender {
+        runtime = runtime.with_memory_pool(Arc::new(HostPool::new(lender)));
+    }
+    let state = SessionStateBuilder::new_from_existing(state).with_runtime_env(runtime.build_arc()?);
+    Ok(state.with_physical_optimizer_rule(Arc::new(Lend(host))).build())
 }

@@ -23,6 +23,18 @@ pub struct Lend(pub Arc<HostContext>);
 pub struct HostContext(pub FFI_TaskContext);
 
 impl HostContext {
+    /// Executes a plan of the host in the session.
+    ///
+    /// # Errors
+    /// If the plan cannot be executed.
+    pub fn execute(&self, plan: &FFI_ExecutionPlan, partition: usize) -> Result<SendableRecordBatchStream> {
+        // SAFETY: the function is that of the owner of the plan, which makes its own share of the context before it returns.
+        match unsafe { (plan.execute)(plan, partition, self.lent()) } {
+            FFI_Result::Ok(stream) => Ok(Box::pin(stream)),
+            FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
+        }
+    }
+
     /// A handle for one execution, which is to end before this does.
     fn lent(&self) -> FFI_TaskContext {
         /// The handle that was lent is not the owner.
@@ -115,11 +127,6 @@ impl ExecutionPlan for Lent {
     }
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        // SAFETY: the function is that of the owner of the plan, which makes its own share of the context before it returns.
-        let stream = unsafe { (self.plan.execute)(&self.plan, partition, self.host.lent()) };
-        match stream {
-            FFI_Result::Ok(stream) => Ok(Box::pin(stream)),
-            FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
-        }
+        self.host.execute(&self.plan, partition)
     }
 }

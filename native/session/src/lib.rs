@@ -9,7 +9,8 @@
 //! 4. `statement`: the rules of `xql-relations` and DataFusion's optimizer make the plan of the derivative.
 //! 5. `capture`: the planner that the session had before plans it. So DataFusion's nodes run in the host, in its memory pool and
 //!    with its files. The finished plan comes back as a number.
-//! 6. `local`: a plan with nodes of this project runs here, over the tables of the host, which are `lent`.
+//! 6. `local`: a plan with nodes of this project runs here, over the tables of the host, which are `lent`. Its memory is a `loan` of the
+//!    host, too, of which the `pool` of the plan keeps account.
 //!
 //! `around` keeps what a statement does with its rows, which the host alone knows, and `format` has the files of `COPY ... TO`.
 //! `planner` is the struct that the host imports, `registered` what is known of its session, and `explain` shows the plan of the host.
@@ -25,10 +26,12 @@ mod functions;
 mod guest;
 mod identity;
 mod lent;
+mod loan;
 mod local;
 mod names;
 mod own;
 mod planner;
+mod pool;
 mod registered;
 mod statement;
 

@@ -1,7 +1,7 @@
 //! Plans with nodes of this project, which run in this library over the tables of the host.
 //!
 //! A relation that several places read is computed by a node that knows the execution it is of, which no handle of a plan carries. So such
-//! a plan runs here as a whole. What it reads runs in the host, with its files and its memory pool.
+//! a plan runs here as a whole. What it reads runs in the host, with its files and its memory pool, which accounts for what runs here, too.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -11,6 +11,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::context::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
 use datafusion::physical_expr::projection::ProjectionExprs;
@@ -49,7 +50,9 @@ pub async fn planned(
     let schema = declared.map_or_else(|| plan.schema(), |declared| promised(plan.schema(), declared));
     let equal = EquivalenceProperties::new(Arc::clone(&schema));
     let properties = PlanProperties::clone(plan.properties()).with_eq_properties(equal);
-    Ok(Arc::new(Local { plan, schema, properties: Arc::new(properties), is_used: AtomicBool::new(false) }))
+    let (properties, runtime, is_used) =
+        (Arc::new(properties), Arc::clone(state.runtime_env()), AtomicBool::new(false));
+    Ok(Arc::new(Local { plan, schema, properties, runtime, is_used }))
 }
 
 /// The columns of a plan with what a statement has declared about NULL.
@@ -71,6 +74,8 @@ struct Local {
     plan: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
+    /// The memory and the files that it has.
+    runtime: Arc<RuntimeEnv>,
     is_used: AtomicBool,
 }
 
@@ -109,7 +114,10 @@ impl ExecutionPlan for Local {
         let mut rows = guard(RUNNING, || {
             let plan = Arc::clone(&self.plan);
             let plan = if self.is_used.swap(true, Ordering::Relaxed) { reset_plan_states(plan)? } else { plan };
-            plan.execute(partition, context)
+            // The context of a host has its settings, and a runtime that is that of no session.
+            let settings = context.session_config().clone();
+            let context = TaskContext::default().with_session_config(settings).with_runtime(Arc::clone(&self.runtime));
+            plan.execute(partition, Arc::new(context))
         })?;
         let rows = poll_fn(move |context| {
             let polled = guard(RUNNING, || Ok(rows.poll_next_unpin(context)));

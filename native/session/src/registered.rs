@@ -5,6 +5,7 @@ use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err}
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion_ffi::execution::{FFI_TaskContext, FFI_TaskContextProvider};
 use datafusion_ffi::ffi_option::FFI_Result;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
@@ -16,6 +17,7 @@ use prost::Message;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::OnceCell;
 use xql_relations::DerivativeOptions;
 
 use crate::abi::QueryPlanner;
@@ -55,6 +57,8 @@ struct Known {
     names: Mutex<Names>,
     /// What it is here, as of its last statement.
     guest: Mutex<Option<Arc<Guest>>>,
+    /// The plan by which memory of the session is asked for, once it is planned.
+    asking: OnceCell<Arc<dyn ExecutionPlan>>,
 }
 
 static SESSIONS: LazyLock<Mutex<HashMap<String, Weak<Registered>>>> = LazyLock::new(Mutex::default);
@@ -113,6 +117,11 @@ impl Registered {
     /// Whether it is the session with this identifier.
     pub fn is_of(&self, session: &str) -> bool {
         self.id == session
+    }
+
+    /// The plan by which memory of the session is asked for, once it is planned.
+    pub fn asking(&self) -> &OnceCell<Arc<dyn ExecutionPlan>> {
+        &self.known.asking
     }
 
     /// Tells the sessions of a process apart.

@@ -25,6 +25,7 @@ use crate::crossing::{forget, forget_handed_on};
 use crate::explain::explained;
 use crate::guest::lending;
 use crate::lent::HostContext;
+use crate::loan::{Lender, asking};
 use crate::local;
 use crate::own::{on_stack, runtime};
 use crate::registered::{Registered, node};
@@ -65,7 +66,9 @@ impl Statement {
                 Err(error) => refused = Some(error),
             }
         }
-        let state = lending(state.as_ref().clone(), HostContext(self.session.task_context()));
+        let host = Arc::new(HostContext(self.session.task_context()));
+        let lender = self.lender(&state, &host).await;
+        let state = lending(state.as_ref().clone(), host, lender)?;
         let planned = self.here(&plan, &around, &state, &schema).await;
         planned.map_err(|error| refused.unwrap_or(error))
     }
@@ -103,6 +106,19 @@ impl Statement {
             }
             (plan, Around(None)) => self.written(local::planned(plan, state, Some(schema)).await?),
         }
+    }
+
+    /// What lends this library memory of the session. A planner of another library that the session had before is not asked for it: then
+    /// there is no limit.
+    async fn lender(&self, state: &SessionState, host: &Arc<HostContext>) -> Option<Lender> {
+        if self.registered.has_other_planner() {
+            return None;
+        }
+        let planned = self.registered.asking().get_or_try_init(|| async {
+            let planned = self.handed_on(&asking()?, &Around(None), Back::Number).await?;
+            physical_plan_from_bytes_with_extension_codec(&planned, &state.task_ctx(), self.physical_codec.as_ref())
+        });
+        Lender::new(planned.await.ok()?, Arc::clone(host)).ok()?
     }
 
     /// The number of a plan of this library.

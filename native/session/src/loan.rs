@@ -1,0 +1,183 @@
+//! Memory of the session of a host.
+//!
+//! No handle of `datafusion-ffi` has the memory pool of a session. But a node of the host asks its pool for what it holds. So the host is
+//! given an aggregation to execute, and the accumulator, which is of this library, says that it holds as many bytes as are wanted here.
+//! The rows of the aggregation do not end. So the host keeps account of the bytes until the execution is dropped: that is a loan.
+
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Accumulator, AccumulatorFactoryFunction, Expr, LogicalPlan, LogicalPlanBuilder, Volatility, col, create_udaf};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion_ffi::execution_plan::{FFI_ExecutionPlan, ForeignExecutionPlan};
+use datafusion_ffi::ffi_option::FFI_Result;
+use futures::stream::{once, pending};
+use futures::{StreamExt, future};
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::lent::HostContext;
+use crate::local::table;
+
+/// The aggregation of a host, and the session whose memory it asks for.
+pub struct Lender {
+    node: FFI_ExecutionPlan,
+    host: Arc<HostContext>,
+}
+
+/// Memory that a session accounts for, until this is dropped.
+pub struct Loan {
+    /// How many bytes.
+    pub size: usize,
+    _held: SendableRecordBatchStream,
+}
+
+/// The statement of which a host makes the aggregation.
+///
+/// # Errors
+/// If DataFusion cannot make its plan.
+pub fn asking() -> Result<LogicalPlan> {
+    let made: AccumulatorFactoryFunction = Arc::new(|_| Ok(Box::<Held>::default()));
+    let (bytes, state) = (DataType::UInt64, Arc::new(vec![DataType::UInt64]));
+    let held = create_udaf("∂held", vec![bytes.clone()], Arc::new(bytes), Volatility::Volatile, made, state);
+    let rows = table(Arc::new(Asked::new(0)), true)?;
+    LogicalPlanBuilder::from(rows).aggregate(Vec::<Expr>::new(), [held.call(vec![col(BYTES)])])?.build()
+}
+
+impl Lender {
+    /// What asks the session for memory, if the host has made an aggregation of the statement. A planner of another kind may not.
+    ///
+    /// # Errors
+    /// If the plan cannot be read.
+    pub fn new(planned: &Arc<dyn ExecutionPlan>, host: Arc<HostContext>) -> Result<Option<Self>> {
+        let mut lowest = None;
+        planned.apply(|node| {
+            if node.is::<ForeignExecutionPlan>() && node.name() == "AggregateExec" {
+                lowest = Some(Arc::clone(node));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(lowest.map(|node| Self { node: FFI_ExecutionPlan::new(node, None), host }))
+    }
+
+    /// Lends so many bytes. It does not wait: all that runs is the aggregation of one row.
+    ///
+    /// # Errors
+    /// If the pool of the session has not got them.
+    pub fn lend(&self, size: usize) -> Result<Loan> {
+        // Each loan has nodes of its own: a node keeps what each of its executions has measured. Nothing is between the two, neither
+        // another partition nor what would leave the row for later.
+        let rows = FFI_ExecutionPlan::new(Arc::new(Asked::new(size as u64)), None);
+        // SAFETY: the function is that of the owner of the node.
+        let node = match unsafe { (self.node.with_new_children)(&self.node, [rows].into_iter().collect()) } {
+            FFI_Result::Ok(node) => node,
+            FFI_Result::Err(error) => return Err(DataFusionError::Ffi(error.to_string())),
+        };
+        let mut held = self.host.execute(&node, 0)?;
+        match held.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => Ok(Loan { size, _held: held }),
+            Poll::Ready(Some(Err(error))) => Err(error),
+            Poll::Ready(_) => internal_err!("the session has not kept account of memory"),
+        }
+    }
+}
+
+impl fmt::Debug for Lender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lender").finish_non_exhaustive()
+    }
+}
+
+/// Says that it holds as many bytes as its rows say.
+#[derive(Debug, Default)]
+struct Held(u64);
+
+impl Accumulator for Held {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let bytes = values.first().and_then(|bytes| bytes.as_primitive_opt::<UInt64Type>());
+        self.0 += bytes.map_or(0, |bytes| bytes.values().iter().sum());
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::UInt64(Some(self.0)))
+    }
+
+    fn size(&self) -> usize {
+        self.0 as usize
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+}
+
+const BYTES: &str = "bytes";
+
+/// The row that says how many bytes are wanted, after which comes nothing, and no end.
+#[derive(Debug)]
+struct Asked {
+    bytes: u64,
+    properties: Arc<PlanProperties>,
+}
+
+impl Asked {
+    fn new(bytes: u64) -> Self {
+        let schema = Arc::new(Schema::new(vec![Field::new(BYTES, DataType::UInt64, false)]));
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self { bytes, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for Asked {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Asked: {BYTES}={}", self.bytes)
+    }
+}
+
+impl ExecutionPlan for Asked {
+    fn name(&self) -> &str {
+        "Asked"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn for<'a> FnMut(&'a Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let bytes: ArrayRef = Arc::new(UInt64Array::from(vec![self.bytes]));
+        let batch = RecordBatch::try_new(self.schema(), vec![bytes])?;
+        let rows = once(future::ready(Ok(batch))).chain(pending());
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
