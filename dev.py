@@ -39,6 +39,7 @@ ON_STOCK = (
         f"tests/{suite}"
         for suite in ("by_row", "calculus", "conformance", "errors", "plans", "relations", "rules", "stock")
     ),
+    "tests/load/test_memory_pool.py",
 )
 # What `dev.py bench` runs: the programs that need no environment of their own.
 PROGRAMS = (
