@@ -40,6 +40,7 @@ ON_STOCK = (
         for suite in ("by_row", "calculus", "conformance", "errors", "plans", "relations", "rules", "stock")
     ),
     "tests/python/test_progress.py",
+    "tests/load/test_memory_pool.py",
 )
 # What `dev.py bench` runs: the programs that need no environment of their own.
 PROGRAMS = (

@@ -9,7 +9,9 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Accumulator, AccumulatorFactoryFunction, Expr, LogicalPlan, LogicalPlanBuilder, Volatility, col, create_udaf};
+use datafusion::logical_expr::{
+    Accumulator, AccumulatorFactoryFunction, Expr, LogicalPlan, LogicalPlanBuilder, Volatility, col, create_udaf,
+};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
