@@ -53,6 +53,7 @@ _MARK = re.compile(
 # Cannot cast string '...' to value of Float64 type; Could not convert string '...' to DOUBLE.
 _QUOTED = re.compile(r"(?P<sentence>.*?)' (?:to value of|to [A-Z])", re.DOTALL)
 _UNKNOWN = re.compile(rf"Invalid function '(?P<name>{'|'.join(sorted(OPERATORS))})'")
+_UNWRITTEN = re.compile(r"LogicalPlan serde is not yet implemented for (?P<statement>Create\w+)")
 _UNGROUPED = re.compile(
     r'column "(?P<column>.+)" must appear in the GROUP BY clause or must be part of an aggregate function'
 )
@@ -77,6 +78,11 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
         return DifferentiationError(
             f"this session has no function called {found['name']}. Register it, xql_ffi.register(ctx), or run the "
             "statement as plain SQL, xql_ffi.sql(ctx, statement)"
+        )
+    if found := _UNWRITTEN.search(message):
+        return UnsupportedRelationError(
+            f"EXPLAIN of a statement that makes a table, a view or a file ({found['statement']}) cannot show derivatives "
+            "on datafusion 55, which hands such a plan to no planner. EXPLAIN the query itself"
         )
     if query is not None and (found := _UNGROUPED.search(message)) and may_differentiate(query):
         column = found["column"]

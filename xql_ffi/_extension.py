@@ -10,7 +10,7 @@ from datafusion import SessionContext
 from xql_ffi import _session
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._operators import register_operators
-from xql_ffi._registered import adopt
+from xql_ffi._registered import adopt, twin_of
 from xql_ffi._rules import Rule, checked_rules
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ class Extension:
 
     def __datafusion_session_planner__(self, ctx: SessionContext, fallback: CapsuleType) -> CapsuleType:
         """The planner of the session, which has the functions then."""
+        twin = twin_of(ctx)
         planner = self._differentiating.__datafusion_session_planner__(ctx, fallback)
         register_operators(ctx, self._rules)
-        adopt(ctx, ctx)
+        # Planners of other extensions are installed with this one.
+        adopt(ctx, ctx, twin, has_all_planners=False)
         return planner

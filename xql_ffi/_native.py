@@ -150,6 +150,11 @@ def is_planner_of(planner: CapsuleType, session: str) -> bool:
     return bool(_lib.xql_ffi_is_planner_of(_ffi.cast("void *", _get_pointer(planner, PLANNER)), text(session)))
 
 
+def has_other_planner(session: str) -> bool:
+    """Whether a planner of another library is behind that of the registered session with this identifier."""
+    return bool(_lib.xql_ffi_has_other_planner(text(session)))
+
+
 def is_registered(session: str) -> bool:
     """Whether the session with this identifier is registered."""
     return bool(_lib.xql_ffi_is_registered(text(session)))

@@ -57,7 +57,9 @@ def twin_of(ctx: SessionContext) -> SessionContext:
     return twin
 
 
-def adopt(ctx: SessionContext, crossing: SessionContext, twin: SessionContext | None = None) -> None:
+def adopt(
+    ctx: SessionContext, crossing: SessionContext, twin: SessionContext | None = None, *, has_all_planners: bool = True
+) -> None:
     """Makes a session one whose errors are those of this package, and which leaves what it can to its twin.
 
     Args:
@@ -65,12 +67,20 @@ def adopt(ctx: SessionContext, crossing: SessionContext, twin: SessionContext | 
         crossing: the handle of it that has the codecs of this package. The session itself keeps those that it had, so
             that it writes plans and expressions as before.
         twin: what plans statements without a call, if not the session itself.
+        has_all_planners: whether the twin has what other libraries have installed beside this package.
     """
     if not hasattr(type(ctx), "_xql_ffi_adopted"):
         ctx.__class__ = _subclass(type(ctx))
         ctx._xql_ffi_crossing = crossing  # type: ignore[attr-defined]
         ctx._xql_ffi_twin = twin  # type: ignore[attr-defined]
+        ctx._xql_ffi_has_all_planners = has_all_planners  # type: ignore[attr-defined]
         ctx._xql_ffi_planner = None  # type: ignore[attr-defined]
+
+
+def _twin(ctx: Any) -> Any:
+    """What plans statements without a call, if not the session itself."""
+    is_lacking = not ctx._xql_ffi_has_all_planners and _native.has_other_planner(ctx.session_id())
+    return None if is_lacking else ctx._xql_ffi_twin
 
 
 _SUBCLASSES: dict[type, type] = {}
@@ -139,7 +149,8 @@ def _deriving(stock: Callable[..., Any]) -> Callable[..., Any]:
         made = stock(self._xql_ffi_crossing, *args, **kwargs)
         twin = self._xql_ffi_twin
         made._xql_ffi_parent = self
-        adopt(made, made, None if twin is None else stock(twin, *args, **kwargs))
+        derived = None if twin is None else stock(twin, *args, **kwargs)
+        adopt(made, made, derived, has_all_planners=self._xql_ffi_has_all_planners)
         return made
 
     return deriving
@@ -197,7 +208,7 @@ def _planning(method: Callable[..., Any], stock: Callable[..., Any]) -> Callable
 
 def _frame_of_twin(frame: Any) -> Any:
     if not hasattr(frame, "_xql_ffi_frame_of_twin"):
-        plan, twin = frame.logical_plan(), frame._xql_ffi_session._xql_ffi_twin
+        plan, twin = frame.logical_plan(), _twin(frame._xql_ffi_session)
         shown = plan.display_indent()
         is_plain = twin is not None and not _CALL.search(shown)
         frame._xql_ffi_recurses = bool(_RECURSION.search(shown))

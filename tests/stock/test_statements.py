@@ -129,7 +129,7 @@ def test_files_are_written(form: str, statement: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("", "g,s\n3.0,a b\n4.0,\"a,b\"\n"),
+        ("", 'g,s\n3.0,a b\n4.0,"a,b"\n'),
         ("OPTIONS ('format.delimiter' ';')", "g;s\n3.0;a b\n4.0;a,b\n"),
         ("OPTIONS ('format.quote_style' 'NonNumeric')", '"g","s"\n3.0,"a b"\n4.0,"a,b"\n'),
         ("OPTIONS ('format.quote_style' 'Always')", '"g","s"\n"3.0","a b"\n"4.0","a,b"\n'),

@@ -249,6 +249,16 @@ pub unsafe extern "C" fn xql_ffi_is_registered(session: *const c_char) -> bool {
     unsafe { text(session) }.is_ok_and(xql_session::is_registered)
 }
 
+/// Whether a planner of another library is behind that of a registered session.
+///
+/// # Safety
+/// `session` is null or a string that ends in NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_has_other_planner(session: *const c_char) -> bool {
+    // SAFETY: as for this function.
+    unsafe { text(session) }.is_ok_and(xql_session::has_other_planner)
+}
+
 /// Sets an option of a registered session, and says whether it could; if not, the reason is in `error`.
 ///
 /// # Safety

@@ -40,5 +40,5 @@ pub use capture::capture_rule;
 pub use crossing::{crossings, logical_codec, physical_codec};
 pub use functions::note_functions;
 pub use planner::{is_planner_of, planner};
-pub use registered::{function, is_registered, note_statement, optimized, set_option};
+pub use registered::{function, has_other_planner, is_registered, note_statement, optimized, set_option};
 pub use xql_relations::{Observer, observe};

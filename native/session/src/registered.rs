@@ -201,6 +201,11 @@ pub fn is_registered(session: &str) -> bool {
     Registered::called(session).is_ok()
 }
 
+/// Whether a planner of another library is behind that of a session.
+pub fn has_other_planner(session: &str) -> bool {
+    Registered::called(session).is_ok_and(|registered| registered.has_other_planner())
+}
+
 /// Sets an option of a session, as `SET xql.share_relations = false` does where a session knows it.
 ///
 /// # Errors
