@@ -81,8 +81,8 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
         )
     if found := _UNWRITTEN.search(message):
         return UnsupportedRelationError(
-            f"EXPLAIN of a statement that makes a table, a view or a file ({found['statement']}) cannot show derivatives "
-            "on datafusion 55, which hands such a plan to no planner. EXPLAIN the query itself"
+            f"EXPLAIN of a statement that makes a table or a view ({found['statement']}) cannot show derivatives on "
+            "datafusion 55, which hands such a plan to no planner. EXPLAIN the query itself"
         )
     if query is not None and (found := _UNGROUPED.search(message)) and may_differentiate(query):
         column = found["column"]
