@@ -225,6 +225,7 @@ class Judge:
 
     def _refused(self, statement: Statement, message: str, kind: str) -> Finding | None:
         if "ProjectionPushdown" in message and "col.name() == matching_name" in message:
+            # docs/limits.md: semi-joins without an equality.
             self.counts["DataFusion cannot: ProjectionPushdown"] += 1
             return None
         if statement.place == "insert" and "Inconsistent data length across values list" in message:

@@ -16,6 +16,7 @@ from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
 
 from support.cases import query
 from support.errors import message_at_planning
+from support.stock import ON_STOCK
 
 Register = Callable[[SessionContext], SessionContext]
 
@@ -877,6 +878,20 @@ def test_no_derivative_through_gradients_of_iterations(
     assert last["d"] == 2 * last["val"]
 
 
+def test_a_semi_join_without_an_equality(session: SessionContext) -> None:
+    """DataFusion 54 fails on some, which the judges of random values excuse. Once it does not, the excuse goes."""
+    session.from_pydict({"id": [1, 2], "k": [1, 2], "x": [1.0, 2.0], "y": [3.0, 4.0]}, name="a")
+    session.from_pydict({"k": [2]}, name="b")
+    semi = "SELECT id, x, y FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.k < b.k)"
+    if not ON_STOCK:
+        with pytest.raises(Exception, match=r"(?s)ProjectionPushdown.*col\.name\(\) == matching_name"):
+            query(session, semi)
+    same = "SELECT id, x, y FROM a WHERE a.k < (SELECT MAX(k) FROM b)"
+    assert query(session, same).to_pylist() == [{"id": 1, "x": 1.0, "y": 3.0}]
+    found = by_key(session, f"SELECT id, grad((SELECT SUM(x * x * y) FROM ({same}) AS q), x) AS d FROM a")
+    assert_values(found, {1: 6.0, 2: 0.0})
+
+
 def test_rows_that_do_not_contribute_may_overflow(session: SessionContext) -> None:
     session.from_pydict({"k": [1, 2], "v": [1000.0, 1.5]}, name="x")
     value = "SELECT SUM(s) FILTER (WHERE k = 2) + MAX(s) FILTER (WHERE k = 2) FROM (SELECT k, exp(v) AS s FROM x) AS q"
@@ -902,6 +917,16 @@ def test_zeros_of_both_signs_contribute_nothing(session: SessionContext, sign: s
             "SELECT SUM(a.val) FROM w AS a JOIN w AS b ON a.k = b.k AND b.k < (SELECT SUM(val) FROM w)",
             "Put it in WHERE",
         ),
+        (
+            """SELECT SUM(w.val * o.k) FROM w,
+                LATERAL (SELECT k FROM (VALUES (1), (2)) AS x(k) WHERE x.k = w.k ORDER BY k LIMIT 1) AS o""",
+            "LATERAL where DataFusion makes a join of it",
+        ),
+        (
+            "SELECT SUM(CAST(val AS DECIMAL(10, 2)) * 2) FROM w",
+            "^sum varies with a float but is Decimal128.*Convert the",
+        ),
+        ("SELECT MAX(CAST(val AS DECIMAL(10, 2))) FROM w", "^max varies with a float but is Decimal128"),
         (
             "SELECT SUM(u) FROM (SELECT lag(val, 1, val) OVER (ORDER BY k) AS u FROM w) AS q",
             "DataFusion takes only a constant as the default of lag",

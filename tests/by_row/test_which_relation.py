@@ -65,6 +65,18 @@ def test_ctes_of_equal_text(session: SessionContext, start: str, alias: str) -> 
     assert rows(session, statement) == [(0, 2.0), (1, 2.0), (2, 2.0)]
 
 
+@pytest.mark.parametrize(
+    ("column", "by_hub"), [("val", 12.0), ("val AS v", 12.0), ("val * 1 AS v", 2.0), ("-(-val) AS v", 2.0)]
+)
+def test_columns_that_ctes_pass_on_and_compute(session: SessionContext, column: str, by_hub: float) -> None:
+    """One that is passed on, under any name, is that of the table; one that is computed is the CTE's own."""
+    name = column.rpartition(" ")[2]
+    statement = f"""WITH hub AS (SELECT k, {column} FROM w), auth AS (SELECT k, {column} FROM w),
+        loss AS (SELECT SUM(2 * h.{name} + 10 * a.{name}) AS l FROM hub h JOIN auth a USING (k))
+        SELECT k, grad((SELECT l FROM loss), hub.{name}) AS g FROM hub"""
+    assert rows(session, statement) == [(0, by_hub), (1, by_hub)]
+
+
 def test_both_ctes_of_equal_text(session: SessionContext) -> None:
     statement = """WITH hub AS (SELECT k, 2 * val AS v FROM w), auth AS (SELECT k, 2 * val AS v FROM w),
         loss AS (SELECT SUM(h.v * h.v * a.v) AS l FROM hub h JOIN auth a USING (k))

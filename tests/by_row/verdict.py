@@ -434,7 +434,7 @@ class Judge:
     def _refused(self, value: Value, message: str) -> Finding | None:
         """Whether a refusal states a reason that we know."""
         if "ProjectionPushdown" in message and "col.name() == matching_name" in message:
-            # So do some values without a derivative.
+            # So do some values without a derivative: docs/limits.md, semi-joins without an equality.
             self.counts["DataFusion cannot: ProjectionPushdown"] += 1
             return None
         for reason in REASONS:

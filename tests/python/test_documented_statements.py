@@ -39,6 +39,7 @@ SAID = {
     "SUM(x) OVER (PARTITION BY cell) / COUNT(*) OVER ()": "SELECT SUM(x) OVER () / COUNT(*) OVER () FROM d",
     "0 in every row": "SELECT 0.0 FROM t",
     "2 in every row": "SELECT 2.0 FROM w",
+    "12 in every row": "SELECT 12.0 FROM w",
     "0 in the rows that are left": "SELECT 0.0 FROM t WHERE x > y",
     "the rows whose x is above 1.5": "SELECT x FROM t WHERE x > 1.5",
     "1.414213562373095": "SELECT sqrt(2)",

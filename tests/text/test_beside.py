@@ -137,6 +137,29 @@ def _shown(row: Any) -> list[str]:
     return [repr(value) for value in (row.values() if isinstance(row, dict) else row)]
 
 
+CONSTANTS = [
+    (name, constant)
+    for name in ("duckdb", "sqlite", "datafusion")
+    for constant in ("1e0", "CAST(1 AS DOUBLE PRECISION)", "pi()", "id * 1e0", "0.5e0 + 0.5e0")
+    if (name, constant) != ("sqlite", "pi()")
+]
+
+
+@pytest.mark.parametrize("others", [["2e0"], ["id * 1e0"], ["2e0", "3e0"], ["id * 1e0", "2e0"]])
+@pytest.mark.parametrize(("name", "constant"), CONSTANTS)
+def test_rows_that_a_union_computes_of_nothing(name: str, constant: str, others: list[str]) -> None:
+    """The words of a constant have no parts, and stand in a relation that several places read."""
+    hub = " UNION ALL ".join(
+        [f"SELECT id, {constant} AS val FROM t", *(f"SELECT id, {value} FROM t" for value in others)]
+    )
+    query = f"WITH hub AS ({hub}) SELECT id, grad((SELECT SUM(2 * h.val) FROM hub AS h), hub.val) AS g FROM hub"
+    text, refused = _expanded(HOSTS[name], query)
+    assert not refused
+    _, found = HOSTS[name].run(text)
+    ((two,),) = map(_shown, HOSTS[name].run("SELECT CAST(2 AS DOUBLE PRECISION) AS g")[1])
+    assert [_shown(row)[1] for row in found] == [two] * 4 * (1 + len(others))
+
+
 UNNAMED = (
     "x + 1",
     "0.1 + 0.2 = 0.3",

@@ -167,3 +167,15 @@ def test_a_view_that_computes_from_a_file_is_named(tmp_path: Path) -> None:
     connection.sql(f"CREATE VIEW v AS SELECT x, x * x AS y FROM read_parquet('{path}')")
     with pytest.raises(ValueError, match=r"^v: this view computes its columns from a function .* make a view"):
         xql_ffi.sql(connection, "SELECT grad(y, x) AS d FROM v")
+
+
+def test_the_words_of_a_column() -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT 3 AS n, 2.0::DOUBLE AS x")
+    slope = "grad((SELECT SUM(x * x) FROM t), x)"
+    with pytest.raises(ValueError, match=r"alias\(x\) gives words of the statement"):
+        xql_ffi.sql(connection, f"SELECT alias(x) AS v, {slope} AS g FROM t")
+    # In the place of a call it stays as it is.
+    beside = "SELECT alias(x) AS v, {} AS g FROM t"
+    found = xql_ffi.sql(connection, beside.format("grad(x * ~n, x)")).fetchall()
+    assert found == connection.execute(beside.format("CAST(-4 AS DOUBLE)")).fetchall()

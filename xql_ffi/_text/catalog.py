@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from xql_ffi._calls import may_differentiate
 from xql_ffi._errors import DifferentiationError
 from xql_ffi._expressions import quoted, shown
 from xql_ffi._text import library
 from xql_ffi._text.library import UnknownFunctionError
 from xql_ffi._text.own import check_own_functions
+from xql_ffi._text.views import Held, Path, held_tables, named_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +87,8 @@ def no_table(name: str, given: object) -> str:
     return f"the table {name!r} must be a pyarrow schema or the query of a view; {shown(given)} is neither: {advice}"
 
 
-def catalog(tables: Tables) -> Any:
-    """The catalog of a session of datafusion, or of tables by their names.
+def catalog(tables: Tables, text: str = "") -> Any:
+    """The catalog of a session of datafusion, or of tables by their names, for a text of statements.
 
     Raises:
         TypeError: a table is given by something else than its schema or the query of a view.
@@ -102,24 +104,36 @@ def catalog(tables: Tables) -> Any:
             else:
                 raise TypeError(no_table(name, table))
         return made
+    queries = {}
     for path, table in relations(tables):
         name = ".".join(quoted(part) for part in path)
         if isinstance(table, pa.Schema):
             library.add_table(made, name, table)
         elif table:
-            _add_view(made, name, table, tables)
+            queries[path] = table
         else:
             library.add_opaque(made, name, UNKNOWN_VIEW)
+    read = named_in(text, queries) if may_differentiate(text) else {}
+    held = held_tables(tables, read)
+    for path, query in queries.items():
+        _add_view(made, path, query, tables, held.get(path, {}))
     return made
 
 
-def _add_view(made: Any, name: str, query: str, session: Session) -> None:
+def _add_view(made: Any, path: Path, query: str, session: Session, held: dict[str, Held] | None) -> None:
+    name = ".".join(quoted(part) for part in path)
     try:
         check_own_functions(session, query)
     except DifferentiationError as error:
         library.add_opaque(made, name, str(error))
-    else:
-        library.add_view(made, name, query)
+        return
+    if held is None:
+        library.add_opaque(made, name, CHANGED_VIEW)
+        return
+    library.add_view(made, name, query)
+    for table, found in held.items():
+        if not found.is_named:
+            library.add_held(made, name, table, found.known_by, found.schema)
 
 
 def relations(session: Any) -> Iterator[tuple[tuple[str, str, str], pa.Schema | str | None]]:
@@ -133,6 +147,11 @@ def relations(session: Any) -> Iterator[tuple[tuple[str, str, str], pa.Schema | 
 UNKNOWN_VIEW = (
     "the session does not say which query computes this view, and a derivative has to look through it: make the view "
     "with CREATE VIEW, or write its query in its place"
+)
+
+CHANGED_VIEW = (
+    "the session has this view as it was made, and its query would give another one now, since what it reads has been "
+    "made anew: make the view anew as well, by CREATE OR REPLACE VIEW"
 )
 
 

@@ -164,7 +164,7 @@ def _expanded(sql: str, tables: Tables, natives: Sequence[Any]) -> str:
     """The text of statements of DataFusion."""
     has_functions = not isinstance(tables, Mapping) and may_differentiate(sql)
     try:
-        text = _asked(tables, lambda made: library.expand(made, sql, natives))
+        text = _asked(tables, lambda made: library.expand(made, sql, natives), sql)
     except ValueError:
         if has_functions:
             # This tells more than what has come of it.
@@ -175,8 +175,8 @@ def _expanded(sql: str, tables: Tables, natives: Sequence[Any]) -> str:
     return text
 
 
-def _asked(tables: Tables, make: Callable[[Any], str]) -> str:
-    made = catalog(tables)
+def _asked(tables: Tables, make: Callable[[Any], str], text: str = "") -> str:
+    made = catalog(tables, text)
     return library.learning(lambda: make(made), lambda unknown: answer(made, tables, unknown))
 
 

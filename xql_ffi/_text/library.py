@@ -61,6 +61,14 @@ def add_view(catalog: Any, name: str, query: str) -> None:
     _check(_lib.xql_ffi_catalog_view(catalog, text(name), text(query), error), error)
 
 
+def add_held(catalog: Any, view: str, table: str, known_by: str, schema: pa.Schema) -> None:
+    """Adds a table that a view holds, which is not known to be the one of its name."""
+    error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
+    schema._export_to_c(_address(struct))
+    names = text(view), text(table), text(known_by)
+    _check(_lib.xql_ffi_catalog_held(catalog, *names, _pointer(struct), error), error)
+
+
 def add_opaque(catalog: Any, name: str, reason: str) -> None:
     """Adds a relation that no statement with derivatives may read."""
     error = _ffi.new("char **")

@@ -76,6 +76,34 @@ pub unsafe extern "C" fn xql_ffi_catalog_view(
     unsafe { changed(catalog, error, add) }
 }
 
+/// Adds a table that a view holds and that is not known to be the one of its name, by the names of both in SQL and its columns, an
+/// `ArrowSchema` of which the contents are taken over. Tables that are known by the same are one; an empty string is for a table that
+/// may be the one of its name.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `view`, `table` and `known_by` are null or strings that end in NUL;
+/// `schema` is null or an `ArrowSchema`; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_held(
+    catalog: *mut xql_ffi_catalog,
+    view: *const c_char,
+    table: *const c_char,
+    known_by: *const c_char,
+    schema: *mut c_void,
+    error: *mut *mut c_char,
+) -> bool {
+    let add = |catalog: &mut Catalog| {
+        // SAFETY: as for this function.
+        let (view, table, known_by) = unsafe { (text(view)?, text(table)?, text(known_by)?) };
+        // SAFETY: as for this function.
+        let schema = unsafe { taken(schema)? };
+        catalog.held(view, table, known_by, Arc::new(Schema::try_from(&schema)?));
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, add) }
+}
+
 /// Adds a relation that no statement with derivatives may read, and the reason.
 ///
 /// # Safety

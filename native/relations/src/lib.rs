@@ -93,7 +93,7 @@ pub use options::DerivativeOptions;
 pub use physical::{Observer, SharedExec, UniqueRowsExec};
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
-pub use shared::{SharedRelation, anew, is_computed_here, unchecked};
+pub use shared::{SharedRelation, anew, each_rewritten, is_computed_here, unchecked};
 
 pub use version::preserves_nulls;
 pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};

@@ -12,7 +12,7 @@ use xql_autodiff::Rules;
 use crate::names::DERIVATIVES;
 use crate::plan::{
     Catalog, Planner, Site, columns_of, differentiated, has_words_in, is_call, loses_columns, query_or_all, simplified,
-    spelled, tidied, typed,
+    spelled, tidied, typed, with_held_views,
 };
 use crate::splice::{Derivative, Edit, derivatives, edited};
 use crate::statement::{
@@ -126,7 +126,7 @@ impl Expansion<'_> {
                 "text cannot have a derivative that sees through relations in this statement: compute it in a query first"
             );
         };
-        let plan = simplified(plan, &self.options)?;
+        let plan = simplified(with_held_views(plan, &self.planner, &self.options)?, &self.options)?;
         let keeps_words = has_words_in(&plan)?;
         let unites_values = self.source.has_columns_of_a_table(written);
         let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;

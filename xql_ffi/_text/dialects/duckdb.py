@@ -43,6 +43,7 @@ DUCKDB = Host(
         "nvl2(x, y, z)": "CASE WHEN x IS NOT NULL THEN y ELSE z END",
         "x ^ y": "xor(x, y)",
         "integer_quotient(x, y)": "x // y",
+        "bitwise_not(x)": "~x",
     },
     read={
         "x ** y": "power(x, y)",
@@ -53,6 +54,7 @@ DUCKDB = Host(
         "multiply(x, y)": "x * y",
         "trunc(x)": "trunc(x)",
     },
+    of_words=frozenset(("alias",)),
     first=by_aggregate,
     divides_to_float=True,
     float_literal="{}e0",

@@ -92,6 +92,8 @@ class Host:
     refused: Mapping[str, str] = field(default_factory=dict)
     # What of the syntax the host does not have.
     lacks: tuple[Lack, ...] = ()
+    # Functions that give the words of what they are called with.
+    of_words: frozenset[str] = frozenset()
     # How the first value of a group in an order is written, if not as an aggregate with an order.
     first: First | None = None
     # Whether the quotient of two integers is a float.

@@ -37,6 +37,7 @@ POSTGRES = Host(
         "make_array(x)": "ARRAY[x]",
         "make_array(x, y)": "ARRAY[x, y]",
         "make_array(x, y, z)": "ARRAY[x, y, z]",
+        "bitwise_not(x)": "~x",
     },
     read={"x ^ y": "power(x, y)", "mod(x, y)": "x % y", "log(b, x)": "log(b, x)"},
     first=by_array,

@@ -48,6 +48,7 @@ SPARK = Host(
         "grouping(x, y)": "2 * grouping(x) + grouping(y)",
         "grouping(x, y, z)": "4 * grouping(x) + 2 * grouping(y) + grouping(z)",
         "integer_quotient(x, y)": "x DIV y",
+        "bitwise_not(x)": "~x",
     },
     read={
         "log(x)": "ln(x)",

@@ -34,6 +34,7 @@ SQLITE = Host(
         "least(x, y)": "CASE WHEN x IS NULL THEN y WHEN y IS NULL THEN x ELSE min(x, y) END",
         "x % y": "mod(x, y)",
         "integer_remainder(x, y)": "x % y",
+        "bitwise_not(x)": "~x",
         "x ^ y": "(x | y) - (x & y)",
     },
     read={

@@ -221,7 +221,7 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
     """
     name, call = unknown.name, unknown.call
     arguments = DATAFUSION.parsed(f"f({', '.join(unknown.arguments)})").expressions
-    if name in ("integer_quotient", "integer_remainder"):
+    if name in ("integer_quotient", "integer_remainder", "bitwise_not"):
         is_float = any(argument.to.this in exp.DataType.REAL_TYPES for argument in arguments)
         field = pa.field("v", pa.float64() if is_float else pa.int64())
         library.add_function(made, call, field, is_volatile=False)

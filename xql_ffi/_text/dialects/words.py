@@ -125,6 +125,13 @@ class _Keeper:
 
     def _kept(self, node: exp.Expr) -> exp.Expr:
         """What stands for an expression that keeps its words."""
+        for call in node.find_all(exp.Anonymous):
+            if call.name.lower() in self._host.of_words:
+                msg = (
+                    f"{self._host.text(call)} gives words of the statement, and a derivative that sees through "
+                    "relations is in a query with other words: write what it gives, as a text"
+                )
+                raise HostError(msg)
         keys = _keys(node)
         # The planner finds a key of a grouping again by its words.
         pieces = self._pieces(keys.get(_shape(node), node), keys) if keys else self._pieces(node, keys)

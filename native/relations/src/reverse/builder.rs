@@ -7,8 +7,8 @@ use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
 
+use super::lateral::correlated;
 use super::nodes::Node;
 use super::region::{Region, StageId, renamed};
 use super::stages::{Groups, Kind, Members, Rows, Stages, Stored, needs_no_stage};
@@ -48,10 +48,7 @@ impl<'a> RegionBuilder<'a> {
     /// The region of the one row that a scalar subquery is.
     pub fn subquery(&mut self, subquery: &Subquery) -> Result<Region> {
         if !subquery.outer_ref_columns.is_empty() {
-            return plan_err!(
-                "the correlated subquery {} reads the relation of the variable. Write it as a join",
-                abbreviated(&Expr::ScalarSubquery(subquery.clone()))
-            );
+            return correlated(subquery);
         }
         let region = self.region(&subquery.subquery)?;
         if region.single { Ok(region) } else { self.first_of_one(region) }

@@ -1,7 +1,7 @@
 //! Cotangents swept down from a value to the rows of the variable.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Column, Result, ScalarValue};
+use datafusion_common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
     Expr, Filter, LogicalPlan, Operator, Projection, ScalarUDF, binary_expr, cast, lit, union, when,
@@ -10,6 +10,8 @@ use datafusion_functions::core::expr_fn::nullif;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
+use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::types::{decoded, is_float};
 
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
 use super::region::{Leaf, Region};
@@ -71,6 +73,9 @@ impl Sweep<'_> {
                 cast(tangent, DataType::Float64)
             };
             let inputs = region.varying_in(&step.expr);
+            for input in &inputs {
+                check_float(input, rows.schema())?;
+            }
             // A row that does not contribute has the cotangent NULL, and so have its inputs.
             if is_smooth(&step.expr, rows.schema())? {
                 for input in inputs {
@@ -209,6 +214,22 @@ impl Sweep<'_> {
         }
         sums(first.plan, first.row, first.cotangents, first.reached, self.names).map(Some)
     }
+}
+
+/// The error for a column that varies and that nothing is differentiated by.
+pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
+    let data_type = schema.qualified_field_from_column(column)?.1.data_type();
+    if is_float(data_type) {
+        return Ok(());
+    }
+    let shown = abbreviated(&Expr::Column(column.clone()));
+    if decoded(data_type).is_decimal() {
+        return plan_err!(
+            "{shown} varies with a float but is {data_type}, and decimals are not differentiated. Convert the decimals among its \
+             inputs, CAST(... AS DOUBLE)"
+        );
+    }
+    plan_err!("{shown} varies with a float and must be one; it is {data_type}. Use the number that it is made of")
 }
 
 /// The rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.

@@ -23,6 +23,10 @@ pub struct Catalog {
     pub opaque: HashMap<String, String>,
     /// What calls of the session's functions give.
     pub functions: Asked,
+    /// Tables that views hold, by the names of the view and of the table.
+    pub held: HashMap<(String, String), Arc<Table>>,
+    /// Those that have been replaced, by what they are known by.
+    replaced: HashMap<String, Arc<Table>>,
 }
 
 impl Catalog {
@@ -30,12 +34,28 @@ impl Catalog {
     pub fn table(&mut self, name: impl Into<TableReference>, schema: SchemaRef) {
         let name = resolved(&name.into());
         self.views.remove(&name);
-        self.tables.insert(name, Arc::new(Table { schema, view: None, call: None }));
+        self.tables.insert(name, Arc::new(Table::of(schema)));
     }
 
     /// Adds a view by its name in SQL and the query, or the statement that makes it.
     pub fn view(&mut self, name: impl Into<TableReference>, sql: &str) {
-        self.views.insert(resolved(&name.into()), sql.to_owned());
+        let name = resolved(&name.into());
+        self.held.retain(|(view, _), _| *view != name);
+        self.views.insert(name, sql.to_owned());
+    }
+
+    /// Adds a table that a view reads, and that is not the one of its name, or of which nobody knows whether it is: a view holds the
+    /// table that had the name when the view was made. Tables that are known by the same are one; by nothing is known one that may
+    /// have its name still.
+    pub fn held(&mut self, view: &str, table: &str, known_by: &str, schema: SchemaRef) {
+        let [view, name] = [view, table].map(|name| resolved(&TableReference::from(name)));
+        let table = if known_by.is_empty() {
+            Arc::new(Table { held: Some(Held::Perhaps), ..Table::of(schema) })
+        } else {
+            let replaced = || Arc::new(Table { held: Some(Held::Replaced), ..Table::of(schema) });
+            Arc::clone(self.replaced.entry(known_by.to_owned()).or_insert_with(replaced))
+        };
+        self.held.insert((view, name), table);
     }
 
     /// Whether there is a table or a view of a name.
@@ -69,6 +89,24 @@ pub struct Table {
     pub view: Option<LogicalPlan>,
     /// The call of a table function that gives the rows.
     pub call: Option<String>,
+    /// Why a text cannot read it by its name.
+    pub held: Option<Held>,
+}
+
+/// Of a table that a view holds, whether another table has its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// It was replaced.
+    Replaced,
+    /// Nobody knows.
+    Perhaps,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub fn of(schema: SchemaRef) -> Self {
+        Self { schema, view: None, call: None, held: None }
+    }
 }
 
 #[async_trait]
@@ -78,7 +116,12 @@ impl TableProvider for Table {
     }
 
     fn table_type(&self) -> TableType {
-        if self.view.is_some() { TableType::View } else { TableType::Base }
+        match (&self.view, self.held) {
+            (Some(_), _) => TableType::View,
+            // That it is another one than the one of its name is known.
+            (None, Some(Held::Replaced)) => TableType::Temporary,
+            (None, _) => TableType::Base,
+        }
     }
 
     fn get_logical_plan(&'_ self) -> Option<Cow<'_, LogicalPlan>> {

@@ -38,7 +38,7 @@ pub struct Planner<'a> {
     /// The views that are being planned.
     open: Vec<String>,
     /// The views that have been planned. However often one is read, it is one relation.
-    views: Arc<Mutex<HashMap<String, Arc<dyn TableSource>>>>,
+    views: Arc<Mutex<HashMap<String, Arc<Table>>>>,
 }
 
 /// Functions by their names.
@@ -93,7 +93,7 @@ impl<'a> Planner<'a> {
     /// Lets a name stand for a relation with these columns from here on.
     pub fn name(&mut self, name: &Ident, schema: SchemaRef) {
         let name = IdentNormalizer::default().normalize(name.clone());
-        self.named.insert(name, Arc::new(Table { schema, view: None, call: None }));
+        self.named.insert(name, Arc::new(Table::of(schema)));
     }
 
     /// The plan of a statement as DataFusion makes it of the text.
@@ -114,9 +114,9 @@ impl<'a> Planner<'a> {
         if !makes {
             return;
         }
-        self.views = Arc::default();
         // What DataFusion cannot plan it may be able to execute nevertheless.
         let Ok(LogicalPlan::Ddl(made)) = self.plan(statement.clone()) else { return };
+        self.keep_views(&made);
         let catalog = &self.catalog;
         let stays = |name: &TableReference, if_not_exists: bool| if_not_exists && catalog.has(name);
         match made {
@@ -137,6 +137,35 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Views keep the tables and views that have their names now, before these are made anew.
+    fn keep_views(&self, made: &DdlStatement) {
+        let name = match made {
+            DdlStatement::CreateMemoryTable(table) if !table.if_not_exists => &table.name,
+            DdlStatement::CreateExternalTable(table) if !table.if_not_exists => &table.name,
+            DdlStatement::CreateView(view) => &view.name,
+            _ => return,
+        };
+        if !self.catalog.has(name) {
+            return;
+        }
+        for (view, sql) in &self.catalog.views {
+            // One that cannot be planned is refused where it is read.
+            let _ = self.view(view, sql);
+        }
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).remove(&resolved(name));
+    }
+
+    /// The views that have been planned, with their names in full.
+    pub fn views(&self) -> Vec<(String, Arc<Table>)> {
+        let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        views.iter().map(|(name, view)| (name.clone(), Arc::clone(view))).collect()
+    }
+
+    /// Whether a table is the one of a name.
+    pub fn has_name(&self, table: &Table, name: &TableReference) -> bool {
+        self.catalog.tables.get(&resolved(name)).is_some_and(|named| std::ptr::eq(named.as_ref(), table))
+    }
+
     /// Refuses a statement that reads a relation of which nobody knows what computes it.
     pub fn check_readable(&self, statement: &Statement) -> Result<()> {
         let (references, _) = resolve_table_references(statement, true)?;
@@ -148,7 +177,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableSource>> {
+    fn view(&self, name: &str, sql: &str) -> Result<Arc<Table>> {
         if let Some(known) = self.views.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Ok(Arc::clone(known));
         }
@@ -162,13 +191,16 @@ impl<'a> Planner<'a> {
             let query = outer_query(&statement).cloned();
             let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} has no query"))?;
             let query = sqlparser::ast::Statement::Query(Box::new(query));
-            let statement = Statement::Statement(Box::new(query));
-            inside.check_readable(&statement)?;
-            inside.plan(statement)
+            inside.check_readable(&Statement::Statement(Box::new(query)))?;
+            // The statement may name the columns of the view.
+            match inside.plan(statement)? {
+                LogicalPlan::Ddl(DdlStatement::CreateView(made)) => Ok(made.input.as_ref().clone()),
+                query => Ok(query),
+            }
         });
         let plan = plan.map_err(|error| error.context(format!("the definition of the view {name}")))?;
         let schema = Arc::clone(plan.schema().inner());
-        let view = provider_as_source(Arc::new(Table { schema, view: Some(plan), call: None }));
+        let view = Arc::new(Table { view: Some(plan), ..Table::of(schema) });
         self.views.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::clone(&view));
         Ok(view)
     }
@@ -216,7 +248,12 @@ impl ContextProvider for Planner<'_> {
         }
         let full = resolved(&name);
         if let Some(sql) = self.catalog.views.get(&full) {
-            return self.view(&full, sql);
+            return Ok(provider_as_source(self.view(&full, sql)? as Arc<dyn TableProvider>));
+        }
+        if let Some(view) = self.open.last()
+            && let Some(table) = self.catalog.held.get(&(view.clone(), full.clone()))
+        {
+            return Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>));
         }
         match self.catalog.tables.get(&full) {
             Some(table) => Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>)),
@@ -238,7 +275,7 @@ impl ContextProvider for Planner<'_> {
         }
         let call = Some(format!("{name}({})", written.join(", ")));
         let schema = Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, false)]));
-        Ok(provider_as_source(Arc::new(Table { schema, view: None, call })))
+        Ok(provider_as_source(Arc::new(Table { call, ..Table::of(schema) })))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {

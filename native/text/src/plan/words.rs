@@ -13,6 +13,7 @@ use datafusion_expr::{
 };
 use std::sync::Arc;
 use xql_autodiff::vocabulary::spelled::Spelled;
+use xql_relations::SharedRelation;
 
 use crate::names::{CONVERTED, has_words};
 
@@ -90,16 +91,17 @@ pub fn spelled(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(spelled.data)
 }
 
-/// Whether expressions of a plan have words.
+/// Whether expressions of a plan, or of the shared relations that it reads, have words.
 pub fn has_words_in(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
+    SharedRelation::any_node_in(plan, &|node| {
+        let mut found = false;
+        let visited = node.apply_expressions(|expr| {
             found = found || expr.exists(|part| Ok(is_worded(part)))?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    Ok(found)
+        });
+        debug_assert!(visited.is_ok(), "the closure never fails");
+        found
+    })
 }
 
 fn is_worded(expr: &Expr) -> bool {

@@ -4,16 +4,15 @@ mod swept;
 mod variables;
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
+use datafusion_common::{Column, JoinType, NullEquality, Result};
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF};
 use std::sync::Arc;
 use swept::{Swept, add_part, totals};
 use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
-use xql_autodiff::vocabulary::messages::abbreviated;
 
-use crate::reverse::{Reference, RowVariable, joined, value, with_joins_for_lateral};
+use crate::reverse::{Reference, RowVariable, check_float, correlated, joined, value, with_joins_for_lateral};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::identity::is_equal;
 use crate::vocabulary::names::{Names, with_columns};
@@ -238,10 +237,7 @@ impl ByRow {
             let Expr::ScalarSubquery(subquery) = part else { return Ok(TreeNodeRecursion::Continue) };
             for rows in rows() {
                 if rows.is_read_by(&subquery.subquery)? {
-                    return plan_err!(
-                        "the correlated subquery {} reads the relation of the variable. Write it as a join",
-                        abbreviated(part)
-                    );
+                    return correlated(&with_joins_for_lateral(subquery)?);
                 }
             }
             Ok(TreeNodeRecursion::Continue)
@@ -269,6 +265,9 @@ impl ByRow {
                 let numbered: Vec<_> = numbered.collect();
                 if numbered.is_empty() {
                     continue;
+                }
+                if let Some(value) = swept.region.columns.first() {
+                    check_float(value, swept.region.plan.schema())?;
                 }
                 if swept.gradients.is_none() {
                     swept.gradients = Some(variables.gradients(&swept.region, names, tangent)?);
