@@ -13,6 +13,7 @@ use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, is_added, with_columns};
+use crate::vocabulary::nodes::{above_queries, shown};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// What moves with the variable.
@@ -318,16 +319,10 @@ fn is_constant_beside(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Subquery(_)
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Limit(_)
-        | LogicalPlan::Statement(_)
         | LogicalPlan::Values(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
         | LogicalPlan::Distinct(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_)
-        | LogicalPlan::Unnest(_) => true,
+        | LogicalPlan::Unnest(_)
+        | above_queries!() => true,
     }
 }
 
@@ -339,7 +334,7 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result
     plan_err!(
         "the direction {seed} is not the same in all rows, and cannot pass from {variable} through {}. Take the derivative by a \
          column of one row, along {variable} + eps * {seed}",
-        plan.display().to_string().lines().next().unwrap_or_default()
+        shown(plan)
     )
 }
 
@@ -362,15 +357,9 @@ fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Subquery(_)
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Limit(_)
-        | LogicalPlan::Statement(_)
         | LogicalPlan::Values(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
         | LogicalPlan::Extension(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_) => true,
+        | above_queries!() => true,
     }
 }
 
@@ -388,6 +377,19 @@ fn computes_nothing(plan: &LogicalPlan) -> bool {
         LogicalPlan::Join(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Filter(_) | LogicalPlan::Sort(_) => {
             plan.inputs().into_iter().all(computes_nothing)
         }
-        _ => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => false,
     }
 }

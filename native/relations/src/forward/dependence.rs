@@ -122,8 +122,7 @@ impl Dependence<'_> {
     fn scanned(&mut self, scan: &TableScan, variable: usize, wanted: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         if let Some(relation) = SharedRelation::scanned(scan) {
             for iterated in &self.iterated {
-                let reads = |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, &iterated.name));
-                if SharedRelation::any_node_in(relation.plan(), &reads)? {
+                if SharedRelation::reads_iteration(relation.plan(), &iterated.name)? {
                     return Ok(wanted);
                 }
             }

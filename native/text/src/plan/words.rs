@@ -7,12 +7,12 @@
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, Result, exec_err, plan_datafusion_err, plan_err};
-use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{
     ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
 use xql_autodiff::vocabulary::spelled::Spelled;
+use xql_relations::{any_node, any_part, with_expressions};
 
 use crate::names::{CONVERTED, has_words};
 
@@ -74,32 +74,14 @@ pub fn spelled(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let spelled = plan.transform_up_with_subqueries(|node| {
         let schema = super::derive::schema_below(&node)?;
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| match expr {
-            // Columns are named by what is inside.
-            sets @ Expr::GroupingSet(_) => sets.map_children(|key| {
-                let name = NamePreserver::new_for_projection().save(&key);
-                Ok(expression(key, &schema)?.update_data(|key| name.restore(key)))
-            }),
-            expr => {
-                let name = names.save(&expr);
-                Ok(expression(expr, &schema)?.update_data(|expr| name.restore(expr)))
-            }
-        })
+        with_expressions(node, |expr| expression(expr, &schema))
     })?;
     Ok(spelled.data)
 }
 
 /// Whether expressions of a plan have words.
 pub fn has_words_in(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found = found || expr.exists(|part| Ok(is_worded(part)))?;
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    Ok(found)
+    any_node(plan, |node| any_part(node, is_worded))
 }
 
 fn is_worded(expr: &Expr) -> bool {
