@@ -301,7 +301,7 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<On
 }
 
 /// Whether the other columns of a node that computes the variable are known not to be computed from it.
-fn is_constant_beside(plan: &LogicalPlan) -> bool {
+pub fn is_constant_beside(plan: &LogicalPlan) -> bool {
     match plan {
         // The recursive query knows which columns of its work table vary.
         LogicalPlan::RecursiveQuery(_) | LogicalPlan::TableScan(_) => false,

@@ -5,7 +5,7 @@ use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery, TableScan};
 use std::collections::BTreeSet;
 use xql_autodiff::vocabulary::types::can_vary;
 
-use super::carrier::is_by_row;
+use super::carrier::{is_by_row, is_constant_beside};
 use super::direction::{Direction, Variable};
 use super::recursive_query::check_passed_on;
 use crate::plan::over_input::over_input;
@@ -70,8 +70,10 @@ impl Dependence<'_> {
             return Ok(varying);
         }
         let Origin::Below(sources) = origin(plan, variable)? else {
-            if let LogicalPlan::RecursiveQuery(query) = plan {
-                check_passed_on(query, variable, &self.direction.variable)?;
+            match plan {
+                LogicalPlan::RecursiveQuery(query) => check_passed_on(query, variable, &self.direction.variable)?,
+                _ if !is_constant_beside(plan) => varying.extend(wanted),
+                _ => {}
             }
             return Ok(varying);
         };
