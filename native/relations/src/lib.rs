@@ -96,9 +96,11 @@ pub use rule::DifferentiateRelations;
 pub use shared::{SharedRelation, anew, each_rewritten, is_computed_here, unchecked};
 
 pub use version::preserves_nulls;
+pub use vocabulary::expressions::unaliased;
 pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
+pub use vocabulary::names::{is_added, unnumbered};
+pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::operators::{Recognize, has_calls};
-pub use vocabulary::work_table::is_work_table;
 
 // The programs in the README and on the page about Rust run as tests.
 #[cfg(doctest)]

@@ -1,11 +1,12 @@
 //! Taking `stop_gradient` away once no derivative is left to be taken.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::LogicalPlan;
-use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::without_stops;
+
+use crate::vocabulary::nodes::with_expressions;
 
 /// The optimizer rule that puts `x` in the place of `stop_gradient(x)`, to be put behind all others: a derivative is taken while
 /// expressions are simplified, and has to find it.
@@ -30,14 +31,6 @@ impl OptimizerRule for WithoutStops {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let without = expr.transform_up(|part| {
-                let inside = stopped(&part).cloned();
-                Ok(inside.map_or_else(|| Transformed::no(part), Transformed::yes))
-            })?;
-            Ok(if without.transformed { without.update_data(|expr| name.restore(expr)) } else { without })
-        })
+        with_expressions(plan, without_stops)
     }
 }

@@ -193,3 +193,13 @@ async fn nodes_pass_or_are_refused_as_the_table_says() -> Result<()> {
     }
     Ok(())
 }
+
+/// What a window reads of such a node may be computed from the variable.
+#[tokio::test]
+async fn windows_over_nodes_of_other_libraries_are_refused() -> Result<()> {
+    let ctx = session().await?;
+    let sql = "SELECT grad(s, w) AS g FROM (SELECT w, sum(q) OVER (PARTITION BY w) AS s FROM foreign) AS m";
+    let error = derivative(&ctx, sql).await.expect_err("anything may be computed there").to_string();
+    assert!(error.contains("derivatives by w cannot pass through Foreign"), "{error}");
+    Ok(())
+}

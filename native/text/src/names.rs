@@ -5,6 +5,7 @@ use sqlparser::keywords::{
     ALL_KEYWORDS, ALL_KEYWORDS_INDEX, Keyword, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER,
     RESERVED_FOR_TABLE_ALIAS, RESERVED_FOR_TABLE_FACTOR,
 };
+use xql_relations::unnumbered;
 
 /// The operators that differentiate.
 pub const DERIVATIVES: [&str; 3] = ["grad", "jvp", "vjp"];
@@ -80,13 +81,8 @@ fn is_reserved(name: &str) -> bool {
 /// A name of letters, digits and underscores for a column that has another: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
 pub fn plain(name: &str) -> String {
     let name = if name.contains("/∂") { name } else { name.trim_start_matches('∂') };
-    // What the derivative adds is numbered where it is added several times.
-    let name = match name.rsplit_once(" #") {
-        Some((name, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => name,
-        _ => name,
-    };
     let mut plain = String::with_capacity(name.len());
-    for character in name.chars() {
+    for character in unnumbered(name).chars() {
         match character {
             '∂' => plain.push('d'),
             letter if letter.is_ascii_alphanumeric() => plain.push(letter.to_ascii_lowercase()),

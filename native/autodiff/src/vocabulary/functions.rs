@@ -1,5 +1,6 @@
 //! DataFusion's own scalar functions.
 
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_expr::{Expr, HigherOrderUDF, ScalarUDF};
 use std::collections::HashMap;
@@ -19,6 +20,17 @@ pub fn stopped(expr: &Expr) -> Option<&Expr> {
         Expr::ScalarFunction(call) if is_stop(&call.func, call.args.len()) => call.args.first(),
         _ => None,
     }
+}
+
+/// An expression with what `stop_gradient` is called with in the place of its calls.
+///
+/// # Errors
+/// If the expression cannot be put together again.
+pub fn without_stops(expr: Expr) -> Result<Transformed<Expr>> {
+    expr.transform_up(|part| {
+        let inside = stopped(&part).cloned();
+        Ok(inside.map_or_else(|| Transformed::no(part), Transformed::yes))
+    })
 }
 
 type Functions = HashMap<String, Arc<ScalarUDF>>;

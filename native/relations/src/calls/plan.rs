@@ -2,7 +2,6 @@
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::replace::replace;
 use crate::forward::SharedTangents;
 use crate::version::recursive_query;
 use crate::vocabulary::names::{Names, restore};
-use crate::vocabulary::nodes::has_subquery;
+use crate::vocabulary::nodes::{above_queries, has_subquery, with_expressions};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
 /// Replaces the calls in a plan, those of inner queries first.
@@ -71,7 +70,23 @@ impl Differentiation {
         match plan {
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
-            other => other.map_children(|child| self.rewrite(child)),
+            other @ (LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::TableScan(_)
+            | LogicalPlan::EmptyRelation(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Unnest(_)
+            | LogicalPlan::Extension(_)
+            | above_queries!()) => other.map_children(|child| self.rewrite(child)),
         }
     }
 
@@ -136,18 +151,11 @@ impl Differentiation {
             return Ok(Transformed::no(plan));
         }
         let schema = Arc::clone(plan.schema());
-        let names = NamePreserver::new(&plan);
         let (plan, inputs) = without_inputs(plan)?;
         let mut inputs = Inputs::of(inputs);
         inputs.by_row = by_row;
         self.carry_ahead(&plan, &mut inputs)?;
-        let rewritten = plan.map_expressions(|expr| match expr {
-            // Columns are named by what is inside.
-            sets @ Expr::GroupingSet(_) => {
-                sets.map_children(|key| self.named(key, &NamePreserver::new_for_projection(), &mut inputs))
-            }
-            expr => self.named(expr, &names, &mut inputs),
-        })?;
+        let rewritten = with_expressions(plan, |expr| self.expression(expr, &mut inputs))?;
         if !rewritten.transformed {
             return Ok(Transformed::no(with_inputs(rewritten.data, inputs.before)?));
         }
@@ -177,13 +185,7 @@ impl Differentiation {
         inputs.carry_ahead(&calls, &mut self.context)
     }
 
-    /// An expression with its calls replaced, under the name that it has.
-    fn named(&mut self, expr: Expr, names: &NamePreserver, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
-        let name = names.save(&expr);
-        let replaced = self.expression(expr, inputs)?;
-        Ok(if replaced.transformed { replaced.update_data(|expr| name.restore(expr)) } else { replaced })
-    }
-
+    /// An expression with its calls replaced.
     fn expression(&mut self, expr: Expr, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
         let recognize = self.context.recognize;
         expr.transform_up(|part| {

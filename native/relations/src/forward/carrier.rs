@@ -14,6 +14,7 @@ use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, is_added, with_columns};
+use crate::vocabulary::nodes::{above_queries, shown};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// What moves with the variable.
@@ -301,7 +302,7 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<On
 }
 
 /// Whether the other columns of a node that computes the variable are known not to be computed from it.
-fn is_constant_beside(plan: &LogicalPlan) -> bool {
+pub fn is_constant_beside(plan: &LogicalPlan) -> bool {
     match plan {
         // The recursive query knows which columns of its work table vary.
         LogicalPlan::RecursiveQuery(_) | LogicalPlan::TableScan(_) => false,
@@ -319,16 +320,10 @@ fn is_constant_beside(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Subquery(_)
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Limit(_)
-        | LogicalPlan::Statement(_)
         | LogicalPlan::Values(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
         | LogicalPlan::Distinct(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_)
-        | LogicalPlan::Unnest(_) => true,
+        | LogicalPlan::Unnest(_)
+        | above_queries!() => true,
     }
 }
 
@@ -341,7 +336,7 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result
     plan_err!(
         "the direction {seed} is not the same in all rows, and cannot pass from {variable} through {}. Take the derivative by a \
          column of one row, along {variable} + eps * {seed}",
-        plan.display().to_string().lines().next().unwrap_or_default()
+        shown(plan)
     )
 }
 
@@ -364,15 +359,9 @@ fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
         | LogicalPlan::Subquery(_)
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Limit(_)
-        | LogicalPlan::Statement(_)
         | LogicalPlan::Values(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
         | LogicalPlan::Extension(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_) => true,
+        | above_queries!() => true,
     }
 }
 
@@ -390,6 +379,19 @@ fn computes_nothing(plan: &LogicalPlan) -> bool {
         LogicalPlan::Join(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Filter(_) | LogicalPlan::Sort(_) => {
             plan.inputs().into_iter().all(computes_nothing)
         }
-        _ => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => false,
     }
 }

@@ -5,7 +5,7 @@ use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery, TableScan};
 use std::collections::BTreeSet;
 use xql_autodiff::vocabulary::types::can_vary;
 
-use super::carrier::is_by_row;
+use super::carrier::{is_by_row, is_constant_beside};
 use super::direction::{Direction, Variable};
 use super::recursive_query::check_passed_on;
 use crate::plan::over_input::over_input;
@@ -70,8 +70,10 @@ impl Dependence<'_> {
             return Ok(varying);
         }
         let Origin::Below(sources) = origin(plan, variable)? else {
-            if let LogicalPlan::RecursiveQuery(query) = plan {
-                check_passed_on(query, variable, &self.direction.variable)?;
+            match plan {
+                LogicalPlan::RecursiveQuery(query) => check_passed_on(query, variable, &self.direction.variable)?,
+                _ if !is_constant_beside(plan) => varying.extend(wanted),
+                _ => {}
             }
             return Ok(varying);
         };
@@ -122,8 +124,7 @@ impl Dependence<'_> {
     fn scanned(&mut self, scan: &TableScan, variable: usize, wanted: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         if let Some(relation) = SharedRelation::scanned(scan) {
             for iterated in &self.iterated {
-                let reads = |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, &iterated.name));
-                if SharedRelation::any_node_in(relation.plan(), &reads)? {
+                if SharedRelation::reads_iteration(relation.plan(), &iterated.name)? {
                     return Ok(wanted);
                 }
             }

@@ -27,6 +27,7 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 
 use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::{above_queries, shown};
 pub use carrier::{Asked, Carried, Reading};
 use carrier::{Carrier, Request};
 pub use direction::{Direction, Variable};
@@ -65,17 +66,8 @@ fn rule(carrier: &mut Carrier, plan: LogicalPlan, requests: &[Request]) -> Resul
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(carrier, query, requests),
         LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan, requests.len())),
-        LogicalPlan::Extension(_)
-        | LogicalPlan::Statement(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_) => plan_err!(
-            "derivatives by {} cannot pass through {}",
-            carrier.variable_of(requests),
-            plan.display().to_string().lines().next().unwrap_or_default()
-        ),
+        LogicalPlan::Extension(_) | above_queries!() => {
+            plan_err!("derivatives by {} cannot pass through {}", carrier.variable_of(requests), shown(&plan))
+        }
     }
 }

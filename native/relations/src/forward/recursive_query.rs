@@ -1,20 +1,18 @@
 //! Recursive queries.
 
 use arrow::datatypes::Field;
-use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, DFSchemaRef, Result, internal_err, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, lit};
+use datafusion_expr::{LogicalPlan, RecursiveQuery};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::carrier::{Asked, Carried, Carrier, Recursion, Request};
 use super::direction::{Direction, Variable};
 use crate::plan::recursion::{Term, WorkTable};
-use crate::shared::SharedRelation;
+use crate::shared::looked_through;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::origin::in_work_table;
-use crate::vocabulary::work_table::source_column;
 
 /// A column, in a direction.
 type InDirection = (usize, usize);
@@ -173,7 +171,7 @@ fn with_tangents(
 /// SELECT step + 1, val - lr * grad((SELECT SUM(val * val) FROM r), val), lr FROM r WHERE step < 9  -- grad(val, lr) of this
 /// ```
 pub fn check_passed_on(query: &RecursiveQuery, index: usize, variable: &str) -> Result<()> {
-    let term = without_shared(query.recursive_term.as_ref().clone())?;
+    let term = looked_through(query.recursive_term.as_ref().clone())?;
     match in_work_table(&term, index, &query.name)? == Some(index) {
         true => refused_for_gradients_in(&query.name, variable),
         false => Ok(()),
@@ -186,20 +184,4 @@ pub fn refused_for_gradients_in<T>(name: &str, variable: &str) -> Result<T> {
         "the iterations of the recursive query {name} take a gradient by its own rows, and derivatives by {variable} cannot pass \
          through them. Write the iterations as CTEs, one after the other"
     )
-}
-
-/// A plan with the plans of shared relations in the place of their scans. The numbers of rows are 0 in it.
-fn without_shared(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let without = plan.transform_down(|node| {
-        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
-        let columns = relation.plan().schema().columns();
-        let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
-            let column = columns.get(source_column(scan, index)).cloned();
-            column.map_or_else(|| lit(0_u64), Expr::Column).alias_qualified(table.cloned(), field.name())
-        });
-        let plan = Projection::try_new(exprs.collect(), Arc::new(relation.plan().clone()))?;
-        Ok(Transformed::yes(LogicalPlan::Projection(plan)))
-    })?;
-    Ok(without.data)
 }

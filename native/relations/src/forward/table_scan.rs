@@ -19,9 +19,7 @@ use crate::vocabulary::work_table::source_column;
 pub fn table_scan(carrier: &mut Carrier, scan: TableScan, requests: &[Request]) -> Result<Carried> {
     if let Some(relation) = SharedRelation::scanned(&scan) {
         for recursion in &carrier.recursions {
-            let reads =
-                |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if recursion.table.is_read_by(scan));
-            if SharedRelation::any_node_in(relation.plan(), &reads)? {
+            if SharedRelation::reads_iteration(relation.plan(), recursion.table.name())? {
                 return refused_for_gradients_in(recursion.table.name(), carrier.variable_of(requests));
             }
         }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::recursion::{Term, WorkTable};
 use super::union::widened_union;
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::names::{Names, columns, is_added};
+use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::origin::{Origin, origin};
 
 /// Takes a column at a node in which the column of the given number stands; nothing if it is further below.
@@ -91,13 +92,7 @@ fn above(
         | LogicalPlan::Values(_)
         | LogicalPlan::EmptyRelation(_)
         | LogicalPlan::Extension(_)
-        | LogicalPlan::Statement(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_) => {
+        | above_queries!() => {
             return plan_err!(
                 "xql-ffi cannot tell the rows of the variable apart behind {}, on their way to a window. Write jvp(..., 1), \
                  in which all of them move, or pass on a column that tells them apart, and PARTITION BY it",
@@ -161,7 +156,7 @@ fn passed(mut computed: Vec<Expr>, column: Column, names: &mut Names) -> (Vec<Ex
         return (computed, Column::new(table, name));
     }
     let Expr::Column(column) = &passed else { return (computed, Column::new_unqualified("")) };
-    let name = if is_added(&column.name) { column.name.clone() } else { names.part(&column.name) };
+    let name = if names.has_given(&column.name) { column.name.clone() } else { names.part(&column.name) };
     computed.push(passed.clone().alias(name.clone()));
     (computed, Column::new_unqualified(name))
 }

@@ -5,7 +5,7 @@ use datafusion_common::{Column, Result};
 use datafusion_expr::{Distinct, Expr, LogicalPlan};
 
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::nodes::computed;
+use crate::vocabulary::nodes::{above_queries, computed};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// What the columns of a node are over an input of it; nothing for those that are not computed from it.
@@ -18,7 +18,23 @@ pub fn over_input(plan: &LogicalPlan, number: usize) -> Result<Vec<Option<Expr>>
         LogicalPlan::Aggregate(aggregate) => {
             return Ok(computed(aggregate)?.into_iter().map(Option::<&Expr>::cloned).collect());
         }
-        _ => {
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(Distinct::All(_))
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => {
             let mut columns = vec![];
             for index in 0..plan.schema().fields().len() {
                 columns.push(match origin(plan, index)? {

@@ -36,6 +36,7 @@ use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Subquery;
 
 use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::{above_queries, shown};
 use builder::RegionBuilder;
 pub use cotangents::RowCotangents;
 pub use lateral::{correlated, with_joins_for_lateral};
@@ -83,20 +84,12 @@ fn rule(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -> Result<R
              Differentiate by a column of one row, or by jvp along a direction",
             query.name
         ),
-        LogicalPlan::Extension(_)
-        | LogicalPlan::EmptyRelation(_)
-        | LogicalPlan::Values(_)
-        | LogicalPlan::Statement(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_) => refused(plan),
+        LogicalPlan::Extension(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) | above_queries!() => {
+            refused(plan)
+        }
     }
 }
 
 fn refused(plan: &LogicalPlan) -> Result<Region> {
-    let shown = plan.display().to_string();
-    plan_err!("gradients by row cannot pass through {}", shown.lines().next().unwrap_or_default())
+    plan_err!("gradients by row cannot pass through {}", shown(plan))
 }

@@ -11,13 +11,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::is_volatile;
 
 use crate::plan::lift::lifted;
 use crate::plan::union::widened_union;
 use crate::shared::SharedRelation;
 use crate::vocabulary::identity::{Occurrence, Place, Relation, is_same, occurrences};
 use crate::vocabulary::names::{Names, columns, named};
+use crate::vocabulary::nodes::{above_queries, draws_itself};
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::source::{Source, sources_of};
 
@@ -149,10 +149,16 @@ impl RowVariable {
                     let groups = Aggregate::try_new(Arc::clone(input), columns(input.schema()), vec![])?;
                     self.grouped(&groups, index, place, names)?
                 }
-                other => {
+                LogicalPlan::TableScan(_)
+                | LogicalPlan::EmptyRelation(_)
+                | LogicalPlan::Subquery(_)
+                | LogicalPlan::Values(_)
+                | LogicalPlan::RecursiveQuery(_)
+                | LogicalPlan::Extension(_)
+                | above_queries!() => {
                     return plan_err!(
                         "xql-ffi cannot follow the rows of the variable through {}. Take the derivative below it, in a CTE",
-                        other.display()
+                        node.display()
                     );
                 }
             };
@@ -285,12 +291,19 @@ fn is_in_one_group(plan: &LogicalPlan, is_only_key: bool) -> Result<bool> {
             | LogicalPlan::EmptyRelation(_) => true,
             LogicalPlan::Sort(sort) => sort.fetch.is_none(),
             LogicalPlan::Join(_) => is_only_key,
-            _ => false,
+            LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Unnest(_)
+            | LogicalPlan::RecursiveQuery(_)
+            | LogicalPlan::Extension(_)
+            | above_queries!() => false,
         };
-        node.apply_expressions(|expr| {
-            is &= !is_volatile(expr);
-            Ok(TreeNodeRecursion::Continue)
-        })
+        is &= !draws_itself(node);
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(is)
 }

@@ -19,4 +19,4 @@ pub use here::is_computed_here;
 pub use once::{each_row_once, unchecked};
 pub use relation::SharedRelation;
 pub use replaced::{Replaced, each_rewritten};
-pub use written_out::written_out;
+pub use written_out::{looked_through, written_out};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::relation::{SharedRelation, read_from};
 use super::replaced::each_rewritten;
 use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::source_column;
 
@@ -71,7 +72,20 @@ fn comes_once(plan: &LogicalPlan, position: usize) -> Result<bool> {
                 _ => Ok(false),
             }
         }
-        _ => Ok(false),
+        // The others may repeat rows, or are not looked through.
+        LogicalPlan::Window(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => Ok(false),
     }
 }
 

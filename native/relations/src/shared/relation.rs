@@ -20,7 +20,7 @@ use crate::physical::{Shared, SharedExec, UniqueRowsExec};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::work_table::source_column;
+use crate::vocabulary::work_table::{is_work_table, source_column};
 
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
@@ -121,6 +121,14 @@ impl SharedRelation {
             Some(relation) => Self::any_node_in(relation.plan(), is),
             None => Ok(is(node)),
         })
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads the rows of the last iteration of the recursive query of this name.
+    ///
+    /// # Errors
+    /// If the plan cannot be gone through.
+    pub fn reads_iteration(plan: &LogicalPlan, name: &str) -> Result<bool> {
+        Self::any_node_in(plan, &|node| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, name)))
     }
 
     /// The shared relation that a scan reads.

@@ -1,12 +1,13 @@
 //! Plans without shared relations, which compute each of them wherever it is read.
 
-use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result, plan_err};
-use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan};
+use datafusion_expr::{LogicalPlan, RecursiveQuery, TableScan, lit};
 use std::sync::Arc;
 
 use super::anew::{check_found_again, repeatable};
 use super::relation::{SharedRelation, read_from};
+use crate::vocabulary::names::with_columns;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::is_work_table;
 
@@ -70,6 +71,22 @@ impl Relations {
         // What is handed on to its reader is not found again by anybody.
         if relation.is_read_once() { Ok(plan) } else { repeatable(plan, relation.number()) }
     }
+}
+
+/// The plan with every shared relation written out where it is read, to be looked at alone: the numbers of rows are 0 in it, and
+/// nothing is refused.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn looked_through(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let written = plan.transform_down(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        let Some(relation) = SharedRelation::scanned(scan) else { return Ok(Transformed::no(node)) };
+        let number = relation.number().map(|row| lit(0_u64).alias(row));
+        let rows = with_columns(relation.plan().clone(), number.into_iter().collect())?;
+        read_from(scan, rows).map(Transformed::yes)
+    })?;
+    Ok(written.data)
 }
 
 /// So many nodes DataFusion plans in some seconds.

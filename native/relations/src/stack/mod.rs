@@ -35,6 +35,7 @@ use xql_autodiff::{Graph, Root, Threshold, import, layers};
 use self::calls::Calls;
 use self::parts::replace_parts;
 use crate::vocabulary::names::{Names, restore};
+use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::operators::Operators;
 use crate::workarounds::nullability::rewrite_up;
 
@@ -60,7 +61,21 @@ fn stack(plan: LogicalPlan, operators: &Operators, size: Size, names: &mut Names
         LogicalPlan::Aggregate(node) => Arc::clone(&node.input),
         LogicalPlan::Window(node) => Arc::clone(&node.input),
         LogicalPlan::Sort(node) => Arc::clone(&node.input),
-        _ => return Ok(Transformed::no(plan)),
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => return Ok(Transformed::no(plan)),
     };
     if !operators.have_call_in(&plan)? {
         return Ok(Transformed::no(plan));

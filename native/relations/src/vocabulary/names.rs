@@ -14,6 +14,14 @@ pub fn is_added(name: &str) -> bool {
     name.starts_with(MARK)
 }
 
+/// The name of a column that has been added, without the number that tells it from others of the same name.
+pub fn unnumbered(name: &str) -> &str {
+    match name.rsplit_once(" #") {
+        Some((name, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => name,
+    }
+}
+
 /// Gives names that no column of the plan has.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
@@ -44,11 +52,7 @@ impl Names {
     /// The name of something a tangent is computed from.
     pub fn part(&mut self, what: &str) -> String {
         // What has been added before goes by the same name with another number.
-        let plain = what.trim_start_matches(MARK);
-        let plain = match plain.rsplit_once(" #") {
-            Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
-            _ => plain,
-        };
+        let plain = unnumbered(what.trim_start_matches(MARK));
         self.fresh(&format!("{MARK}{plain}"))
     }
 
@@ -76,6 +80,11 @@ impl Names {
             _ => None,
         });
         given.collect()
+    }
+
+    /// Whether a name has been given here.
+    pub fn has_given(&self, name: &str) -> bool {
+        self.given.contains(name)
     }
 
     fn fresh(&mut self, wanted: &str) -> String {

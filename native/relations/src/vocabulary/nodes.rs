@@ -1,9 +1,32 @@
 //! What there is in a node.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Aggregate, Expr, LogicalPlan};
+use xql_autodiff::vocabulary::columns::is_volatile;
+
+/// The nodes that stand above queries, as a pattern: what looks into a query meets none of them. A match on all nodes has it in place
+/// of `_`, so that a node that DataFusion gets does not compile until somebody has said what holds for it.
+macro_rules! above_queries {
+    () => {
+        datafusion_expr::LogicalPlan::Statement(_)
+            | datafusion_expr::LogicalPlan::Explain(_)
+            | datafusion_expr::LogicalPlan::Analyze(_)
+            | datafusion_expr::LogicalPlan::Dml(_)
+            | datafusion_expr::LogicalPlan::Ddl(_)
+            | datafusion_expr::LogicalPlan::Copy(_)
+            | datafusion_expr::LogicalPlan::DescribeTable(_)
+    };
+}
+
+pub(crate) use above_queries;
+
+/// A node in one line, for messages.
+pub fn shown(node: &LogicalPlan) -> String {
+    node.display().to_string().lines().next().unwrap_or_default().to_owned()
+}
 
 /// Whether an expression of a node itself has a subquery.
 pub fn has_subquery(node: &LogicalPlan) -> Result<bool> {
@@ -15,7 +38,55 @@ pub fn has_subquery(node: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
+/// Whether an expression of a node itself draws a random number or the like.
+pub fn draws_itself(node: &LogicalPlan) -> bool {
+    let mut draws = false;
+    let visited = node.apply_expressions(|expr| {
+        draws |= is_volatile(expr);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "the closure never fails");
+    draws
+}
+
+/// A node whose expressions have been rewritten, under the names that they have.
+///
+/// # Errors
+/// If an expression cannot be rewritten.
+pub fn with_expressions(
+    node: LogicalPlan,
+    mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&node);
+    let mut named = |expr: Expr, names: &NamePreserver| {
+        let name = names.save(&expr);
+        let rewritten = rewrite(expr)?;
+        Ok(if rewritten.transformed { rewritten.update_data(|expr| name.restore(expr)) } else { rewritten })
+    };
+    node.map_expressions(|expr| match expr {
+        // Columns are named by what is inside.
+        sets @ Expr::GroupingSet(_) => sets.map_children(|key| named(key, &NamePreserver::new_for_projection())),
+        expr => named(expr, &names),
+    })
+}
+
+/// Whether an expression of a node itself has such a part.
+///
+/// # Errors
+/// If an expression cannot be gone through.
+pub fn any_part(node: &LogicalPlan, is: impl Fn(&Expr) -> bool) -> Result<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found = expr.exists(|part| Ok(is(part)))?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
 /// Whether a plan or a subquery in it has such a node.
+///
+/// # Errors
+/// If the plan cannot be gone through.
 pub fn any_node(plan: &LogicalPlan, mut is: impl FnMut(&LogicalPlan) -> Result<bool>) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {

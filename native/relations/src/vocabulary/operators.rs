@@ -8,6 +8,8 @@ use std::sync::Arc;
 use xql_autodiff::Differential;
 use xql_autodiff::vocabulary::transform::Transform;
 
+use super::nodes::any_part;
+
 /// Tells the operators among the functions of a session.
 pub type Recognize = fn(&ScalarUDF) -> Option<Differential>;
 
@@ -66,12 +68,7 @@ impl Operators {
 
     /// Whether an expression of a node itself calls one of them.
     pub fn have_call_in(&self, node: &LogicalPlan) -> Result<bool> {
-        let mut found = false;
-        node.apply_expressions(|expr| {
-            found = expr.exists(|part| Ok(self.called_by(part).is_some()))?;
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        Ok(found)
+        any_part(node, |part| self.called_by(part).is_some())
     }
 }
 
@@ -90,12 +87,7 @@ pub fn is_call(expr: &Expr, recognize: Recognize) -> bool {
 
 /// Whether an expression of a node itself has a call of an operator.
 pub fn has_call(node: &LogicalPlan, recognize: Recognize) -> Result<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found = expr.exists(|part| Ok(is_call(part, recognize)))?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
+    any_part(node, |part| is_call(part, recognize))
 }
 
 /// The plan with the calls in it left to `simplify`, as calls of operators that know that the rule has passed. Nobody recognizes

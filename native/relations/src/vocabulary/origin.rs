@@ -7,6 +7,7 @@ use xql_autodiff::vocabulary::spelled::converted;
 use xql_autodiff::vocabulary::types::is_float;
 
 use super::markers::marked;
+use super::nodes::above_queries;
 use super::work_table::{is_work_table, source_column};
 
 /// What stands behind a column of a node.
@@ -79,13 +80,7 @@ pub fn origin(plan: &LogicalPlan, index: usize) -> Result<Origin> {
         | LogicalPlan::TableScan(_)
         | LogicalPlan::Values(_)
         | LogicalPlan::EmptyRelation(_)
-        | LogicalPlan::Statement(_)
-        | LogicalPlan::Explain(_)
-        | LogicalPlan::Analyze(_)
-        | LogicalPlan::Dml(_)
-        | LogicalPlan::Ddl(_)
-        | LogicalPlan::Copy(_)
-        | LogicalPlan::DescribeTable(_) => Origin::Here,
+        | above_queries!() => Origin::Here,
     })
 }
 

@@ -5,7 +5,7 @@
 //! decided by the nullability is decided wrongly. It is <https://github.com/apache/datafusion/issues/22034>, which later versions have
 //! mended: with them, what is here goes.
 
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, Union};
 use datafusion_optimizer::{OptimizerConfig, OptimizerRule};
@@ -79,12 +79,9 @@ impl OptimizerRule for NullableRecursiveColumns {
 /// ```
 pub fn nullable_by_either_term(plan: LogicalPlan, trust: Static) -> Result<Transformed<LogicalPlan>> {
     // Without such a query nothing is copied.
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found = matches!(node, LogicalPlan::RecursiveQuery(query) if !differing(query, trust).is_empty());
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    if !found {
+    let differs =
+        |node: &LogicalPlan| matches!(node, LogicalPlan::RecursiveQuery(query) if !differing(query, trust).is_empty());
+    if !any_node(&plan, |node| Ok(differs(node)))? {
         return Ok(Transformed::no(plan));
     }
     rewrite_up(plan, &mut |node| match node {

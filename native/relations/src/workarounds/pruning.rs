@@ -5,11 +5,12 @@
 //! <https://github.com/apache/datafusion/issues/22249>, which later versions have mended: with them, what is here goes.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{LogicalPlan, Partitioning, Repartition};
 use std::sync::Arc;
 
 use crate::vocabulary::names::columns;
+use crate::vocabulary::nodes::any_node;
 
 /// Puts above each recursive query a node that reads all of its columns and costs nothing: a partitioning by them into one
 /// partition, which the planner of physical plans removes.
@@ -22,11 +23,7 @@ use crate::vocabulary::names::columns;
 /// ```
 pub fn keep_recursive_columns(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     // Without such a query nothing is copied.
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found = matches!(node, LogicalPlan::RecursiveQuery(_));
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
+    let found = any_node(&plan, |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))?;
     if found { keep(plan, false) } else { Ok(Transformed::no(plan)) }
 }
 

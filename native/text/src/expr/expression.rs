@@ -51,17 +51,9 @@ pub fn order_sql(sort: &Sort, around: &mut dyn Surroundings) -> Result<String> {
         (false, false) => " NULLS LAST",
         _ => "",
     };
-    let key = sql(unaliased(&sort.expr), around)?;
+    let key = sql(&sort.expr, around)?;
     let key = if is_constant(&key) { format!("({key})") } else { key };
     Ok(format!("{key}{direction}{nulls}"))
-}
-
-/// An expression without the names that it is given.
-pub fn unaliased(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => unaliased(&alias.expr),
-        other => other,
-    }
 }
 
 #[recursive::recursive]

@@ -9,5 +9,5 @@ mod expression;
 mod literals;
 
 pub use binding::Binding;
-pub use expression::{Surroundings, bound_sql, closed_sql, grouping_sets, listed, order_sql, sql, unaliased};
+pub use expression::{Surroundings, bound_sql, closed_sql, grouping_sets, listed, order_sql, sql};
 pub use literals::{cast_sql, is_constant, type_sql};

@@ -4,7 +4,6 @@ use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, Result};
-use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Projection};
@@ -12,9 +11,9 @@ use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::{stopped, without_stops};
 use xql_autodiff::vocabulary::spelled::read;
-use xql_relations::{DifferentiateRelations, unchecked};
+use xql_relations::{DifferentiateRelations, any_part, unchecked, with_expressions};
 
 use super::functions::recognize;
 use crate::names::DERIVATIVES;
@@ -25,14 +24,7 @@ pub fn typed(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> 
     for rule in Analyzer::new().rules {
         plan = rule.analyze(plan, options)?;
     }
-    let folded = plan.transform_up_with_subqueries(|node| {
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let folded = expr.transform_up(folded)?;
-            Ok(if folded.transformed { folded.update_data(|expr| name.restore(expr)) } else { folded })
-        })
-    })?;
+    let folded = plan.transform_up_with_subqueries(|node| with_expressions(node, |expr| expr.transform_up(folded)))?;
     Ok(folded.data)
 }
 
@@ -59,27 +51,11 @@ pub fn differentiated(plan: LogicalPlan, options: &ConfigOptions) -> Result<Logi
 /// A plan with derivatives in the place of calls, and without `stop_gradient`.
 pub fn simplified(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
     let simplified = plan.transform_up_with_subqueries(|node| {
-        let mut found = false;
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(is_call(part) || stopped(part).is_some()))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        if !found {
+        if !any_part(&node, |part| is_call(part) || stopped(part).is_some())? {
             return Ok(Transformed::no(node));
         }
         let context = context(&node, options)?;
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| match expr {
-            // Columns are named by what is inside.
-            sets @ Expr::GroupingSet(_) => sets.map_children(|key| {
-                let name = NamePreserver::new_for_projection().save(&key);
-                Ok(expression(key, &context)?.update_data(|key| name.restore(key)))
-            }),
-            expr => {
-                let name = names.save(&expr);
-                Ok(expression(expr, &context)?.update_data(|expr| name.restore(expr)))
-            }
-        })
+        with_expressions(node, |expr| expression(expr, &context))
     })?;
     Ok(simplified.data)
 }
@@ -89,16 +65,13 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
     let tidied = plan.transform_up_with_subqueries(|node| {
         let context = context(&node, options)?;
         let schema = Arc::clone(context.schema());
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let without = expr.transform_up(|part| match &part {
+        with_expressions(node, |expr| {
+            expr.transform_up(|part| match &part {
                 Expr::Cast(cast) if cast.expr.get_type(&schema).is_ok_and(|known| known == *cast.field.data_type()) => {
                     Ok(Transformed::yes(cast.expr.as_ref().clone()))
                 }
                 _ => Ok(Transformed::no(part)),
-            })?;
-            Ok(if without.transformed { without.update_data(|expr| name.restore(expr)) } else { without })
+            })
         })
     })?;
     // DataFusion 54 takes columns from recursive queries that these read themselves, and expects that others of its rules have
@@ -186,12 +159,7 @@ pub fn expression(expr: Expr, context: &SimplifyContext) -> Result<Transformed<E
         let derivative = simplifier.simplify(read(part)?.data)?;
         Ok(Transformed::new(derivative, true, TreeNodeRecursion::Jump))
     })?;
-    derived.transform_data(|expr| {
-        expr.transform_up(|part| {
-            let inside = stopped(&part).cloned();
-            Ok(inside.map_or_else(|| Transformed::no(part), Transformed::yes))
-        })
-    })
+    derived.transform_data(without_stops)
 }
 
 /// Whether an expression is a call of one of the operators.

@@ -98,7 +98,8 @@ impl<'a> Planner<'a> {
 
     /// The plan of a statement as DataFusion makes it of the text.
     pub fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
-        settled(SqlToRel::new_with_options(self, parser_options(&self.options)).statement_to_plan(statement)?)
+        let options = ParserOptions::from(&self.options.sql_parser);
+        settled(SqlToRel::new_with_options(self, options).statement_to_plan(statement)?)
     }
 
     /// Knows from here on what a statement of a script makes, if it makes a table or a view.
@@ -233,10 +234,6 @@ impl Surroundings for Nowhere {
     fn query(&mut self, _plan: &LogicalPlan) -> Result<String> {
         plan_err!("a table function takes no subquery")
     }
-}
-
-fn parser_options(options: &ConfigOptions) -> ParserOptions {
-    ParserOptions::from(&options.sql_parser)
 }
 
 impl ContextProvider for Planner<'_> {

@@ -7,13 +7,12 @@
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, Result, exec_err, plan_datafusion_err, plan_err};
-use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::{
     ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
 use xql_autodiff::vocabulary::spelled::Spelled;
-use xql_relations::SharedRelation;
+use xql_relations::{SharedRelation, any_part, with_expressions};
 
 use crate::names::{CONVERTED, has_words};
 
@@ -75,33 +74,15 @@ pub fn spelled(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let spelled = plan.transform_up_with_subqueries(|node| {
         let schema = super::derive::schema_below(&node)?;
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| match expr {
-            // Columns are named by what is inside.
-            sets @ Expr::GroupingSet(_) => sets.map_children(|key| {
-                let name = NamePreserver::new_for_projection().save(&key);
-                Ok(expression(key, &schema)?.update_data(|key| name.restore(key)))
-            }),
-            expr => {
-                let name = names.save(&expr);
-                Ok(expression(expr, &schema)?.update_data(|expr| name.restore(expr)))
-            }
-        })
+        with_expressions(node, |expr| expression(expr, &schema))
     })?;
     Ok(spelled.data)
 }
 
 /// Whether expressions of a plan, or of the shared relations that it reads, have words.
 pub fn has_words_in(plan: &LogicalPlan) -> Result<bool> {
-    SharedRelation::any_node_in(plan, &|node| {
-        let mut found = false;
-        let visited = node.apply_expressions(|expr| {
-            found = found || expr.exists(|part| Ok(is_worded(part)))?;
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        });
-        debug_assert!(visited.is_ok(), "the closure never fails");
-        found
-    })
+    // Nothing that is asked of a part fails.
+    SharedRelation::any_node_in(plan, &|node| any_part(node, is_worded).unwrap_or(true))
 }
 
 fn is_worded(expr: &Expr) -> bool {

@@ -5,8 +5,9 @@ use datafusion_sql::parser::{CopyToSource, Statement};
 use sqlparser::ast::{Expr, ObjectNamePart, Visit, Visitor};
 use sqlparser::tokenizer::{Location, Token, Word};
 use std::ops::{ControlFlow, Range};
+use xql_autodiff::vocabulary::functions::STOP_GRADIENT;
 
-use super::statements::{STOP, Written, called};
+use super::statements::{Written, called};
 use super::tokens::Source;
 use crate::names::site_name;
 
@@ -28,7 +29,7 @@ pub struct WrittenCall {
 impl WrittenCall {
     /// Whether the planner is shown the call by its number.
     pub fn is_planned(&self) -> bool {
-        !self.is_inner && self.name != STOP
+        !self.is_inner && self.name != STOP_GRADIENT
     }
 }
 

@@ -9,6 +9,7 @@ use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use std::collections::VecDeque;
 use std::ops::Range;
+use xql_autodiff::vocabulary::functions::STOP_GRADIENT;
 
 use super::tokens::Source;
 use crate::names::{DERIVATIVES, has_words};
@@ -18,9 +19,6 @@ const DEPTH: usize = 300;
 
 /// How deep they may be where a session has not been told so.
 const PLAIN_DEPTH: usize = 50;
-
-/// The function whose value counts as constant.
-pub const STOP: &str = "stop_gradient";
 
 /// A statement of a text.
 pub struct Written {
@@ -182,7 +180,7 @@ pub fn called(word: &Word) -> Option<&'static str> {
         Some(_) => word.value == *name,
         None => word.value.eq_ignore_ascii_case(name),
     };
-    DERIVATIVES.iter().chain([&STOP]).copied().find(same)
+    DERIVATIVES.iter().chain([&STOP_GRADIENT]).copied().find(same)
 }
 
 /// The query that a statement is or has.

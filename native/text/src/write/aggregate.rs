@@ -9,7 +9,7 @@ use super::expressions::{Over, item};
 use super::grouping_sets::Repeated;
 use super::select::{Clauses, Item, Select, Stage};
 use super::writer::Writer;
-use crate::expr::{cast_sql, is_constant, sql, type_sql, unaliased};
+use crate::expr::{cast_sql, is_constant, sql, type_sql};
 
 /// The groups of the input.
 pub fn aggregate(writer: &mut Writer, node: &Aggregate, mut input: Select) -> Result<Select> {
@@ -35,12 +35,12 @@ pub fn aggregate(writer: &mut Writer, node: &Aggregate, mut input: Select) -> Re
         items.push(Item { sql, name: None, is_simple: true, is_volatile: false });
     } else {
         for (expr, field) in node.group_expr.iter().zip(node.schema.fields()) {
-            let key = sql(unaliased(expr), &mut Over::one(writer, &input))?;
+            let key = sql(expr, &mut Over::one(writer, &input))?;
             groups.push(if is_constant(&key) { cast_sql(&key, field.data_type()) } else { key });
         }
     }
     for expr in &node.aggr_expr {
-        let sql = sql(unaliased(expr), &mut Over::one(writer, &input))?;
+        let sql = sql(expr, &mut Over::one(writer, &input))?;
         items.push(Item { sql, name: None, is_simple: true, is_volatile: expr.is_volatile() });
     }
     let clauses = Clauses { groups: Some(groups), ..input.clauses };

@@ -3,11 +3,12 @@
 use datafusion_common::{Column, Result, plan_datafusion_err};
 use datafusion_expr::expr::Sort as SortExpr;
 use datafusion_expr::{Expr, LogicalPlan};
+use xql_relations::unaliased;
 
 use super::names::unique_names;
 use super::select::{Item, Select, indented};
 use super::writer::Writer;
-use crate::expr::{Surroundings, closed_sql, order_sql, unaliased};
+use crate::expr::{Surroundings, closed_sql, order_sql};
 
 /// What the expressions of a node stand in.
 pub struct Over<'w, 'a> {

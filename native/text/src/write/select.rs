@@ -3,8 +3,9 @@
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef};
 use datafusion_expr::Expr;
+use xql_relations::unaliased;
 
-use crate::expr::{is_constant, unaliased};
+use crate::expr::is_constant;
 use crate::names::{has_words, quoted_if_needed};
 
 /// How far a `SELECT` has come. What comes later reads what came before.

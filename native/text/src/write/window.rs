@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::expressions::Over;
 use super::select::{Item, Select, Stage};
 use super::writer::Writer;
-use crate::expr::{sql, unaliased};
+use crate::expr::sql;
 
 /// The input with further items.
 pub fn window(writer: &mut Writer, node: &Window, mut input: Select) -> Result<Select> {
@@ -16,7 +16,7 @@ pub fn window(writer: &mut Writer, node: &Window, mut input: Select) -> Result<S
         input = writer.relation(input);
     }
     for expr in &node.window_expr {
-        let sql = sql(unaliased(expr), &mut Over::one(writer, &input))?;
+        let sql = sql(expr, &mut Over::one(writer, &input))?;
         input.items.push(Item { sql, name: None, is_simple: false, is_volatile: expr.is_volatile() });
     }
     Ok(Select { stage: Stage::Window, schema: Arc::clone(&node.schema), ..input })

@@ -5,7 +5,7 @@ use datafusion_common::{DFSchema, Result};
 use datafusion_expr::LogicalPlan;
 use std::collections::HashSet;
 use std::sync::Arc;
-use xql_relations::{SharedRelation, is_work_table};
+use xql_relations::SharedRelation;
 
 use super::names::{names_of_tables, unique_names};
 use super::select::{FromClause, Item, Select, indented};
@@ -167,9 +167,7 @@ impl<'a> Writer<'a> {
     /// How many of the open recursions a plan is inside of: up to the last one whose rows it reads.
     pub fn depth(&self, plan: &LogicalPlan) -> Result<usize> {
         for (index, open) in self.open.iter().enumerate().rev() {
-            let reads =
-                |node: &LogicalPlan| matches!(node, LogicalPlan::TableScan(scan) if is_work_table(scan, &open.name));
-            if SharedRelation::any_node_in(plan, &reads)? {
+            if SharedRelation::reads_iteration(plan, &open.name)? {
                 return Ok(index + 1);
             }
         }

@@ -13,6 +13,7 @@ use crate::rows::frames::is_over_partition;
 use crate::tangents::linearize::reads;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::origin::{Origin, origin};
 use xql_autodiff::vocabulary::types::can_vary;
 
@@ -86,14 +87,7 @@ fn look_below(direction: &Direction, place: Place, found: &mut Vec<Lower>) -> Re
         depth += 1;
     }
     let Place { plan, read, keys, .. } = place;
-    let is_open = place.is_open
-        && !matches!(
-            plan,
-            LogicalPlan::Aggregate(_)
-                | LogicalPlan::Distinct(Distinct::All(_))
-                | LogicalPlan::Union(_)
-                | LogicalPlan::RecursiveQuery(_)
-        );
+    let is_open = place.is_open && lets_lift(plan);
     let inputs = plan.inputs();
     for (number, variable) in sources {
         let Some(input) = inputs.get(number) else { continue };
@@ -114,6 +108,32 @@ fn look_below(direction: &Direction, place: Place, found: &mut Vec<Lower>) -> Re
         look_below(direction, place, found)?;
     }
     Ok(())
+}
+
+/// Whether a column of an input can be lifted above a node.
+fn lets_lift(node: &LogicalPlan) -> bool {
+    match node {
+        LogicalPlan::Aggregate(_)
+        | LogicalPlan::Distinct(Distinct::All(_))
+        | LogicalPlan::Union(_)
+        | LogicalPlan::RecursiveQuery(_) => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(Distinct::On(_))
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => true,
+    }
 }
 
 /// Adds the functions of a window node that vary among the columns that are read there.

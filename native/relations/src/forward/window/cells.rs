@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::plan::lift::lifted;
 use crate::vocabulary::names::{Names, is_added};
+use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::origin::{Origin, origin};
 
 /// The plan with the number of the cell that column number `index` has in a row.
@@ -102,7 +103,21 @@ pub fn has_cells_of_its_own(plan: &LogicalPlan, index: usize) -> Result<bool> {
         }
         LogicalPlan::Distinct(Distinct::All(input)) => input.schema().fields().len() > 1,
         LogicalPlan::Unnest(_) | LogicalPlan::RecursiveQuery(_) => true,
-        _ => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(Distinct::On(_))
+        | LogicalPlan::Extension(_)
+        | above_queries!() => false,
     };
     if repeats {
         return Ok(false);

@@ -12,16 +12,15 @@ pub use groups::{Groups, Members};
 pub use rows::Rows;
 pub use stored::{Pulled, Stored};
 
-use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::LogicalPlan;
 use std::collections::HashMap;
-use xql_autodiff::vocabulary::columns::is_volatile;
 
 use super::cotangents::RowCotangents;
 use super::nodes::{Node, Nodes};
 use super::region::{Leaf, Region, StageId};
 use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::{above_queries, any_node, draws_itself};
 
 /// A relation that is computed once.
 pub struct Stage {
@@ -123,22 +122,28 @@ impl Stages {
 
 /// Whether a plan needs no stage: it is cheap to compute twice, and has the same rows both times.
 pub fn needs_no_stage(plan: &LogicalPlan) -> Result<bool> {
-    let mut cheap = true;
-    plan.apply_with_subqueries(|node| {
-        cheap &= matches!(
-            node,
+    let is_dear = any_node(plan, |node| {
+        Ok(match node {
             LogicalPlan::TableScan(_)
-                | LogicalPlan::Projection(_)
-                | LogicalPlan::Filter(_)
-                | LogicalPlan::SubqueryAlias(_)
-                | LogicalPlan::Values(_)
-                | LogicalPlan::EmptyRelation(_)
-        );
-        node.apply_expressions(|expr| {
-            cheap &= !is_volatile(expr);
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(if cheap { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+            | LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::EmptyRelation(_) => draws_itself(node),
+            LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Join(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Unnest(_)
+            | LogicalPlan::RecursiveQuery(_)
+            | LogicalPlan::Extension(_)
+            | above_queries!() => true,
+        })
     })?;
-    Ok(cheap)
+    Ok(!is_dear)
 }

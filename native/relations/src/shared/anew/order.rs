@@ -3,13 +3,15 @@
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, JoinType, Result, plan_err};
-use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::Sort;
-use datafusion_expr::{Distinct, DistinctOn, Expr, Limit, LogicalPlan, SortExpr, WindowFrame, WindowFrameUnits};
+use datafusion_expr::{
+    Distinct, DistinctOn, Expr, Limit, LogicalPlan, Projection, SortExpr, WindowFrame, WindowFrameUnits,
+};
 use std::sync::Arc;
 
 use super::rounding::is_rounded;
 use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::nodes::{above_queries, with_expressions};
 
 /// The columns by which the rows of a plan are in one order only, the first first: rows that are equal in these are one as good as
 /// the other.
@@ -45,35 +47,7 @@ fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
             let right = distinguishing(&join.right).into_iter().map(|index| left + index);
             distinguishing(&join.left).into_iter().chain(right).collect()
         }
-        LogicalPlan::Projection(node) => {
-            let is_passed = |column: &Column| {
-                node.expr.iter().any(|expr| matches!(unaliased(expr), Expr::Column(passed) if passed == column))
-            };
-            let is_computed = |expr: &Expr| {
-                let is_query =
-                    |part: &Expr| matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_));
-                !matches!(unaliased(expr), Expr::Column(_))
-                    && !expr.is_volatile()
-                    && !expr.exists(|part| Ok(is_query(part))).unwrap_or(true)
-                    && expr.column_refs().into_iter().all(is_passed)
-            };
-            let passed_on = |index: usize| {
-                let column = Column::from(node.input.schema().qualified_field(index));
-                node.expr.iter().position(|expr| matches!(unaliased(expr), Expr::Column(passed) if *passed == column))
-            };
-            let width = node.input.schema().fields().len();
-            let mut keys = vec![distinguishing(&node.input)];
-            // Without the numbers of rows, these are as they were before they had numbers.
-            if let LogicalPlan::Window(window) = node.input.as_ref() {
-                let before = window.input.schema().fields().len();
-                if (before..width).all(|index| passed_on(index).is_none()) {
-                    keys.push(distinguishing(&window.input));
-                }
-            }
-            let passed = |keys: Vec<usize>| keys.into_iter().map(passed_on).collect::<Option<Vec<_>>>();
-            let fewer = keys.into_iter().filter(|keys| keys.len() < width).find_map(passed);
-            fewer.unwrap_or_else(|| all.filter(|index| !is_computed(&node.expr[*index])).collect())
-        }
+        LogicalPlan::Projection(node) => distinguishing_in(node),
         LogicalPlan::Window(node) => {
             let before = node.input.schema().fields().len();
             match node.window_expr.iter().position(numbers_all_rows) {
@@ -81,8 +55,53 @@ fn distinguishing(plan: &LogicalPlan) -> Vec<usize> {
                 None => all.collect(),
             }
         }
-        _ => all.collect(),
+        LogicalPlan::Aggregate(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => all.collect(),
     }
+}
+
+/// Those of a projection: the columns that tell the rows of its input apart, if it passes these on, and otherwise what it does not
+/// compute from others.
+fn distinguishing_in(node: &Projection) -> Vec<usize> {
+    let is_passed = |column: &Column| {
+        node.expr.iter().any(|expr| matches!(unaliased(expr), Expr::Column(passed) if passed == column))
+    };
+    let is_computed = |expr: &Expr| {
+        let is_query = |part: &Expr| matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_));
+        !matches!(unaliased(expr), Expr::Column(_))
+            && !expr.is_volatile()
+            && !expr.exists(|part| Ok(is_query(part))).unwrap_or(true)
+            && expr.column_refs().into_iter().all(is_passed)
+    };
+    let passed_on = |index: usize| {
+        let column = Column::from(node.input.schema().qualified_field(index));
+        node.expr.iter().position(|expr| matches!(unaliased(expr), Expr::Column(passed) if *passed == column))
+    };
+    let width = node.input.schema().fields().len();
+    let mut keys = vec![distinguishing(&node.input)];
+    // Without the numbers of rows, these are as they were before they had numbers.
+    if let LogicalPlan::Window(window) = node.input.as_ref() {
+        let before = window.input.schema().fields().len();
+        if (before..width).all(|index| passed_on(index).is_none()) {
+            keys.push(distinguishing(&window.input));
+        }
+    }
+    let passed = |keys: Vec<usize>| keys.into_iter().map(passed_on).collect::<Option<Vec<_>>>();
+    let fewer = keys.into_iter().filter(|keys| keys.len() < width).find_map(passed);
+    fewer.unwrap_or_else(|| (0..node.expr.len()).filter(|index| !is_computed(&node.expr[*index])).collect())
 }
 
 /// Whether a window function gives each row a number of its own.
@@ -136,14 +155,24 @@ pub fn in_one_order(plan: LogicalPlan) -> Result<LogicalPlan> {
         node @ (LogicalPlan::Window(_) | LogicalPlan::Aggregate(_)) => {
             let input = node.inputs().first().map(|input| (*input).clone());
             let Some(input) = input else { return Ok(Transformed::no(node)) };
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let ordered = totally_ordered(expr, &input)?;
-                Ok(if ordered.transformed { ordered.update_data(|expr| name.restore(expr)) } else { ordered })
-            })
+            with_expressions(node, |expr| totally_ordered(expr, &input))
         }
-        node => Ok(Transformed::no(node)),
+        node @ (LogicalPlan::Sort(_)
+        | LogicalPlan::Distinct(Distinct::All(_))
+        | LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!()) => Ok(Transformed::no(node)),
     })?;
     Ok(ordered.data)
 }
@@ -173,7 +202,20 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
         LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Filter(_) | LogicalPlan::Limit(_) => {
             plan.inputs().into_iter().all(is_sorted)
         }
-        _ => false,
+        LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => false,
     }
 }
 

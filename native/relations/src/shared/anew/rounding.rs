@@ -6,6 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan, Operator};
 
 use crate::shared::relation::SharedRelation;
 use crate::vocabulary::names::is_added;
+use crate::vocabulary::nodes::above_queries;
 
 /// Refuses a plan of the derivative that finds rows again by a value whose last digits may be others the next time.
 ///
@@ -21,7 +22,23 @@ pub fn check_found_again(plan: &LogicalPlan) -> Result<()> {
                     check_condition(&condition, &[&join.left, &join.right])?;
                 }
             }
-            _ => {}
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::TableScan(_)
+            | LogicalPlan::EmptyRelation(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Unnest(_)
+            | LogicalPlan::RecursiveQuery(_)
+            | LogicalPlan::Extension(_)
+            | above_queries!() => {}
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -62,26 +79,8 @@ fn is_rounded_in(column: &Column, plans: &[&LogicalPlan]) -> Result<bool> {
 
 /// Whether the column of a plan at this position is rounded.
 pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
-    let field = plan.schema().field(index);
-    let computed = |expr: &Expr, input: &LogicalPlan| {
-        let rounds = expr.exists(|part| {
-            let name = match part {
-                Expr::AggregateFunction(call) => call.func.name(),
-                Expr::WindowFunction(call) => call.fun.name(),
-                _ => return Ok(false),
-            };
-            Ok(field.data_type().is_floating() && !EXACT.contains(&name))
-        })?;
-        if rounds {
-            return Ok(true);
-        }
-        for column in expr.column_refs() {
-            if is_rounded_in(column, &[input])? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    };
+    let is_float = plan.schema().field(index).data_type().is_floating();
+    let computed = |expr: &Expr, input: &LogicalPlan| is_rounded_as(expr, input, is_float);
     match plan {
         LogicalPlan::Projection(node) => computed(&node.expr[index], &node.input),
         LogicalPlan::Aggregate(node) => {
@@ -110,8 +109,40 @@ pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
         }
         LogicalPlan::SubqueryAlias(node) => is_rounded(&node.input, index),
         LogicalPlan::RecursiveQuery(_) => Ok(true),
-        other => is_rounded_in(&plan.schema().columns()[index], &other.inputs()),
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => is_rounded_in(&plan.schema().columns()[index], &plan.inputs()),
     }
+}
+
+/// Whether what an expression over a plan computes is rounded, be it a float or not.
+fn is_rounded_as(expr: &Expr, input: &LogicalPlan, is_float: bool) -> Result<bool> {
+    let rounds = expr.exists(|part| {
+        let name = match part {
+            Expr::AggregateFunction(call) => call.func.name(),
+            Expr::WindowFunction(call) => call.fun.name(),
+            _ => return Ok(false),
+        };
+        Ok(is_float && !EXACT.contains(&name))
+    })?;
+    if rounds {
+        return Ok(true);
+    }
+    for column in expr.column_refs() {
+        if is_rounded_in(column, &[input])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Aggregates and window functions that do not round.

@@ -5,10 +5,10 @@ use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::LogicalPlan;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::is_volatile;
 
 use super::place::Place;
 use super::table::{Table, table_of};
+use crate::vocabulary::nodes::draws_itself;
 
 /// Whether two nodes are one relation: the same table, whatever its name and alias, or one query that a name stands for.
 pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
@@ -47,17 +47,6 @@ impl Unsaid {
         let draws = draws_itself(node).then(|| (occurrences(node), place.clone()));
         Self { table: table_of(node), draws }
     }
-}
-
-/// Whether an expression of a node itself draws a random number or the like.
-fn draws_itself(node: &LogicalPlan) -> bool {
-    let mut draws = false;
-    let visited = node.apply_expressions(|expr| {
-        draws |= is_volatile(expr);
-        Ok(TreeNodeRecursion::Continue)
-    });
-    debug_assert!(visited.is_ok(), "the closure never fails");
-    draws
 }
 
 /// A leaf of a query as it was written in one place. However often a CTE or a view is read, its leaves are copies of the same, which
