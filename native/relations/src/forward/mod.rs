@@ -26,6 +26,7 @@ mod window;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 
+use crate::shared::Iterations;
 use crate::vocabulary::names::Names;
 pub use carrier::{Asked, Carried, Reading};
 use carrier::{Carrier, Request};
@@ -65,6 +66,11 @@ fn rule(carrier: &mut Carrier, plan: LogicalPlan, requests: &[Request]) -> Resul
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(carrier, query, requests),
         LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan, requests.len())),
+        LogicalPlan::Extension(_) if let Some(iterations) = Iterations::of(&plan) => plan_err!(
+            "{} is a recursive query that a gradient by row passes through, and derivatives by {} cannot pass through that gradient",
+            iterations.query(),
+            carrier.variable_of(requests)
+        ),
         LogicalPlan::Extension(_)
         | LogicalPlan::Statement(_)
         | LogicalPlan::Explain(_)
