@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from by_row.plans import Block, Cells, Item, Join, Node, Read, Relation, Union, Use, Writer, placeholder
+from by_row.plans import Block, Cells, Item, Join, Loop, Node, Read, Relation, Union, Use, Writer, placeholder
 from by_row.tables import SINGLE, TABLES
 from relations.choices import Choices
 from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
@@ -207,7 +207,7 @@ class Generator:
     def _node(self, node: Node) -> Node:
         make = self.choices.of(
             [self._project, self._join, self._aggregate, self._window, self._filter, self._join, self._union,
-             self._beside, self._distinct, self._limit, self._masked]
+             self._beside, self._distinct, self._limit, self._masked, self._loop]
         )  # fmt: skip
         if node.size > MOST_ROWS:
             make = self.choices.of([self._aggregate, self._limit])
@@ -262,6 +262,46 @@ class Generator:
             item, column = Item(f"CAST({item.text} AS DOUBLE)", item.name), Column(item.name)
         one = Block("aggregate of all", [item], use, [column], [], 1, keys=())
         return self._use(one)
+
+    def _loop(self, node: Node) -> Node:
+        """Two or three iterations, in which floats are computed from those before and from a table."""
+        choices = self.choices
+        use = self._use(node)
+        name, step = self._fresh("loop_"), Column(self._fresh("step_"), integer=True)
+        depends = Dependence()
+        for column in node.columns:
+            depends |= column.dependence
+        columns = [
+            Column(self._fresh("i_" if column.integer else "c_"), integer=column.integer)
+            if column.integer
+            else Column(self._fresh("c_"), dependence=depends)
+            for column in node.columns
+        ]
+        before = [Scoped(f"{name}.{column.name}", column) for column in columns]
+        beside: list[tuple[Use, str]] = []
+        integers = [scoped for scoped in before if scoped.column.integer]
+        scope = list(before)
+        if integers and self._constants and choices.chance(50):
+            # One row at most for each row before, so that it stays one.
+            other = self._use(self._read(choices.of(self._constants)))
+            beside.append((other, f"{other.alias}.{other.node.unique[0]} = {choices.of(integers).text}"))
+            scope += [scoped for scoped in self._scoped(other) if not scoped.column.integer]
+        items = []
+        for scoped in before:
+            text = scoped.text
+            if not scoped.column.integer and choices.chance(80):
+                text = f"CAST({expression(choices, scope, 2, self.about).sql} AS DOUBLE)"
+            items.append(Item(text, scoped.column.name))
+        floats = [scoped for scoped in before if not scoped.column.integer]
+        where = f"{choices.of(floats).text} > -0.3137" if floats and choices.chance(30) else ""
+        by_name = dict(zip(use.names, columns, strict=True))
+        is_last = choices.chance(50)
+        unique = [by_name[own].name for own in node.unique]
+        if unique and not is_last:
+            unique.append(step.name)
+        count = 2 + choices.below(2)
+        size = node.size * (1 if is_last else count + 1)
+        return Loop(use, name, step.name, items, [step, *columns], unique, size, count, is_last, where, beside)
 
     def _beside(self, node: Node) -> Node:
         """A scalar subquery in an expression."""

@@ -348,6 +348,63 @@ class Join(Node):
 
 
 @dataclass(eq=False)
+class Loop(Node):
+    """A recursive query whose first rows are those of a query, and whose iterations compute rows from those before."""
+
+    use: Use
+    # What the rows before are called, and the number of the iteration among their columns.
+    name: str
+    step: str
+    # What an iteration computes each column of the query by.
+    items: Sequence[Item]
+    columns: Sequence[Column]
+    unique: Sequence[str]
+    size: int
+    count: int
+    # Whether the last iteration alone is seen, and which rows have one after them.
+    is_last: bool
+    where: str = ""
+    # What the rows before are beside, and a condition.
+    beside: Sequence[tuple[Use, str]] = ()
+    kind: str = "recursion"
+
+    def write(self, writer: Writer) -> str:
+        names = [item.name for item in self.items]
+        floats = {column.name for column in self.columns if not column.integer}
+
+        def first(own: str, name: str) -> str:
+            text = f"{self.use.alias}.{own}"
+            return f"CAST({text} AS DOUBLE) AS {name}" if name in floats else f"{text} AS {name}"
+
+        start = [first(own, name) for own, name in zip(self.use.names, names, strict=True)]
+        carried = writer.carries(self.use.node)
+        end = [f", {self.use.alias}.{STEP} AS {STEP}", f", {self.name}.{STEP}"] if carried else ["", ""]
+        beside = "".join(f" JOIN {use.write(writer)} ON {on}" for use, on in self.beside)
+        computed = ", ".join(f"{item.text} AS {item.name}" for item in self.items)
+        where = f"{self.name}.{self.step} < {self.count}" + (f" AND {self.where}" if self.where else "")
+        # Without a reader outside, DataFusion 54 loses columns that the iterations themselves read.
+        kept = f"concat({', '.join(names)}) <> 'none'" + (f" AND {self.step} = {self.count}" if self.is_last else "")
+        listed = ", ".join([self.step, *names, *([STEP] if carried else [])])
+        return (
+            f"SELECT {listed} FROM (WITH RECURSIVE {self.name} AS ("
+            f"SELECT 0 AS {self.step}, {', '.join(start)}{end[0]} FROM {self.use.write(writer)} UNION ALL "
+            f"SELECT {self.name}.{self.step} + 1, {computed}{end[1]} FROM {self.name}{beside} WHERE {where}) "
+            f"SELECT {listed} FROM {self.name} WHERE {kept}) AS {self.name}_all"
+        )
+
+    def uses(self) -> Sequence[Use]:
+        return [self.use, *(use for use, _ in self.beside)]
+
+    def reads(self) -> Iterator[Read]:
+        yield from self.use.node.reads()
+
+    def kinds(self) -> Iterator[str]:
+        yield "recursion, last step" if self.is_last else "recursion, every step"
+        yield from ["recursion that stops by its values"] if self.where else []
+        yield from super().kinds()
+
+
+@dataclass(eq=False)
 class Union(Node):
     """UNION ALL of two blocks."""
 

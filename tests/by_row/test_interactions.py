@@ -687,13 +687,15 @@ def test_training_of_two_layers_in_one_table(session: SessionContext, term: str)
     np.testing.assert_allclose([found[k] for k in expected], list(expected.values()), rtol=1e-11)
 
 
-def test_a_recursive_query_inside_the_value_is_refused(session: SessionContext) -> None:
+def test_a_recursive_query_inside_the_value(session: SessionContext) -> None:
     loss = """(WITH RECURSIVE r AS (SELECT 0 AS n, SUM(val) AS s FROM w
-            UNION ALL SELECT n + 1, s * s FROM r WHERE n < 2)
-        SELECT MAX(s) FROM r)"""
-    message = message_at_planning(lambda: session.sql(f"SELECT k, grad({loss}, val) AS d FROM w"))
-    assert "recursive" in message
-    assert "does not vary" not in message
+            UNION {all} SELECT n + 1, s * s FROM r WHERE n < 2)
+        SELECT MAX(s) FROM r WHERE n = 2)"""
+    (total,) = query(session, "SELECT SUM(val) AS s FROM w").column("s").to_pylist()
+    found = by_key(session, f"SELECT k, grad({loss.format(all='ALL')}, val) AS d FROM w")
+    assert_values(found, dict.fromkeys(found, 4 * total**3))
+    message = message_at_planning(lambda: session.sql(f"SELECT k, grad({loss.format(all='')}, val) AS d FROM w"))
+    assert "recursive query with UNION, which compares whole rows" in message
 
 
 def test_a_cell_that_is_null_does_not_move(session: SessionContext) -> None:

@@ -96,5 +96,6 @@ KINDS = {
     "self join", "one query twice", "aggregate", "grouped by integer", "grouped by float", "grouped by both",
     "grouped by none", "grouping sets", "having", "windows", "window", "window range", "window groups",
     "window to the last peer", "union all", "distinct", "sort, limit", "aggregate of all", "the first row",
+    "recursion", "recursion, last step", "recursion, every step", "recursion that stops by its values",
     "plain", "create table as", "prepare",
 }  # fmt: skip

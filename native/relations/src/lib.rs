@@ -16,7 +16,7 @@
 //! | `Aggregate` | the formula of the function; a key has the one that its group agrees on | times the partial derivative by each row | a function without a formula, DISTINCT values |
 //! | `Window` | the formula of the function; in `grad` and `vjp` by the row's own cell | by groups of rows, joined to the rows | a function without a formula; windows on windows of other keys by the row's own cell |
 //! | `Unnest` | those of the columns beside the lists | those of the columns beside the lists | lists and structs that vary |
-//! | `RecursiveQuery` | through every iteration, as further columns | refused | UNION, gradients by the rows of an iteration |
+//! | `RecursiveQuery` | through every iteration, as further columns | through every iteration, from the last to the first | UNION; forward, gradients by the rows of an iteration |
 //! | `TableScan` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `Values` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `EmptyRelation` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
@@ -54,6 +54,8 @@
 //! - *stage*: a relation that is computed once, between regions.
 //! - *pullback*: what carries the cotangents of a stage on to the region that it is computed from.
 //! - *work table*: the rows that the last iteration of a recursive query gave.
+//! - *tape*: the iterations of a recursive query, each with its stages.
+//! - *adjoint*: what carries cotangents back through the iterations, from the last to the first.
 //!
 //! ```
 //! # use datafusion::prelude::*;

@@ -26,6 +26,7 @@ mod window;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 
+use crate::shared::Iterations;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{above_queries, shown};
 pub use carrier::{Asked, Carried, Reading};
@@ -66,6 +67,11 @@ fn rule(carrier: &mut Carrier, plan: LogicalPlan, requests: &[Request]) -> Resul
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(carrier, query, requests),
         LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan, requests.len())),
+        LogicalPlan::Extension(_) if let Some(iterations) = Iterations::of(&plan) => plan_err!(
+            "{} is a recursive query that a gradient by row passes through, and derivatives by {} cannot pass through that gradient",
+            iterations.query(),
+            carrier.variable_of(requests)
+        ),
         LogicalPlan::Extension(_) | above_queries!() => {
             plan_err!("derivatives by {} cannot pass through {}", carrier.variable_of(requests), shown(&plan))
         }

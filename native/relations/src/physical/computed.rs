@@ -20,6 +20,8 @@ pub struct Layout {
     pub schema: SchemaRef,
     /// Whether the last of them numbers the rows that the plan computes.
     pub numbered: bool,
+    /// Whether the plan is kept as long as its rows, for what it keeps beside them.
+    pub keeps_plan: bool,
 }
 
 /// The batches of each partition, in memory that the session's pool accounts for.
@@ -29,6 +31,8 @@ pub struct Computed {
     pub partitions: Vec<Vec<RecordBatch>>,
     /// What the nodes of the plan have measured, from above.
     pub measured: Vec<Option<MetricsSet>>,
+    /// The plan, if it is kept.
+    pub plan: Option<Arc<dyn ExecutionPlan>>,
     _reservation: MemoryReservation,
 }
 
@@ -96,13 +100,15 @@ impl Computation {
         costs.rows.add(partitions.iter().flatten().map(RecordBatch::num_rows).sum());
         costs.time.add_elapsed(start);
         costs.memory.set_max(reservation.size());
-        Ok(Arc::new(Computed { partitions, measured: measured(&plan)?, _reservation: reservation }))
+        let measured = measured(&plan)?;
+        let plan = layout.keeps_plan.then_some(plan);
+        Ok(Arc::new(Computed { partitions, measured, plan, _reservation: reservation }))
     }
 }
 
 async fn collect(
     mut stream: SendableRecordBatchStream,
-    Layout { schema, numbered }: Layout,
+    Layout { schema, numbered, .. }: Layout,
     mut numbers: impl Iterator<Item = u64>,
     reservation: MemoryReservation,
 ) -> Result<(Vec<RecordBatch>, MemoryReservation)> {

@@ -2,13 +2,23 @@
 //!
 //! - [`SharedExec`] reads a relation that is computed once.
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
+//! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
+//!   iteration reads by [`GivenExec`] what it is given.
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
 
+mod adjoint;
 mod computed;
+mod frame;
+mod given;
 mod observed;
 mod shared;
+mod sums;
+mod tape;
 mod unique_rows;
 
+pub use adjoint::{AdjointExec, BEFORE, FIRST};
+pub use given::{GivenExec, Id};
 pub use observed::{ObservedExec, Observer};
 pub use shared::{Shared, SharedExec};
+pub use tape::TapeExec;
 pub use unique_rows::UniqueRowsExec;

@@ -16,11 +16,12 @@ use datafusion_physical_plan::{
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt, TryStreamExt};
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::computed::{Computation, Computed, Costs, Layout};
+use super::given::{Binding, GivenExec, Id};
 use crate::version::{statistics, without_expressions};
 
 /// What the readers of a relation have in common.
@@ -28,6 +29,7 @@ use crate::version::{statistics, without_expressions};
 pub struct Shared {
     name: String,
     layout: Layout,
+    scope: Scope,
     partitions: usize,
     plan: Mutex<Plan>,
     rows: Mutex<Rows>,
@@ -36,6 +38,16 @@ pub struct Shared {
     statistics: Mutex<HashMap<Option<usize>, Arc<Statistics>>>,
     costs: Costs,
     metrics: ExecutionPlanMetricsSet,
+}
+
+/// Which relation it is.
+#[derive(Debug)]
+struct Scope {
+    id: Id,
+    /// What the plan is bound to, if it reads rows that are given.
+    frame: Option<Weak<dyn Binding>>,
+    /// What the rows are given under that it reads.
+    reads: OnceLock<Vec<Id>>,
 }
 
 /// What computes the rows.
@@ -68,7 +80,8 @@ impl Shared {
         let metrics = ExecutionPlanMetricsSet::new();
         Self {
             name,
-            layout: Layout { schema, numbered },
+            layout: Layout { schema, numbered, keeps_plan: false },
+            scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new() },
             partitions: plan.output_partitioning().partition_count(),
             plan: Mutex::new(Plan { node: plan, failed: None }),
             rows: Mutex::default(),
@@ -78,9 +91,54 @@ impl Shared {
         }
     }
 
+    /// The same relation, which keeps its plan with the rows, for what that keeps beside them.
+    pub fn keeping_plan(mut self) -> Self {
+        self.layout.keeps_plan = true;
+        self
+    }
+
     /// What computes the rows.
     pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&locked(&self.plan).node)
+    }
+
+    /// The same relation in all frames.
+    pub fn id(&self) -> Id {
+        self.scope.id
+    }
+
+    /// What the rows are given under that it is computed from.
+    pub fn reads(&self) -> &[Id] {
+        self.scope.reads.get_or_init(|| {
+            let mut reads = vec![];
+            let visited = self.plan().apply(|node| {
+                if let Some(given) = node.downcast_ref::<GivenExec>() {
+                    reads.push(given.id());
+                } else if let Some(reader) = node.downcast_ref::<SharedExec>() {
+                    reads.extend(reader.shared.reads());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            });
+            debug_assert!(visited.is_ok(), "the closure never fails");
+            reads.sort_unstable();
+            reads.dedup();
+            reads
+        })
+    }
+
+    /// The same relation computed from the rows that a frame is given. Whoever made the frame holds it.
+    pub fn bound_to(&self, frame: Weak<dyn Binding>) -> Self {
+        Self {
+            name: self.name.clone(),
+            layout: self.layout.clone(),
+            scope: Scope { id: self.scope.id, frame: Some(frame), reads: self.scope.reads.clone() },
+            partitions: self.partitions,
+            plan: Mutex::new(Plan { node: self.plan(), failed: locked(&self.plan).failed.clone() }),
+            rows: Mutex::default(),
+            statistics: Mutex::default(),
+            costs: self.costs.clone(),
+            metrics: self.metrics.clone(),
+        }
     }
 
     fn statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
@@ -113,18 +171,41 @@ impl Shared {
 
     /// Forgets the rows, for the next iteration of a recursive query, and those of the relations that they were computed from.
     fn forget(&self) {
+        self.forget_unless(&mut HashSet::new());
+    }
+
+    /// Forgets them unless this has been done.
+    fn forget_unless(&self, done: &mut HashSet<Id>) {
         let rows = std::mem::take(&mut *locked(&self.rows));
-        // What has not been asked for has asked for nothing either.
-        if rows.context.strong_count() == 0 {
+        // What has not been asked for has asked for nothing either, unless frames have asked for it in its place.
+        let is_unasked = rows.context.strong_count() == 0 && self.reads().is_empty();
+        if is_unasked || !done.insert(self.id()) {
             return;
         }
         let visited = self.plan().apply(|node| {
             if let Some(reader) = node.downcast_ref::<SharedExec>() {
-                reader.shared.forget();
+                reader.shared.forget_unless(done);
             }
             Ok(TreeNodeRecursion::Continue)
         });
         debug_assert!(visited.is_ok(), "the closure never fails");
+    }
+
+    /// The plan in the state in which nothing has been executed.
+    fn unexecuted(&self) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(frame) = &self.scope.frame {
+            let Some(frame) = frame.upgrade() else {
+                return internal_err!("{} is read after its iteration", self.name);
+            };
+            return frame.bound(self.plan());
+        }
+        // Joins and the like keep what they have computed, and this may be another execution or iteration. Other shared
+        // relations keep it for the whole of one.
+        let plan = self.plan().transform_up(|node| match node.downcast_ref::<SharedExec>() {
+            Some(reader) => Ok(Transformed::yes(Arc::new(reader.measuring_anew()) as _)),
+            None => node.reset_state().map(Transformed::yes),
+        })?;
+        Ok(plan.data)
     }
 
     fn rows_of(&self, context: &Arc<TaskContext>) -> Result<Computing> {
@@ -136,15 +217,10 @@ impl Shared {
         if let Some(error) = &locked(&self.plan).failed {
             return Err(DataFusionError::Shared(Arc::clone(error)));
         }
-        // Joins and the like keep what they have computed, and this may be another execution or iteration. Other shared
-        // relations keep it for the whole of one.
-        let plan = self.plan().transform_up(|node| match node.downcast_ref::<SharedExec>() {
-            Some(reader) => Ok(Transformed::yes(Arc::new(reader.measuring_anew()) as _)),
-            None => node.reset_state().map(Transformed::yes),
-        })?;
+        let plan = self.unexecuted()?;
         let consumer = MemoryConsumer::new(format!("shared relation {}", self.name));
         let computation = Computation {
-            plan: plan.data,
+            plan,
             layout: self.layout.clone(),
             reservation: consumer.register(context.memory_pool()),
             costs: self.costs.clone(),
@@ -229,6 +305,22 @@ impl SharedExec {
         );
         let metrics = ExecutionPlanMetricsSet::new();
         Ok(Self { shared, projection, shows_plan, metrics, properties: Arc::new(properties) })
+    }
+
+    /// What it reads.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The same reader of this relation, which has not measured anything yet.
+    pub fn of(&self, shared: Arc<Shared>) -> Self {
+        Self { shared, ..self.measuring_anew() }
+    }
+
+    /// The rows of all partitions, and what computed them.
+    pub async fn computed(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
+        let computing = self.shared.rows_of(context)?;
+        computing.await.map_err(DataFusionError::Shared)
     }
 
     /// The same reader, which has not measured anything yet. One that went on would keep the measures of every iteration of a

@@ -1,12 +1,14 @@
 //! Making regions and stages of plans.
 
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
+use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::lateral::correlated;
 use super::nodes::Node;
@@ -30,18 +32,44 @@ pub struct RegionBuilder<'a> {
     pub stages: &'a mut Stages,
     /// How many readers the relation has of which a region is being made.
     pub readers: usize,
+    /// The stages around those of the iterations of recursive queries, the innermost last.
+    around: Vec<Stages>,
     rule: Rule,
+}
+
+/// A stage around iterations.
+struct Around {
+    /// The node that it is, around.
+    node: Node,
+    stage: StageId,
+    /// How many columns the node has.
+    width: usize,
+    /// Whether it has exactly one row.
+    single: bool,
+}
+
+/// Refuses what all iterations read if each of them would read other rows.
+fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
+    let draws = |node: &LogicalPlan| node.expressions().iter().any(is_volatile);
+    let is_drawn = SharedRelation::any_node_in(plan, &draws)?;
+    if is_drawn {
+        return plan_err!(
+            "a recursive query that a gradient by row passes through draws random numbers for other rows than those of the last \
+             iteration. Keep them in a table, with the number of the iteration"
+        );
+    }
+    Ok(())
 }
 
 impl<'a> RegionBuilder<'a> {
     /// A builder that makes regions by a rule for each kind of node.
     pub fn new(names: &'a mut Names, variables: &'a [RowVariable], stages: &'a mut Stages, rule: Rule) -> Self {
-        Self { names, variables, stages, readers: 1, rule }
+        Self { names, variables, stages, readers: 1, around: vec![], rule }
     }
 
     /// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
     pub fn value(&mut self, subquery: &Subquery) -> Result<Option<Region>> {
-        let node = self.stages.nodes.enter(&subquery.subquery, self.variables)?;
+        let node = self.stages.enter(&subquery.subquery, self.variables)?;
         node.reads.then(|| self.subquery(subquery)).transpose()
     }
 
@@ -56,7 +84,7 @@ impl<'a> RegionBuilder<'a> {
 
     /// What is known of a node of the value.
     pub fn node(&mut self, plan: &LogicalPlan) -> Result<Node> {
-        self.stages.nodes.of(plan, self.variables)
+        self.stages.node(plan, self.variables)
     }
 
     /// The region of a plan.
@@ -67,18 +95,101 @@ impl<'a> RegionBuilder<'a> {
         let is_opened = node.reads && self.variable(plan).is_none() && SharedRelation::scanned_by(plan).is_some();
         match self.stages.of(node).filter(|_| !is_opened) {
             Some((stage, width)) => self.stages.reader(stage, width, self.names),
-            None if !node.reads => self.constant(node, plan),
+            None if !node.reads => match self.of_all_iterations(plan)? {
+                Some(region) => Ok(region),
+                None => self.constant(node, plan),
+            },
             None => (self.rule)(self, node, plan),
         }
     }
 
-    /// The number of the variable whose rows a node scans.
-    pub fn variable(&self, plan: &LogicalPlan) -> Option<usize> {
-        self.variables.iter().position(|variable| variable.is_scan(plan))
+    /// The number of the variable whose rows a node scans, and the rows.
+    pub fn variable(&self, plan: &LogicalPlan) -> Option<(usize, Stored)> {
+        if let Some(begin) = &self.stages.begin {
+            return begin.is_scan(plan).then(|| (0, begin.before.clone()));
+        }
+        let number = self.variables.iter().position(|variable| variable.is_scan(plan))?;
+        let variable = &self.variables[number];
+        let relation = Arc::clone(variable.relation());
+        Some((number, Stored { relation, single: false, varying: variable.columns.clone() }))
+    }
+
+    /// Whether a plan reads the rows of a variable, in an iteration also one around it.
+    pub fn varies(&mut self, plan: &LogicalPlan) -> Result<bool> {
+        let mut varies = self.node(plan)?.reads;
+        for stages in &mut self.around {
+            varies |= stages.node(plan, self.variables)?.reads;
+        }
+        Ok(varies)
+    }
+
+    /// Builds with other stages, those of an iteration, inside of which the stages so far are those around.
+    pub fn iteration<T>(&mut self, body: Stages, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, Stages)> {
+        let readers = std::mem::replace(&mut self.readers, 1);
+        self.around.push(std::mem::replace(self.stages, body));
+        let built = build(self);
+        let around = self.around.pop().unwrap_or_default();
+        let body = std::mem::replace(self.stages, around);
+        self.readers = readers;
+        // Nodes are known by where they are in memory.
+        self.stages.nodes.keep_those_of(&body.nodes);
+        Ok((built?, body))
+    }
+
+    /// In an iteration, a plan that varies and is the same in all of them, as a reader of a stage around. None if it does not vary.
+    fn of_all_iterations(&mut self, plan: &LogicalPlan) -> Result<Option<Region>> {
+        let Some(around) = self.around.pop() else { return Ok(None) };
+        let inside = std::mem::replace(self.stages, around);
+        let found = self.stored_around(plan);
+        let around = std::mem::replace(self.stages, inside);
+        let stored = match &found {
+            Ok(Some(found)) => around.all().get(found.stage).map(|stage| stage.stored.clone()),
+            _ => None,
+        };
+        self.around.push(around);
+        let (Some(Around { node, stage, width, single }), Some(stored)) = (found?, stored) else { return Ok(None) };
+        check_is_the_same(plan)?;
+        let stages = &mut *self.stages;
+        let Some(begin) = &mut stages.begin else { return internal_err!("an iteration begins with nothing") };
+        let id = match begin.known.get(&node.id) {
+            Some(id) => *id,
+            None => {
+                begin.around.push(stage);
+                let (number, id) = (begin.around.len(), stages.all().len());
+                if let Some(begin) = &mut stages.begin {
+                    begin.known.insert(node.id, id);
+                }
+                stages.add(stored, Kind::Variable(number))
+            }
+        };
+        let region = self.stages.reader(id, width, self.names)?;
+        Ok(Some(Region { single, ..region }))
+    }
+
+    /// The stage around that has the rows of a plan, if it varies there.
+    fn stored_around(&mut self, plan: &LogicalPlan) -> Result<Option<Around>> {
+        let node = self.node(plan)?;
+        let region = match node.reads {
+            true => Some(self.region(plan)?),
+            false => self.of_all_iterations(plan)?,
+        };
+        let Some(region) = region else { return Ok(None) };
+        let (width, single) = (region.columns.len(), region.single);
+        if let Some((stage, width)) = self.stages.of(node).filter(|(stage, _)| self.stages.is_numbered(*stage)) {
+            return Ok(Some(Around { node, stage, width, single }));
+        }
+        let stage = self.rows(region)?;
+        if self.stages.of(node).is_none() {
+            self.stages.know(node, stage, width);
+        }
+        Ok(Some(Around { node, stage, width, single }))
     }
 
     /// What does not vary. It is computed once if it is much to compute, or if it might be other rows the second time.
     fn constant(&mut self, node: Node, plan: &LogicalPlan) -> Result<Region> {
+        if !self.around.is_empty() {
+            check_is_the_same(plan)?;
+        }
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
         let region = renamed(plan.clone(), self.names)?;
         if needs_no_stage(plan)? {

@@ -23,7 +23,7 @@ pub fn inside(builder: &mut RegionBuilder, region: &mut Region, expr: &Expr, sch
             };
             Ok(Transformed::yes(Expr::Column(known)))
         }
-        Expr::ScalarSubquery(subquery) if builder.node(&subquery.subquery)?.reads => {
+        Expr::ScalarSubquery(subquery) if builder.varies(&subquery.subquery)? => {
             let value = builder.subquery(&subquery)?;
             let Some(column) = value.columns.first().cloned() else {
                 return plan_err!("the subquery {} has no column", abbreviated(&Expr::ScalarSubquery(subquery)));

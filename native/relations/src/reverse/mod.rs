@@ -10,6 +10,7 @@
 //! is a file for each kind of node, under the name that it has in forward mode, which makes the region of the node. `cotangents` has the
 //! cotangents of columns and of rows, and `sweep` carries them from the value to the variable.
 
+mod adjoint;
 mod aggregate;
 mod builder;
 mod cotangents;
@@ -21,6 +22,7 @@ mod join;
 mod lateral;
 mod nodes;
 mod projection;
+mod recursive_query;
 mod region;
 mod stages;
 mod subquery_alias;
@@ -35,6 +37,7 @@ use datafusion_common::{Result, plan_err};
 use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Subquery;
 
+use crate::shared::Iterations;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{above_queries, shown};
 use builder::RegionBuilder;
@@ -79,10 +82,11 @@ fn rule(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -> Result<R
             Some(region) => Ok(region),
             None => refused(plan),
         },
-        LogicalPlan::RecursiveQuery(query) => plan_err!(
-            "{} is a recursive query that reads the variable, and gradients by row cannot pass through its iterations. \
-             Differentiate by a column of one row, or by jvp along a direction",
-            query.name
+        LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(builder, node, query),
+        LogicalPlan::Extension(_) if let Some(iterations) = Iterations::of(plan) => plan_err!(
+            "{} is a recursive query whose derivative by row is differentiated by row, which xql-ffi does not do. \
+             Write its iterations as CTEs, one after the other",
+            iterations.query()
         ),
         LogicalPlan::Extension(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) | above_queries!() => {
             refused(plan)

@@ -7,7 +7,6 @@ use datafusion_expr::logical_plan::Subquery;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::variable::RowVariable;
 use crate::shared::SharedRelation;
 use crate::vocabulary::identity::{Place, Unsaid};
 
@@ -19,6 +18,9 @@ pub struct Node {
     /// Whether it, a subquery or a shared relation in it reads the rows of a variable.
     pub reads: bool,
 }
+
+/// Whether a node scans the rows of a variable.
+type IsVariable<'v> = &'v dyn Fn(&LogicalPlan) -> bool;
 
 /// The nodes of the plan that is being looked at, each looked at once.
 #[derive(Debug, Default)]
@@ -41,12 +43,12 @@ pub struct Nodes {
 
 impl Nodes {
     /// Forgets the addresses of the plan before, and looks at another one.
-    pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+    pub fn enter(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
         self.seen.clear();
         self.place = Place::default();
         self.kept.clear();
         self.times.clear();
-        self.of(plan, variables)
+        self.of(plan, is_variable)
     }
 
     /// How often the plan has a node.
@@ -61,16 +63,20 @@ impl Nodes {
         plan
     }
 
+    /// Keeps the plans that others have kept, whose nodes may have been looked at here.
+    pub fn keep_those_of(&mut self, other: &Self) {
+        self.kept.extend(other.kept.iter().cloned());
+    }
+
     /// A node of the plan that has been entered, or of a relation that it reads.
     #[recursive::recursive]
-    pub fn of(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+    pub fn of(&mut self, plan: &LogicalPlan, is_variable: IsVariable) -> Result<Node> {
         if let Some(node) = self.seen.get(&std::ptr::from_ref(plan)) {
             return Ok(*node);
         }
         if let Some(relation) = SharedRelation::scanned_by(plan) {
             // Each scan gives the columns names of its own.
-            let reads =
-                variables.iter().any(|variable| variable.is_scan(plan)) || self.of(relation.plan(), variables)?.reads;
+            let reads = is_variable(plan) || self.of(relation.plan(), is_variable)?.reads;
             let known = self.relations.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, id)| *id);
             let id = known.unwrap_or_else(|| self.next());
             if known.is_none() {
@@ -87,7 +93,7 @@ impl Nodes {
                 other => other,
             };
             self.place = place.below(plan, inputs.len());
-            let node = self.of(input, variables)?;
+            let node = self.of(input, is_variable)?;
             *self.times.entry(node.id).or_default() += 1;
             reads |= node.reads;
             inputs.push(node.id);

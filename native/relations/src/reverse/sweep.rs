@@ -13,9 +13,10 @@ use xql_autodiff::is_smooth;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{decoded, is_float};
 
+use super::adjoint::contributions;
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
 use super::region::{Leaf, Region};
-use super::stages::{Kind, Pulled, Stages};
+use super::stages::{Iterations, Kind, Pulled, Stages, Stored};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, with_columns};
 
@@ -27,26 +28,14 @@ pub fn gradients(
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
 ) -> Result<BTreeMap<usize, RowCotangents>> {
-    let mut gradients = BTreeMap::new();
     let mut cotangents = Cotangents::default();
     match region.columns.first() {
         Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
-        _ => return Ok(gradients),
+        _ => return Ok(BTreeMap::new()),
     }
-    let contributions = (0..stages.all().len()).map(|_| vec![]).collect();
-    let mut sweep = Sweep { names, tangent, contributions };
+    let mut sweep = Sweep::new(stages, names, tangent);
     sweep.region(region, region.plan.clone(), cotangents)?;
-    // A stage reads lower ones only, so that by its turn all that reads it has contributed.
-    for (id, stage) in stages.all().iter().enumerate().rev() {
-        let contributions = std::mem::take(&mut sweep.contributions[id]);
-        let Some(total) = sweep.total(contributions)? else { continue };
-        if let Kind::Variable(variable) = stage.kind {
-            gradients.insert(variable, total);
-        } else if let Some(Pulled { below, rows, cotangents }) = stage.pullback(total, sweep.names)? {
-            sweep.region(below, rows, cotangents)?;
-        }
-    }
-    Ok(gradients)
+    sweep.through(stages)
 }
 
 struct Sweep<'a> {
@@ -56,7 +45,45 @@ struct Sweep<'a> {
     contributions: Vec<Vec<RowCotangents>>,
 }
 
-impl Sweep<'_> {
+impl<'a> Sweep<'a> {
+    fn new(stages: &Stages, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>) -> Self {
+        let contributions = (0..stages.all().len()).map(|_| vec![]).collect();
+        Self { names, tangent, contributions }
+    }
+
+    /// Carries what has been contributed to stages on to the variables, and gives the cotangents of their rows by their numbers.
+    fn through(mut self, stages: &Stages) -> Result<BTreeMap<usize, RowCotangents>> {
+        let mut gradients = BTreeMap::new();
+        // A stage reads lower ones only, so that by its turn all that reads it has contributed.
+        for (id, stage) in stages.all().iter().enumerate().rev() {
+            let contributions = std::mem::take(&mut self.contributions[id]);
+            let Some(total) = self.total(contributions)? else { continue };
+            if let Kind::Variable(variable) = stage.kind {
+                gradients.insert(variable, total);
+            } else if let Kind::Iterations(iterations) = &stage.kind {
+                self.iterations(iterations, &stage.stored, total)?;
+            } else if let Some(Pulled { below, rows, cotangents }) = stage.pullback(total, self.names)? {
+                self.region(below, rows, cotangents)?;
+            }
+        }
+        Ok(gradients)
+    }
+
+    /// Carries the cotangents of the rows of all iterations of a recursive query on to what they read.
+    #[recursive::recursive]
+    fn iterations(&mut self, iterations: &Iterations, stage: &Stored, total: RowCotangents) -> Result<()> {
+        let tangent = self.tangent;
+        let contributed = contributions(iterations, stage, total, self.names, &mut |rows, names| {
+            let mut sweep = Sweep::new(&iterations.body, names, tangent);
+            sweep.contributions[iterations.rows].push(rows);
+            sweep.through(&iterations.body)
+        })?;
+        for (stage, rows) in contributed {
+            self.contributions[stage].push(rows);
+        }
+        Ok(())
+    }
+
     /// Carries the cotangents of columns through a region to its leaves. `rows` are the rows of the region, with columns that
     /// the cotangents read.
     fn region(&mut self, region: &Region, mut rows: LogicalPlan, mut cotangents: Cotangents) -> Result<()> {

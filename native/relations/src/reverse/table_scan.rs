@@ -2,20 +2,17 @@
 
 use datafusion_common::Result;
 use datafusion_expr::LogicalPlan;
-use std::sync::Arc;
 
 use super::builder::RegionBuilder;
 use super::nodes::Node;
 use super::region::Region;
-use super::stages::{Kind, Stored};
+use super::stages::Kind;
 use crate::shared::SharedRelation;
 
 /// The rows of a variable are a stage that nothing is below, and those of a shared relation are those of its plan.
 pub fn table_scan(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -> Result<Option<Region>> {
-    if let Some(number) = builder.variable(plan) {
-        let variable = &builder.variables[number];
-        let (relation, varying) = (Arc::clone(variable.relation()), variable.columns.clone());
-        let stage = builder.stages.add(Stored { relation, single: false, varying }, Kind::Variable(number));
+    if let Some((number, stored)) = builder.variable(plan) {
+        let stage = builder.stages.add(stored, Kind::Variable(number));
         return builder.read_anew(node, stage, plan.schema().fields().len()).map(Some);
     }
     let Some(relation) = SharedRelation::scanned_by(plan) else { return Ok(None) };

@@ -9,13 +9,17 @@
 //! reader.
 
 pub mod anew;
+mod given;
 mod here;
+mod iterations;
 mod once;
 mod relation;
 mod replaced;
 mod written_out;
 
+pub use given::Given;
 pub use here::is_computed_here;
+pub use iterations::Iterations;
 pub use once::{each_row_once, unchecked};
 pub use relation::SharedRelation;
 pub use replaced::{Replaced, each_rewritten};

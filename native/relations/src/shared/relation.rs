@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 
+use super::iterations::Iterations;
 use crate::physical::{Shared, SharedExec, UniqueRowsExec};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
@@ -206,11 +207,17 @@ impl SharedRelation {
         }
         // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
         let plan = self.with_values(handed_on)?;
-        let plan = state.create_physical_plan(&plan).await?;
+        let iterations = Iterations::of(&plan);
+        let plan = match iterations {
+            Some(iterations) => iterations.planned(state).await?,
+            None => state.create_physical_plan(&plan).await?,
+        };
         if plan.schema().fields().len() + usize::from(self.is_numbered()) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
-        let shared = Arc::new(Shared::new(self.name.clone(), Arc::clone(&self.schema), self.is_numbered(), plan));
+        let keeps_plan = iterations.is_some();
+        let shared = Shared::new(self.name.clone(), Arc::clone(&self.schema), self.is_numbered(), plan);
+        let shared = Arc::new(if keeps_plan { shared.keeping_plan() } else { shared });
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
     }

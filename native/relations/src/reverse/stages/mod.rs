@@ -1,7 +1,8 @@
 //! Stages: relations between the variable and the value that are computed once and read as often as needed.
 //!
 //! A kind of stage says two things: how its rows are computed (`computed`), and how their cotangents go on to the rows that they are
-//! computed from (`pullback`). [`rows`] are those of a region, one by one, and [`groups`] are groups of them.
+//! computed from (`pullback`). [`rows`] are those of a region, one by one, and [`groups`] are groups of them. Those of a recursive query
+//! have stages of their own, which each iteration computes.
 
 mod groups;
 mod partials;
@@ -15,10 +16,13 @@ pub use stored::{Pulled, Stored};
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::LogicalPlan;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::cotangents::RowCotangents;
 use super::nodes::{Node, Nodes};
 use super::region::{Leaf, Region, StageId};
+use super::variable::RowVariable;
+use crate::shared::SharedRelation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{above_queries, any_node, draws_itself};
 
@@ -40,13 +44,41 @@ pub enum Kind {
     Rows(Rows),
     /// They are groups of the rows of a region.
     Groups(Groups),
+    /// They are those of all iterations of a recursive query.
+    Iterations(Box<Iterations>),
+}
+
+/// The iterations of a recursive query.
+pub struct Iterations {
+    /// The name of the query.
+    pub query: String,
+    /// The stage with the first rows, among the stages around.
+    pub start: StageId,
+    /// The positions of its columns that vary.
+    pub first_varying: Vec<usize>,
+    /// The stages of an iteration.
+    pub body: Stages,
+    /// The stage with the rows of an iteration, among these.
+    pub rows: StageId,
+}
+
+/// What the stages of an iteration begin with, as variables: number 0 are the rows of the iteration before, and after them come stages
+/// around the iterations.
+pub struct Begin {
+    /// The rows of the iteration before.
+    pub before: Stored,
+    /// The stages around that iterations read.
+    pub around: Vec<StageId>,
+    /// The stages that have the rows of nodes which are the same in all iterations, by the numbers that the nodes have around.
+    pub known: HashMap<usize, StageId>,
 }
 
 impl Stage {
-    /// Carries the cotangents of its rows on to what they are computed from. Nothing is below a variable or a constant.
+    /// Carries the cotangents of its rows on to the region that they are computed from. There is none below a variable or a constant,
+    /// and iterations have many.
     pub fn pullback(&self, total: RowCotangents, names: &mut Names) -> Result<Option<Pulled<'_>>> {
         match &self.kind {
-            Kind::Variable(_) | Kind::Constant => Ok(None),
+            Kind::Variable(_) | Kind::Constant | Kind::Iterations(_) => Ok(None),
             Kind::Rows(rows) => rows.pullback(total).map(Some),
             Kind::Groups(groups) => groups.pullback(&self.stored, total, names).map(Some),
         }
@@ -61,9 +93,29 @@ pub struct Stages {
     known: HashMap<usize, (StageId, usize)>,
     /// The nodes of the plans that have been looked at.
     pub nodes: Nodes,
+    /// What they begin with, if they are those of an iteration.
+    pub begin: Option<Begin>,
 }
 
 impl Stages {
+    /// The stages of an iteration, before which come these rows.
+    pub fn after(before: Stored) -> Self {
+        let begin = Begin { before, around: vec![], known: HashMap::new() };
+        Self { begin: Some(begin), ..Self::default() }
+    }
+
+    /// What is known of a node. The rows of the iteration before are the variable of an iteration.
+    pub fn node(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+        let Self { nodes, begin, .. } = self;
+        nodes.of(plan, &|node| is_variable(node, begin.as_ref(), variables))
+    }
+
+    /// Looks at another plan, and says what is known of it.
+    pub fn enter(&mut self, plan: &LogicalPlan, variables: &[RowVariable]) -> Result<Node> {
+        let Self { nodes, begin, .. } = self;
+        nodes.enter(plan, &|node| is_variable(node, begin.as_ref(), variables))
+    }
+
     /// The stages by their numbers.
     pub fn all(&self) -> &[Stage] {
         &self.stages
@@ -77,6 +129,11 @@ impl Stages {
     /// Notes which stage a node with so many columns is.
     pub fn know(&mut self, node: Node, id: StageId, width: usize) {
         self.known.insert(node.id, (id, width));
+    }
+
+    /// Whether the rows of a stage have numbers.
+    pub fn is_numbered(&self, id: StageId) -> bool {
+        self.stages.get(id).is_some_and(|stage| stage.stored.relation.is_numbered())
     }
 
     /// Adds a stage.
@@ -117,6 +174,20 @@ impl Stages {
         region.columns.truncate(width);
         region.columns.extend(row);
         Ok(region)
+    }
+}
+
+fn is_variable(node: &LogicalPlan, begin: Option<&Begin>, variables: &[RowVariable]) -> bool {
+    match begin {
+        Some(begin) => begin.is_scan(node),
+        None => variables.iter().any(|variable| variable.is_scan(node)),
+    }
+}
+
+impl Begin {
+    /// Whether a node scans the rows of the iteration before.
+    pub fn is_scan(&self, node: &LogicalPlan) -> bool {
+        SharedRelation::scanned_by(node).is_some_and(|relation| Arc::ptr_eq(&relation, &self.before.relation))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::shared::SharedRelation;
 use crate::vocabulary::names::Names;
 
 /// The rows of a stage.
+#[derive(Clone)]
 pub struct Stored {
     /// The relation. Its last column numbers the rows if they vary, unless there is one row only.
     pub relation: Arc<SharedRelation>,

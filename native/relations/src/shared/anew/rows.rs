@@ -7,6 +7,7 @@ use datafusion_functions_window::expr_fn::row_number;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::order::{in_one_order, total_order};
+use crate::shared::iterations::Iterations;
 use crate::vocabulary::markers::marked;
 
 /// A relation so that each of its readers may compute it anew and finds the same rows, with their numbers in a column of this name
@@ -32,6 +33,13 @@ pub fn repeatable(plan: LogicalPlan, number: Option<&str>) -> Result<LogicalPlan
 fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
+        if let Some(iterations) = Iterations::of(node) {
+            return plan_err!(
+                "a gradient by row passes through the recursive query {}, whose iterations are kept while the statement runs. That \
+                 takes a session that has the functions registered, with xql.share_relations = true",
+                iterations.query()
+            );
+        }
         for expr in node.expressions() {
             if is_volatile(&expr)? {
                 found = Some(abbreviated(&expr.unalias_nested().data));

@@ -18,6 +18,14 @@ const GRADIENT: &str = "WITH h AS (SELECT d.i, tanh(SUM(d.x * w.val)) AS val FRO
     loss AS (SELECT SUM(power(h.val - m.top, 2)) AS l FROM h CROSS JOIN (SELECT MAX(val) AS top FROM h) m)
     SELECT w.k, grad((SELECT l FROM loss), w.val) AS d FROM w";
 
+/// Through ten iterations, which all are kept until the gradient has come back through them.
+const THROUGH_ITERATIONS: &str = "WITH RECURSIVE r AS (
+        SELECT 0 AS n, d.i, d.k, d.x * w.val AS v FROM d JOIN w ON d.k = w.k
+        UNION ALL
+        SELECT n + 1, r.i, r.k, sin(r.v) + w.val FROM r JOIN w ON r.k = w.k WHERE n < 10),
+    loss AS (SELECT SUM(v * v) AS l FROM r)
+    SELECT w.k, grad((SELECT l FROM loss), w.val) AS d FROM w";
+
 /// A session whose memory is limited, with `rows` data for each of ten weights.
 async fn limited(limit: usize, rows: usize) -> Result<(SessionContext, Arc<dyn MemoryPool>)> {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit));
@@ -66,35 +74,42 @@ async fn released(pool: &Arc<dyn MemoryPool>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_kept_after_the_statement() -> Result<()> {
     let (ctx, pool) = limited(1 << 30, 1_000).await?;
-    let own = plan(&ctx, GRADIENT).await?;
-    assert_eq!(by_key(&ctx, Arc::clone(&own)).await?.len(), 10);
-    drop(own);
-    released(&pool).await;
+    for gradient in [GRADIENT, THROUGH_ITERATIONS] {
+        let own = plan(&ctx, gradient).await?;
+        assert_eq!(by_key(&ctx, Arc::clone(&own)).await?.len(), 10);
+        assert!(pool.reserved() > 0, "the plan keeps nothing");
+        drop(own);
+        released(&pool).await;
+    }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_kept_of_a_cancelled_statement() -> Result<()> {
-    let (ctx, pool) = limited(1 << 30, 100_000).await?;
-    let mut begun = false;
-    for wait in [0, 5, 20, 50, 100, 200] {
-        let mut stream = execute_stream(plan(&ctx, GRADIENT).await?, ctx.task_ctx())?;
-        let ended = tokio::time::timeout(Duration::from_millis(wait), stream.next()).await.is_ok();
-        begun |= !ended && pool.reserved() > 0;
-        drop(stream);
-        released(&pool).await;
+    for (gradient, rows) in [(GRADIENT, 100_000), (THROUGH_ITERATIONS, 10_000)] {
+        let (ctx, pool) = limited(1 << 30, rows).await?;
+        let mut begun = false;
+        for wait in [0, 5, 20, 50, 100, 200] {
+            let mut stream = execute_stream(plan(&ctx, gradient).await?, ctx.task_ctx())?;
+            let ended = tokio::time::timeout(Duration::from_millis(wait), stream.next()).await.is_ok();
+            begun |= !ended && pool.reserved() > 0;
+            drop(stream);
+            released(&pool).await;
+        }
+        assert!(begun, "no statement was cancelled while it had reserved memory");
     }
-    assert!(begun, "no statement was cancelled while it had reserved memory");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_is_too_small_gives_its_error() -> Result<()> {
     let (ctx, pool) = limited(1 << 20, 100_000).await?;
-    let failed = collect(plan(&ctx, GRADIENT).await?, ctx.task_ctx()).await;
-    let error = failed.expect_err("the memory does not suffice");
-    assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{error}");
-    released(&pool).await;
+    for gradient in [GRADIENT, THROUGH_ITERATIONS] {
+        let failed = collect(plan(&ctx, gradient).await?, ctx.task_ctx()).await;
+        let error = failed.expect_err("the memory does not suffice");
+        assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{error}");
+        released(&pool).await;
+    }
     Ok(())
 }
 
@@ -113,15 +128,17 @@ async fn nothing_is_kept_after_an_error() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn executions_share_nothing() -> Result<()> {
     let (ctx, pool) = limited(1 << 30, 1_000).await?;
-    let expected = by_key(&ctx, plan(&ctx, GRADIENT).await?).await?;
-    // Both are planned from the same logical plan. DataFusion 54 does not execute a physical plan with partitions twice.
-    let frame = ctx.sql(GRADIENT).await?;
-    let again = frame.clone();
-    let (a, b) = tokio::join!(frame.create_physical_plan(), again.create_physical_plan());
-    let (a, b) = tokio::join!(by_key(&ctx, a?), by_key(&ctx, b?));
-    close(&a?, &expected);
-    close(&b?, &expected);
-    released(&pool).await;
+    for gradient in [GRADIENT, THROUGH_ITERATIONS] {
+        let expected = by_key(&ctx, plan(&ctx, gradient).await?).await?;
+        // Both are planned from the same logical plan. DataFusion 54 does not execute a physical plan with partitions twice.
+        let frame = ctx.sql(gradient).await?;
+        let again = frame.clone();
+        let (a, b) = tokio::join!(frame.create_physical_plan(), again.create_physical_plan());
+        let (a, b) = tokio::join!(by_key(&ctx, a?), by_key(&ctx, b?));
+        close(&a?, &expected);
+        close(&b?, &expected);
+        released(&pool).await;
+    }
     Ok(())
 }
 

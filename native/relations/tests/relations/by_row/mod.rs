@@ -2,4 +2,5 @@
 
 mod memory;
 mod named;
+mod recursions;
 mod shapes;

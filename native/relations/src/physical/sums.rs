@@ -1,0 +1,111 @@
+//! Sums of cotangents of rows, by the numbers of the rows.
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, UInt64Array};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::cast::{as_float64_array, as_uint64_array};
+use datafusion_common::{Result, internal_datafusion_err};
+use std::sync::Arc;
+
+/// Sums of cotangents of the rows of one relation. One that is NULL contributes nothing, and a sum of nothing is NULL.
+#[derive(Debug)]
+pub struct Sums {
+    /// By the number of a row, which are nearly dense: whether it is there, and its sums.
+    there: Vec<bool>,
+    /// By column.
+    sums: Vec<Vec<Option<f64>>>,
+}
+
+impl Sums {
+    /// No rows, with so many columns.
+    pub fn new(width: usize) -> Self {
+        Self { there: vec![], sums: vec![vec![]; width] }
+    }
+
+    /// Whether nothing has been added.
+    pub fn is_empty(&self) -> bool {
+        self.there.is_empty()
+    }
+
+    /// The bytes that it takes.
+    pub fn size(&self) -> usize {
+        self.there.capacity()
+            + self.sums.iter().map(|column| column.capacity() * size_of::<Option<f64>>()).sum::<usize>()
+    }
+
+    /// Adds cotangents that stand in columns behind that which numbers the rows. The number of a row is counted from `first` on.
+    pub fn add(&mut self, batch: &RecordBatch, numbers: usize, first: u64) -> Result<()> {
+        let rows = as_uint64_array(batch.column(numbers))?;
+        let positions: Vec<_> = rows.iter().map(|row| Some(usize::try_from(row?.checked_sub(first)?).ok()?)).collect();
+        let Some(last) = positions.iter().flatten().max() else { return Ok(()) };
+        if self.there.len() <= *last {
+            self.there.resize(last + 1, false);
+            self.sums.iter_mut().for_each(|sums| sums.resize(last + 1, None));
+        }
+        positions.iter().flatten().for_each(|row| self.there[*row] = true);
+        for (sums, column) in self.sums.iter_mut().zip(&batch.columns()[numbers + 1..]) {
+            for (row, cotangent) in positions.iter().zip(as_float64_array(column)?) {
+                if let (Some(row), Some(cotangent)) = (row, cotangent) {
+                    sums[*row] = Some(sums[*row].unwrap_or_default() + cotangent);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that are there under the names that `named` gives them, behind columns that have the same value in all of them.
+    pub fn batch(&self, schema: &SchemaRef, before: Option<u64>, named: Option<&UInt64Array>) -> Result<RecordBatch> {
+        let rows: Vec<_> = (0..self.there.len()).filter(|row| self.there[*row]).collect();
+        let mut columns: Vec<ArrayRef> = vec![];
+        if let Some(value) = before {
+            columns.push(Arc::new(UInt64Array::from(vec![value; rows.len()])));
+        }
+        let name = |row: &usize| match named {
+            Some(named) if *row >= named.len() => Err(internal_datafusion_err!("there is no row {row}")),
+            Some(named) => Ok(named.value(*row)),
+            None => Ok(*row as u64),
+        };
+        let names = rows.iter().map(name).collect::<Result<Vec<_>>>()?;
+        columns.push(Arc::new(UInt64Array::from(names)));
+        for sums in &self.sums {
+            columns.push(Arc::new(rows.iter().map(|row| sums[*row]).collect::<Float64Array>()));
+        }
+        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::AsArray;
+    use arrow::datatypes::{DataType, Field, Float64Type, Schema, UInt64Type};
+
+    fn schema(names: &[&str]) -> SchemaRef {
+        let field = |name: &&str| match *name {
+            "c" => Field::new("c", DataType::Float64, true),
+            name => Field::new(name, DataType::UInt64, true),
+        };
+        Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn rows_are_summed_by_their_numbers() -> Result<()> {
+        let rows = UInt64Array::from(vec![Some(7), Some(5), None, Some(7), Some(4), Some(8)]);
+        let cotangents = Float64Array::from(vec![Some(1.0), None, Some(9.0), Some(2.0), Some(9.0), Some(-1.0)]);
+        let batch = RecordBatch::try_new(schema(&["row", "c"]), vec![Arc::new(rows), Arc::new(cotangents)])?;
+        let mut sums = Sums::new(1);
+        assert!(sums.is_empty());
+        // Row 4 stands before the first, and a row without a number is none.
+        sums.add(&batch, 0, 5)?;
+        let size = sums.size();
+        assert!(!sums.is_empty() && size >= 4 * 17, "{size}");
+        let names = UInt64Array::from(vec![50, 60, 70, 80]);
+        let found = sums.batch(&schema(&["to", "row", "c"]), Some(3), Some(&names))?;
+        assert_eq!(found.column(0).as_primitive::<UInt64Type>().values(), &[3, 3, 3]);
+        assert_eq!(found.column(1).as_primitive::<UInt64Type>().values(), &[50, 70, 80]);
+        let values: Vec<_> = found.column(2).as_primitive::<Float64Type>().iter().collect();
+        assert_eq!(values, [None, Some(3.0), Some(-1.0)]);
+        let too_few = UInt64Array::from(vec![50]);
+        assert!(sums.batch(&schema(&["row", "c"]), None, Some(&too_few)).is_err());
+        Ok(())
+    }
+}

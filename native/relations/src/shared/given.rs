@@ -1,0 +1,64 @@
+//! Tables whose rows are given while a plan is executed.
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion_catalog::default_table_source::provider_as_source;
+use datafusion_catalog::{Session, TableProvider};
+use datafusion_common::{Result, TableReference};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
+use datafusion_physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+use crate::physical::{GivenExec, Id};
+
+/// A table whose rows are given to each iteration of a recursive query.
+#[derive(Debug, Clone)]
+pub struct Given {
+    name: String,
+    id: Id,
+    schema: SchemaRef,
+}
+
+impl Given {
+    /// A table of this name with these columns.
+    pub fn new(name: impl Into<String>, schema: SchemaRef) -> Self {
+        Self { name: name.into(), id: Id::next(), schema }
+    }
+
+    /// What its rows are given under.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Its columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// A scan of all columns.
+    pub fn scan(&self) -> Result<LogicalPlan> {
+        let table = TableReference::bare(self.name.as_str());
+        LogicalPlanBuilder::scan(table, provider_as_source(Arc::new(self.clone())), None)?.build()
+    }
+}
+
+#[async_trait]
+impl TableProvider for Given {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(GivenExec::new(self.name.as_str(), self.id, &self.schema, projection.cloned())?))
+    }
+}
