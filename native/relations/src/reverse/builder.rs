@@ -8,7 +8,6 @@ use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
-use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::lateral::correlated;
 use super::nodes::Node;
