@@ -291,6 +291,26 @@ def test_the_loss_after_training(session: SessionContext) -> None:
     assert_gradient(session, gradient(ctes, "y", "s"), by_target, ["s"])
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "SELECT step + 1, k, val * CASE WHEN random() < 0.5 THEN 2 ELSE 0.5 END FROM r WHERE step < 4",
+        "SELECT step + 1, k, val * 1.5 FROM r WHERE step < 4 AND random() < 0.8",
+        "SELECT * FROM (SELECT step + 1, k, val * 1.5 FROM r WHERE step < 4 LIMIT 7) q",
+    ],
+)
+def test_what_an_iteration_draws_is_drawn_once(session: SessionContext, step: str) -> None:
+    """A linear function of what it starts with is the sum of its gradient times that."""
+    add(session, "w", np.arange(1.0, 11.0), "k")
+    statement = f"""WITH RECURSIVE r AS (SELECT 0 AS step, k, val FROM w UNION ALL {step}),
+        loss AS (SELECT SUM(val) AS l FROM r WHERE step = 2),
+        g AS (SELECT val, grad((SELECT l FROM loss), val) AS d, (SELECT l FROM loss) AS l FROM w)
+        SELECT SUM(d * val) - MAX(l) AS zero, MAX(l) AS l FROM g"""
+    for _ in range(5):
+        (row,) = query(session, statement).to_pylist()
+        assert row["l"] is None or abs(row["zero"]) < 1e-12 * row["l"]
+
+
 @pytest.mark.parametrize("last", [True, False])
 def test_a_descent_towards_what_is_observed(session: SessionContext, *, last: bool) -> None:
     """Strong-constraint 4D-Var in one statement: the outer recursion moves the field, the inner one is the model."""

@@ -20,8 +20,19 @@ pub struct Layout {
     pub schema: SchemaRef,
     /// Whether the last of them numbers the rows that the plan computes.
     pub numbered: bool,
+    /// Who else holds what.
+    pub kept: Kept,
+}
+
+/// What is kept beside the rows, and what of the rows is kept by others already.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kept {
     /// Whether the plan is kept as long as its rows, for what it keeps beside them.
-    pub keeps_plan: bool,
+    pub plan: bool,
+    /// Whether the rows are held by others as long as they are held here, so that only their numbers count as memory.
+    pub rows: bool,
+    /// Whether nobody shows what the nodes of the plan have measured.
+    pub no_measures: bool,
 }
 
 /// The batches of each partition, in memory that the session's pool accounts for.
@@ -100,15 +111,15 @@ impl Computation {
         costs.rows.add(partitions.iter().flatten().map(RecordBatch::num_rows).sum());
         costs.time.add_elapsed(start);
         costs.memory.set_max(reservation.size());
-        let measured = measured(&plan)?;
-        let plan = layout.keeps_plan.then_some(plan);
+        let measured = if layout.kept.no_measures { vec![] } else { measured(&plan)? };
+        let plan = layout.kept.plan.then_some(plan);
         Ok(Arc::new(Computed { partitions, measured, plan, _reservation: reservation }))
     }
 }
 
 async fn collect(
     mut stream: SendableRecordBatchStream,
-    Layout { schema, numbered, .. }: Layout,
+    Layout { schema, numbered, kept }: Layout,
     mut numbers: impl Iterator<Item = u64>,
     reservation: MemoryReservation,
 ) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
@@ -117,22 +128,24 @@ async fn collect(
         let rows = batch.num_rows();
         if rows > 0 {
             let mut columns = batch.columns().to_vec();
+            let mut held = if kept.rows { 0 } else { held_by(&columns) };
             if numbered {
                 let numbers: ArrayRef = Arc::new(numbers.by_ref().take(rows).collect::<UInt64Array>());
+                held += held_by(std::slice::from_ref(&numbers));
                 columns.push(numbers);
             }
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
-            reservation.try_grow(held_by(&batch))?;
+            reservation.try_grow(held)?;
             batches.push(batch);
         }
     }
     Ok((batches, reservation))
 }
 
-/// The memory of the rows of a batch. Several batches may be slices of the same buffers, which then count once.
-fn held_by(batch: &RecordBatch) -> usize {
-    let columns = batch.columns().iter();
+/// The memory of the rows of columns. Several batches may be slices of the same buffers, which then count once.
+fn held_by(columns: &[ArrayRef]) -> usize {
+    let columns = columns.iter();
     columns
         .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))
         .sum()

@@ -5,6 +5,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
+use datafusion_physical_plan::coop::CooperativeExec;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
@@ -68,6 +69,14 @@ impl GivenExec {
     /// The same reader with its rows.
     pub fn with_rows(&self, rows: Arc<[RecordBatch]>) -> Self {
         Self { rows: Some(rows), ..self.clone() }
+    }
+}
+
+/// Whether a plan gives the rows that it is given, and does nothing else.
+pub fn is_given(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.children().as_slice() {
+        [input] if plan.is::<CooperativeExec>() => is_given(input),
+        _ => plan.is::<GivenExec>(),
     }
 }
 

@@ -17,7 +17,8 @@ mod tape;
 mod unique_rows;
 
 pub use adjoint::{AdjointExec, BEFORE, FIRST};
-pub use given::{GivenExec, Id};
+pub use computed::Kept;
+pub use given::{GivenExec, Id, is_given};
 pub use observed::{ObservedExec, Observer};
 pub use shared::{Shared, SharedExec};
 pub use tape::TapeExec;

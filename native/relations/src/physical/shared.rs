@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::computed::{Computation, Computed, Costs, Layout};
+use super::computed::{Computation, Computed, Costs, Kept, Layout};
 use super::given::{Binding, GivenExec, Id};
 use crate::version::{statistics, without_expressions};
 
@@ -80,7 +80,7 @@ impl Shared {
         let metrics = ExecutionPlanMetricsSet::new();
         Self {
             name,
-            layout: Layout { schema, numbered, keeps_plan: false },
+            layout: Layout { schema, numbered, kept: Kept::default() },
             scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new() },
             partitions: plan.output_partitioning().partition_count(),
             plan: Mutex::new(Plan { node: plan, failed: None }),
@@ -91,9 +91,9 @@ impl Shared {
         }
     }
 
-    /// The same relation, which keeps its plan with the rows, for what that keeps beside them.
-    pub fn keeping_plan(mut self) -> Self {
-        self.layout.keeps_plan = true;
+    /// The same relation, of which more is kept than its rows, or less.
+    pub fn with_kept(mut self, kept: Kept) -> Self {
+        self.layout.kept = kept;
         self
     }
 
@@ -128,9 +128,10 @@ impl Shared {
 
     /// The same relation computed from the rows that a frame is given. Whoever made the frame holds it.
     pub fn bound_to(&self, frame: Weak<dyn Binding>) -> Self {
+        let kept = Kept { no_measures: true, ..self.layout.kept };
         Self {
             name: self.name.clone(),
-            layout: self.layout.clone(),
+            layout: Layout { kept, ..self.layout.clone() },
             scope: Scope { id: self.scope.id, frame: Some(frame), reads: self.scope.reads.clone() },
             partitions: self.partitions,
             plan: Mutex::new(Plan { node: self.plan(), failed: locked(&self.plan).failed.clone() }),

@@ -17,6 +17,8 @@ use super::variable::RowVariable;
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::failing;
 use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::work_table::work_table;
 
 /// The region of a node whose rows depend on those of a variable.
 pub type Rule = fn(&mut RegionBuilder, Node, &LogicalPlan) -> Result<Region>;
@@ -45,6 +47,10 @@ struct Around {
     width: usize,
     /// Whether it has exactly one row.
     single: bool,
+}
+
+fn reads_work_table(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
 }
 
 /// Refuses what all iterations read if each of them would read other rows.
@@ -191,7 +197,9 @@ impl<'a> RegionBuilder<'a> {
         }
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
         let region = renamed(plan.clone(), self.names)?;
-        if needs_no_stage(plan)? {
+        // The work table of a query around can be read once only, and iterations read it again and again.
+        let is_read_out = !self.around.is_empty() && any_node(plan, |node| Ok(reads_work_table(node)))?;
+        if !is_read_out && needs_no_stage(plan)? {
             return Ok(Region { single, ..region });
         }
         let relation = Arc::new(SharedRelation::new(self.names.part("constants"), region.plan));

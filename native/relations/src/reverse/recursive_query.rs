@@ -13,7 +13,6 @@ use super::region::{Region, StageId};
 use super::stages::{Iterations, Kind, Stages, Stored};
 use crate::shared::{self, Given, SharedRelation, each_rewritten};
 use crate::vocabulary::names::{Names, columns};
-use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
 /// The rows of all iterations are a stage. An iteration has stages of its own, which are kept for each iteration, so that the cotangents
@@ -62,9 +61,8 @@ fn check(query: &RecursiveQuery) -> Result<()> {
              Write UNION ALL"
         );
     }
-    let is_hidden = any_node(&query.recursive_term, |node| {
-        Ok(matches!(node, LogicalPlan::RecursiveQuery(inner) if inner.name == *name))
-    })?;
+    let is_same = |node: &LogicalPlan| matches!(node, LogicalPlan::RecursiveQuery(inner) if inner.name == *name);
+    let is_hidden = SharedRelation::any_node_in(&query.recursive_term, &is_same)?;
     if is_hidden {
         return plan_err!("the recursive query {name} has another one of the same name in it. Rename it");
     }

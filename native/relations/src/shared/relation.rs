@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 
 use super::iterations::Iterations;
-use crate::physical::{Shared, SharedExec, UniqueRowsExec};
+use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, is_given};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::any_node;
@@ -207,17 +207,18 @@ impl SharedRelation {
         }
         // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
         let plan = self.with_values(handed_on)?;
-        let iterations = Iterations::of(&plan);
-        let plan = match iterations {
+        let plan = match Iterations::of(&plan) {
             Some(iterations) => iterations.planned(state).await?,
             None => state.create_physical_plan(&plan).await?,
         };
         if plan.schema().fields().len() + usize::from(self.is_numbered()) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
-        let keeps_plan = iterations.is_some();
+        // The rows of iterations are held by these, and so are those that are given to them.
+        let keeps_iterations = plan.is::<TapeExec>();
+        let kept = Kept { plan: keeps_iterations, rows: keeps_iterations || is_given(&plan), no_measures: false };
         let shared = Shared::new(self.name.clone(), Arc::clone(&self.schema), self.is_numbered(), plan);
-        let shared = Arc::new(if keeps_plan { shared.keeping_plan() } else { shared });
+        let shared = Arc::new(shared.with_kept(kept));
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
     }

@@ -8,10 +8,14 @@ use super::observed::ObservedWorkTable;
 
 /// Whether a scan reads the work table of the recursive query of this name.
 pub fn is_work_table(scan: &TableScan, name: &str) -> bool {
-    source_as_provider(&scan.source).is_ok_and(|provider| {
-        let plain = provider.downcast_ref::<CteWorkTable>().map(CteWorkTable::name);
-        plain.or_else(|| provider.downcast_ref::<ObservedWorkTable>().map(ObservedWorkTable::name)) == Some(name)
-    })
+    work_table(scan).is_some_and(|table| table == name)
+}
+
+/// The name of the recursive query whose work table a scan reads.
+pub fn work_table(scan: &TableScan) -> Option<String> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    let plain = provider.downcast_ref::<CteWorkTable>().map(CteWorkTable::name);
+    plain.or_else(|| provider.downcast_ref::<ObservedWorkTable>().map(ObservedWorkTable::name)).map(str::to_owned)
 }
 
 /// The column of the table that column number `index` of a scan is.
