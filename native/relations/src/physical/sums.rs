@@ -35,7 +35,7 @@ impl Sums {
     /// Adds cotangents that stand in columns behind that which numbers the rows. The number of a row is counted from `first` on.
     pub fn add(&mut self, batch: &RecordBatch, numbers: usize, first: u64) -> Result<()> {
         let rows = as_uint64_array(batch.column(numbers))?;
-        let positions: Vec<_> = rows.iter().map(|row| Some(usize::try_from(row?.checked_sub(first)?).ok()?)).collect();
+        let positions: Vec<_> = rows.iter().map(|row| usize::try_from(row?.checked_sub(first)?).ok()).collect();
         let Some(last) = positions.iter().flatten().max() else { return Ok(()) };
         if self.there.len() <= *last {
             self.there.resize(last + 1, false);
