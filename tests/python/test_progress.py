@@ -26,10 +26,11 @@ NEWTON = """
     SELECT x FROM newton ORDER BY step DESC LIMIT 1
 """
 # Without a derivative.
+# Reads both columns: DataFusion 54 fails where a recursive query without derivatives has one that nobody reads.
 HALVES = """
     WITH RECURSIVE halves AS (
         SELECT 0 AS step, 1.0 AS x UNION ALL SELECT step + 1, x / 2 FROM halves WHERE step < 3)
-    SELECT SUM(x) AS total FROM halves
+    SELECT SUM(x) AS total FROM halves WHERE step >= 0
 """
 # The loss is read by nobody.
 DESCENT = """
@@ -145,7 +146,7 @@ def test_nobody_is_told_after_the_block(session: SessionContext) -> None:
     for query in (NEWTON, HALVES.replace("SUM(x) AS total", "x")):
         with xql_ffi.progress(told.append):
             stream = session.sql(query).execute_stream()
-        assert len(list(stream)) in (1, 4)
+        assert sum(batch.to_pyarrow().num_rows for batch in stream) in (1, 4)
     assert told == []
 
 
