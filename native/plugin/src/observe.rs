@@ -64,7 +64,7 @@ impl Observer for Numbered {
         let (Some(callback), Some(first)) = (callback, rows.first()) else { return Ok(()) };
         let query =
             CString::new(query.replace('\0', "\\0")).map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let batches = RecordBatchIterator::new(rows.to_vec().into_iter().map(Ok), first.schema());
+        let batches = RecordBatchIterator::new(rows.iter().cloned().map(Ok), first.schema());
         let mut rows = FFI_ArrowArrayStream::new(Box::new(batches));
         let mut error: [c_char; MESSAGE] = [0; MESSAGE];
         // SAFETY: the caller of `xql_ffi_observe` lets it be called. All that it is given lives until it returns, and it leaves a NUL at the

@@ -141,7 +141,10 @@ pub unsafe extern "C" fn xql_ffi_note_functions(new_session: *const c_void, erro
         let provider = unsafe { given::<FFI_TaskContextProvider>(new_session)? };
         // SAFETY: the function is that of the owner.
         match unsafe { (provider.task_ctx)(&provider) } {
-            FFI_Result::Ok(session) => Ok(xql_session::note_functions(&session)),
+            FFI_Result::Ok(session) => {
+                xql_session::note_functions(&session);
+                Ok(())
+            }
             FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
         }
     };
