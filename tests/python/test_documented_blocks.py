@@ -34,7 +34,6 @@ NOT_RUN = {
     "for arrived in ctx.sql(training(200)).execute_stream()": "tests/examples/test_digits.py reads the stream",
     # sh
     "pip install": "`dev.py wheels` installs the wheels into a fresh environment and tests them there",
-    "CARGO_TARGET_DIR": "as `pip install`",
     "curl": "it downloads",
     "python -m venv sail": "it downloads",
     "python3 dev.py": "it is the command that runs this test",

@@ -4,7 +4,6 @@ use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::direction::{Direction, Variable};
@@ -332,7 +331,6 @@ fn check_one_row_each(plan: &LogicalPlan, seed: &Expr, variable: &str) -> Result
     if keeps_rows_apart(plan) {
         return Ok(());
     }
-    let seed = abbreviated(seed);
     plan_err!(
         "the direction {seed} is not the same in all rows, and cannot pass from {variable} through {}. Take the derivative by a \
          column of one row, along {variable} + eps * {seed}",

@@ -48,9 +48,8 @@ impl Direction {
     pub fn check(&self, expr: &Expr, variable: Variable) -> Result<()> {
         if variable == Variable::Outer && expr.contains_outer() {
             return plan_err!(
-                "{} may vary with {}, a column of the query around it. xql-ffi does not differentiate correlated \
+                "{expr} may vary with {}, a column of the query around it. xql-ffi does not differentiate correlated \
                  subqueries and LATERAL. Write it as a join",
-                abbreviated(expr),
                 self.variable
             );
         }

@@ -1,6 +1,6 @@
-//! Drawing volatile values once, below the expressions that read them.
+//! Drawing volatile values once, below the functions that read them.
 //!
-//! The tangent of an expression reads what the expression draws. That of an aggregate or window function is computed over the same rows in the same order, so that it has the same
+//! The tangent of an aggregate or window function is computed over the same rows in the same order, so that it has the same
 //! conditions, orders and other arguments. What of these is volatile must not be drawn again:
 //!
 //! ```text
@@ -25,13 +25,7 @@ use xql_autodiff::vocabulary::columns::{is_volatile, subquery_of};
 
 use crate::vocabulary::names::{Names, columns};
 
-/// Whether an expression is drawn as a whole, and not parts of it.
-pub fn draws_whole(expr: &Expr) -> bool {
-    expr.is_volatile_node()
-        || (subquery_of(expr).is_some() || matches!(expr, Expr::HigherOrderFunction(_))) && is_volatile(expr)
-}
-
-/// What is volatile in the expressions of a node, to be computed below it.
+/// What is volatile in the functions of a node, to be computed below it.
 pub struct Draws<'n> {
     names: &'n mut Names,
     drawn: Vec<Expr>,
@@ -71,13 +65,6 @@ impl<'n> Draws<'n> {
         Ok(once.alias(name))
     }
 
-    /// An expression of the node, under the name that it has.
-    pub fn expression(&mut self, expr: Expr) -> Result<Expr> {
-        let name = expr.qualified_name();
-        let drawn = self.arguments(vec![expr.unalias_nested().data])?.swap_remove(0);
-        Ok(drawn.alias_qualified(name.0, name.1))
-    }
-
     /// What orders the rows of the node.
     pub fn order(&mut self, order: Vec<Sort>) -> Vec<Sort> {
         order.into_iter().map(|sort| Sort { expr: self.ordering(sort.expr), ..sort }).collect()
@@ -104,7 +91,10 @@ impl<'n> Draws<'n> {
     fn arguments(&mut self, arguments: Vec<Expr>) -> Result<Vec<Expr>> {
         let drawn = arguments.into_iter().map(|argument| {
             let drawn = argument.transform_down(|part| {
-                Ok(match draws_whole(&part) {
+                let draws = part.is_volatile_node()
+                    || (subquery_of(&part).is_some() || matches!(part, Expr::HigherOrderFunction(_)))
+                        && is_volatile(&part);
+                Ok(match draws {
                     true => Transformed::new(self.draw(part), true, TreeNodeRecursion::Jump),
                     false => Transformed::no(part),
                 })
