@@ -64,7 +64,8 @@ impl Observer for Numbered {
         let (Some(callback), Some(first)) = (callback, rows.first()) else { return Ok(()) };
         let query =
             CString::new(query.replace('\0', "\\0")).map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let batches = RecordBatchIterator::new(rows.iter().cloned().map(Ok), first.schema());
+        let rows: Vec<_> = rows.iter().cloned().map(Ok).collect();
+        let batches = RecordBatchIterator::new(rows, first.schema());
         let mut rows = FFI_ArrowArrayStream::new(Box::new(batches));
         let mut error: [c_char; MESSAGE] = [0; MESSAGE];
         // SAFETY: the caller of `xql_ffi_observe` lets it be called. All that it is given lives until it returns, and it leaves a NUL at the
