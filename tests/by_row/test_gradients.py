@@ -163,7 +163,7 @@ def test_no_rows(ctx: SessionContext) -> None:
 def test_nothing_is_left_in_the_session(ctx: SessionContext) -> None:
     tables = ctx.catalog().schema().table_names()
     gradients(ctx, NETWORK, "w1.val")
-    with pytest.raises(Exception, match=r"must be a number|must be one; it is Utf8"):
+    with pytest.raises(Exception, match="the expression must be a number"):
         gradients(ctx, "SELECT 'x' FROM w1", "w1.val")
     assert ctx.catalog().schema().table_names() == tables
 

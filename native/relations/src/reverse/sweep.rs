@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
 use xql_autodiff::vocabulary::messages::abbreviated;
-use xql_autodiff::vocabulary::types::{decoded, is_float};
+use xql_autodiff::vocabulary::types::decoded;
 
 use super::adjoint::contributions;
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
@@ -243,20 +243,17 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The error for a column that varies and that nothing is differentiated by.
-pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
+/// The error for a column of decimals that varies.
+fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
     let data_type = schema.qualified_field_from_column(column)?.1.data_type();
-    if is_float(data_type) {
-        return Ok(());
-    }
-    let shown = abbreviated(&Expr::Column(column.clone()));
     if decoded(data_type).is_decimal() {
+        let shown = abbreviated(&Expr::Column(column.clone()));
         return plan_err!(
             "{shown} varies with a float but is {data_type}, and decimals are not differentiated. Convert the decimals among its \
              inputs, CAST(... AS DOUBLE)"
         );
     }
-    plan_err!("{shown} varies with a float and must be one; it is {data_type}. Use the number that it is made of")
+    Ok(())
 }
 
 /// The rows that have a row of the leaf, by a column of it that is not NULL but where a join has extended them.

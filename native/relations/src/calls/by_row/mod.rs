@@ -12,7 +12,7 @@ use swept::{Swept, add_part, totals};
 use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 
-use crate::reverse::{Reference, RowVariable, check_float, correlated, joined, value, with_joins_for_lateral};
+use crate::reverse::{Reference, RowVariable, correlated, joined, value, with_joins_for_lateral};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::identity::is_equal;
 use crate::vocabulary::names::{Names, with_columns};
@@ -265,9 +265,6 @@ impl ByRow {
                 let numbered: Vec<_> = numbered.collect();
                 if numbered.is_empty() {
                     continue;
-                }
-                if let Some(value) = swept.region.columns.first() {
-                    check_float(value, swept.region.plan.schema())?;
                 }
                 if swept.gradients.is_none() {
                     swept.gradients = Some(variables.gradients(&swept.region, names, tangent)?);
