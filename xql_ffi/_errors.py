@@ -54,6 +54,7 @@ _MARK = re.compile(
 _QUOTED = re.compile(r"(?P<sentence>.*?)' (?:to value of|to [A-Z])", re.DOTALL)
 _UNKNOWN = re.compile(rf"Invalid function '(?P<name>{'|'.join(sorted(OPERATORS))})'")
 _UNWRITTEN = re.compile(r"LogicalPlan serde is not yet implemented for (?P<statement>Create\w+)")
+_OUTER = re.compile(r"Proto serialization error: outer_ref\((?P<column>.+)\) is not yet supported")
 _UNGROUPED = re.compile(
     r'column "(?P<column>.+)" must appear in the GROUP BY clause or must be part of an aggregate function'
 )
@@ -83,6 +84,11 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
         return UnsupportedRelationError(
             f"EXPLAIN of a statement that makes a table or a view ({found['statement']}) cannot show derivatives on "
             "datafusion 55, which hands such a plan to no planner. EXPLAIN the query itself"
+        )
+    if found := _OUTER.search(message):
+        return UnsupportedRelationError(
+            f"a subquery that reads {found['column']} of the query around it does not reach the planner on datafusion 55, "
+            "which writes no such plan for the planner of another library. Write the subquery as a join, LATERAL too"
         )
     if query is not None and (found := _UNGROUPED.search(message)) and may_differentiate(query):
         column = found["column"]

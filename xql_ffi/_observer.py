@@ -50,8 +50,8 @@ def is_observed() -> bool:
 @functools.lru_cache(maxsize=1)
 def _callback() -> Any:
     """What the library calls. It is there for as long as the process."""
-    # Where Python ends, nobody wants to know, and no thread of a query may come back to it.
-    atexit.register(observe, None)
+    # Where Python ends, nobody wants to know, and a thread of a query that came back to it would end the process.
+    atexit.register(_lib.xql_ffi_stop_observing)
     return _ffi.callback("void(uintptr_t, char *, uintptr_t, void *, char *, uintptr_t)", _tell)
 
 

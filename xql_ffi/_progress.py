@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import sys
 import threading
 import time
@@ -86,6 +88,14 @@ def _shown(column: pa.ChunkedArray) -> str | None:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
 
+@functools.cache
+def _stop_with_python() -> None:
+    """Has the engine call nobody once Python ends: a thread of a query that came back to it would end the process."""
+    from xql_ffi_engine import _engine
+
+    atexit.register(_engine.stop_observing)
+
+
 class progress:  # noqa: N801, it is called like a function
     """Shows the steps of recursive queries that are executed in a ``with`` block, such as those of a training loop.
 
@@ -160,6 +170,7 @@ class progress:  # noqa: N801, it is called like a function
         if is_engine():
             from xql_ffi_engine import _engine
 
+            _stop_with_python()
             _engine.observe(None if innermost is None else innermost._observe)
         else:
             _observer.observe(innermost)

@@ -296,6 +296,8 @@ def test_the_loss_after_training(session: SessionContext) -> None:
     [
         "SELECT step + 1, k, val * CASE WHEN random() < 0.5 THEN 2 ELSE 0.5 END FROM r WHERE step < 4",
         "SELECT step + 1, k, val * 1.5 FROM r WHERE step < 4 AND random() < 0.8",
+        # The static term is never NULL here, so that its type has to change.
+        "SELECT CASE WHEN step < 9 THEN step + 1 END, k, val * 1.5 FROM r WHERE step < 4 AND random() < 0.8",
         "SELECT * FROM (SELECT step + 1, k, val * 1.5 FROM r WHERE step < 4 LIMIT 7) q",
     ],
 )

@@ -1,6 +1,7 @@
 """Ctrl-C ends the wait for a query that differentiates, while it is planned and while it is executed.
 
-The wheel of DataFusion 55 looks for signals once a second, the engine ten times.
+The wheel of DataFusion 55 looks for signals once a second, the engine ten times. What is planned here is short to write, for that
+wheel does not look while it plans by itself, and long to differentiate.
 """
 
 import sys
@@ -16,10 +17,10 @@ import xql_ffi
 from datafusion import SessionContext
 
 ctx = xql_ffi.register(SessionContext())
-ctx.from_pydict({{f"w{{i}}": [0.1] for i in range(120)}}, name="t")
+ctx.from_pydict({{f"w{{i}}": [0.1] for i in range(5)}}, name="t")
 ctx.from_pydict({{"x": [0.5] * 1000}}, name="d")
-z = " + ".join(f"sin(w{{i}})" for i in range(120))
-planned = "SELECT " + ", ".join(f"grad(ln(1 + exp({{z}})) * ({{z}}), w{{i}})" for i in range(120)) + " FROM t"
+fields = [f"sin({{i}} * w0 * w1) * exp(w0 * w2) * tanh(w0 * w3) * ln(1 + w0 * w4)" for i in range(1, 13)]
+planned = "SELECT " + ", ".join("grad(" * 6 + field + ", w0)" * 6 for field in fields) + " FROM t"
 executed = '''WITH RECURSIVE fit AS (
     SELECT 0 AS step, 0.1 AS w
     UNION ALL

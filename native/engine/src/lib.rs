@@ -48,6 +48,12 @@ mod _engine {
         progress::observe(callable);
     }
 
+    /// Has nobody called any more, and returns once the calls that are running have ended, at the latest after five seconds.
+    #[pyfunction]
+    fn stop_observing(py: pyo3::Python<'_>) {
+        progress::stop_observing(py);
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("DATAFUSION_VERSION", datafusion::DATAFUSION_VERSION)

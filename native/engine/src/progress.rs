@@ -1,6 +1,7 @@
 //! Telling Python of the steps of recursive queries.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::pyarrow::ToPyArrow;
@@ -21,6 +22,14 @@ impl Observer for Callable {
         // Where Python has ended already, nobody wants to know.
         called.unwrap_or(Ok(())).map_err(|error| DataFusionError::External(Box::new(error)))
     }
+}
+
+/// For how long the end of Python waits for a call that it is in.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Has nobody called any more. Python calls it when it ends, for a thread that came back to it later would be torn off.
+pub fn stop_observing(py: Python<'_>) {
+    py.detach(|| xql_relations::stop_telling(PATIENCE));
 }
 
 /// Has `callable` called for every step of queries that are planned from now on; `None` for nobody.

@@ -92,7 +92,7 @@ mod workarounds;
 
 pub use observe::observe;
 pub use options::DerivativeOptions;
-pub use physical::{Observer, SharedExec, UniqueRowsExec};
+pub use physical::{Observer, SharedExec, UniqueRowsExec, stop_telling};
 pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
 pub use shared::{SharedRelation, anew, each_rewritten, is_computed_here, unchecked};

@@ -9,6 +9,7 @@
 //! ```
 
 use datafusion::catalog::TableProvider;
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference};
@@ -122,14 +123,15 @@ fn one_table(
     Ok(None)
 }
 
-/// Which tables a plan reads, in their order. The equality of plans leaves them out.
+/// Which tables a plan reads, in their order. The equality of plans leaves them out. The table of the last iteration is that of the
+/// recursive query around it, and each time read anew from the bytes.
 fn providers(plan: &LogicalPlan) -> Result<Vec<usize>> {
     let mut found = vec![];
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
-            found.push(
-                source_as_provider(&scan.source).map_or(0, |provider| Arc::as_ptr(&provider).cast::<()>() as usize),
-            );
+            let provider = source_as_provider(&scan.source).ok();
+            let provider = provider.filter(|provider| !provider.is::<CteWorkTable>());
+            found.push(provider.map_or(0, |provider| Arc::as_ptr(&provider).cast::<()>() as usize));
         }
         Ok(TreeNodeRecursion::Continue)
     })?;

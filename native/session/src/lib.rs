@@ -41,4 +41,4 @@ pub use crossing::{crossings, logical_codec, physical_codec};
 pub use functions::note_functions;
 pub use planner::{is_planner_of, planner};
 pub use registered::{function, has_other_planner, is_registered, note_statement, optimized, set_option};
-pub use xql_relations::{Observer, observe};
+pub use xql_relations::{Observer, observe, stop_telling};

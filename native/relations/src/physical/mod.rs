@@ -5,6 +5,7 @@
 //! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
 //!   iteration reads by [`GivenExec`] what it is given.
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
+//! - [`stop_telling`] ends that for good.
 
 mod adjoint;
 mod computed;
@@ -14,6 +15,7 @@ mod observed;
 mod shared;
 mod sums;
 mod tape;
+mod told;
 mod unique_rows;
 
 pub use adjoint::{AdjointExec, BEFORE, FIRST};
@@ -22,4 +24,5 @@ pub use given::{GivenExec, Id, is_given};
 pub use observed::{ObservedExec, Observer};
 pub use shared::{Shared, SharedExec};
 pub use tape::TapeExec;
+pub use told::stop_telling;
 pub use unique_rows::UniqueRowsExec;

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::told::told;
 use crate::version::without_expressions;
 
 /// Whoever wants to know what a recursive query computes while it runs.
@@ -117,7 +118,7 @@ impl ExecutionPlan for ObservedExec {
                     return Ok(Some((batch.record_output(&metrics), (input, rows))));
                 }
                 let _timer = metrics.elapsed_compute().timer();
-                observer.step(&query, step, &rows)?;
+                told(|| observer.step(&query, step, &rows))?;
                 Ok(None)
             }
         });

@@ -7,7 +7,6 @@ use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::is_volatile;
 
 use super::lateral::correlated;
 use super::nodes::Node;
@@ -16,6 +15,7 @@ use super::stages::{Groups, Kind, Members, Rows, Stages, Stored, needs_no_stage}
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::failing;
+use crate::vocabulary::markers::draws;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::work_table;
@@ -55,8 +55,8 @@ fn reads_work_table(node: &LogicalPlan) -> bool {
 
 /// Refuses what all iterations read if each of them would read other rows.
 fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
-    let draws = |node: &LogicalPlan| node.expressions().iter().any(is_volatile);
-    let is_drawn = SharedRelation::any_node_in(plan, &draws)?;
+    let node_draws = |node: &LogicalPlan| node.expressions().iter().any(draws);
+    let is_drawn = SharedRelation::any_node_in(plan, &node_draws)?;
     if is_drawn {
         return plan_err!(
             "a recursive query that a gradient by row passes through draws random numbers for other rows than those of the last \

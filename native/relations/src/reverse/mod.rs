@@ -46,7 +46,7 @@ pub use lateral::{correlated, with_joins_for_lateral};
 use nodes::Node;
 pub use region::{Region, joined};
 pub use stages::Stages;
-pub use sweep::gradients;
+pub use sweep::{check_float, gradients};
 pub use variable::{Reference, RowVariable};
 
 /// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.

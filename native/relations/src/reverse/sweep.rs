@@ -244,7 +244,7 @@ impl<'a> Sweep<'a> {
 }
 
 /// The error for a column of decimals that varies.
-fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
+pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
     let data_type = schema.qualified_field_from_column(column)?.1.data_type();
     if decoded(data_type).is_decimal() {
         let shown = abbreviated(&Expr::Column(column.clone()));

@@ -1,11 +1,11 @@
 //! What there is in a node.
 
+use super::markers::draws;
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Aggregate, Expr, LogicalPlan};
-use xql_autodiff::vocabulary::columns::is_volatile;
 
 /// The nodes that stand above queries, as a pattern: what looks into a query meets none of them. A match on all nodes has it in place
 /// of `_`, so that a node that DataFusion gets does not compile until somebody has said what holds for it.
@@ -40,13 +40,13 @@ pub fn has_subquery(node: &LogicalPlan) -> Result<bool> {
 
 /// Whether an expression of a node itself draws a random number or the like.
 pub fn draws_itself(node: &LogicalPlan) -> bool {
-    let mut draws = false;
+    let mut found = false;
     let visited = node.apply_expressions(|expr| {
-        draws |= is_volatile(expr);
+        found |= draws(expr);
         Ok(TreeNodeRecursion::Continue)
     });
     debug_assert!(visited.is_ok(), "the closure never fails");
-    draws
+    found
 }
 
 /// A node whose expressions have been rewritten, under the names that they have.

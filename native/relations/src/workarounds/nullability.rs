@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::pruning::keeps_recursive_columns;
 use crate::plan::recursion::WorkTable;
 use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::identity::{is_equal, occurrences};
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::names::columns;
 use crate::vocabulary::nodes::any_node;
@@ -84,9 +85,22 @@ pub fn nullable_by_either_term(plan: LogicalPlan, trust: Static) -> Result<Trans
     if !any_node(&plan, |node| Ok(differs(node)))? {
         return Ok(Transformed::no(plan));
     }
-    rewrite_up(plan, &mut |node| match node {
-        LogicalPlan::RecursiveQuery(query) => Ok(widen(query, trust)?.update_data(LogicalPlan::RecursiveQuery)),
-        other => Ok(Transformed::no(other)),
+    // Copies of one query stay copies of one, with one work table.
+    let mut known: Vec<(LogicalPlan, LogicalPlan)> = vec![];
+    rewrite_up(plan, &mut |node| {
+        if !matches!(node, LogicalPlan::RecursiveQuery(_)) {
+            return Ok(Transformed::no(node));
+        }
+        let is_copy = |one: &LogicalPlan| is_equal(one, &node) && occurrences(one) == occurrences(&node);
+        if let Some((_, widened)) = known.iter().find(|(one, _)| is_copy(one)) {
+            return Ok(Transformed::yes(widened.clone()));
+        }
+        let LogicalPlan::RecursiveQuery(query) = node.clone() else { return Ok(Transformed::no(node)) };
+        let widened = widen(query, trust)?.update_data(LogicalPlan::RecursiveQuery);
+        if widened.transformed {
+            known.push((node, widened.data.clone()));
+        }
+        Ok(widened)
     })
 }
 

@@ -12,7 +12,7 @@ use swept::{Swept, add_part, totals};
 use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 
-use crate::reverse::{Reference, RowVariable, correlated, joined, value, with_joins_for_lateral};
+use crate::reverse::{Reference, RowVariable, check_float, correlated, joined, value, with_joins_for_lateral};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::identity::is_equal;
 use crate::vocabulary::names::{Names, with_columns};
@@ -267,7 +267,11 @@ impl ByRow {
                     continue;
                 }
                 if swept.gradients.is_none() {
-                    swept.gradients = Some(variables.gradients(&swept.region, names, tangent)?);
+                    let gradients = variables.gradients(&swept.region, names, tangent)?;
+                    if let (Some(value), false) = (swept.region.columns.first(), gradients.is_empty()) {
+                        check_float(value, swept.region.plan.schema())?;
+                    }
+                    swept.gradients = Some(gradients);
                 }
                 found.push(Read { rows: &variables.rows, numbered, column, swept });
             }
