@@ -87,8 +87,9 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
         )
     if found := _OUTER.search(message):
         return UnsupportedRelationError(
-            f"a subquery that reads {found['column']} of the query around it does not reach the planner on datafusion 55, "
-            "which writes no such plan for the planner of another library. Write the subquery as a join, LATERAL too"
+            f"a subquery that reads {found['column']} of the query around it does not reach the planner on "
+            "datafusion 55, which writes no such plan for the planner of another library. Write the subquery as a "
+            "join, LATERAL too"
         )
     if query is not None and (found := _UNGROUPED.search(message)) and may_differentiate(query):
         column = found["column"]

@@ -1,7 +1,7 @@
 """Ctrl-C ends the wait for a query that differentiates, while it is planned and while it is executed.
 
-The wheel of DataFusion 55 looks for signals once a second, the engine ten times. What is planned here is short to write, for that
-wheel does not look while it plans by itself, and long to differentiate.
+The wheel of DataFusion 55 looks for signals once a second, the engine ten times. What is planned here is short to
+write, for that wheel does not look while it plans by itself, and long to differentiate.
 """
 
 import sys
