@@ -40,7 +40,10 @@ ON_STOCK = (
         for suite in ("by_row", "calculus", "conformance", "errors", "plans", "relations", "rules", "stock")
     ),
     "tests/python/test_progress.py",
-    "tests/load/test_memory_pool.py",
+    *(
+        f"tests/load/test_{suite}.py"
+        for suite in ("cancelled", "interpreters", "memory_pool", "names", "processes", "size", "threads")
+    ),
 )
 # What `dev.py bench` runs: the programs that need no environment of their own.
 PROGRAMS = (

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::abi::{Planned, QueryPlanner, SessionRef};
 use crate::capture::is_handed_on;
 use crate::crossing::forget;
+use crate::own::on_stack_while_polled;
 use crate::registered::Registered;
 use crate::statement::Statement;
 
@@ -102,15 +103,16 @@ unsafe extern "C" fn create_physical_plan(planner: &QueryPlanner, plan: SVec<u8>
     let logical_codec = (&planner.logical_codec).into();
     let physical_codec = (&planner.physical_codec).into();
     let statement = Statement { registered, fallback, logical_codec, physical_codec, session };
-    async move {
+    let planned = async move {
         let planned = statement.planned(&plan).await;
         forget(&plan);
         match planned {
             Ok(bytes) => FFI_Result::Ok(bytes),
             Err(error) => FFI_Result::Err(message(&error).as_str().into()),
         }
-    }
-    .into_ffi()
+    };
+    // What the host does with a plan that is handed on goes as deep as that.
+    on_stack_while_polled(planned).into_ffi()
 }
 
 /// What the host is told. It says itself that the error came from another library.
