@@ -4,6 +4,7 @@ use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::{Aggregate, Expr, LogicalPlan};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::builder::RegionBuilder;
@@ -14,7 +15,6 @@ use super::region::Region;
 use super::stages::Members;
 use crate::forward::Draws;
 use crate::vocabulary::expressions::is_of_one_row;
-use crate::vocabulary::markers::draws;
 use crate::vocabulary::names::Names;
 
 /// Groups are a stage. The rows of a group get its cotangents times the partial derivatives of its aggregates by a row.
@@ -24,7 +24,7 @@ pub fn aggregate(builder: &mut RegionBuilder, node: Node, aggregate: &Aggregate)
         let union = builder.stages.nodes.keep(union);
         return builder.region(&union);
     }
-    if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(draws) {
+    if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(is_volatile) {
         let once = builder.stages.nodes.keep(drawn_below(aggregate, builder.names)?);
         return builder.region(&once);
     }

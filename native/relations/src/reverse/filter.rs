@@ -4,12 +4,12 @@ use datafusion_common::Result;
 use datafusion_expr::logical_plan::Sort;
 use datafusion_expr::{Filter, Limit, LogicalPlan};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 
 use super::builder::RegionBuilder;
 use super::expressions::inside;
 use super::nodes::Node;
 use super::region::Region;
-use crate::vocabulary::markers::draws;
 
 /// The rows that are kept have the cotangents. Which these are is taken as constant.
 pub fn filter(builder: &mut RegionBuilder, node: Node, filter: &Filter) -> Result<Region> {
@@ -17,7 +17,7 @@ pub fn filter(builder: &mut RegionBuilder, node: Node, filter: &Filter) -> Resul
     let predicate = inside(builder, &mut region, &filter.predicate, filter.input.schema())?;
     region.plan = LogicalPlan::Filter(Filter::try_new(predicate.clone(), Arc::new(region.plan))?);
     region.single = false;
-    if draws(&predicate) { builder.stored(node, region) } else { Ok(region) }
+    if is_volatile(&predicate) { builder.stored(node, region) } else { Ok(region) }
 }
 
 /// The first rows are kept, which might be others in another order of equal rows.
@@ -30,7 +30,7 @@ pub fn sort(builder: &mut RegionBuilder, node: Node, sort: &Sort) -> Result<Regi
     }
     region.plan = LogicalPlan::Sort(Sort { expr: order, input: Arc::new(region.plan), fetch: *fetch });
     region.single = region.single && fetch.is_none();
-    let keeps_some = fetch.is_some() || expr.iter().any(|sort| draws(&sort.expr));
+    let keeps_some = fetch.is_some() || expr.iter().any(|sort| is_volatile(&sort.expr));
     if keeps_some { builder.stored(node, region) } else { Ok(region) }
 }
 

@@ -4,12 +4,12 @@ use datafusion_common::{JoinType, NullEquality, Result, plan_err};
 use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{Expr, Join, LogicalPlan};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 
 use super::builder::RegionBuilder;
 use super::expressions::inside;
 use super::nodes::Node;
 use super::region::{Region, told_apart};
-use crate::vocabulary::markers::draws;
 
 /// A row of a join has a row of each side, and each row's cotangents are those of all rows of the join that it is in. A side that has
 /// no row there gets none.
@@ -29,7 +29,7 @@ pub fn join(builder: &mut RegionBuilder, node: Node, join: &Join) -> Result<Regi
     if matches!(join.join_type, JoinType::Right | JoinType::Full) {
         left.with_presence(builder.names)?;
     }
-    let volatile = filter.iter().chain(on.iter().flat_map(|(a, b)| [a, b])).any(draws);
+    let volatile = filter.iter().chain(on.iter().flat_map(|(a, b)| [a, b])).any(is_volatile);
     let is_cross = join.filter.is_none() && join.on.is_empty() && join.join_type == JoinType::Inner;
     let single = left.single && right.single && is_cross;
     let nulls = match join.null_equality {

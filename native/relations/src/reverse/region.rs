@@ -7,11 +7,10 @@ use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan, lit};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::columns::columns_followed;
+use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
 
 use crate::shared::SharedRelation;
 use crate::tangents::pairs::{pair_of_tangent, tangent_of_pair};
-use crate::vocabulary::markers::draws;
 use crate::vocabulary::names::{Names, columns, named, with_columns};
 use xql_autodiff::vocabulary::types::can_vary;
 
@@ -134,7 +133,7 @@ impl Region {
     /// CASE WHEN random() < 0.5 THEN 0 ELSE val END  ->  CASE WHEN ∂drawn < 0.5 THEN 0 ELSE val END
     /// ```
     fn with_draws_apart(&mut self, expr: Expr, names: &mut Names) -> Result<Expr> {
-        if !draws(&expr) || !self.varies(&expr)? {
+        if !is_volatile(&expr) || !self.varies(&expr)? {
             return Ok(expr);
         }
         let mut drawn = vec![];

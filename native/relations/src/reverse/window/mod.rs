@@ -22,6 +22,7 @@ mod values;
 use datafusion_common::Result;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Window};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::builder::RegionBuilder;
@@ -30,7 +31,6 @@ use super::region::Region;
 use super::stages::needs_no_stage;
 use crate::forward::Draws;
 use crate::rows::frames::is_over_partition;
-use crate::vocabulary::markers::draws;
 use crate::vocabulary::names::{Names, restore};
 use functions::{Function, functions};
 use numbers::{Numbered, Output};
@@ -39,7 +39,7 @@ use values::{Frames, Partition, aggregate, over_partition};
 /// Windows are joins of the rows of a stage with themselves, but for those over whole partitions of rows that are cheap to read again:
 /// these need not be stored beside their numbers.
 pub fn window(builder: &mut RegionBuilder, node: Node, window: &Window) -> Result<Region> {
-    if window.window_expr.iter().any(draws) {
+    if window.window_expr.iter().any(is_volatile) {
         let once = builder.stages.nodes.keep(drawn_below(window, builder.names)?);
         return builder.region(&once);
     }
