@@ -42,7 +42,7 @@ ON_STOCK = (
     "tests/python/test_progress.py",
     *(
         f"tests/load/test_{suite}.py"
-        for suite in ("cancelled", "interpreters", "memory_pool", "names", "processes", "size", "threads")
+        for suite in ("cancelled", "interpreters", "memory_pool", "names", "processes", "threads")
     ),
 )
 # What `dev.py bench` runs: the programs that need no environment of their own.
