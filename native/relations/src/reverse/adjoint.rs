@@ -170,9 +170,13 @@ fn sums(
     let Region { plan, columns, .. } = Region::reading(adjoint, names)?;
     let [of, row, cotangents @ ..] = columns.as_slice() else { return internal_err!("contributions have no columns") };
     let is_to = Expr::Column(of.clone()).eq(lit(to));
-    let cotangents: Vec<Column> = positions.iter().map(|at| cotangents[*at].clone()).collect();
-    let exprs = std::iter::once(row).chain(&cotangents).cloned().map(Expr::Column).collect();
+    // Other contributions to the same thing are put below these, and a union has names without a table.
+    let read = std::iter::once(row).chain(positions.iter().map(|at| &cotangents[*at]));
+    let exprs = read.map(|column| Expr::Column(column.clone()).alias(column.name.clone())).collect();
     let plan = LogicalPlan::Filter(Filter::try_new(is_to, Arc::new(plan))?);
-    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-    Ok(RowCotangents { plan, row: Some(row.clone()), cotangents, reached, own: vec![], repeated: false })
+    let plan = Projection::try_new(exprs, Arc::new(plan))?;
+    let mut columns = plan.schema.columns();
+    let cotangents = columns.split_off(1);
+    let plan = LogicalPlan::Projection(plan);
+    Ok(RowCotangents { plan, row: columns.pop(), cotangents, reached, own: vec![], repeated: false })
 }
