@@ -39,11 +39,11 @@ Cost = Callable[[Array], tuple[float, Array]]
 
 CELLS, FORCING, STEP = 40, 8.0, 0.05
 SETTLING = 200  # steps until a random field is one of those that the model comes to
-EXPERIMENTS, CYCLES, SPIN_UP = 50, 10, 3
+EXPERIMENTS, CYCLES, SPIN_UP = 20, 10, 3
 FLOW, TARGET = 40, 20  # the flow is looked at over so many steps, and ends in this cell
 SEED = 0
-# Where L-BFGS-B stops: the cost falls by less than 1e-6 of it.
-STOP = {"maxiter": 50, "ftol": 1e-6, "gtol": 1e-5}
+# L-BFGS-B stops where the cost falls by less than 1e-7 of it.
+STOP = {"maxiter": 100, "ftol": 1e-7, "gtol": 1e-5}
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Setting:
 
 SETTINGS = {
     "0.2:1": Setting(4, 1, 0.2, ("4D-Var", 0.46)),
-    "0.2:2": Setting(4, 2, 0.1, ("4D-Var", 0.39)),
-    "0.2:4": Setting(4, 4, 0.02, ("4D-Var", 0.37)),
+    "0.2:2": Setting(4, 2, 0.09, ("4D-Var", 0.39)),
+    "0.2:4": Setting(4, 4, 0.025, ("4D-Var", 0.37)),
     "0.05:4": Setting(1, 4, 0.05, ("3D-Var", 0.41)),
 }
 
