@@ -47,6 +47,7 @@ ON_STOCK = (
 )
 # What `dev.py bench` runs: the programs that need no environment of their own.
 PROGRAMS = (
+    "adjoint",
     "derivatives",
     "engine_vs_stock",
     "forms",

@@ -77,7 +77,10 @@ def test_all_languages_are_known() -> None:
 def written_by_examples() -> str:
     """The SQL that examples put together."""
     digits, era5 = load("examples/digits"), load("examples/era5_sensitivity")
-    return squeezed(" ".join((digits.training(200), digits.READING, digits.SALIENCY, era5.saturation_pressure("t"))))
+    written = [digits.training(200), digits.READING, digits.SALIENCY, era5.saturation_pressure("t")]
+    assimilation = load("examples/assimilation")
+    written += [assimilation.descent(4, 0.2), assimilation.flow(assimilation.FLOW, assimilation.TARGET)]
+    return squeezed(" ".join(written))
 
 
 def test_sql() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-# Two pages show parts of examples, which have tests of their own.
-OF_EXAMPLES = {DOCS / "example.md", DOCS / "digits.md"}
+# Three pages show parts of examples, which have tests of their own.
+OF_EXAMPLES = {DOCS / "example.md", DOCS / "digits.md", DOCS / "assimilation.md"}
 
 
 @dataclass(frozen=True)
