@@ -138,7 +138,9 @@ class Objective:
             if (refused := translated(str(error))) is None:
                 raise
         if kind == "hvp":
-            msg = f"{refused}. The Hessian needs more than the gradient does: use a method that takes the gradient alone"
+            msg = (
+                f"{refused}. The Hessian needs more than the gradient does: use a method that takes the gradient alone"
+            )
             refused = type(refused)(msg)
         raise refused
 

@@ -27,6 +27,9 @@ class Host(Protocol):
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
         """Takes the loss, and the relations whose rows are to be given."""
 
+    def check(self, value: float) -> None:
+        """Checks the value of the loss where the relations have the rows that they have in the session."""
+
     def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
         """Runs a statement, with these values and tangents of the variables of each relation."""
 

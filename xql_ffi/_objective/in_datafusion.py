@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
-from datafusion import SQLOptions
+from datafusion import SessionContext, SQLOptions
 from datafusion.unparser import Dialect, Unparser
 
+from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted, shown
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.live import Live, Loop
@@ -25,12 +27,13 @@ from xql_ffi._objective.statements import (
     shadowed,
     with_numbers,
 )
+from xql_ffi._objective.views import in_place_of
 from xql_ffi._text.catalog import relations as tables_and_views
-from xql_ffi._text.views import MADE, named_in
 
 if TYPE_CHECKING:
     from xql_ffi._objective.parameters import Chosen
 
+_SUBQUERY = "(<subquery>)"
 _SCAN = re.compile(r"^\s*TableScan: (\S+)", re.MULTILINE)
 
 
@@ -39,12 +42,19 @@ class DataFusion:
 
     def __init__(self, session: Any) -> None:
         self._session = session
+        # The sessions that plan derivatives, and values.
+        self._derivatives = _own(session, joins=is_engine())
+        self._values = self._derivatives if is_engine() else _own(session, joins=True)
+        # Whether a plan with derivatives runs again with what its scalar subqueries read as it is then.
+        self._is_fresh = True
         self._names = Names(uuid4().hex)
         self._relations: Sequence[Relation] = ()
         # The rows of the relations, and of other tables that are replaced.
         self._live: dict[str, Live] = {}
+        # The loss as it was given, until its text is known to be right.
+        self._frame: Any = None
         self._loops: dict[Kind, Loop] = {}
-        self._loss = self._column = ""
+        self._loss = ""
 
     def rows(self, relation: str) -> pa.Table:
         """The rows of a relation in their order, by its partitions."""
@@ -82,33 +92,47 @@ class DataFusion:
             TypeError: the loss is neither SQL nor a DataFrame.
             ValueError: the loss is not one number, or reads a relation in a way that it cannot be replaced.
         """
-        frame = self._session.sql(loss, options=_QUERY) if isinstance(loss, str) else loss
+        frame: Any = self._session.sql(loss, options=_QUERY) if isinstance(loss, str) else loss
         # xarray-sql has DataFrames of its own, around those of DataFusion.
         if not hasattr(frame, "into_view"):
             msg = f"the loss must be a query in SQL or a DataFrame; {shown(loss)} is neither"
             raise TypeError(msg)
         schema = frame.schema()
         check_columns(schema.names, schema.types)
-        self._column = schema.names[0]
         if isinstance(loss, str):
             self._loss = loss.strip().rstrip(";")
         else:
-            self._loss = Unparser(Dialect.default()).plan_to_sql(frame.logical_plan())
+            self._loss, self._frame = _written(frame), frame
+        if frame.limit(2).count() > 1:
+            msg = "the loss must be one value; the query has several rows: aggregate them"
+            raise ValueError(msg)
         self._relations = relations
+
+    def check(self, value: float) -> None:
+        """Checks that a loss that was given as a DataFrame has been written in SQL as it is.
+
+        Raises:
+            ValueError: it has another value.
+        """
+        if self._frame is not None:
+            ((given,),) = self._frame.to_pydict().values()
+            self._frame = None
+            if not math.isclose(value, math.nan if given is None else given, rel_tol=1e-6) and not math.isnan(value):
+                raise ValueError(_NOT_WRITTEN)
 
     def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
         """Takes a turn of a statement, which is planned before its first turn and after an error."""
         values, tangents = tables
         for relation in self._relations:
-            self._put(relation.name, with_numbers(self._names, relation, values[relation.name], tangents[relation.name]))
-        try:
-            if kind not in self._loops:
-                self._loops[kind] = self._planned(kind)
-            return self._loops[kind].turn()
-        except BaseException:
-            # It may have ended in the midst of a turn.
-            self._loops.pop(kind, None)
-            raise
+            self._put(
+                relation.name, with_numbers(self._names, relation, values[relation.name], tangents[relation.name])
+            )
+        # After an error it may have ended in the midst of a turn.
+        loop = self._loops.pop(kind, None) or self._planned(kind)
+        result = loop.turn()
+        if kind == "value" or self._is_fresh:
+            self._loops[kind] = loop
+        return result
 
     def _put(self, name: str, rows: pa.Table) -> None:
         if name in self._live:
@@ -127,7 +151,8 @@ class DataFusion:
 
     def _planned(self, kind: Kind) -> Loop:
         """Plans a statement. While it does, the session knows tables by names that nothing else has."""
-        names, session, made = self._names, self._session, list[str]()
+        names, made = self._names, list[str]()
+        session = self._values if kind == "value" else self._derivatives
         try:
             for name, table in self._tables().items():
                 session.register_dataset(table, self._live[name])
@@ -138,7 +163,7 @@ class DataFusion:
                 for number, relation in enumerate(self._relations):
                     session.sql(f"CREATE VIEW {names.moved(number)} AS {moved(names, number, relation, 'REAL')}")
                     made.append(names.moved(number))
-            session.register_view(names.loss, self._shadowed(kind))
+            session.register_view(names.loss, self._shadowed(session, kind))
             made.append(names.loss)
             relations = self._relations if kind in ("gradient", "hvp") else ()
             stream = session.sql(repeated(names, relations, kind)).execute_stream()
@@ -154,18 +179,19 @@ class DataFusion:
         numbers |= {name: len(numbers) + place for place, name in enumerate(others)}
         return {name: self._names.table(number) for name, number in numbers.items()}
 
-    def _shadowed(self, kind: Kind) -> Any:
+    def _shadowed(self, session: Any, kind: Kind) -> Any:
         """The loss over live tables in the place of those of the session."""
         names, tables = self._names, self._tables()
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in tables.items()}
         for number, relation in enumerate(self._relations):
             shadows[quoted(relation.name)] = read_in_place(names, number, relation, kind)
-        frame = self._session.sql(shadowed(names, self._loss, self._column, shadows), options=_QUERY)
+        frame = session.sql(shadowed(names, self._loss, shadows), options=_QUERY)
         if self._reads(frame, tables):
             shadows |= self._views(tables)
-            frame = self._session.sql(shadowed(names, self._loss, self._column, shadows), options=_QUERY)
+            frame = session.sql(shadowed(names, self._loss, shadows), options=_QUERY)
             if read := self._reads(frame, tables):
                 raise not_shadowed(read)
+        self._is_fresh = is_engine() or _SUBQUERY not in frame.logical_plan().display_indent()
         return frame
 
     def _reads(self, frame: Any, tables: Mapping[str, str]) -> str | None:
@@ -179,23 +205,13 @@ class DataFusion:
         for path, query in tables_and_views(self._session):
             if isinstance(query, str) and self._reads(self._session.table(".".join(map(quoted, path))), tables):
                 queries[path] = query
-        shadows: dict[str, str] = {}
-        while queries:
-            below = {path: named_in(query, queries).keys() - {path} for path, query in queries.items()}
-            path = min(queries, key=lambda path: len(below[path]))
-            query = queries.pop(path)
-            made = MADE.match(query)
-            head = quoted(path[-1]) + (made[1] or "" if made else "")
-            shadows[head] = (query[made.end() :] if made else query).strip().rstrip(";")
-        return shadows
+        return in_place_of(queries, self._loss)
 
     def update(self, relations: Sequence[Relation], tables: Mapping[str, pa.Table]) -> None:
         """Gives the relations of the session these rows, all of them or none."""
         before = {relation.name: self.rows(relation.name) for relation in relations}
         for relation in relations:
-            check_unchanged(
-                relation.name, same=same_beside(before[relation.name], relation.rows, relation.variables)
-            )
+            check_unchanged(relation.name, same=same_beside(before[relation.name], relation.rows, relation.variables))
         try:
             for name, rows in tables.items():
                 self._register(name, rows)
@@ -210,4 +226,34 @@ class DataFusion:
         self._session.register_record_batches(quoted(name), [batches])
 
 
+def _own(session: Any, *, joins: bool) -> Any:
+    """A session with the tables, functions and options of this one, but for an option of its own.
+
+    DataFusion computes a scalar subquery before the rest of a plan, and once. In a recursive query it is to be computed
+    in each iteration, as a part of the plan, which it is as a join. DataFusion 55 makes joins of them before the
+    statement is differentiated, which does not see through these.
+    """
+    if is_engine():
+        # A class of sessions of another library may not be able to make a second one.
+        own: Any = SessionContext.__new__(SessionContext)
+        own.ctx = session.ctx.enable_url_table()
+    else:
+        own = session.enable_url_table()
+    # DataFusion switches the first one off in a copy, which has the catalog and the schema already.
+    own.sql("SET datafusion.catalog.create_default_catalog_and_schema = true")
+    if joins:
+        own.sql("SET datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery = false")
+    return own
+
+
+def _written(frame: Any) -> str:
+    """The query of a DataFrame."""
+    try:
+        written: str = Unparser(Dialect.default()).plan_to_sql(frame.logical_plan())
+    except Exception as error:  # datafusion has no class of its own for that
+        raise ValueError(_NOT_WRITTEN) from error
+    return written
+
+
+_NOT_WRITTEN = "this DataFrame cannot be written as the query that it is: give the loss in SQL"
 _QUERY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)

@@ -32,7 +32,7 @@ class Live(dataset.InMemoryDataset):  # type: ignore[misc]
         """What tells DataFusion the columns of a scan."""
         return _Scanner(self._batch if columns is None else self._batch.select(columns))
 
-    def get_fragments(self, filter: Any = None) -> Iterator[Any]:
+    def get_fragments(self, *_: Any, **__: Any) -> Iterator[Any]:
         """One part, which looks for its rows when it is read."""
         return iter([_Fragment(self)])
 
@@ -40,6 +40,8 @@ class Live(dataset.InMemoryDataset):  # type: ignore[misc]
         """The rows of this moment for which a condition holds."""
         batch = self._batch
         if condition is not None:
+            if isinstance(condition, pa.Scalar):  # DataFusion hands over TRUE as well
+                condition = pc.scalar(bool(condition.as_py()))
             kept = _comparable(batch).filter(condition).column(_NUMBER)
             batch = batch.take(kept.combine_chunks())
         return batch if columns is None else batch.select(columns)
@@ -66,11 +68,9 @@ class _Fragment:
     def __init__(self, of: Live) -> None:
         self._of = of
 
-    def scanner(
-        self, schema: pa.Schema, columns: Sequence[str] | None = None, filter: Any = None, **_: Any
-    ) -> _Scanner:
+    def scanner(self, schema: pa.Schema, columns: Sequence[str] | None = None, **asked: Any) -> _Scanner:
         """The rows of this moment."""
-        return _Scanner(self._of.read(columns, filter))
+        return _Scanner(self._of.read(columns, asked.get("filter")))
 
 
 class _Scanner:
@@ -103,4 +103,7 @@ class Loop:
         while rows > 0:
             batches.append(next(self._stream).to_pyarrow())
             rows -= batches[-1].num_rows
+        if rows < 0:
+            msg = "the loss must be one value; the query has several rows: aggregate them"
+            raise ValueError(msg)
         return pa.Table.from_batches(batches)

@@ -10,6 +10,7 @@ from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import shown
 from xql_ffi._objective.function import Objective
+from xql_ffi._objective.in_duckdb import DuckDB
 from xql_ffi._objective.parameters import Parameters, relation
 from xql_ffi._text.catalog import is_duckdb, is_session, other_engine
 
@@ -77,14 +78,13 @@ def objective(
         chosen = host.where(name, rows, conditions[name]) if name in conditions else None
         relations.append(relation(name, rows, columns, chosen))
     host.prepare(loss, relations)
-    return Objective(host, Parameters(relations))
+    made = Objective(host, Parameters(relations))
+    host.check(made.value(made.start))
+    return made
 
 
 def _host(session: Any) -> Host:
     if is_duckdb(session):
-        # Neither it nor the other one is to be waited for by `import xql_ffi`.
-        from xql_ffi._objective.in_duckdb import DuckDB
-
         return DuckDB(session)
     if not is_session(session):
         msg = (
@@ -95,6 +95,7 @@ def _host(session: Any) -> Host:
     if not is_active():
         msg = f"objective needs sessions that differentiate: {way_out()}"
         raise MissingEngineError(msg)
+    # `import xql_ffi` is not to wait for data sets of pyarrow.
     from xql_ffi._objective.in_datafusion import DataFusion
 
     return DataFusion(session)

@@ -141,10 +141,11 @@ def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
     return f"WITH RECURSIVE {TURNS} AS (SELECT {', '.join(columns)} UNION ALL {term}) SELECT * FROM {TURNS}"
 
 
-def shadowed(names: Names, loss: str, column: str, shadows: Mapping[str, str]) -> str:
+def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
     """The loss, with table expressions in the place of tables and views that it reads by these names."""
     tables = ", ".join(f"{head} AS ({query}\n)" for head, query in shadows.items())
-    return f"WITH {tables} SELECT {quoted(column)} AS {quoted(names.loss)} FROM ({loss}\n) AS {quoted(names.loss)}"
+    name = quoted(names.loss)
+    return f"WITH {tables} SELECT {name} FROM ({loss}\n) AS {name}({name})"
 
 
 def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> str:
