@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from xql_ffi._objective.parameters import Chosen
 
 _SUBQUERY = "(<subquery>)"
+# What DataFusion says of a scalar subquery that it can make no join of, such as one in an aggregate.
+_NO_JOIN = "Physical plan does not support logical expression ScalarSubquery"
 _SCAN = re.compile(r"^\s*TableScan: (\S+)", re.MULTILINE)
 
 
@@ -42,11 +44,10 @@ class DataFusion:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        # The sessions that plan derivatives, and values.
-        self._derivatives = _own(session, joins=is_engine())
-        self._values = self._derivatives if is_engine() else _own(session, joins=True)
-        # Whether a plan with derivatives runs again with what its scalar subqueries read as it is then.
-        self._is_fresh = True
+        # Sessions in which scalar subqueries are joins, and in which they are computed once.
+        self._joining, self._once = _own(session, joins=True), _own(session, joins=False)
+        # Whether the loss has a subquery.
+        self._has_subquery = False
         self._names = Names(uuid4().hex)
         self._relations: Sequence[Relation] = ()
         # The rows of the relations, and of other tables that are replaced.
@@ -127,10 +128,12 @@ class DataFusion:
             self._put(
                 relation.name, with_numbers(self._names, relation, values[relation.name], tangents[relation.name])
             )
-        # After an error it may have ended in the midst of a turn.
-        loop = self._loops.pop(kind, None) or self._planned(kind)
+        # After an error it may have ended in the midst of a turn, so that it is not kept.
+        loop, is_for_good = self._loops.pop(kind, None), True
+        if loop is None:
+            loop, is_for_good = self._planned(kind)
         result = loop.turn()
-        if kind == "value" or self._is_fresh:
+        if is_for_good:
             self._loops[kind] = loop
         return result
 
@@ -149,10 +152,20 @@ class DataFusion:
             schema = self._live[name].schema
         self._put(name, cast_to(name, rows, schema))
 
-    def _planned(self, kind: Kind) -> Loop:
+    def _planned(self, kind: Kind) -> tuple[Loop, bool]:
+        """Plans a statement, and says whether the plan gives in each turn what it would give if planned anew."""
+        if kind == "value" or is_engine():
+            try:
+                return self._planned_by(self._joining, kind), True
+            except Exception as error:
+                if _NO_JOIN not in str(error):
+                    raise
+        loop = self._planned_by(self._once, kind)
+        return loop, kind != "value" and not self._has_subquery
+
+    def _planned_by(self, session: Any, kind: Kind) -> Loop:
         """Plans a statement. While it does, the session knows tables by names that nothing else has."""
         names, made = self._names, list[str]()
-        session = self._values if kind == "value" else self._derivatives
         try:
             for name, table in self._tables().items():
                 session.register_dataset(table, self._live[name])
@@ -191,7 +204,7 @@ class DataFusion:
             frame = session.sql(shadowed(names, self._loss, shadows), options=_QUERY)
             if read := self._reads(frame, tables):
                 raise not_shadowed(read)
-        self._is_fresh = is_engine() or _SUBQUERY not in frame.logical_plan().display_indent()
+        self._has_subquery = _SUBQUERY in frame.logical_plan().display_indent()
         return frame
 
     def _reads(self, frame: Any, tables: Mapping[str, str]) -> str | None:

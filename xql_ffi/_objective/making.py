@@ -9,6 +9,7 @@ from xql_ffi._columns import named_columns
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import shown
+from xql_ffi._gradients import check_registered
 from xql_ffi._objective.function import Objective
 from xql_ffi._objective.in_duckdb import DuckDB
 from xql_ffi._objective.parameters import Parameters, relation
@@ -95,6 +96,7 @@ def _host(session: Any) -> Host:
     if not is_active():
         msg = f"objective needs sessions that differentiate: {way_out()}"
         raise MissingEngineError(msg)
+    check_registered(session)
     # `import xql_ffi` is not to wait for data sets of pyarrow.
     from xql_ffi._objective.in_datafusion import DataFusion
 
