@@ -18,7 +18,8 @@ import pytest
 from datafusion import SessionConfig, SessionContext
 
 import xql_ffi
-from support import sessions, stock
+from support import sessions
+from support.pages import DOCS, blocks
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
@@ -321,7 +322,6 @@ def test_a_loss_of_the_dataframe_api() -> None:
     np.testing.assert_array_equal(objective([1, 2, 3])[1], [2.0, 8.0, 18.0])
 
 
-@pytest.mark.skipif(stock.ON_STOCK, reason="rules of one session are tested on the engine")
 def test_rules_of_the_session() -> None:
     ctx = SessionContext()
     sessions.add(ctx, W)
@@ -499,3 +499,19 @@ def test_other_errors_of_calls() -> None:
     sessions.add(plain, W)
     with pytest.raises(ValueError, match="no function called grad: register it"):
         xql_ffi.objective(plain, SQUARES, "w.val")
+
+
+# -------------------------------------------------------------------------------------------------------- the page
+
+
+def test_pytorch() -> None:
+    """The block of the page; the others run with those of all pages."""
+    torch = pytest.importorskip("torch")
+    session = host("datafusion", {"w": {"k": [1, 2, 3], "val": [0.0] * 3}})
+    names: dict[str, Any] = {"objective": xql_ffi.objective(session, SQUARES, "w.val")}
+    for block in blocks("python"):
+        if block.page == DOCS / "objective.md" and block.text.startswith("import torch"):
+            exec(block.text, names)
+    moved = np.tanh([0.1, -0.2, 0.3])
+    expected = torch.from_numpy(2 * np.array([1, 2, 3]) * moved * (1 - moved**2))
+    torch.testing.assert_close(names["x"].grad, expected)
