@@ -443,9 +443,11 @@ def test_errors(kind: str, loss: Any, wrt: Any, where: Any, error: type[Exceptio
 
 def test_a_relation_that_cannot_be_replaced(kind: str) -> None:
     session = host(kind, W)
-    schema = "main" if kind == "duckdb" else "public"
-    with pytest.raises(ValueError, match=r"the loss reads w by its name in full .* read it as w"):
-        xql_ffi.objective(session, f"SELECT SUM(val) FROM {schema}.w", "w.val")
+    do(session, 'CREATE TABLE "my w" AS SELECT * FROM w')
+    for head in ("main", "memory.main", "memory") if kind == "duckdb" else ("public", "datafusion.public"):
+        for name, table in (("w", "w"), ("my w", '"my w"')):
+            with pytest.raises(ValueError, match=rf"the loss reads {name} by its name in full .* read it as {name}"):
+                xql_ffi.objective(session, f"SELECT SUM(q.val) FROM {head}.{table} AS q", f"{table}.val")
     do(session, "CREATE VIEW v AS SELECT * FROM w")
     with pytest.raises(ValueError, match="a view"):
         xql_ffi.objective(session, "SELECT SUM(val) FROM v", "v.val")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _SUBQUERY = "(<subquery>)"
 # What DataFusion says of a scalar subquery that it can make no join of, such as one in an aggregate.
 _NO_JOIN = "Physical plan does not support logical expression ScalarSubquery"
-_SCAN = re.compile(r"^\s*TableScan: (\S+)", re.MULTILINE)
+_SCAN = re.compile(r"^\s*TableScan: (.+?)(?:,? (?:\w+_filters|projection|fetch)=.*)?$", re.MULTILINE)
 
 
 class DataFusion:
@@ -209,8 +209,8 @@ class DataFusion:
 
     def _reads(self, frame: Any, tables: Mapping[str, str]) -> str | None:
         """One of these tables of the session that a plan still reads."""
-        scans = {scan.rpartition(".")[2] for scan in _SCAN.findall(frame.logical_plan().display_indent())}
-        return next((name for name in tables if name in scans), None)
+        scans = _SCAN.findall(frame.logical_plan().display_indent())
+        return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in scans)), None)
 
     def _views(self, tables: Mapping[str, str]) -> dict[str, str]:
         """The queries of the views that read these tables, each after those that it reads."""

@@ -137,9 +137,11 @@ class DuckDB:
 
     def _reads(self, query: str) -> str | None:
         """One of the tables that have a temporary one in their place, if a query still reads it, be it in a view."""
-        ((schema,),) = self._cursor.sql("SELECT current_schema()").fetchall()
-        read = (name.partition(" AS ")[0].lower() for name in self._cursor.get_table_names(query, qualified=True))
-        names = {name.removeprefix(f"{schema.lower()}.").strip('"') for name in read}
+        ((database, schema),) = self._cursor.sql("SELECT current_database(), current_schema()").fetchall()
+        heads = {head.lower() for head in ("", schema, database, f"{database}.{schema}")}
+        read = self._cursor.get_table_names(query, qualified=True)
+        paths = [name.partition(" AS ")[0].replace('"', "").lower().rpartition(".") for name in read]
+        names = {name for head, _, name in paths if head in heads}
         return next((name for name in self._tables if name.lower() in names), None)
 
     def _views(self) -> dict[Path, str]:
