@@ -25,6 +25,8 @@ from xql_ffi._errors import (
 from xql_ffi._extension import Extension
 from xql_ffi._functions import grad, jvp, stop_gradient, vjp
 from xql_ffi._gradients import Gradients, gradient, gradients, hessian, hvp, jacobian, value_and_grad
+from xql_ffi._objective.function import Objective
+from xql_ffi._objective.making import objective
 from xql_ffi._operators import (
     DifferentialOperator,
     grad_capsule,
@@ -49,6 +51,7 @@ __all__ = [
     "MissingEngineError",
     "MissingRuleError",
     "NotNumericError",
+    "Objective",
     "Rule",
     "Step",
     "UnsupportedRelationError",
@@ -67,6 +70,7 @@ __all__ = [
     "jacobian",
     "jvp",
     "jvp_capsule",
+    "objective",
     "progress",
     "register",
     "rule",

@@ -249,7 +249,7 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
         msg = f"the loss must be one value; the query has the columns {', '.join(map(repr, names))}: select one"
         raise ValueError(msg)
     relations = _relations(ctx, wrt)
-    _check_registered(ctx)
+    check_registered(ctx)
     tag = uuid4().hex
     ctx.register_view(f"loss_{tag}", frame)
     try:
@@ -334,7 +334,8 @@ def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {' '.join(parts)}"
 
 
-def _check_registered(ctx: SessionContext) -> None:
+def check_registered(ctx: SessionContext) -> None:
+    """Raises a `ValueError` if a session has no function called ``grad``."""
     try:
         ctx.udf("grad")
     except Exception as error:

@@ -75,6 +75,7 @@ def test_functions_that_run_queries_say_it_at_once(switched_off: dict[str, str])
         switched_off["gradients"],
         [r"^gradients needs sessions that differentiate\. Without them, write a statement for each table"],
     )
+    assert_says(switched_off["objective"], [r"^objective needs sessions that differentiate: install the engine"])
     assert_says(switched_off["verify"], ["^the datafusion of this process does not differentiate grad"])
     for name in ("gradients", "verify"):
         assert_says(switched_off[name], [r"xql_ffi\.sql\(ctx, statement\)", "XQL_FFI_ENGINE=0"])

@@ -45,6 +45,7 @@ def main(statements: list[str]) -> dict[str, str]:
     except xql_ffi.MissingEngineError as error:
         outcomes["function"] = str(error)
     outcomes["gradients"] = outcome(lambda: xql_ffi.gradients(ctx, "SELECT SUM(x * x) FROM t", "t.x"))
+    outcomes["objective"] = outcome(lambda: xql_ffi.objective(ctx, "SELECT SUM(x * x) FROM t", "t.x"))
     outcomes["verify"] = outcome(lambda: xql_ffi.testing.verify_grad(ctx, "t", "x * x", "x"))
     outcomes["plain"] = outcome(lambda: ctx.sql("SELECT id FROM t WHERE id = 1").to_pydict())
     outcomes["version"] = datafusion.__version__

@@ -75,7 +75,7 @@ def _differ(read: dict[str, Held] | None, below: dict[str, Held] | None) -> bool
 
 
 # What a statement that makes a view has before the query.
-_MADE = re.compile(
+MADE = re.compile(
     r'CREATE\s(?:\w+\s)*?VIEW\s+(?:IF NOT EXISTS\s+)?(?:"(?:[^"]|"")*"|[^\s"(])+\s*(\([^()]*\)\s*)?AS\s+', re.IGNORECASE
 )
 _SCAN = re.compile(r"^\s*TableScan: (.*)$", re.MULTILINE)
@@ -86,7 +86,7 @@ def _read_by(session: Any, path: Path, query: str) -> tuple[str, dict[str, Held]
     """The plan of a view, and the tables that it reads."""
     # Below are a projection and the name of the view.
     plan = session.sql(f"SELECT * FROM {_in_sql(path)}").logical_plan().inputs()[0].inputs()[0]
-    made = _MADE.match(query)
+    made = MADE.match(query)
     if made and made[1]:
         # It gives the columns other names.
         plan = plan.inputs()[0]

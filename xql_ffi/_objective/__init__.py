@@ -1,0 +1,1 @@
+"""A loss as a function of the rows that it reads, for optimizers."""

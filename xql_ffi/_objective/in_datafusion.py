@@ -1,0 +1,272 @@
+"""Objectives over the tables of a session of DataFusion."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+from datafusion import SessionContext, SQLOptions
+from datafusion.unparser import Dialect, Unparser
+
+from xql_ffi._engine import is_engine
+from xql_ffi._expressions import quoted, shown
+from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
+from xql_ffi._objective.live import Live, Loop
+from xql_ffi._objective.parameters import Relation, same_beside
+from xql_ffi._objective.statements import (
+    MOVING,
+    Kind,
+    Names,
+    moved,
+    read_in_place,
+    repeated,
+    shadowed,
+    with_numbers,
+)
+from xql_ffi._objective.views import in_place_of
+from xql_ffi._text.catalog import relations as tables_and_views
+
+if TYPE_CHECKING:
+    from xql_ffi._objective.parameters import Chosen
+
+_SUBQUERY = "(<subquery>)"
+# What DataFusion says of a scalar subquery that it can make no join of, such as one in an aggregate.
+_NO_JOIN = "Physical plan does not support logical expression ScalarSubquery"
+_SCAN = re.compile(r"^\s*TableScan: (.+?)(?:,? (?:\w+_filters|projection|fetch)=.*)?$", re.MULTILINE)
+
+
+class DataFusion:
+    """A session of DataFusion that has ``grad``."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        # Sessions in which scalar subqueries are joins, and in which they are computed once.
+        self._joining, self._once = _own(session, joins=True), _own(session, joins=False)
+        # Whether the loss has a subquery.
+        self._has_subquery = False
+        self._names = Names(uuid4().hex)
+        self._relations: Sequence[Relation] = ()
+        # The rows of the relations, and of other tables that are replaced.
+        self._live: dict[str, Live] = {}
+        # The loss as it was given, until its text is known to be right.
+        self._frame: Any = None
+        self._loops: dict[Kind, Loop] = {}
+        self._loss = ""
+
+    def rows(self, relation: str) -> pa.Table:
+        """The rows of a relation in their order, by its partitions."""
+        try:
+            frame = self._session.table(quoted(relation))
+        except (KeyError, RuntimeError) as error:
+            msg = f"the session has no table called {relation!r}"
+            raise ValueError(msg) from error
+        if not frame.logical_plan().display().startswith("TableScan:"):
+            msg = f"{relation} is a view, which has no cells of its own: name the tables that it reads"
+            raise ValueError(msg)
+        batches = [batch for partition in frame.collect_partitioned() for batch in partition]
+        return pa.Table.from_batches(batches, frame.schema()).combine_chunks()
+
+    def where(self, relation: str, rows: pa.Table, condition: str) -> Chosen:
+        """For which of the rows of a relation a condition is true."""
+        import numpy as np
+
+        number, table = f"row_{uuid4().hex}", f"rows_{uuid4().hex}"
+        numbered = rows.append_column(number, pa.array(range(rows.num_rows), pa.int64()))
+        self._session.register_dataset(table, Live(numbered))
+        try:
+            query = f"SELECT {number} FROM {table} AS {quoted(relation)} WHERE ({condition}\n)"
+            found = self._session.sql(query, options=_QUERY).to_arrow_table()
+        finally:
+            self._session.deregister_table(table)
+        chosen = np.zeros(rows.num_rows, dtype=bool)
+        chosen[found.column(0).to_numpy()] = True
+        return chosen
+
+    def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
+        """Takes the loss, and the relations whose rows are to be given.
+
+        Raises:
+            TypeError: the loss is neither SQL nor a DataFrame.
+            ValueError: the loss is not one number, or reads a relation in a way that it cannot be replaced.
+        """
+        frame: Any = self._session.sql(loss, options=_QUERY) if isinstance(loss, str) else loss
+        # xarray-sql has DataFrames of its own, around those of DataFusion.
+        if not hasattr(frame, "into_view"):
+            msg = f"the loss must be a query in SQL or a DataFrame; {shown(loss)} is neither"
+            raise TypeError(msg)
+        schema = frame.schema()
+        check_columns(schema.names, schema.types)
+        if isinstance(loss, str):
+            self._loss = loss.strip().rstrip(";")
+        else:
+            self._loss, self._frame = _written(frame), frame
+        if frame.limit(2).count() > 1:
+            msg = "the loss must be one value; the query has several rows: aggregate them"
+            raise ValueError(msg)
+        self._relations = relations
+
+    def check(self, value: float) -> None:
+        """Checks that a loss that was given as a DataFrame has been written in SQL as it is.
+
+        Raises:
+            ValueError: it has another value.
+        """
+        if self._frame is not None:
+            ((given,),) = self._frame.to_pydict().values()
+            self._frame = None
+            if not math.isclose(value, math.nan if given is None else given, rel_tol=1e-6) and not math.isnan(value):
+                raise ValueError(_NOT_WRITTEN)
+
+    def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
+        """Takes a turn of a statement, which is planned before its first turn and after an error."""
+        values, tangents = tables
+        for relation in self._relations:
+            self._put(
+                relation.name, with_numbers(self._names, relation, values[relation.name], tangents[relation.name])
+            )
+        # After an error it may have ended in the midst of a turn, so that it is not kept.
+        loop, is_for_good = self._loops.pop(kind, None), True
+        if loop is None:
+            loop, is_for_good = self._planned(kind)
+        result = loop.turn()
+        if is_for_good:
+            self._loops[kind] = loop
+        return result
+
+    def _put(self, name: str, rows: pa.Table) -> None:
+        if name in self._live:
+            self._live[name].put(rows)
+        else:
+            self._live[name] = Live(rows)
+
+    def replace(self, name: str, rows: pa.Table) -> None:
+        """Lets the loss read these rows in place of a table of the session."""
+        if name not in self._live:
+            schema = self._session.table(quoted(name)).schema()
+            self._loops.clear()
+        else:
+            schema = self._live[name].schema
+        self._put(name, cast_to(name, rows, schema))
+
+    def _planned(self, kind: Kind) -> tuple[Loop, bool]:
+        """Plans a statement, and says whether the plan gives in each turn what it would give if planned anew."""
+        if kind == "value" or is_engine():
+            try:
+                return self._planned_by(self._joining, kind), True
+            except Exception as error:
+                if _NO_JOIN not in str(error):
+                    raise
+        loop = self._planned_by(self._once, kind)
+        return loop, kind != "value" and not self._has_subquery
+
+    def _planned_by(self, session: Any, kind: Kind) -> Loop:
+        """Plans a statement. While it does, the session knows tables by names that nothing else has."""
+        names, made = self._names, list[str]()
+        try:
+            for name, table in self._tables().items():
+                session.register_dataset(table, self._live[name])
+                made.append(table)
+            if kind in MOVING:
+                session.register_record_batches(names.steps, [[pa.record_batch({names.step: [0.0]})]])
+                made.append(names.steps)
+                for number, relation in enumerate(self._relations):
+                    session.sql(f"CREATE VIEW {names.moved(number)} AS {moved(names, number, relation, 'REAL')}")
+                    made.append(names.moved(number))
+            session.register_view(names.loss, self._shadowed(session, kind))
+            made.append(names.loss)
+            relations = self._relations if kind in ("gradient", "hvp") else ()
+            stream = session.sql(repeated(names, relations, kind)).execute_stream()
+            return Loop(stream, 1 + sum(relation.rows.num_rows for relation in relations))
+        finally:
+            for table in reversed(made):
+                session.deregister_table(table)
+
+    def _tables(self) -> dict[str, str]:
+        """What live tables are called, by the names of those of the session."""
+        numbers = {relation.name: number for number, relation in enumerate(self._relations)}
+        others = [name for name in self._live if name not in numbers]
+        numbers |= {name: len(numbers) + place for place, name in enumerate(others)}
+        return {name: self._names.table(number) for name, number in numbers.items()}
+
+    def _shadowed(self, session: Any, kind: Kind) -> Any:
+        """The loss over live tables in the place of those of the session."""
+        names, tables = self._names, self._tables()
+        shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in tables.items()}
+        for number, relation in enumerate(self._relations):
+            shadows[quoted(relation.name)] = read_in_place(names, number, relation, kind)
+        frame = session.sql(shadowed(names, self._loss, shadows), options=_QUERY)
+        if self._reads(frame, tables):
+            shadows |= self._views(tables)
+            frame = session.sql(shadowed(names, self._loss, shadows), options=_QUERY)
+            if read := self._reads(frame, tables):
+                raise not_shadowed(read)
+        self._has_subquery = _SUBQUERY in frame.logical_plan().display_indent()
+        return frame
+
+    def _reads(self, frame: Any, tables: Mapping[str, str]) -> str | None:
+        """One of these tables of the session that a plan still reads."""
+        scans = _SCAN.findall(frame.logical_plan().display_indent())
+        return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in scans)), None)
+
+    def _views(self, tables: Mapping[str, str]) -> dict[str, str]:
+        """The queries of the views that read these tables, each after those that it reads."""
+        queries = {}
+        for path, query in tables_and_views(self._session):
+            if isinstance(query, str) and self._reads(self._session.table(".".join(map(quoted, path))), tables):
+                queries[path] = query
+        return in_place_of(queries, self._loss)
+
+    def update(self, relations: Sequence[Relation], tables: Mapping[str, pa.Table]) -> None:
+        """Gives the relations of the session these rows, all of them or none."""
+        before = {relation.name: self.rows(relation.name) for relation in relations}
+        for relation in relations:
+            check_unchanged(relation.name, same=same_beside(before[relation.name], relation.rows, relation.variables))
+        try:
+            for name, rows in tables.items():
+                self._register(name, rows)
+        except BaseException:
+            for name, rows in before.items():
+                self._register(name, rows)
+            raise
+
+    def _register(self, name: str, rows: pa.Table) -> None:
+        self._session.deregister_table(quoted(name))
+        batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+        self._session.register_record_batches(quoted(name), [batches])
+
+
+def _own(session: Any, *, joins: bool) -> Any:
+    """A session with the tables, functions and options of this one, but for an option of its own.
+
+    DataFusion computes a scalar subquery before the rest of a plan, and once. In a recursive query it is to be computed
+    in each iteration, as a part of the plan, which it is as a join. DataFusion 55 makes joins of them before the
+    statement is differentiated, which does not see through these.
+    """
+    if is_engine():
+        # A class of sessions of another library may not be able to make a second one.
+        own: Any = SessionContext.__new__(SessionContext)
+        own.ctx = session.ctx.enable_url_table()
+    else:
+        own = session.enable_url_table()
+    # DataFusion switches the first one off in a copy, which has the catalog and the schema already.
+    own.sql("SET datafusion.catalog.create_default_catalog_and_schema = true")
+    if joins:
+        own.sql("SET datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery = false")
+    return own
+
+
+def _written(frame: Any) -> str:
+    """The query of a DataFrame."""
+    try:
+        written: str = Unparser(Dialect.default()).plan_to_sql(frame.logical_plan())
+    except Exception as error:  # datafusion has no class of its own for that
+        raise ValueError(_NOT_WRITTEN) from error
+    return written
+
+
+_NOT_WRITTEN = "this DataFrame cannot be written as the query that it is: give the loss in SQL"
+_QUERY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)

@@ -1,0 +1,163 @@
+"""The cells of relations that are parameters, as one vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from xql_ffi._errors import VariableError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Vector = NDArray[np.float64]
+    Chosen = NDArray[np.bool_]
+
+# The rows of a relation for each of its variables.
+Columns = Mapping[str, "Vector"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation, its rows as they were read, and which of its cells are parameters.
+
+    Attributes:
+        name: its name, as a variable has it: ``w`` of ``w.val``.
+        rows: all of its columns.
+        variables: the columns that have parameters.
+        chosen: for each of them, which rows are parameters: those without NULL, and for which ``where`` is true.
+    """
+
+    name: str
+    rows: pa.Table
+    variables: Sequence[str]
+    chosen: Mapping[str, Chosen]
+
+
+def relation(name: str, rows: pa.Table, variables: Sequence[str], where: Chosen | None) -> Relation:
+    """A relation with these rows.
+
+    Args:
+        name: its name.
+        rows: its rows.
+        variables: the columns that have parameters.
+        where: the rows that have parameters; all of them if it is None.
+
+    Raises:
+        VariableError: a column is not one of Float64 or Float32.
+    """
+    chosen = {}
+    for variable in variables:
+        column = rows.column(variable)
+        if column.type not in (pa.float64(), pa.float32()):
+            msg = (
+                f"a parameter must be a Float64 or Float32; {name}.{variable} is {column.type}. Make it a column of "
+                "floats: CAST(... AS DOUBLE)"
+            )
+            raise VariableError(msg)
+        present = pc.is_valid(column).to_numpy()
+        chosen[variable] = present if where is None else present & where
+    return Relation(name, rows, variables, chosen)
+
+
+class Parameters:
+    """The parameters of relations as one vector: by relation, by column in it, by row in that."""
+
+    def __init__(self, relations: Sequence[Relation]) -> None:
+        import numpy as np
+
+        self._np = np
+        self.relations = relations
+        self._start = {r.name: {v: _floats(r.rows.column(v)) for v in r.variables} for r in relations}
+        self._still = {r.name: {v: np.zeros(r.rows.num_rows) for v in r.variables} for r in relations}
+        self.number = sum(int(chosen.sum()) for r in relations for chosen in r.chosen.values())
+
+    def start(self) -> Vector:
+        """The parameters as the relations had them."""
+        return self.gathered(self._start)
+
+    def gathered(self, columns: Mapping[str, Columns]) -> Vector:
+        """The vector of those cells of columns of all rows that are parameters."""
+        parts = [columns[r.name][v][r.chosen[v]] for r in self.relations for v in r.variables]
+        return self._np.concatenate(parts, dtype=self._np.float64)
+
+    def checked(self, vector: ArrayLike, what: str) -> Vector:
+        """A vector of floats of its own.
+
+        Raises:
+            ValueError: it has not one number for each parameter.
+        """
+        made: Vector = self._np.array(vector, dtype=self._np.float64)
+        if made.shape != (self.number,):
+            msg = (
+                f"{what} must be a vector of {self.number} numbers, one for each parameter as in objective.start; it "
+                f"has the shape {made.shape}"
+            )
+            raise ValueError(msg)
+        return made
+
+    def values(self, vector: Vector) -> dict[str, dict[str, pa.Array]]:
+        """The columns of the variables, with all of their rows, at a vector of parameters."""
+        return self._placed(self._start, vector)
+
+    def tangents(self, vector: Vector | None) -> dict[str, dict[str, pa.Array]]:
+        """How the rows of each variable move along a vector; they do not at all if there is none."""
+        if vector is None:
+            vector = self._np.zeros(self.number)
+        return self._placed(self._still, vector)
+
+    def _placed(self, columns: Mapping[str, Columns], vector: Vector) -> dict[str, dict[str, pa.Array]]:
+        placed: dict[str, dict[str, pa.Array]] = {}
+        begin = 0
+        for r in self.relations:
+            placed[r.name] = {}
+            for variable in r.variables:
+                chosen, column = r.chosen[variable], r.rows.column(variable)
+                numbers = columns[r.name][variable].copy()
+                end = begin + int(chosen.sum())
+                numbers[chosen], begin = vector[begin:end], end
+                nulls = pc.is_null(column).to_numpy() if column.null_count else None
+                with self._np.errstate(over="ignore"):  # infinite, as a float32 is then
+                    typed = numbers.astype(column.type.to_pandas_dtype())
+                placed[r.name][variable] = pa.array(typed, column.type, mask=nulls)
+        return placed
+
+    def tables(self, vector: Vector) -> dict[str, pa.Table]:
+        """The relations with all of their columns, at a vector of parameters."""
+        values = self.values(vector)
+        return {r.name: _replaced(r.rows, values[r.name]) for r in self.relations}
+
+
+def _floats(column: pa.ChunkedArray) -> Any:
+    """The numbers of a column, NaN where it is NULL."""
+    return column.to_numpy().astype("float64")
+
+
+def _replaced(rows: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    for name, values in columns.items():
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(place), values)
+    return rows
+
+
+def same_beside(one: pa.Table, other: pa.Table, variables: Sequence[str]) -> bool:
+    """Whether two tables have the same rows in the same order, but for the values of these columns."""
+    if one.schema.names != other.schema.names or one.num_rows != other.num_rows:
+        return False
+    pairs = ((one.column(name), other.column(name)) for name in one.schema.names if name not in variables)
+    return all(_same(*pair) for pair in pairs)
+
+
+def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if one.type != other.type or not pa.types.is_floating(one.type):
+        return bool(one.equals(other))
+    # NaN is equal to itself here.
+    nan = [pc.and_kleene(pc.is_valid(column), pc.is_nan(column)) for column in (one, other)]
+    return bool(nan[0].equals(nan[1])) and bool(
+        pc.if_else(nan[0], pa.scalar(0, one.type), one).equals(pc.if_else(nan[1], pa.scalar(0, one.type), other))
+    )

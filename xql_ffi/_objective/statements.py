@@ -1,0 +1,167 @@
+"""The statements of an objective, over tables that have its parameters under names of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from xql_ffi._expressions import quoted
+from xql_ffi._objective.parameters import Relation
+
+Kind = Literal["value", "gradient", "jvp", "hvp"]
+# Those in which the parameters move along a direction.
+MOVING = ("jvp", "hvp")
+
+
+@dataclass(frozen=True)
+class Names:
+    """What an objective calls its own: with a number that nothing else has."""
+
+    tag: str
+
+    @property
+    def row(self) -> str:
+        """The column that numbers the rows of a relation."""
+        return f"row_{self.tag}"
+
+    @property
+    def step(self) -> str:
+        """The one column of a table of one row, along which the parameters move."""
+        return f"step_{self.tag}"
+
+    @property
+    def steps(self) -> str:
+        """The table with that column."""
+        return f"steps_{self.tag}"
+
+    @property
+    def loss(self) -> str:
+        """The view or table expression that is the loss, and its column."""
+        return f"loss_{self.tag}"
+
+    def tangent(self, number: int) -> str:
+        """The column by which a variable moves."""
+        return f"tangent_{number}_{self.tag}"
+
+    def table(self, number: int) -> str:
+        """The table with the rows of a relation."""
+        return f"rows_{number}_{self.tag}"
+
+    def moved(self, number: int) -> str:
+        """The view of those rows, moved along the direction."""
+        return f"moved_{number}_{self.tag}"
+
+
+def with_numbers(
+    names: Names, relation: Relation, values: Mapping[str, pa.Array], tangents: Mapping[str, pa.Array]
+) -> pa.Table:
+    """The table with the rows of a relation: its columns, the numbers of its rows, and how they move."""
+    rows = relation.rows
+    columns = [values.get(name, rows.column(name)) for name in rows.schema.names]
+    fields = [*rows.schema, pa.field(names.row, pa.int64())]
+    columns.append(pa.array(range(rows.num_rows), pa.int64()))
+    for number, variable in enumerate(relation.variables):
+        fields.append(pa.field(names.tangent(number), rows.schema.field(variable).type))
+        columns.append(tangents[variable])
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def moved(names: Names, number: int, relation: Relation, real: str) -> str:
+    """The query of the rows of a relation, moved along the direction.
+
+    Args:
+        names: what things are called.
+        number: the number of the relation.
+        relation: the relation.
+        real: what Float32 is called.
+    """
+    columns = []
+    for name in relation.rows.schema.names:
+        column = quoted(name)
+        if name in relation.variables:
+            tangent = quoted(names.tangent(relation.variables.index(name)))
+            column = f"{column} + {quoted(names.step)} * {tangent}"
+            if relation.rows.schema.field(name).type == pa.float32():
+                column = f"CAST({column} AS {real})"
+        columns.append(f"{column} AS {quoted(name)}")
+    columns.append(f"{quoted(names.row)} AS {quoted(names.row)}")
+    return f"SELECT {', '.join(columns)} FROM {quoted(names.table(number))} CROSS JOIN {quoted(names.steps)}"
+
+
+def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: str | None = None) -> str:
+    """The value of a loss, or its derivatives by the rows of relations.
+
+    No two parts have a row in common, so that the join has the rows of one after those of the other:
+
+        SELECT <value>, r1.row, grad(<loss>, r1.val), r2.row, grad(<loss>, r2.val), ...
+        FROM (SELECT 0 AS part) r0
+        FULL JOIN (SELECT *, 1 AS part FROM w1) r1 ON r0.part = r1.part
+        FULL JOIN (SELECT *, 2 AS part FROM w2) r2 ON r0.part = r2.part
+
+    Args:
+        names: what things are called.
+        relations: the relations.
+        kind: what is asked for. The value of ``jvp`` is the derivative along the direction, and the derivatives of
+            ``hvp`` are those of the gradient.
+        turns_of: the recursive query that this is the recursive term of, if it is one.
+    """
+    loss, step = f"(SELECT {quoted(names.loss)} FROM {quoted(names.loss)})", quoted(names.step)
+    value = f"grad({loss}, {step})" if kind == "jvp" else loss
+    part = f"part_0_{names.tag}"
+    columns, first = [f"CAST({value} AS DOUBLE) AS {VALUE}"], f"SELECT 0 AS {part}"
+    if turns_of is not None:
+        columns.append(f"r0.{TURN}")
+        first += f", coalesce(MAX({TURN}), 0) + 1 AS {TURN} FROM {turns_of}"
+    parts = [f"({first}) r0"]
+    for number, relation in enumerate(relations if kind in ("gradient", "hvp") else []):
+        r, own = f"r{number + 1}", f"part_{number + 1}_{names.tag}"
+        columns.append(f"{r}.{quoted(names.row)} AS {row(number)}")
+        for place, variable in enumerate(relation.variables):
+            derivative = f"grad({loss}, {r}.{quoted(variable)})"
+            if kind == "hvp":
+                derivative = f"grad({derivative}, {step})"
+            columns.append(f"CAST({derivative} AS DOUBLE) AS {by(number, place)}")
+        table = names.moved(number) if kind in MOVING else names.table(number)
+        parts.append(f"FULL JOIN (SELECT *, {number + 1} AS {own} FROM {quoted(table)}) {r} ON r0.{part} = {r}.{own}")
+    if kind in MOVING:
+        parts.append(f"CROSS JOIN {quoted(names.steps)}")
+    return f"SELECT {', '.join(columns)} FROM {' '.join(parts)}"
+
+
+def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
+    """An endless recursive query, each turn of which is `selected`."""
+    columns = [f"CAST(NULL AS DOUBLE) AS {VALUE}", f"CAST(NULL AS BIGINT) AS {TURN}"]
+    for number, relation in enumerate(relations if kind in ("gradient", "hvp") else []):
+        columns.append(f"CAST(NULL AS BIGINT) AS {row(number)}")
+        columns += [f"CAST(NULL AS DOUBLE) AS {by(number, place)}" for place in range(len(relation.variables))]
+    term = selected(names, relations, kind, TURNS)
+    return f"WITH RECURSIVE {TURNS} AS (SELECT {', '.join(columns)} UNION ALL {term}) SELECT * FROM {TURNS}"
+
+
+def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
+    """The loss, with table expressions in the place of tables and views that it reads by these names."""
+    tables = ", ".join(f"{head} AS ({query}\n)" for head, query in shadows.items())
+    name = quoted(names.loss)
+    return f"WITH {tables} SELECT {name} FROM ({loss}\n) AS {name}({name})"
+
+
+def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> str:
+    """The query that a relation is in the loss."""
+    table = names.moved(number) if kind in MOVING else names.table(number)
+    return f"SELECT {', '.join(map(quoted, relation.rows.schema.names))} FROM {quoted(table)}"
+
+
+TURNS, TURN, VALUE = "objective", "turn", "loss"
+
+
+def row(number: int) -> str:
+    """The column of a result with the numbers of the rows of a relation."""
+    return f"row_{number}"
+
+
+def by(number: int, place: int) -> str:
+    """The column of a result with the derivatives by a variable of a relation."""
+    return f"by_{number}_{place}"
