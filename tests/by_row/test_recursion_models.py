@@ -206,10 +206,6 @@ def test_newtons_method_for_systems_of_every_row(session: SessionContext) -> Non
     assert_gradient(session, gradient(ctes, "q", "k"), by_q, ["k"])
 
 
-TWO_READ = "the derivative reads row where it is not known: two recursive queries read the variable in every iteration"
-
-
-@pytest.mark.xfail(raises=xql_ffi.UnsupportedRelationError, reason=TWO_READ)
 def test_two_recursions_that_read_the_variable(session: SessionContext) -> None:
     """The least statement of the case below: 1 + p + p² twice, by p."""
     add(session, "p", np.array([0.5]), "i")
@@ -220,7 +216,6 @@ def test_two_recursions_that_read_the_variable(session: SessionContext) -> None:
     assert_gradient(session, gradient(ctes, "p", "i"), [4.0], ["i"])
 
 
-@pytest.mark.xfail(raises=xql_ffi.UnsupportedRelationError, reason=TWO_READ)
 def test_both_passes_of_a_hidden_markov_model(session: SessionContext) -> None:
     """What the chances of the states are at each time, from a recursion forward and one back, by the emissions."""
     states, kinds = 3, 4

@@ -115,3 +115,7 @@ loss AS (SELECT MAX(val) + MIN(val) AS l FROM r WHERE step = 3)
 -- no iteration
 r AS (SELECT 0 AS step, k, val FROM w UNION ALL SELECT step + 1, k, val FROM r WHERE step > 5),
 loss AS (SELECT SUM(val * val) AS l FROM r)
+-- two recursive queries whose iterations read the variable
+a AS (SELECT 0 AS step, CAST(1 AS DOUBLE) AS v UNION ALL SELECT step + 1, v * (1 + w.val) FROM a CROSS JOIN w WHERE step < 2 AND k < 3),
+b AS (SELECT 0 AS step, CAST(2 AS DOUBLE) AS v UNION ALL SELECT step + 1, v * sin(w.val) FROM b CROSS JOIN w WHERE step < 2 AND k > 1),
+loss AS (SELECT la.l * lb.l AS l FROM (SELECT SUM(v) AS l FROM a) la CROSS JOIN (SELECT SUM(v) AS l FROM b) lb)
