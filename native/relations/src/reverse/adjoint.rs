@@ -1,7 +1,7 @@
 //! Cotangents of the rows of all iterations of a recursive query, carried on to what the iterations read.
 
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_common::{Column, DFSchema, Result, ScalarValue, internal_err};
+use datafusion_common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion_expr::{EmptyRelation, Expr, Filter, LogicalPlan, Projection, cast, lit, union};
 use std::collections::BTreeMap;
 use std::sync::Arc;
