@@ -1,7 +1,6 @@
 //! Telling Python of the steps of recursive queries.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::pyarrow::ToPyArrow;
@@ -24,12 +23,9 @@ impl Observer for Callable {
     }
 }
 
-/// For how long the end of Python waits for a call that it is in.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Has nobody called any more. Python calls it when it ends, for a thread that came back to it later would be torn off.
 pub fn stop_observing(py: Python<'_>) {
-    py.detach(|| xql_relations::stop_telling(PATIENCE));
+    py.detach(xql_relations::stop_telling);
 }
 
 /// Has `callable` called for every step of queries that are planned from now on; `None` for nobody.

@@ -5,7 +5,6 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use datafusion_common::{DataFusionError, Result, exec_err};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 use xql_guard::guard;
 use xql_session::Observer;
 
@@ -24,9 +23,6 @@ static CALLBACK: RwLock<Option<Callback>> = RwLock::new(None);
 
 /// Bytes of a message about an error, with the NUL at its end.
 const MESSAGE: usize = 1 << 12;
-
-/// For how long the end of an interpreter waits for a call that it is in.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Has `callback` called for each step of the recursive queries that registered sessions plan from now on, with the number `observer`. Those
 /// that are planned by then go on to call it with theirs. Null for nobody: then they do not either.
@@ -65,7 +61,7 @@ pub unsafe extern "C" fn xql_ffi_observe(
 pub extern "C" fn xql_ffi_stop_observing() {
     // There is no one to tell of a panic.
     let _ = guard("ending to observe queries", || {
-        xql_session::stop_telling(PATIENCE);
+        xql_session::stop_telling();
         Ok(())
     });
 }

@@ -4,6 +4,9 @@ use datafusion_common::Result;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// For how long the end of an interpreter waits for the calls that it is in.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The calls of a process.
 static CALLS: Calls = Calls { state: Mutex::new(State { running: 0, are_over: false }), ended: Condvar::new() };
 
@@ -49,11 +52,11 @@ pub fn told(call: impl FnOnce() -> Result<()>) -> Result<()> {
     call()
 }
 
-/// Has no observer called any more, and waits for the calls that are running, no longer than `patience`. A language whose interpreter
+/// Has no observer called any more, and waits for the calls that are running, no longer than five seconds. A language whose interpreter
 /// ends calls it first: a thread that came back to it then would be torn off within this library.
-pub fn stop_telling(patience: Duration) {
+pub fn stop_telling() {
     let mut state = CALLS.state();
     state.are_over = true;
     // A call that waits for the caller of this function never ends.
-    let _waited = CALLS.ended.wait_timeout_while(state, patience, |state| state.running > 0);
+    let _waited = CALLS.ended.wait_timeout_while(state, PATIENCE, |state| state.running > 0);
 }

@@ -3,10 +3,10 @@
 //! They are expressions of DataFusion, so that a plan with them can be sent anywhere a plan can be sent.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{Expr, Operator, lit, when};
 use datafusion_functions::math::random;
-use xql_autodiff::vocabulary::columns::{is_volatile, subquery_of};
+use xql_autodiff::vocabulary::columns::is_volatile;
 
 use super::expressions::unaliased;
 
@@ -47,22 +47,14 @@ pub fn unmarked(expr: &Expr) -> &Expr {
 /// Whether an expression draws a random number or the like. What makes it nullable draws one that changes nothing.
 pub fn draws(expr: &Expr) -> bool {
     // Most draw nothing at all.
-    if !is_volatile(expr) {
-        return false;
-    }
-    let mut found = false;
-    let visited = expr.apply(|part| {
-        let (value, go_on) = match marked(part) {
-            Some(value) => (draws(value), TreeNodeRecursion::Jump),
-            None => (part.is_volatile_node() || subquery_draws(part), TreeNodeRecursion::Continue),
-        };
-        found |= value;
-        Ok(if found { TreeNodeRecursion::Stop } else { go_on })
-    });
-    debug_assert!(visited.is_ok(), "the closure never fails");
-    found
+    is_volatile(expr) && is_volatile(&without_marks(expr))
 }
 
-fn subquery_draws(part: &Expr) -> bool {
-    subquery_of(part).is_some() && is_volatile(part)
+fn without_marks(expr: &Expr) -> Expr {
+    let changed = expr.clone().transform_up(|part| match marked(&part) {
+        Some(value) => Ok(Transformed::yes(value.clone())),
+        None => Ok(Transformed::no(part)),
+    });
+    debug_assert!(changed.is_ok(), "the closure never fails");
+    changed.map_or_else(|_| expr.clone(), |changed| changed.data)
 }

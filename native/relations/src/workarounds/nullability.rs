@@ -88,15 +88,12 @@ pub fn nullable_by_either_term(plan: LogicalPlan, trust: Static) -> Result<Trans
     // Copies of one query stay copies of one, with one work table.
     let mut known: Vec<(LogicalPlan, LogicalPlan)> = vec![];
     rewrite_up(plan, &mut |node| {
-        if !matches!(node, LogicalPlan::RecursiveQuery(_)) {
-            return Ok(Transformed::no(node));
-        }
+        let LogicalPlan::RecursiveQuery(query) = &node else { return Ok(Transformed::no(node)) };
         let is_copy = |one: &LogicalPlan| is_equal(one, &node) && occurrences(one) == occurrences(&node);
         if let Some((_, widened)) = known.iter().find(|(one, _)| is_copy(one)) {
             return Ok(Transformed::yes(widened.clone()));
         }
-        let LogicalPlan::RecursiveQuery(query) = node.clone() else { return Ok(Transformed::no(node)) };
-        let widened = widen(query, trust)?.update_data(LogicalPlan::RecursiveQuery);
+        let widened = widen(query.clone(), trust)?.update_data(LogicalPlan::RecursiveQuery);
         if widened.transformed {
             known.push((node, widened.data.clone()));
         }

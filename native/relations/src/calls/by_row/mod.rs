@@ -268,7 +268,9 @@ impl ByRow {
                 }
                 if swept.gradients.is_none() {
                     let gradients = variables.gradients(&swept.region, names, tangent)?;
-                    if let (Some(value), false) = (swept.region.columns.first(), gradients.is_empty()) {
+                    if !gradients.is_empty()
+                        && let Some(value) = swept.region.columns.first()
+                    {
                         check_float(value, swept.region.plan.schema())?;
                     }
                     swept.gradients = Some(gradients);
