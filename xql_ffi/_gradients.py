@@ -8,13 +8,14 @@ from functools import reduce
 from operator import add
 from uuid import uuid4
 
-from datafusion import DataFrame, Expr, SessionContext, SQLOptions, col, lit
+from datafusion import DataFrame, Expr, SessionContext, col, lit
 
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, quoted
+from xql_ffi._loss import check_one_column, frame_of, selected_beside
 
 Grad = Callable[[Expr, Expr], Expr]
 
@@ -238,16 +239,8 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
             f"Or {way_out()}"
         )
         raise MissingEngineError(msg)
-    # DataFusion executes DDL and DML when they are planned.
-    query = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
-    frame = ctx.sql(loss, options=query) if isinstance(loss, str) else loss
-    # xarray-sql has DataFrames of its own, around those of DataFusion.
-    if not hasattr(frame, "into_view"):
-        msg = f"the loss must be a query in SQL or a DataFrame; {loss!r} is neither"
-        raise TypeError(msg)
-    if len(names := frame.schema().names) != 1:
-        msg = f"the loss must be one value; the query has the columns {', '.join(map(repr, names))}: select one"
-        raise ValueError(msg)
+    frame = frame_of(ctx, loss)
+    check_one_column(names := frame.schema().names)
     relations = _relations(ctx, wrt)
     check_registered(ctx)
     tag = uuid4().hex
@@ -312,26 +305,17 @@ def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]
 def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
     """The value, and the rows of the relations with their derivatives, under names that nothing else has.
 
-    No two parts have a row in common, so that the join has the rows of one after those of the other:
-
-        SELECT (loss), r1.inp, r1.val, grad((loss), r1.val), r2.out, r2.val, grad((loss), r2.val), ...
-        FROM (SELECT 0 AS part) r0
-        FULL JOIN (SELECT *, 1 AS part FROM w1) r1 ON r0.part = r1.part
-        FULL JOIN (SELECT *, 2 AS part FROM w2) r2 ON r0.part = r2.part
-
-    One node of the plan asks for all, in which the planner sees what they have in common.
+    SELECT (loss), r1.inp, r1.val, grad((loss), r1.val), r2.out, r2.val, grad((loss), r2.val), ...
+    FROM ...                                                               as `selected_beside` has it
     """
     columns = [f"{loss} AS value_{tag}", f"r0.part_0_{tag}"]
-    parts = [f"(SELECT 0 AS part_0_{tag}) r0"]
     for number, relation in enumerate(relations, start=1):
-        part = f"part_{number}_{tag}"
-        columns.append(f"r{number}.{part}")
+        columns.append(f"r{number}.part_{number}_{tag}")
         read = [f"r{number}.{quoted(name)}" for name in relation.columns]
         read += [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
         columns += [f"{expression} AS c{n}_{number}_{tag}" for n, expression in enumerate(read)]
-        rows = f"SELECT *, {number} AS {part} FROM {_quoted(relation.name)}"
-        parts.append(f"FULL JOIN ({rows}) r{number} ON r0.part_0_{tag} = r{number}.{part}")
-    return f"SELECT {', '.join(columns)} FROM {' '.join(parts)}"
+    tables = [_quoted(relation.name) for relation in relations]
+    return f"SELECT {', '.join(columns)} FROM {selected_beside('', tables, tag)}"
 
 
 def check_registered(ctx: SessionContext) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from xql_ffi._errors import NotNumericError
+from xql_ffi._loss import check_one_column
 from xql_ffi._objective.parameters import Relation
 from xql_ffi._objective.statements import Kind
 
@@ -47,9 +48,7 @@ def check_columns(names: Sequence[str], types: Sequence[object]) -> None:
         ValueError: it has more columns than one.
         NotNumericError: it is not a number.
     """
-    if len(names) != 1:
-        msg = f"the loss must be one value; the query has the columns {', '.join(map(repr, names))}: select one"
-        raise ValueError(msg)
+    check_one_column(names)
     (kind,) = types
     if isinstance(kind, pa.DataType) and not (
         pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
-from datafusion import SessionContext, SQLOptions
 from datafusion.unparser import Dialect, Unparser
 
 from xql_ffi._engine import is_engine
-from xql_ffi._expressions import quoted, shown
+from xql_ffi._expressions import quoted
+from xql_ffi._loss import QUERY, frame_of
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.live import Live, Loop
 from xql_ffi._objective.parameters import Relation, same_beside
@@ -28,6 +28,7 @@ from xql_ffi._objective.statements import (
     with_numbers,
 )
 from xql_ffi._objective.views import in_place_of
+from xql_ffi._registered import twin_of
 from xql_ffi._text.catalog import relations as tables_and_views
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class DataFusion:
         self._session.register_dataset(table, Live(numbered))
         try:
             query = f"SELECT {number} FROM {table} AS {quoted(relation)} WHERE ({condition}\n)"
-            found = self._session.sql(query, options=_QUERY).to_arrow_table()
+            found = self._session.sql(query, options=QUERY).to_arrow_table()
         finally:
             self._session.deregister_table(table)
         chosen = np.zeros(rows.num_rows, dtype=bool)
@@ -93,11 +94,7 @@ class DataFusion:
             TypeError: the loss is neither SQL nor a DataFrame.
             ValueError: the loss is not one number, or reads a relation in a way that it cannot be replaced.
         """
-        frame: Any = self._session.sql(loss, options=_QUERY) if isinstance(loss, str) else loss
-        # xarray-sql has DataFrames of its own, around those of DataFusion.
-        if not hasattr(frame, "into_view"):
-            msg = f"the loss must be a query in SQL or a DataFrame; {shown(loss)} is neither"
-            raise TypeError(msg)
+        frame = frame_of(self._session, loss)
         schema = frame.schema()
         check_columns(schema.names, schema.types)
         if isinstance(loss, str):
@@ -198,10 +195,10 @@ class DataFusion:
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in tables.items()}
         for number, relation in enumerate(self._relations):
             shadows[quoted(relation.name)] = read_in_place(names, number, relation, kind)
-        frame = session.sql(shadowed(names, self._loss, shadows), options=_QUERY)
+        frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
         if self._reads(frame, tables):
             shadows |= self._views(tables)
-            frame = session.sql(shadowed(names, self._loss, shadows), options=_QUERY)
+            frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
             if read := self._reads(frame, tables):
                 raise not_shadowed(read)
         self._has_subquery = _SUBQUERY in frame.logical_plan().display_indent()
@@ -246,14 +243,7 @@ def _own(session: Any, *, joins: bool) -> Any:
     in each iteration, as a part of the plan, which it is as a join. DataFusion 55 makes joins of them before the
     statement is differentiated, which does not see through these.
     """
-    if is_engine():
-        # A class of sessions of another library may not be able to make a second one.
-        own: Any = SessionContext.__new__(SessionContext)
-        own.ctx = session.ctx.enable_url_table()
-    else:
-        own = session.enable_url_table()
-    # DataFusion switches the first one off in a copy, which has the catalog and the schema already.
-    own.sql("SET datafusion.catalog.create_default_catalog_and_schema = true")
+    own: Any = twin_of(session) if is_engine() else session.enable_url_table()
     if joins:
         own.sql("SET datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery = false")
     return own
@@ -269,4 +259,3 @@ def _written(frame: Any) -> str:
 
 
 _NOT_WRITTEN = "this DataFrame cannot be written as the query that it is: give the loss in SQL"
-_QUERY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)

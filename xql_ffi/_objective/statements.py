@@ -9,6 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
+from xql_ffi._loss import selected_beside
 from xql_ffi._objective.parameters import Relation
 
 Kind = Literal["value", "gradient", "jvp", "hvp"]
@@ -54,6 +55,10 @@ class Names:
         """The view of those rows, moved along the direction."""
         return f"moved_{number}_{self.tag}"
 
+    def read(self, number: int, kind: Kind) -> str:
+        """What a statement reads as the rows of a relation: the table, or the view of what moves."""
+        return self.moved(number) if kind in MOVING else self.table(number)
+
 
 def with_numbers(
     names: Names, relation: Relation, values: Mapping[str, pa.Array], tangents: Mapping[str, pa.Array]
@@ -94,12 +99,8 @@ def moved(names: Names, number: int, relation: Relation, real: str) -> str:
 def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: str | None = None) -> str:
     """The value of a loss, or its derivatives by the rows of relations.
 
-    No two parts have a row in common, so that the join has the rows of one after those of the other:
-
         SELECT <value>, r1.row, grad(<loss>, r1.val), r2.row, grad(<loss>, r2.val), ...
-        FROM (SELECT 0 AS part) r0
-        FULL JOIN (SELECT *, 1 AS part FROM w1) r1 ON r0.part = r1.part
-        FULL JOIN (SELECT *, 2 AS part FROM w2) r2 ON r0.part = r2.part
+        FROM ...                                                     as `selected_beside` has it
 
     Args:
         names: what things are called.
@@ -110,25 +111,23 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
     """
     loss, step = f"(SELECT {quoted(names.loss)} FROM {quoted(names.loss)})", quoted(names.step)
     value = f"grad({loss}, {step})" if kind == "jvp" else loss
-    part = f"part_0_{names.tag}"
-    columns, first = [f"CAST({value} AS DOUBLE) AS {VALUE}"], f"SELECT 0 AS {part}"
+    columns, first, tables = [f"CAST({value} AS DOUBLE) AS {VALUE}"], "", []
     if turns_of is not None:
         columns.append(f"r0.{TURN}")
-        first += f", coalesce(MAX({TURN}), 0) + 1 AS {TURN} FROM {turns_of}"
-    parts = [f"({first}) r0"]
+        first = f", coalesce(MAX({TURN}), 0) + 1 AS {TURN} FROM {turns_of}"
     for number, relation in enumerate(relations if kind in ("gradient", "hvp") else []):
-        r, own = f"r{number + 1}", f"part_{number + 1}_{names.tag}"
+        r = f"r{number + 1}"
         columns.append(f"{r}.{quoted(names.row)} AS {row(number)}")
         for place, variable in enumerate(relation.variables):
             derivative = f"grad({loss}, {r}.{quoted(variable)})"
             if kind == "hvp":
                 derivative = f"grad({derivative}, {step})"
             columns.append(f"CAST({derivative} AS DOUBLE) AS {by(number, place)}")
-        table = names.moved(number) if kind in MOVING else names.table(number)
-        parts.append(f"FULL JOIN (SELECT *, {number + 1} AS {own} FROM {quoted(table)}) {r} ON r0.{part} = {r}.{own}")
+        tables.append(quoted(names.read(number, kind)))
+    rows = selected_beside(first, tables, names.tag)
     if kind in MOVING:
-        parts.append(f"CROSS JOIN {quoted(names.steps)}")
-    return f"SELECT {', '.join(columns)} FROM {' '.join(parts)}"
+        rows += f" CROSS JOIN {quoted(names.steps)}"
+    return f"SELECT {', '.join(columns)} FROM {rows}"
 
 
 def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
@@ -150,8 +149,7 @@ def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
 
 def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> str:
     """The query that a relation is in the loss."""
-    table = names.moved(number) if kind in MOVING else names.table(number)
-    return f"SELECT {', '.join(map(quoted, relation.rows.schema.names))} FROM {quoted(table)}"
+    return f"SELECT {', '.join(map(quoted, relation.rows.schema.names))} FROM {quoted(names.read(number, kind))}"
 
 
 TURNS, TURN, VALUE = "objective", "turn", "loss"

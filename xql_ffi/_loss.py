@@ -1,0 +1,57 @@
+"""A loss: a query of one row and one column, in SQL or as a DataFrame, and rows that are selected beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from datafusion import SQLOptions
+
+from xql_ffi._expressions import shown
+
+# DataFusion executes DDL and DML when they are planned.
+QUERY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+
+
+def frame_of(session: Any, loss: object) -> Any:
+    """The DataFrame that a loss is.
+
+    Raises:
+        TypeError: it is neither SQL nor a DataFrame.
+    """
+    frame = session.sql(loss, options=QUERY) if isinstance(loss, str) else loss
+    # xarray-sql has DataFrames of its own, around those of DataFusion.
+    if not hasattr(frame, "into_view"):
+        msg = f"the loss must be a query in SQL or a DataFrame; {shown(loss)} is neither"
+        raise TypeError(msg)
+    return frame
+
+
+def check_one_column(names: Sequence[str]) -> None:
+    """Raises a `ValueError` if a loss has not one column."""
+    if len(names) != 1:
+        msg = f"the loss must be one value; the query has the columns {', '.join(map(repr, names))}: select one"
+        raise ValueError(msg)
+
+
+def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
+    """What a query selects from that has a value, and the rows of one table after those of the other.
+
+    No two parts have a row in common, so that a join has all rows, and one node of the plan asks for all of them, in
+    which the planner sees what they have in common:
+
+        (SELECT 0 AS part_0) r0
+        FULL JOIN (SELECT *, 1 AS part_1 FROM w1) r1 ON r0.part_0 = r1.part_1
+        FULL JOIN (SELECT *, 2 AS part_2 FROM w2) r2 ON r0.part_0 = r2.part_2
+
+    Args:
+        first: what the row of the value has beside ``part_0``, as it follows it in a query.
+        tables: the tables, in quotes where names need them.
+        tag: what the names of the parts end with, which nothing else has.
+    """
+    parts = [f"(SELECT 0 AS part_0_{tag}{first}) r0"]
+    for number, table in enumerate(tables, start=1):
+        part = f"part_{number}_{tag}"
+        rows = f"(SELECT *, {number} AS {part} FROM {table}) r{number}"
+        parts.append(f"FULL JOIN {rows} ON r0.part_0_{tag} = r{number}.{part}")
+    return " ".join(parts)
