@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
 from matplotlib.figure import Figure
+from report import heading, save
 from scipy.optimize import minimize
 
 from xql_ffi import progress, register
@@ -402,18 +403,7 @@ def flow_figure(fields: Array, slopes: Array, target: int = TARGET) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG."""
-    figure.savefig(path, dpi=100)
-    print(f"\n  figure: {path}")
-
-
 # --------------------------------------------------------------------------------------------------------------------
-
-
-def heading(text: str) -> None:
-    """The title of a section of the output."""
-    print(f"\n{text}\n{'-' * len(text)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xarray as xr
 from matplotlib.figure import Figure
+from report import heading, save
 from sklearn.datasets import load_digits
 from xarray_sql import XarrayContext
 
@@ -272,18 +273,7 @@ def saliency_figure(result: xr.Dataset, read: pa.Table) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG."""
-    figure.savefig(path, dpi=100)
-    print(f"\n  figure: {path}")
-
-
 # --------------------------------------------------------------------------------------------------------------------
-
-
-def heading(text: str) -> None:
-    """The title of a section of the output."""
-    print(f"\n{text}\n{'-' * len(text)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

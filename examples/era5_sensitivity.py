@@ -29,6 +29,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter
+from report import heading, save
 from xarray_sql import XarrayContext
 
 from xql_ffi import progress, register
@@ -543,18 +544,7 @@ def calibration_figure(era5: xr.Dataset, steps: xr.Dataset, least_loss: float) -
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG."""
-    figure.savefig(path, dpi=100)
-    print(f"\n  figure: {path}")
-
-
 # --------------------------------------------------------------------------------------------------------------------
-
-
-def heading(text: str) -> None:
-    """The title of a section of the output."""
-    print(f"\n{text}\n{'-' * len(text)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,7 +10,9 @@ EXAMPLES = ROOT / "examples"
 
 
 def load(name: str) -> ModuleType:
-    """A program as a module: `examples/digits`, `docs/hooks`."""
+    """A program as a module: `examples/digits`, `docs/hooks`. As where it is run, it imports what stands beside it."""
+    if (folder := str((ROOT / name).parent)) not in sys.path:
+        sys.path.append(folder)
     spec = importlib.util.spec_from_file_location(Path(name).name, ROOT / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
