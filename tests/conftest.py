@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,9 @@ import xql_ffi
 from support import sessions, stock
 from support.seed import SEED
 from support.tables import TABLES
+
+# A shell has what it starts in the background ignore Ctrl-C, and with it the processes to which tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Random plans of one test.
 CHUNK = 100

@@ -97,6 +97,11 @@ def test_a_session(connection: Any) -> None:
         assert found.fetchall() == [(value,)]
 
 
+def test_parameters_of_the_connection(connection: Any) -> None:
+    found = xql_ffi.sql(connection, "SELECT x + ?, grad(x * x, x) FROM t", params=[4.0])
+    assert found.fetchall() == [(7.0, 6.0)]
+
+
 def test_files_and_table_functions(connection: Any, tmp_path: Path) -> None:
     file = tmp_path / "sea.data.parquet"
     connection.execute(f"COPY (SELECT 3.0::DOUBLE AS X, 2 AS n, 'a' AS s) TO '{file}'")

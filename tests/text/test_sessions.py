@@ -1,5 +1,7 @@
 """Statements run on sessions that nothing is registered with."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -15,6 +17,14 @@ def test_the_tables_of_all_catalogs_and_schemas() -> None:
     ctx.sql('CREATE TABLE sea."Fish" (x DOUBLE) AS VALUES (3.0)')
     found = xql_ffi.sql(ctx, 'SELECT grad(x * x, x) AS d FROM datafusion.sea."Fish"')
     assert found.to_pydict() == {"d": [6.0]}
+
+
+@pytest.mark.parametrize("given", [{"param_values": {"a": 2.5}}, {"a": 2.5}], ids=str)
+def test_parameters_of_the_session(given: dict[str, Any]) -> None:
+    ctx = SessionContext()
+    ctx.sql("CREATE TABLE t (x DOUBLE) AS VALUES (3.0), (2.0)")
+    found = xql_ffi.sql(ctx, "SELECT x, grad(x * x, x) AS d FROM t WHERE x > $a", **given)
+    assert found.to_pydict() == {"x": [3.0], "d": [6.0]}
 
 
 @pytest.mark.parametrize("is_on", [False, True])

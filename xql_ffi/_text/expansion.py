@@ -64,7 +64,7 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
     return text
 
 
-def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
+def sql(session: Session, statement: str, *, rules: Iterable[Rule] = (), **parameters: Any) -> Any:
     """Runs a statement with derivatives on a session that knows nothing of them.
 
     >>> from datafusion import SessionContext
@@ -78,6 +78,8 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
         session: a session of the ``datafusion`` package, or one that wraps it, as xarray-sql's, or a DuckDB connection.
         statement: one statement, as ``session.sql`` takes it.
         rules: derivatives of functions that have none, or other ones.
+        parameters: what ``session.sql`` takes besides, ``param_values={"a": 3.0}`` or ``a=3.0`` for ``$a`` in a session
+            of DataFusion, ``params=[3.0]`` for ``?`` in one of DuckDB.
 
     Returns:
         What ``session.sql`` returns.
@@ -97,7 +99,7 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = ()) -> Any:
         raise TypeError(msg)
     text = expand_sql(statement, session, rules=rules)
     try:
-        return session.sql(text)
+        return session.sql(text, **parameters)
     except Exception as error:
         # A statement that does something is executed here, and may meet what has no derivative.
         if refused := translated(str(error)):
