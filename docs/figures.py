@@ -75,6 +75,20 @@ TPC-H at scale 1, the ten groupings and five joins of h2o.ai, and cases of plann
 
 $engine
 
+## A registered session of DataFusion 55 and a plain one
+
+`bench/engine_vs_stock.py` in an environment with `datafusion` 55: the same queries in a session that is registered over
+those in a session as it is.
+
+$stock
+
+Planning one of the 22 statements of TPC-H takes $added ms longer at most, and $added_mean ms in the mean.
+
+`bench/versions.py`: statements with derivatives on DataFusion 55 over the same on the engine for 54, by the programs
+that time planning, gradients by row and training.
+
+$versions
+
 ## Gradients by row
 
 `bench/rows.py`: gradients by the rows of a table, over a backward pass written by hand as SQL, over ddxdb on stock
@@ -189,11 +203,36 @@ def growth_table() -> str:
 
 def engine_table() -> str:
     """The engine over the stock module, in the mean of each group of queries."""
+    return means("engine_vs_stock")
+
+
+def means(program: str) -> str:
+    """The geometric means of ratios of each group of queries."""
     figures = ("ratio", "median of turns", "of wall time")
-    columns = [values("engine_vs_stock", figure) for figure in figures]
+    columns = [values(program, figure) for figure in figures]
     groups = [case for case in columns[0] if ": " not in case]
     lines = [[group, *(f"{column[group]:.3f}" for column in columns)] for group in groups]
     return table(("geometric mean of", "processor time", "median of turns", "wall time"), lines)
+
+
+def stock_table() -> str:
+    """A registered session of DataFusion 55 over a plain one, in the mean of each group of queries."""
+    return means("engine_vs_stock-55")
+
+
+def added() -> list[float]:
+    """Milliseconds of planning that registering adds to each statement of TPC-H."""
+    plain, registered = (values("engine_vs_stock-55", figure) for figure in ("stock", "registered"))
+    return [registered[case] - plain[case] for case in plain if case.startswith("TPC-H plan: ")]
+
+
+def versions_table() -> str:
+    """Statements with derivatives on DataFusion 55 over the engine for 54."""
+    heads = ("55 / 54", "worst")
+    columns = [values("versions", figure) for figure in heads]
+    return table(
+        ("program: figure", *heads), [[case, *(f"{column[case]:.2f}" for column in columns)] for case in columns[0]]
+    )
 
 
 def rows_table() -> str:
@@ -323,6 +362,10 @@ TABLES = {
     "growth": growth_table,
     "planning": planning_table,
     "engine": engine_table,
+    "stock": stock_table,
+    "added": lambda: f"{max(added()):.1f}",
+    "added_mean": lambda: f"{sum(added()) / len(added()):.1f}",
+    "versions": versions_table,
     "rows": rows_table,
     "training": training_table,
 }
