@@ -64,12 +64,12 @@ PROGRAMS = (
 )
 LIBRARIES = {"darwin": ("lib", ".dylib"), "win32": ("", ".dll")}  # how the names of shared libraries begin and end
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 42.0  # the largest wheels that are handed out
+ENGINE_TO_STOCK, PLUGIN_MB = 1.10, 30.0  # the largest wheels that are handed out
 # By platform, what puts the libraries into a wheel that a system may lack, and what shows which ones a wheel needs.
 REPAIR, SHOW = {
     "darwin": (("delocate-wheel", "--wheel-dir"), ("delocate-listdeps", "--all")),
     "win32": (("delvewheel", "repair", "--wheel-dir"), ("delvewheel", "show")),
-}.get(sys.platform, (("auditwheel", "repair", "--wheel-dir"), ("auditwheel", "show")))
+}.get(sys.platform, (("auditwheel", "repair", "--zip-compression-level", "9", "--wheel-dir"), ("auditwheel", "show")))
 
 
 def say(text: str) -> None:
