@@ -15,10 +15,11 @@ from xql_ffi._rules import Rule, checked_rules
 
 
 def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
-    """The derivative of an expression by a column, as an expression. Nothing needs to be registered for it.
+    """The derivative of an expression by a column, as an expression, for frames of a registered session.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0], "y": [2.0]})
     >>> df.select(grad(col("x") * col("x") * col("y"), "x").alias("d")).to_pydict()
     {'d': [12.0]}
 
@@ -30,7 +31,7 @@ def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
     Raises:
         TypeError: an argument is not an expression, a column or a rule.
         ValueError: two rules contradict each other.
-        MissingEngineError: this process has no engine.
+        MissingEngineError: the ``datafusion`` of this process does not differentiate.
     """
     return _operator("grad", checked_rules(rules, "grad"))(expr, column(wrt))
 
@@ -39,7 +40,8 @@ def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ())
     """The derivative of an expression along a direction: the sum of derivative times tangent over columns.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0], "y": [2.0]})
     >>> df.select(jvp(col("x") * col("y"), "x", 1.0, "y", col("x")).alias("d")).to_pydict()
     {'d': [11.0]}
 
@@ -51,7 +53,7 @@ def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ())
     Raises:
         TypeError: an argument is not an expression, a column or a rule.
         ValueError: a column has no tangent, or two rules contradict each other.
-        MissingEngineError: this process has no engine.
+        MissingEngineError: the ``datafusion`` of this process does not differentiate.
     """
     if not directions or len(directions) % 2:
         msg = "jvp takes columns, each followed by its tangent: jvp(f, 'x', 1.0) or jvp(f, 'x', 1.0, 'y', col('u'))"
@@ -65,7 +67,8 @@ def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable
     """A cotangent times the derivative of an expression by a column.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0], "y": [2.0]})
     >>> df.select(vjp(col("x") * col("x"), "x", col("y")).alias("d")).to_pydict()
     {'d': [12.0]}
 
@@ -78,7 +81,7 @@ def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable
     Raises:
         TypeError: an argument is not an expression, a column or a rule.
         ValueError: two rules contradict each other.
-        MissingEngineError: this process has no engine.
+        MissingEngineError: the ``datafusion`` of this process does not differentiate.
     """
     return _operator("vjp", checked_rules(rules, "vjp"))(expr, column(wrt), _number(cotangent, "vjp"))
 
@@ -87,7 +90,8 @@ def stop_gradient(expr: Expr) -> Expr:
     """The expression, which is constant wherever a derivative meets it.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0]})
     >>> df.select(grad(col("x") * stop_gradient(col("x")), "x").alias("d")).to_pydict()
     {'d': [3.0]}
 

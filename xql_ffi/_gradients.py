@@ -24,7 +24,8 @@ def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> lis
     """An expression followed by its derivatives, ready for ``df.select(*...)``.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0], "y": [2.0]})
     >>> df.select(*value_and_grad(col("x") * col("x") * col("y"), ["x", "y"])).to_pydict()
     {'value': [18.0], 'd_x': [12.0], 'd_y': [9.0]}
 
@@ -75,7 +76,8 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
     """The second derivatives of an expression by pairs of columns.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0], "y": [2.0]})
     >>> rows = hessian(col("x") * col("x") * col("y"), ["x", "y"])
     >>> df.select(*rows[0], *rows[1]).to_pydict()
     {'d_x_x': [4.0], 'd_x_y': [6.0], 'd_y_x': [6.0], 'd_y_y': [0.0]}
@@ -112,7 +114,8 @@ def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -
     """The derivatives of several expressions by columns.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0], "y": [2.0]})
     >>> rows = jacobian([(col("x") * col("y")).alias("area"), col("x") + col("y")], ["x", "y"])
     >>> df.select(*rows[0], *rows[1]).to_pydict()
     {'d_area_x': [2.0], 'd_area_y': [3.0], 'd_1_x': [1.0], 'd_1_y': [1.0]}
@@ -150,7 +153,8 @@ def hvp(expr: Expr, wrt: Columns, vector: Sequence[Expr | float], *, grad: Grad 
     """The Hessian of an expression times a vector, without the Hessian.
 
     >>> from datafusion import SessionContext, col
-    >>> df = SessionContext().from_pydict({"x": [3.0], "y": [2.0]})
+    >>> from xql_ffi import register
+    >>> df = register(SessionContext()).from_pydict({"x": [3.0], "y": [2.0]})
     >>> df.select(*hvp(col("x") * col("x") * col("y"), ["x", "y"], [1.0, col("y")])).to_pydict()
     {'hvp_x': [16.0], 'hvp_y': [6.0]}
 
@@ -227,7 +231,7 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
 
     Raises:
         TypeError: the loss is neither SQL nor a DataFrame, or a column is not given by its name.
-        MissingEngineError: this process has no engine.
+        MissingEngineError: the ``datafusion`` of this process does not differentiate.
         ValueError: the loss has more columns than one; there is no such relation or column; no column is given, or one
             twice, or one without its relation; a relation has a column already that is called as a derivative is; or no
             ``grad`` is registered.

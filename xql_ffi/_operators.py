@@ -185,6 +185,9 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
         ValueError: two rules contradict each other.
         MissingEngineError: this ``datafusion`` cannot have the functions at all.
     """
+    if isinstance(ctx, type):
+        msg = f"register takes a session, {ctx.__name__}(); {ctx.__name__} is the class"
+        raise TypeError(msg)
     if not hasattr(ctx, "register_udf"):
         msg = f"register takes a session of datafusion; {shown(ctx)} is not one. {other_engine(ctx)}"
         raise TypeError(msg)

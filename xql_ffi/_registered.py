@@ -69,8 +69,10 @@ def adopt(
         twin: what plans statements without a call, if not the session itself.
         has_all_planners: whether the twin has what other libraries have installed beside this package.
     """
-    if not hasattr(type(ctx), "_xql_ffi_adopted"):
-        ctx.__class__ = _subclass(type(ctx))
+    # A handle that was made of one that is adopted has its class, and nothing else of it.
+    if not hasattr(ctx, "_xql_ffi_crossing"):
+        if not hasattr(type(ctx), "_xql_ffi_adopted"):
+            ctx.__class__ = _subclass(type(ctx))
         ctx._xql_ffi_crossing = crossing  # type: ignore[attr-defined]
         ctx._xql_ffi_twin = twin  # type: ignore[attr-defined]
         ctx._xql_ffi_has_all_planners = has_all_planners  # type: ignore[attr-defined]
@@ -201,9 +203,23 @@ def _planning(method: Callable[..., Any], stock: Callable[..., Any]) -> Callable
                 self._xql_ffi_frame_of_twin = None
             else:
                 return _of_session(self._xql_ffi_session, made)
+        if stock.__name__ == "write_table" or self.logical_plan().display().startswith("Dml: op=[Insert"):
+            _list_files_anew(self._xql_ffi_session)
         return method(self, *args, **kwargs)
 
     return planning
+
+
+def _list_files_anew(ctx: Any) -> None:
+    """Has a session list the files of its tables in each statement.
+
+    What inserts rows has the session forget which files its table has. It does so by the name of the table, which
+    DataFusion 55 does not write for a planner of another library. So with a derivative it would go on to read the
+    files that there were before.
+    """
+    for handle in (ctx._xql_ffi_crossing, ctx._xql_ffi_twin):
+        if handle is not None:
+            SessionContext.sql(handle, "SET datafusion.runtime.list_files_cache_limit = '0K'")
 
 
 def _frame_of_twin(frame: Any) -> Any:

@@ -19,7 +19,8 @@ fn main() {
 
 /// Whether an empty program links with that argument, by the linker that the library will have.
 fn links() -> bool {
-    let (Some(rustc), Some(out), Ok(target)) = (env::var_os("RUSTC"), env::var_os("OUT_DIR"), env::var("TARGET")) else {
+    let (Some(rustc), Some(out), Ok(target)) = (env::var_os("RUSTC"), env::var_os("OUT_DIR"), env::var("TARGET"))
+    else {
         return false;
     };
     let program = PathBuf::from(out).join("empty.rs");

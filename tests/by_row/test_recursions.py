@@ -313,6 +313,37 @@ def test_what_an_iteration_draws_is_drawn_once(session: SessionContext, step: st
         assert row["l"] is None or abs(row["zero"]) < 1e-12 * row["l"]
 
 
+def test_a_descent_all_of_whose_columns_may_be_null(session: SessionContext) -> None:
+    """The steps that a table has kept, from the last of which a training goes on."""
+    session.from_pydict({"step": [0, 0], "val": [1.0, 2.0]}, name="kept")
+    found = session.sql("""
+        WITH RECURSIVE r AS (
+            SELECT step, val FROM kept
+            UNION ALL
+            SELECT step + 1, val - 0.1 * grad((SELECT SUM(val * val * val) FROM r), val) FROM r WHERE step < 3)
+        SELECT val FROM r WHERE step = 3 ORDER BY val""").to_pydict()["val"]
+    val = np.array([1.0, 2.0])
+    for _ in range(3):
+        val = val - 0.1 * 3 * val * val
+    np.testing.assert_allclose(found, sorted(val), rtol=1e-12)
+
+
+def test_a_query_that_hides_another_one_of_its_name(session: SessionContext) -> None:
+    session.from_pydict({"step": [0], "val": [3.0]}, name="kept")
+    session.sql("""
+        CREATE VIEW powers AS
+        WITH RECURSIVE r AS (SELECT step, val FROM kept UNION ALL SELECT step + 1, val * val FROM r WHERE step < 1)
+        SELECT SUM(val) AS l FROM r""").collect()
+    found = session.sql("""
+        WITH RECURSIVE r AS (
+            SELECT step, val FROM kept
+            UNION ALL
+            SELECT step + 1, val - 0.01 * grad((SELECT SUM(val * val) FROM r), val) + l
+            FROM powers CROSS JOIN r WHERE step < 2)
+        SELECT val FROM r ORDER BY step""").to_pydict()["val"]
+    np.testing.assert_allclose(found, [3.0, 3.0 * 0.98 + 12, (3.0 * 0.98 + 12) * 0.98 + 12], rtol=1e-12)
+
+
 @pytest.mark.parametrize("last", [True, False])
 def test_a_descent_towards_what_is_observed(session: SessionContext, *, last: bool) -> None:
     """Strong-constraint 4D-Var in one statement: the outer recursion moves the field, the inner one is the model."""

@@ -42,6 +42,10 @@ NO_SESSIONS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: xql_ffi.register(sqlite3.connect(":memory:")),  # type: ignore[type-var]
         ["register takes a session of datafusion", r"expand_sql\(", 'dialect="sqlite"'],
     ),
+    "register(SessionContext)": (
+        lambda: xql_ffi.register(SessionContext),  # type: ignore[type-var]
+        [r"register takes a session, SessionContext\(\); SessionContext is the class"],
+    ),
     "sql(sqlite)": (
         lambda: xql_ffi.sql(sqlite3.connect(":memory:"), STATEMENT),  # type: ignore[arg-type]
         [r"xql_ffi\.sql takes a session of datafusion or a DuckDB connection", 'dialect="sqlite"'],

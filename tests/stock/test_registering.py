@@ -46,6 +46,14 @@ def test_extension_with_rules() -> None:
     assert ctx.sql("SELECT grad(half(x), x) AS g FROM t").to_pydict() == {"g": [0.5, 0.5]}
 
 
+def test_objectives_and_handles_of_an_extended_session() -> None:
+    ctx = with_rows(extended(xql_ffi.Extension()))
+    objective = xql_ffi.objective(ctx, "SELECT SUM(x * x) FROM t", "t.x")
+    value, gradient = objective(objective.start)
+    assert (value, gradient.tolist()) == (4.25, [1.0, 4.0])
+    assert ctx.enable_url_table().sql(STATEMENT).to_pylist() == EXPECTED
+
+
 def test_one_operator() -> None:
     ctx = with_rows(SessionContext())
     ctx.register_udf(xql_ffi.grad_capsule())

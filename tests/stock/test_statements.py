@@ -187,3 +187,19 @@ def test_the_memory_of_the_session_is_that_of_its_statements() -> None:
             "SELECT value, grad(v * v, v) AS g FROM (SELECT value, CAST(value AS DOUBLE) AS v FROM range(0, 4000000)) "
             "ORDER BY -value"
         ).collect()
+
+
+@pytest.mark.parametrize("inserts", ["statement", "view", "frame"])
+def test_rows_that_are_inserted_into_files_are_read_next(inserts: str, tmp_path: Path) -> None:
+    ctx = xql_ffi.register(SessionContext())
+    ctx.from_pydict({"x": [1.0]}, name="one")
+    ctx.sql(f"CREATE EXTERNAL TABLE t (x DOUBLE) STORED AS PARQUET LOCATION '{tmp_path}/'").collect()
+    ctx.sql("CREATE VIEW v AS SELECT grad(x * x, x) AS x FROM one").collect()
+    for number in (1, 2, 3):
+        if inserts == "frame":
+            ctx.sql("SELECT grad(x * x, x) AS x FROM one").write_table("t")
+        else:
+            rows = "SELECT * FROM v" if inserts == "view" else "SELECT grad(x * x, x) FROM one"
+            ctx.sql(f"INSERT INTO t {rows}").collect()
+        assert ctx.sql("SELECT COUNT(*) AS n FROM t").to_pydict() == {"n": [number]}
+        assert ctx.sql("SELECT SUM(grad(x * x, x)) AS g FROM t").to_pydict() == {"g": [4.0 * number]}

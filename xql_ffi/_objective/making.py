@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from xql_ffi._columns import named_columns
@@ -57,6 +58,7 @@ def objective(
         An `Objective`.
 
     Raises:
+        ImportError: NumPy is not installed.
         TypeError: this is no session, the loss is neither SQL nor a DataFrame, or a column is not given by its name.
         MissingEngineError: the sessions of this process do not differentiate.
         VariableError: a column is not one of floats.
@@ -65,6 +67,9 @@ def objective(
             twice, or one without its table; the loss reads a table in a way that no other can be put in its place; or
             no ``grad`` is registered.
     """
+    if find_spec("numpy") is None:
+        msg = "the vectors of an objective are those of NumPy, which is not installed: pip install numpy"
+        raise ImportError(msg)
     host = _host(session)
     variables = _variables(wrt)
     conditions = _conditions(where, list(variables))

@@ -14,7 +14,7 @@ use datafusion::catalog::default_table_source::{provider_as_source, source_as_pr
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference};
 use datafusion::datasource::listing::ListingTable;
-use datafusion::logical_expr::{LogicalPlan, SubqueryAlias, TableScan};
+use datafusion::logical_expr::{LogicalPlan, RecursiveQuery, SubqueryAlias, TableScan, TableSource};
 use datafusion_ffi::table_provider::ForeignTableProvider;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,6 +81,7 @@ impl Identities<'_> {
                 None => Transformed::no(LogicalPlan::TableScan(scan)),
             }),
             LogicalPlan::SubqueryAlias(alias) => self.query(alias, around),
+            LogicalPlan::RecursiveQuery(query) => one_work_table(query),
             node => Ok(Transformed::no(node)),
         })
     }
@@ -121,6 +122,38 @@ fn one_table(
     }
     tables.push((known, provider));
     Ok(None)
+}
+
+/// A recursive query all of whose readers of the last iteration read one work table.
+///
+/// ```sql
+/// WITH RECURSIVE r AS (SELECT ... UNION ALL SELECT val - grad((SELECT SUM(val * val) FROM r), val) FROM r)
+/// ```
+fn one_work_table(mut query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+    let mut one: Option<Arc<dyn TableSource>> = None;
+    let term = Arc::unwrap_or_clone(query.recursive_term).transform_down_with_subqueries(|node| {
+        Ok(match node {
+            // A query of the same name within hides this one.
+            LogicalPlan::RecursiveQuery(within) if within.name == query.name => {
+                Transformed::new(LogicalPlan::RecursiveQuery(within), false, TreeNodeRecursion::Jump)
+            }
+            LogicalPlan::TableScan(scan) if is_work_table(&scan, &query.name) => {
+                let source = Arc::clone(one.get_or_insert_with(|| Arc::clone(&scan.source)));
+                Transformed::yes(LogicalPlan::TableScan(TableScan { source, ..scan }))
+            }
+            node => Transformed::no(node),
+        })
+    })?;
+    query.recursive_term = Arc::new(term.data);
+    Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), term.transformed))
+}
+
+fn is_work_table(scan: &TableScan, name: &str) -> bool {
+    let provider = source_as_provider(&scan.source).ok();
+    provider
+        .as_ref()
+        .and_then(|provider| provider.downcast_ref::<CteWorkTable>())
+        .is_some_and(|table| table.name() == name)
 }
 
 /// Which tables a plan reads, in their order. The equality of plans leaves them out. The table of the last iteration is that of the
