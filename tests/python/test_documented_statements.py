@@ -23,6 +23,8 @@ TABLES: dict[str, dict[str, list[Any]]] = {
     "w": {"k": [1, 2], "inp": [1, 2], "out": [1, 1], "val": [0.75, -0.5]},
     "v": {"k": [1, 2], "val": [1.0, -2.0]},
     "y": {"sample": [1, 2], "out": [1, 1], "val": [0.5, -0.5]},
+    "batches": {"step": [0, 1, 2], "sample": [1, 2, 1]},
+    "models": {"model": ["slow", "fast"], "rate": [0.1, 2.0]},
     "field": {"cell": [0, 1], "val": [1.0, -0.5]},
     "stencil": {"cell": [0, 0, 1, 1], "neighbour": [0, 1, 1, 0], "weight": [0.9, 0.1, 0.9, 0.1]},
     "observed": {"step": [20, 20], "cell": [0, 1], "val": [0.25, 0.5]},
