@@ -555,3 +555,9 @@ def test_figures_are_those_of_the_program() -> None:
     assert len(shown) == 4
     for line in shown:
         assert line == {column: measured[line["rows"]][column] for column in line}
+
+
+def test_the_ratio_is_that_of_the_other_program() -> None:
+    (shown,) = re.findall(r"\[([\d.]+) of the processor time\]", section("Which of the two when"))
+    line = f"| training: one statement over a client's steps | {shown} |"
+    assert line in (DOCS / "figures.md").read_text(encoding="utf-8")
