@@ -409,7 +409,7 @@ def test_several_models(ctx: SessionContext, page: dict[str, Any], tables: Table
 
 # --------------------------------------------------------------------------------------------- keeping and going on
 
-MADE, FIRST, INSERTED, EXTERNAL, LOOKING = range(5)
+MADE, FIRST, INSERTED, EXTERNAL, SETTINGS = range(5)
 
 
 @functools.cache
@@ -428,8 +428,8 @@ def kept(request: pytest.FixtureRequest, ctx: SessionContext, tmp_path: Path, mo
     in_memory = request.param == "memory"
     if not in_memory:
         (tmp_path / "steps").mkdir()
-    for number in (MADE, FIRST) if in_memory else (LOOKING, EXTERNAL, FIRST):
-        ctx.sql(keeping()[number]).collect()
+    ctx.sql(keeping()[MADE]).collect() if in_memory else open_folder(ctx)
+    ctx.sql(keeping()[FIRST]).collect()
     return ctx, lambda: ctx if in_memory else again(ctx)
 
 
@@ -437,9 +437,23 @@ def again(ctx: SessionContext) -> SessionContext:
     """A new session, which has the tables of another and the files in `steps`."""
     names = ("x", "y", "w")
     other = sessions.session({name: pa.table(ctx.table(name).to_arrow_table()) for name in names})
-    for number in (LOOKING, EXTERNAL):
-        other.sql(keeping()[number]).collect()
+    open_folder(other)
     return other
+
+
+def folder_statements() -> list[str]:
+    """What a session needs for the table in a folder."""
+    settings = keeping()[SETTINGS].splitlines()
+    assert [each.partition(" = ")[0].rpartition(".")[2] for each in settings] == [
+        "minimum_parallel_output_files",
+        "list_files_cache_limit",
+    ]
+    return [*settings, keeping()[EXTERNAL]]
+
+
+def open_folder(ctx: SessionContext) -> None:
+    for statement in folder_statements():
+        ctx.sql(statement).collect()
 
 
 def momentum(data: tuple[Array, Array], steps: int) -> Trained:
@@ -459,6 +473,8 @@ def test_each_execution_adds_ten_steps(kept: Any, data: tuple[Array, Array]) -> 
         check_kept(ctx, data, 10 * part)
         ctx.sql(keeping()[INSERTED]).collect()
     check_kept(reopened(), data, 30)
+    if (folder := Path("steps")).exists():
+        assert len([*folder.iterdir()]) == 4
 
 
 def test_an_interruption(kept: Any, data: tuple[Array, Array]) -> None:
@@ -490,7 +506,7 @@ os.chdir({str(tmp_path)!r})
 ctx = xql_ffi.register(SessionContext())
 for name in "xyw":
     ctx.register_parquet(name, f"{{name}}.parquet")
-for statement in {[keeping()[number] for number in (LOOKING, EXTERNAL, FIRST, INSERTED)]!r}:
+for statement in {[*folder_statements(), keeping()[FIRST], keeping()[INSERTED]]!r}:
     ctx.sql(statement).collect()
 with xql_ffi.progress(lambda step: os._exit(7) if step.number == 4 else None):
     ctx.sql({keeping()[INSERTED]!r}).collect()
@@ -499,8 +515,7 @@ with xql_ffi.progress(lambda step: os._exit(7) if step.number == 4 else None):
     assert process.returncode == 7, process.stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        for number in (LOOKING, EXTERNAL):
-            ctx.sql(keeping()[number]).collect()
+        open_folder(ctx)
         check_kept(ctx, data, 10)
         ctx.sql(keeping()[INSERTED]).collect()
         check_kept(ctx, data, 20)
