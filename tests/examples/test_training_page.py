@@ -27,6 +27,7 @@ import xql_ffi
 from support import sessions
 from support.pages import DOCS, blocks
 from support.processes import run_python
+from support.stock import ON_STOCK
 
 optax = pytest.importorskip("optax")
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
@@ -409,15 +410,15 @@ def test_several_models(ctx: SessionContext, page: dict[str, Any], tables: Table
 
 # --------------------------------------------------------------------------------------------- keeping and going on
 
-MADE, FIRST, INSERTED, EXTERNAL, SETTINGS = range(5)
+MADE, FIRST, INSERTED, READ, EXTERNAL, SETTINGS = range(6)
 
 
 @functools.cache
 def keeping() -> list[str]:
     """The statements of the section, in their order on the page."""
     statements = sql("Keeping the steps")
-    begin = ("CREATE TABLE", "INSERT INTO steps SELECT", "INSERT INTO steps\nWITH", "CREATE EXTERNAL", "SET ")
-    assert [statement.startswith(each) for statement, each in zip(statements, begin, strict=True)] == [True] * 5
+    begin = ("CREATE TABLE", "INSERT INTO steps SELECT", "INSERT INTO steps\nWITH", "SELECT", "CREATE EXTERNAL", "SET ")
+    assert [statement.startswith(each) for statement, each in zip(statements, begin, strict=True)] == [True] * 6
     return statements
 
 
@@ -462,7 +463,7 @@ def momentum(data: tuple[Array, Array], steps: int) -> Trained:
 
 def check_kept(ctx: SessionContext, data: tuple[Array, Array], steps: int) -> None:
     """Compares the table `steps` with an uninterrupted training."""
-    rows, expected = rows_of(ctx, "SELECT * FROM steps"), momentum(data, steps)
+    rows, expected = rows_of(ctx, keeping()[READ]), momentum(data, steps)
     close(by_step(rows, "val"), expected.weights)
     close(by_step(rows, "m"), [state[0].trace for state in expected.states])
 
@@ -475,6 +476,17 @@ def test_each_execution_adds_ten_steps(kept: Any, data: tuple[Array, Array]) -> 
     check_kept(reopened(), data, 30)
     if (folder := Path("steps")).exists():
         assert len([*folder.iterdir()]) == 4
+
+
+def test_why_the_steps_are_read_in_order(ctx: SessionContext) -> None:
+    for number in (MADE, FIRST, INSERTED):
+        ctx.sql(keeping()[number]).collect()
+    unordered = ctx.sql(keeping()[READ].partition("ORDER BY")[0])
+    if ON_STOCK:
+        assert unordered.to_arrow_table().num_rows == 33
+    else:
+        with pytest.raises(pa.ArrowInvalid, match="Schema at index 1 was different"):
+            unordered.to_arrow_table()
 
 
 def test_an_interruption(kept: Any, data: tuple[Array, Array]) -> None:

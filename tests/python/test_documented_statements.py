@@ -24,6 +24,7 @@ TABLES: dict[str, dict[str, list[Any]]] = {
     "v": {"k": [1, 2], "val": [1.0, -2.0]},
     "y": {"sample": [1, 2], "out": [1, 1], "val": [0.5, -0.5]},
     "batches": {"step": [0, 1, 2], "sample": [1, 2, 1]},
+    "steps": {"step": [0, 1], "inp": [1, 1], "val": [0.0, 0.5], "m": [0.0, 0.25]},
     "models": {"model": ["slow", "fast"], "rate": [0.1, 2.0]},
     "field": {"cell": [0, 1], "val": [1.0, -0.5]},
     "stencil": {"cell": [0, 0, 1, 1], "neighbour": [0, 1, 1, 0], "weight": [0.9, 0.1, 0.9, 0.1]},
