@@ -39,6 +39,7 @@ ON_STOCK = (
         f"tests/{suite}"
         for suite in ("by_row", "calculus", "conformance", "errors", "plans", "relations", "rules", "stock")
     ),
+    "tests/examples/test_training_page.py",
     "tests/python/test_objective.py",
     "tests/python/test_progress.py",
     *(
