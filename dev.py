@@ -39,8 +39,7 @@ ON_STOCK = (
         f"tests/{suite}"
         for suite in ("by_row", "calculus", "conformance", "errors", "plans", "relations", "rules", "stock")
     ),
-    "tests/python/test_objective.py",
-    "tests/python/test_progress.py",
+    *(f"tests/python/test_{suite}.py" for suite in ("bars", "objective", "progress", "watched_objectives")),
     *(
         f"tests/load/test_{suite}.py"
         for suite in ("cancelled", "interpreters", "memory_pool", "names", "processes", "threads")

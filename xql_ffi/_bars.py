@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import shutil
 import sys
 import threading
 import time
@@ -24,8 +26,21 @@ def tqdm_here() -> Any:
         with contextlib.suppress(Exception):
             from tqdm.auto import tqdm
 
-            return tqdm
+            return _unlocking(tqdm)
     return None
+
+
+@functools.cache
+def _unlocking(tqdm: Any) -> Any:
+    """A class of bars that unlock when they fail: those of tqdm would have all others of the process wait for ever."""
+
+    class Bar(tqdm):  # type: ignore[misc]
+        def refresh(self, nolock: bool = False, lock_args: object = None) -> bool:
+            with contextlib.suppress(Exception), contextlib.nullcontext() if nolock else self.get_lock():
+                self.display()
+            return True
+
+    return Bar
 
 
 def _is_terminal() -> bool:
@@ -86,6 +101,10 @@ class _Bar:
 
     def __init__(self, bar: Any, watch: Sequence[str] | None) -> None:
         self._bar, self._watch = bar, watch
+        # A terminal that does not know its size says that it has no columns, in which tqdm writes nothing.
+        if isinstance(bar.ncols, int) and bar.ncols <= 0:
+            columns, lines = shutil.get_terminal_size()
+            bar.ncols, bar.nrows = columns - 1, lines - 1
         self._told, self._next = time.monotonic(), 0.0
         self._waiting: Step | None = None
 
@@ -114,13 +133,15 @@ class _Bar:
 
     def _write(self, step: Step) -> None:
         """Writes the values of a step behind the bar, as many as the terminal has room for."""
-        text, bar = ", ".join(values(step, self._watch)), self._bar
-        bar.set_postfix_str(text, refresh=False)
-        # A notebook has no width, and that of a terminal may be unknown. Without one, a bar is ten characters wide.
-        if isinstance(bar.ncols, int) and bar.ncols:
-            over = len(bar.format_meter(**{**bar.format_dict, "ncols": None})) + FREE - bar.ncols
-            if over > 0:
-                bar.set_postfix_str(text[:-over], refresh=False)
+        shown, bar = values(step, self._watch), self._bar
+        # A notebook has no width. Without one, a bar is ten characters wide.
+        if isinstance(bar.ncols, int):
+            line = bar.format_meter(**{**bar.format_dict, "ncols": None, "postfix": None})
+            room = bar.ncols - len(f"{line}, ") - FREE
+            while len(shown) > 1 and len(", ".join(shown)) > room:
+                shown.pop()
+            shown = [text[: max(room, 0)] for text in shown]
+        bar.set_postfix_str(", ".join(shown), refresh=False)
 
     def close(self) -> None:
         """Leaves the bar as the last step has it, with its rate over the time in which there were steps."""
