@@ -24,9 +24,9 @@ from xql_ffi._steps import Step
 if TYPE_CHECKING:
     from types import TracebackType
 
+    import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Self
-
-    from xql_ffi._objective.parameters import Vector
 
 
 @functools.cache
@@ -173,7 +173,7 @@ class progress:  # noqa: N801, it is called like a function
             self._error = error
             raise
 
-    def _called(self, objective: object, value: float | None, gradient: Vector | None) -> None:
+    def _called(self, objective: object, value: float | None, gradient: NDArray[np.float64] | None) -> None:
         """Takes what a call of an objective gave."""
         with self._lock:
             calls = self._objectives.setdefault(objective, _Calls(len(self._objectives)))
@@ -207,14 +207,14 @@ class _Calls:
         return Step(name, self.number, rows, seconds, "call")
 
 
-def _norm(gradient: Vector) -> float:
+def _norm(gradient: NDArray[np.float64]) -> float:
     import numpy as np
 
     with np.errstate(all="ignore"):
         return float(np.linalg.norm(gradient))
 
 
-def called(objective: object, value: float | None = None, gradient: Vector | None = None) -> None:
+def called(objective: object, value: float | None = None, gradient: NDArray[np.float64] | None = None) -> None:
     """Tells the innermost block, if there is one, of a call of an objective and of what it gave."""
     with progress._lock:
         innermost = progress._active[-1] if progress._active else None

@@ -20,6 +20,7 @@ from datafusion import SessionContext
 import xql_ffi
 from support.processes import run_python
 from xql_ffi import _bars
+from xql_ffi._steps import values
 
 tqdm = pytest.importorskip("tqdm.auto").tqdm
 
@@ -341,7 +342,7 @@ def test_values_of_all_kinds(value: str, session: SessionContext, terminal: Term
 
 def test_a_watched_column_that_has_no_order() -> None:
     step = xql_ffi.Step("fit", 1, pa.table({"v": [[1], [2]], "loss": [1.0, 1.0]}), 2.0)
-    assert _bars.values(step, ["v", "loss"]) == ["loss=1"]
+    assert values(step, ["v", "loss"]) == ["loss=1"]
 
 
 # ------------------------------------------------------------------------------------------------------ notebooks
