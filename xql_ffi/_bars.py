@@ -101,8 +101,9 @@ class _Bar:
 
     def __init__(self, bar: Any, watch: Sequence[str] | None) -> None:
         self._bar, self._watch = bar, watch
-        # A terminal that does not know its size says that it has no columns, in which tqdm writes nothing.
-        if isinstance(bar.ncols, int) and bar.ncols <= 0:
+        # A terminal that does not know its size says that it has no columns, in which tqdm writes nothing. A bar that
+        # the environment disables has no width at all.
+        if isinstance(width := getattr(bar, "ncols", None), int) and width <= 0:
             columns, lines = shutil.get_terminal_size()
             bar.ncols, bar.nrows = columns - 1, lines - 1
         self._told, self._next = time.monotonic(), 0.0

@@ -268,6 +268,22 @@ def test_without_tqdm(session: SessionContext, terminal: Terminal, monkeypatch: 
     assert lines == [f"halves step {number}: x={0.5**number:g}" for number in range(4)]
 
 
+def test_bars_that_the_environment_disables(
+    session: SessionContext, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By ``TQDM_DISABLE``, which tqdm reads when it is imported."""
+    made: list[Any] = []
+
+    def disabled(*_: Any, **how: Any) -> Any:
+        made.append(tqdm(**how, disable=True))
+        return made[-1]
+
+    monkeypatch.setattr("xql_ffi._progress.tqdm_here", lambda: disabled)
+    with terminal.progress():
+        assert session.sql(HALVES).to_pydict() == {"total": [1.875]}
+    assert (len(made), terminal.getvalue()) == (1, "")
+
+
 def test_standard_error_that_is_a_file(session: SessionContext, capsys: pytest.CaptureFixture[str]) -> None:
     with xql_ffi.progress():
         session.sql(HALVES).collect()
