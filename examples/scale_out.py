@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 from datafusion import SessionContext
 from era5_sensitivity import CALIBRATION, FEATURES, LEARNING_RATE, LOSS, PARAMETERS, STEPS, connect, open_era5
 from pyspark.sql import SparkSession
+from tqdm.auto import tqdm
 
 import xql_ffi
 
@@ -162,16 +163,18 @@ def send(session: SparkSession, name: str, table: pa.Table) -> None:
 
 
 def calibrated_by_steps(session: SparkSession, statement: str, steps: int) -> pa.Table:
-    """The parameters and the loss of every step, one statement for each step."""
-    step, parameters = 0, {"a": 250.0, "b": 0.0, "c": 0.0, "d": 0.0}
+    """The parameters and the loss of every step, one statement for each step: a bar in a terminal, lines elsewhere."""
+    parameters = {"a": 250.0, "b": 0.0, "c": 0.0, "d": 0.0}
     found = []
-    while step <= steps:
+    for step in (bar := tqdm(range(steps + 1), desc="  calibration", unit="step", disable=None)):
         start = time.perf_counter()
         send(session, "model", model_at(step, parameters))
         (row,) = session.sql(statement).toArrow().to_pylist()
         found.append({"step": step, **parameters, "loss": row["loss"]})
-        say(f"  step {step:2d} of {steps}: loss {row['loss']:10.6f} K2, {time.perf_counter() - start:.2f} s")
-        step, parameters = step + 1, {name: row[name] for name in PARAMETERS}
+        if bar.disable:
+            say(f"  step {step:2d} of {steps}: loss {row['loss']:10.6f} K2, {time.perf_counter() - start:.2f} s")
+        bar.set_postfix_str(f"loss={row['loss']:.6f} K2", refresh=False)
+        parameters = {name: row[name] for name in PARAMETERS}
     return pa.Table.from_pylist(found)
 
 

@@ -35,9 +35,10 @@ from xql_ffi._operators import (
     stop_gradient_capsule,
     vjp_capsule,
 )
-from xql_ffi._progress import Step, progress
+from xql_ffi._progress import progress
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
+from xql_ffi._steps import Step
 from xql_ffi._text.expansion import differentiate_sql, expand_sql, sql
 
 __version__ = version("xql-ffi")

@@ -26,6 +26,7 @@ class Observer(Protocol):
 # The library knows observers by numbers. A plan may keep a number for longer than the observer is there.
 _observers: WeakValueDictionary[int, Observer] = WeakValueDictionary()
 _numbers = itertools.count(1)
+_NOBODY = 0
 _is_observed = False
 
 
@@ -40,6 +41,13 @@ def observe(observer: Observer | None) -> None:
         _observers[number] = observer
     _is_observed = observer is not None
     _lib.xql_ffi_observe(_ffi.NULL if observer is None else _callback(), number)
+
+
+def pause() -> None:
+    """Has nobody told of the steps of queries that are planned from now on. Others go on telling theirs."""
+    global _is_observed
+    _is_observed = False
+    _lib.xql_ffi_observe(_callback(), _NOBODY)
 
 
 def is_observed() -> bool:

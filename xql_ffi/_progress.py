@@ -1,4 +1,4 @@
-"""What recursive queries compute, shown while they run."""
+"""What recursive queries compute and what objectives give, shown while they run."""
 
 from __future__ import annotations
 
@@ -8,84 +8,25 @@ import functools
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from xql_ffi import _observer
+from xql_ffi._bars import Bars, tqdm_here
 from xql_ffi._engine import is_active, is_engine, way_out
 from xql_ffi._errors import MissingEngineError
+from xql_ffi._lines import Lines
+from xql_ffi._steps import Step
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Self
-
-SHOWN_COLUMNS = 8
-SHOWN_CHARACTERS = 60
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of a recursive query.
-
-    Attributes:
-        query: the name of the query, ``fit`` in ``WITH RECURSIVE fit AS ...``.
-        number: 0 for the rows before ``UNION ALL``, then 1, 2 and so on.
-        rows: the rows that the step computed.
-        seconds: since the ``with`` block began.
-    """
-
-    query: str
-    number: int
-    rows: pa.Table
-    seconds: float
-
-    def __str__(self) -> str:
-        """The step in a line: the columns that have one value in all rows, as a loss has."""
-        shown = [f"{name}={value}" for name, value in self._values() if name != "step"]
-        return f"{self.query} step {self.number}: {', '.join([*shown, f'{self.seconds:.1f} s'])}"
-
-    def _values(self) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
-        if not self.rows.num_rows:
-            return found
-        for name, column in zip(self.rows.column_names, self.rows.columns, strict=True):
-            # A column of a type that pyarrow cannot show is none to end a query for.
-            with contextlib.suppress(Exception):
-                if _has_one_value(column) and (text := _shown(column)) is not None:
-                    found.append((name, text))
-        return found[:SHOWN_COLUMNS]
-
-
-def _has_one_value(column: pa.ChunkedArray) -> bool:
-    """Whether all rows of a column have the same, where NaN is the same as NaN."""
-    if pa.types.is_dictionary(column.type):
-        # Two dictionaries may have one value at different places, and one may have it twice. Not all can be decoded.
-        with contextlib.suppress(pa.ArrowNotImplementedError):
-            column = pa.chunked_array([chunk.dictionary_decode() for chunk in column.chunks])
-    try:
-        return int(pc.count_distinct(column, mode="all").as_py()) == 1
-    except pa.ArrowNotImplementedError:
-        # Every type can be compared: here each row with the next one.
-        return bool(column.slice(1).equals(column.slice(0, len(column) - 1)))
-
-
-def _shown(column: pa.ChunkedArray) -> str | None:
-    """The first value of a column, in a line."""
-    try:
-        value = column[0].as_py()
-    except Exception:
-        # Python has no such value, as it has no nanoseconds. Arrow writes a column of one row with brackets around it.
-        text = " ".join(str(column.slice(0, 1)).split()).removeprefix("[ [ ").removesuffix(" ] ]")
-    else:
-        if value is None:
-            return None
-        text = f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
 
 @functools.cache
@@ -97,54 +38,90 @@ def _stop_with_python() -> None:
 
 
 class progress:  # noqa: N801, it is called like a function
-    """Shows the steps of recursive queries that are executed in a ``with`` block, such as those of a training loop.
+    """Shows the steps of recursive queries and the calls of objectives that run in a ``with`` block.
+
+    In a terminal they are bars of tqdm, one for each query and each objective, with the steps per second and the values
+    of columns, and in a notebook the same as widgets, by ``tqdm.auto``. Without tqdm, which
+    ``pip install "xql-ffi[progress]"`` installs, and where ``sys.stderr`` is a file, they are lines: the first step,
+    the last one and some between. What cannot be shown or written ends no query.
 
     >>> from datafusion import SessionContext
     >>> from xql_ffi import register
     >>> ctx = register(SessionContext())
+    >>> halves = '''
+    ...     WITH RECURSIVE halves AS (
+    ...         SELECT 1.0 AS x UNION ALL SELECT x / 2 FROM halves WHERE x > 0.2)
+    ...     SELECT MIN(x) AS least FROM halves'''
+    >>> with progress(watch="x", total=3):
+    ...     frame = ctx.sql(halves).to_pydict()
+
+    A function gets each `Step` instead:
+
     >>> losses = []
     >>> with progress(lambda step: losses.append(step.rows["x"][0].as_py())):
-    ...     frame = ctx.sql('''
-    ...         WITH RECURSIVE halves AS (
-    ...             SELECT 1.0 AS x UNION ALL SELECT x / 2 FROM halves WHERE x > 0.2)
-    ...         SELECT MIN(x) AS least FROM halves''').to_pydict()
+    ...     frame = ctx.sql(halves).to_pydict()
     >>> losses
     [1.0, 0.5, 0.25, 0.125]
 
-    An exception of the callback ends the query and leaves the block. On DataFusion 55 the block watches the sessions
-    that are registered: the others tell nothing.
+    An exception of the function ends the query, or the call of the objective, and leaves the block. On DataFusion 55
+    the block watches the sessions that are registered: the others tell nothing. Of blocks in one another the innermost
+    is told.
 
     Args:
-        callback: a function that is called with each `Step`, in a thread of DataFusion. Without one, `progress` writes
-            the first step, the last one and some between to ``sys.stderr``; what cannot be written ends no query.
+        callback: a function that is called with each `Step`: of a query in a thread of DataFusion, of an objective in
+            the thread that calls it. Nothing is shown then.
+        watch: the columns whose values are shown, one or several, such as ``"loss"``, or ``"value"`` of an objective.
+            Of a column with several values in a step these are the least and the largest. Without it, the columns are
+            shown that have one value in all rows of the step.
+        total: the number of the last step, where it is known: bars are as long then, and say the time that is left.
         every: the seconds between two lines on ``sys.stderr``.
 
     Raises:
-        MissingEngineError: the ``datafusion`` of this process does not differentiate, and so tells no steps.
+        TypeError: the callback cannot be called, or a column is not given by its name, or the total is not an integer.
+        MissingEngineError: nothing can be shown, when the block begins: the ``datafusion`` of this process does not
+            differentiate, and so tells no steps, and DuckDB, whose objectives would be shown, is not imported.
     """
 
     _active: list[progress] = []  # noqa: RUF012, all objects share it
+    _pauses = 0
     _lock = threading.Lock()
 
-    def __init__(self, callback: Callable[[Step], object] | None = None, *, every: float = 1.0) -> None:
+    def __init__(
+        self,
+        callback: Callable[[Step], object] | None = None,
+        *,
+        watch: str | Sequence[str] | None = None,
+        total: int | None = None,
+        every: float = 1.0,
+    ) -> None:
         if callback is not None and not callable(callback):
             msg = f"progress takes a function of one argument, a Step; {callback!r} cannot be called"
             raise TypeError(msg)
-        self._callback = callback or self._print
-        self._every = every
+        names = [watch] if isinstance(watch, str) else watch
+        if names is not None and not (isinstance(names, Sequence) and all(isinstance(name, str) for name in names)):
+            msg = f"watch takes the name of a column, or several; {watch!r} is neither"
+            raise TypeError(msg)
+        if total is not None and not isinstance(total, int):
+            msg = f"total takes the number of the last step; {total!r} is not an integer"
+            raise TypeError(msg)
+        self._callback, self._watched, self._total, self._every = callback, names, total, every
         self._error: BaseException | None = None
-        self._started = self._printed = 0.0
-        self._waiting: Step | None = None
+        self._started = 0.0
+        self._shown: Bars | Lines | None = None
+        self._objectives: dict[object, _Calls] = {}
 
     def __enter__(self) -> Self:
         """Begins to watch."""
-        if not is_active():
+        if not is_active() and "duckdb" not in sys.modules:
             msg = (
                 "the datafusion of this process tells no steps of recursive queries. Read the rows as they come, "
                 f"for batch in frame.execute_stream(), or {way_out()}"
             )
             raise MissingEngineError(msg)
-        self._started, self._printed, self._error = time.monotonic(), -self._every, None
+        self._started, self._error, self._shown = time.monotonic(), None, None
+        if self._callback is None:
+            tqdm = tqdm_here()
+            self._shown = Bars(tqdm, self._watched, self._total) if tqdm else Lines(self._watched, self._every)
         with self._lock:
             self._active.append(self)
             self._watch()
@@ -157,9 +134,9 @@ class progress:  # noqa: N801, it is called like a function
         with self._lock:
             self._active.remove(self)
             self._watch()
-        if self._waiting is not None:
-            _write(self._waiting)
-            self._waiting = None
+        if self._shown is not None:
+            self._shown.close()
+        self._objectives.clear()
         if error is not None and self._error is not None:
             raise self._error from None
 
@@ -171,29 +148,85 @@ class progress:  # noqa: N801, it is called like a function
             from xql_ffi_engine import _engine
 
             _stop_with_python()
-            _engine.observe(None if innermost is None else innermost._observe)
-        else:
-            _observer.observe(innermost)
+            _engine.observe(None if innermost is None or cls._pauses else innermost._observe)
+        elif is_active():
+            if innermost is not None and cls._pauses:
+                _observer.pause()
+            else:
+                _observer.observe(innermost)
+
+    @classmethod
+    def _pause(cls, change: int) -> None:
+        """Has nobody told of what is planned while there are pauses."""
+        with cls._lock:
+            cls._pauses += change
+            if cls._active:
+                cls._watch()
 
     def _observe(self, query: str, number: int, batches: list[pa.RecordBatch]) -> None:
+        """Takes the rows of a step of a query."""
         if self not in self._active or not batches:
             return
         try:
-            step = Step(query, number, pa.Table.from_batches(batches), time.monotonic() - self._started)
-            self._callback(step)
+            self._tell(Step(query, number, pa.Table.from_batches(batches), time.monotonic() - self._started))
         except BaseException as error:
             self._error = error
             raise
 
-    def _print(self, step: Step) -> None:
-        if step.seconds - self._printed < self._every:
-            self._waiting = step
-            return
-        self._printed, self._waiting = step.seconds, None
-        _write(step)
+    def _called(self, objective: object, value: float | None, gradient: NDArray[np.float64] | None) -> None:
+        """Takes what a call of an objective gave."""
+        with self._lock:
+            calls = self._objectives.setdefault(objective, _Calls(len(self._objectives)))
+            calls.number += 1
+            calls.value = calls.value if value is None else value
+            calls.gradient_norm = calls.gradient_norm if gradient is None else _norm(gradient)
+            step = calls.last(time.monotonic() - self._started)
+        self._tell(step)
+
+    def _tell(self, step: Step) -> None:
+        if self._callback is not None:
+            self._callback(step)
+        elif self._shown is not None:
+            self._shown.show(step)
 
 
-def _write(step: Step) -> None:
-    """Writes a step to ``sys.stderr``, which may be closed, or take no such characters."""
-    with contextlib.suppress(OSError, ValueError):
-        print(step, file=sys.stderr, flush=True)
+@dataclass
+class _Calls:
+    """The calls of an objective in a block."""
+
+    # How many objectives were called before it.
+    place: int
+    number: int = 0
+    value: float | None = None
+    gradient_norm: float | None = None
+
+    def last(self, seconds: float) -> Step:
+        name = "objective" if self.place == 0 else f"objective {self.place + 1}"
+        columns = {"value": self.value, "gradient_norm": self.gradient_norm}
+        rows = pa.table({column: pa.array([number], pa.float64()) for column, number in columns.items()})
+        return Step(name, self.number, rows, seconds, "call")
+
+
+def _norm(gradient: NDArray[np.float64]) -> float:
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return float(np.linalg.norm(gradient))
+
+
+def called(objective: object, value: float | None = None, gradient: NDArray[np.float64] | None = None) -> None:
+    """Tells the innermost block, if there is one, of a call of an objective and of what it gave."""
+    with progress._lock:
+        innermost = progress._active[-1] if progress._active else None
+    if innermost is not None:
+        innermost._called(objective, value, gradient)
+
+
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Has nobody told of the steps of queries that are planned in the block, as those are that objectives run by."""
+    progress._pause(+1)
+    try:
+        yield
+    finally:
+        progress._pause(-1)

@@ -504,6 +504,12 @@ def test_other_errors_of_calls() -> None:
         xql_ffi.objective(plain, SQUARES, "w.val")
 
 
+def test_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xql_ffi._objective.making.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install numpy"):
+        xql_ffi.objective(host("datafusion", W), SQUARES, "w.val")
+
+
 # -------------------------------------------------------------------------------------------------------- the page
 
 

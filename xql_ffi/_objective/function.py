@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from xql_ffi._errors import DifferentiationError, translated
 from xql_ffi._objective import statements
 from xql_ffi._objective.parameters import Parameters
+from xql_ffi._progress import called
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -97,7 +98,9 @@ class Objective:
             ValueError: the vector has not one number for each parameter.
         """
         result = self._run("gradient", x, None)
-        return _value(result), self._gathered(result)
+        value, gradient = _value(result), self._gathered(result)
+        called(self, value, gradient)
+        return value, gradient
 
     def value(self, x: ArrayLike) -> float:
         """The value alone, with NaN for NULL.
@@ -105,7 +108,9 @@ class Objective:
         Raises:
             ValueError: the vector has not one number for each parameter.
         """
-        return _value(self._run("value", x, None))
+        value = self._value(x)
+        called(self, value)
+        return value
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> float:
         """The derivative of the value along a direction, in forward mode.
@@ -114,7 +119,9 @@ class Objective:
             DifferentiationError: the loss has no such derivative.
             ValueError: a vector has not one number for each parameter.
         """
-        return _value(self._run("jvp", x, t))
+        slope = _value(self._run("jvp", x, t))
+        called(self)
+        return slope
 
     def hvp(self, x: ArrayLike, t: ArrayLike) -> Vector:
         """The Hessian times a vector: the derivative of the gradient along it, in forward mode over reverse mode.
@@ -123,7 +130,13 @@ class Objective:
             DifferentiationError: the gradient has no such derivative.
             ValueError: a vector has not one number for each parameter.
         """
-        return self._gathered(self._run("hvp", x, t))
+        product = self._gathered(self._run("hvp", x, t))
+        called(self)
+        return product
+
+    def _value(self, x: ArrayLike) -> float:
+        """The value, of which no block of `progress` is told."""
+        return _value(self._run("value", x, None))
 
     def _run(self, kind: Kind, x: ArrayLike, t: ArrayLike | None) -> pa.Table:
         point = self._parameters.values(self._parameters.checked(x, "x"))

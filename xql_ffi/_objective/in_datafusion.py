@@ -28,6 +28,7 @@ from xql_ffi._objective.statements import (
     with_numbers,
 )
 from xql_ffi._objective.views import in_place_of
+from xql_ffi._progress import unwatched
 from xql_ffi._registered import twin_of
 from xql_ffi._text.catalog import relations as tables_and_views
 
@@ -176,7 +177,9 @@ class DataFusion:
             session.register_view(names.loss, self._shadowed(session, kind))
             made.append(names.loss)
             relations = self._relations if kind in ("gradient", "hvp") else ()
-            stream = session.sql(repeated(names, relations, kind)).execute_stream()
+            # A call is a turn of this query. Blocks of `progress` are told of calls, and not of its steps.
+            with unwatched():
+                stream = session.sql(repeated(names, relations, kind)).execute_stream()
             return Loop(stream, 1 + sum(relation.rows.num_rows for relation in relations))
         finally:
             for table in reversed(made):

@@ -85,7 +85,7 @@ def objective(
         relations.append(relation(name, rows, columns, chosen))
     host.prepare(loss, relations)
     made = Objective(host, Parameters(relations))
-    host.check(made.value(made.start))
+    host.check(made._value(made.start))
     return made
 
 
