@@ -12,7 +12,8 @@ Each round starts two processes, of which one differentiates, and which take tur
 else the machine does meets both. The table gives the least times of each, their ratio, and the
 median of the ratios of all turns. Times are processor times of all threads, which other work on the machine disturbs
 less; the ratio of the least wall times stands beside. The rows of the first turn are compared. The exit status is 1 if
-rows differ, or if both ratios of a case, or both of their geometric means over a group of cases, are above the limit. That is 1.5 where a registered session plans.
+rows differ, or if both ratios of a case, or both of their geometric means over a group of cases, are above the limit.
+That is 1.5 where a registered session plans.
 """
 
 from __future__ import annotations
