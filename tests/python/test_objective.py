@@ -475,7 +475,7 @@ def test_a_hessian_that_is_refused_says_so() -> None:
     session = host("datafusion", W)
     objective = xql_ffi.objective(session, TURNS["recursion"], "w.val")
     assert len(objective([1, 2, 3])[1]) == 3
-    with pytest.raises(xql_ffi.DifferentiationError, match="use a method that takes the gradient alone"):
+    with pytest.raises(xql_ffi.DifferentiationError, match=r"derivatives by the direction .* use a method that"):
         objective.hvp([1, 2, 3], [1, 1, 1])
 
 

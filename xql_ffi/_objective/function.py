@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from xql_ffi._objective.host import Host
     from xql_ffi._objective.parameters import Vector
     from xql_ffi._objective.statements import Kind
+
+# The column by which parameters move, in a message: `Names.step`.
+_DIRECTION = re.compile(r"\bstep_[0-9a-f]{32}\b")
 
 
 class Objective:
@@ -127,7 +131,7 @@ class Objective:
         """The Hessian times a vector: the derivative of the gradient along it, in forward mode over reverse mode.
 
         Raises:
-            DifferentiationError: the gradient has no such derivative.
+            DifferentiationError: the gradient has no such derivative, as where it passes through a recursive query.
             ValueError: a vector has not one number for each parameter.
         """
         product = self._gathered(self._run("hvp", x, t))
@@ -151,9 +155,8 @@ class Objective:
             if (refused := translated(str(error))) is None:
                 raise
         if kind == "hvp":
-            msg = (
-                f"{refused}. The Hessian needs more than the gradient does: use a method that takes the gradient alone"
-            )
+            said = _DIRECTION.sub("the direction", str(refused))
+            msg = f"{said}. The Hessian needs more than the gradient does: use a method that takes the gradient alone"
             refused = type(refused)(msg)
         raise refused
 
