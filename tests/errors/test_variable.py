@@ -2,11 +2,13 @@
 
 import datetime
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext, col, lit
 
+import xql_ffi
 from support.errors import Refused, assert_refused, assert_says, message_at_planning, refusals
 from xql_ffi import grad_capsule
 
@@ -115,6 +117,15 @@ def test_integer_second_variable_of_jvp(typed: SessionContext) -> None:
 def test_placeholder_as_variable(ctx: SessionContext) -> None:
     message = message_at_planning(lambda: ctx.sql("SELECT grad(x * x, $1) AS d FROM t", param_values={"1": 2.5}))
     assert_says(message, ["grad", "column"])
+
+
+@pytest.mark.parametrize("given", [{"param_values": {"a": 3.0}}, {"a": 3.0}], ids=str)
+def test_parameter_as_variable(ctx: SessionContext, given: dict[str, Any]) -> None:
+    """The message says how a parameter becomes a column, and that is so."""
+    with pytest.raises(xql_ffi.VariableError, match=r"a parameter is one in `FROM \(SELECT \$a AS a\)`"):
+        ctx.sql("SELECT grad(x * $a, $a) AS d FROM t", **given).collect()
+    found = ctx.sql("SELECT grad(a * a, a) AS d FROM (SELECT $a AS a)", **given)
+    assert found.to_pydict() == {"d": [6.0]}
 
 
 def test_placeholder_as_variable_of_a_prepared_statement(ctx: SessionContext) -> None:

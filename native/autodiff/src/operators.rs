@@ -184,8 +184,9 @@ impl DifferentialOperator {
             None => cut(field.name()),
         });
         plan_err!(
-            "{}({}): {}; {} is {}. Name a column of the query. If you did, DataFusion put the value of the column in its place, \
-             because nothing had differentiated the call before; in Python, `xql_ffi.engine_status()` says why",
+            "{}({}): {}; {} is {}. Name a column of the query; a parameter is one in `FROM (SELECT $a AS a)`. If you named one, \
+             DataFusion put its value in its place, because nothing had differentiated the call before; in Python, \
+             `xql_ffi.engine_status()` says why",
             self.name(),
             cut(shown.collect::<Vec<_>>().join(", ")),
             must_be_column(self.name()),
