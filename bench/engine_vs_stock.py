@@ -188,7 +188,8 @@ def report(results: Results, turns: Turns, limit: float, mean_limit: float) -> b
 
 def allowed(group: str, limit: float) -> float:
     """The largest ratio of a group. A registered session looks at each statement before another session plans it."""
-    return PLANNING if group.endswith("plan") and not on_engine() else limit
+    plans = group == "all" or group.endswith("plan")
+    return PLANNING if plans and not on_engine() else limit
 
 
 def main() -> int:
