@@ -85,7 +85,7 @@ $stock
 Planning one of the 22 statements of TPC-H takes $added ms longer at most, and $added_mean ms in the mean.
 
 `bench/versions.py`: statements with derivatives on DataFusion 55 over the same on the engine for 54, by the programs
-that time planning, gradients by row and training.
+that time planning, gradients by row and training, in their quick sizes.
 
 $versions
 
