@@ -203,7 +203,7 @@ def _planning(method: Callable[..., Any], stock: Callable[..., Any]) -> Callable
                 self._xql_ffi_frame_of_twin = None
             else:
                 return _of_session(self._xql_ffi_session, made)
-        if stock.__name__ == "write_table" or self.logical_plan().display().startswith("Dml: op=[Insert"):
+        if stock.__name__ == "write_table" or self._xql_ffi_inserts:
             _list_files_anew(self._xql_ffi_session)
         return method(self, *args, **kwargs)
 
@@ -228,6 +228,7 @@ def _frame_of_twin(frame: Any) -> Any:
         shown = plan.display_indent()
         is_plain = twin is not None and not _CALL.search(shown)
         frame._xql_ffi_recurses = bool(_RECURSION.search(shown))
+        frame._xql_ffi_inserts = shown.startswith("Dml: op=[Insert")
         frame._xql_ffi_frame_of_twin = twin.create_dataframe_from_logical_plan(plan) if is_plain else None
     # The twin tells nobody of steps.
     is_told = frame._xql_ffi_recurses and _observer.is_observed()

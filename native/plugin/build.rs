@@ -12,6 +12,7 @@ const FOLD: &str = "-Wl,--icf=all";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    // What the quick profile makes is linked again and again, and not handed out.
     if env::var("OPT_LEVEL").is_ok_and(|level| level == "3") && links() {
         println!("cargo:rustc-cdylib-link-arg={FOLD}");
     }

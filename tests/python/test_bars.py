@@ -18,24 +18,13 @@ import pytest
 from datafusion import SessionContext
 
 import xql_ffi
-from support.processes import run_python
+from support.processes import run_in_terminal
+from support.recursive import HALVES, NEWTON
 from xql_ffi import _bars
 from xql_ffi._steps import values
 
 tqdm = pytest.importorskip("tqdm.auto").tqdm
 
-NEWTON = """
-    WITH RECURSIVE newton AS (
-        SELECT 0 AS step, 1.0 AS x
-        UNION ALL
-        SELECT step + 1, x - (x * x - 2) / grad(x * x - 2, x) FROM newton WHERE step < 6)
-    SELECT x FROM newton ORDER BY step DESC LIMIT 1
-"""
-HALVES = """
-    WITH RECURSIVE halves AS (
-        SELECT 0 AS step, 1.0 AS x UNION ALL SELECT step + 1, x / 2 FROM halves WHERE step < 3)
-    SELECT SUM(x) AS total FROM halves WHERE step >= 0
-"""
 # Two rows in each step.
 ROWS = """
     WITH RECURSIVE fit AS (
@@ -418,10 +407,6 @@ ctx = xql_ffi.register(SessionContext())
 with xql_ffi.progress(total=6):
     ctx.sql({NEWTON!r}).collect()
 """
-    script = f"""
-import os, pty, sys
-sys.exit(os.waitstatus_to_exitcode(pty.spawn([sys.executable, "-c", {shown!r}])))
-"""
-    process = run_python(["-c", script], engine=True, environment={"COLUMNS": "100"})
+    process = run_in_terminal(shown)
     assert process.returncode == 0, process.stdout + process.stderr
     assert re.search(r"newton: 100%\|█+\| 6/6 \[00:00<00:00, +[\d.]+step/s, x=1\.41421\]", process.stdout)

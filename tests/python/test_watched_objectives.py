@@ -15,7 +15,7 @@ import pytest
 
 import xql_ffi
 from support import sessions
-from support.processes import run_python
+from support.processes import run_in_terminal, run_python
 from xql_ffi._progress import unwatched
 
 optimize = pytest.importorskip("scipy.optimize")
@@ -226,8 +226,7 @@ with xql_ffi.progress():
     found = minimize(objective, objective.start, jac=True)
 print("calls", found.nfev)
 """
-    script = f"import pty, sys; pty.spawn([sys.executable, '-c', {shown!r}])"
-    process = run_python(["-c", script], engine=True, environment={"COLUMNS": "100"})
+    process = run_in_terminal(shown)
     calls = int(process.stdout.partition("calls ")[2])
     last = re.escape(f"objective: {calls}call [00:00, ") + r"[\d.]+call/s, value=1, gradient_norm=[\d.e-]+\]"
     assert re.search(last, process.stdout), process.stdout

@@ -28,6 +28,15 @@ def run_python(
     )
 
 
+def run_in_terminal(script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script, with the engine, in a pseudo-terminal that does not know its size, and gives what it shows."""
+    spawned = f"""
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn([sys.executable, "-c", {script!r}])))
+"""
+    return run_python(["-c", spawned], engine=True, environment={"COLUMNS": "100"})
+
+
 def json_of(
     arguments: Sequence[str],
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from xql_ffi._objective.host import Host
     from xql_ffi._objective.parameters import Vector
     from xql_ffi._objective.statements import Kind
-
-# The column by which parameters move, in a message: `Names.step`.
-_DIRECTION = re.compile(r"\bstep_[0-9a-f]{32}\b")
 
 
 class Objective:
@@ -155,7 +151,7 @@ class Objective:
             if (refused := translated(str(error))) is None:
                 raise
         if kind == "hvp":
-            said = _DIRECTION.sub("the direction", str(refused))
+            said = statements.DIRECTION.sub("the direction", str(refused))
             msg = f"{said}. The Hessian needs more than the gradient does: use a method that takes the gradient alone"
             refused = type(refused)(msg)
         raise refused

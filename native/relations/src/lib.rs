@@ -103,6 +103,7 @@ pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
 pub use vocabulary::names::{is_added, unnumbered};
 pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::operators::{Recognize, has_calls};
+pub use vocabulary::work_table::is_work_table;
 
 // The programs in the README and on the page about Rust run as tests.
 #[cfg(doctest)]

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{LogicalPlan, RecursiveQuery, SubqueryAlias, Table
 use datafusion_ffi::table_provider::ForeignTableProvider;
 use std::collections::HashMap;
 use std::sync::Arc;
-use xql_relations::noted_name;
+use xql_relations::{is_work_table, noted_name};
 
 use crate::abi::{Kept, kept};
 use crate::names::Names;
@@ -146,14 +146,6 @@ fn one_work_table(mut query: RecursiveQuery) -> Result<Transformed<LogicalPlan>>
     })?;
     query.recursive_term = Arc::new(term.data);
     Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), term.transformed))
-}
-
-fn is_work_table(scan: &TableScan, name: &str) -> bool {
-    let provider = source_as_provider(&scan.source).ok();
-    provider
-        .as_ref()
-        .and_then(|provider| provider.downcast_ref::<CteWorkTable>())
-        .is_some_and(|table| table.name() == name)
 }
 
 /// Which tables a plan reads, in their order. The equality of plans leaves them out. The table of the last iteration is that of the
