@@ -73,8 +73,8 @@ def test_a_pool_that_is_too_small_is_an_error_and_the_session_goes_on(pool: str)
 def test_a_pool_that_is_large_enough_has_all_of_it_back_after_each_statement(pool: str, right: pa.Table) -> None:
     """Half of the pool does not do."""
     with pytest.raises(Exception, match=EXHAUSTED):
-        rows(made(pool, 1 << 21), SORTED)
-    ctx = made(pool, 1 << 22)
+        rows(made(pool, 3 << 19), SORTED)
+    ctx = made(pool, 3 << 20)
     for _ in range(20):
         assert is_right(rows(ctx, SORTED), right)
 
@@ -109,7 +109,7 @@ def test_a_stream_that_is_left_holds_nothing(right: pa.Table) -> None:
 
 def test_a_relation_that_a_plan_has_computed_is_accounted_for() -> None:
     """While the stream is there the pool lends less."""
-    ctx = made("greedy", 1 << 22)
+    ctx = made("greedy", 1 << 21)
     stream = ctx.sql(SORTED).execute_stream()
     assert next(stream) is not None
     with pytest.raises(Exception, match=EXHAUSTED):

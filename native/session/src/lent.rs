@@ -2,11 +2,12 @@
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::execution_plan::{FFI_ExecutionPlan, ForeignExecutionPlan};
@@ -124,6 +125,10 @@ impl ExecutionPlan for Lent {
 
     fn metrics(&self) -> Option<MetricsSet> {
         self.node.metrics()
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        self.node.statistics_from_inputs(&[], args)
     }
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

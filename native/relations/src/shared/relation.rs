@@ -3,6 +3,7 @@
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaBuilder, SchemaRef};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
@@ -237,10 +238,35 @@ impl SharedRelation {
         let read = columns.iter().chain(number.is_none().then_some(&row));
         let read = read.map(|column| Column::from(plan.schema().qualified_field(*column))).collect::<Vec<_>>();
         let plan = LogicalPlanBuilder::from(plan).project(read.into_iter().map(Expr::Column))?.build()?;
-        let plan = state.create_physical_plan(&plan).await?;
+        let plan = match Whole::left_to_plan_a_part(state) {
+            Some(state) => state.create_physical_plan(&plan).await?,
+            None => state.create_physical_plan(&plan).await?,
+        };
         let number = number.unwrap_or(columns.len());
         let projection = (0..columns.len()).collect();
         Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, schema)))
+    }
+}
+
+/// The session of a plan, as one that plans a part of it has it as an extension.
+struct Whole(SessionState);
+
+impl Whole {
+    /// The session as it plans what becomes a part of the plan around, whose physical rules come to it then. They are not made for
+    /// what they have made: a join that has filters for the scans below it already is not to be turned around any more.
+    fn left_to_plan_a_part(session: &dyn Session) -> Option<SessionState> {
+        let whole = session.as_any().downcast_ref::<SessionState>()?;
+        if whole.config().get_extension::<Self>().is_some() {
+            return Some(whole.clone());
+        }
+        let config = whole.config().clone().with_extension(Arc::new(Self(whole.clone())));
+        let part = SessionStateBuilder::new_from_existing(whole.clone()).with_config(config);
+        Some(part.with_physical_optimizer_rules(vec![]).build())
+    }
+
+    /// The session that plans a whole, where this one plans a part of one.
+    fn of(session: &dyn Session) -> Option<Arc<Self>> {
+        session.config().get_extension()
     }
 }
 
@@ -289,6 +315,8 @@ impl TableProvider for Reader {
             let schema = Arc::new(self.schema.project(&columns)?);
             return self.relation.checked(state, filters, row, columns, schema).await;
         }
+        let whole = Whole::of(state);
+        let state = whole.as_deref().map_or(state, |whole| &whole.0 as &dyn Session);
         let (shared, is_first) = self.relation.planned(state, filters).await?;
         Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
     }
