@@ -17,7 +17,6 @@ use std::sync::Arc;
 use crate::abi::{Planned, QueryPlanner, SessionRef};
 use crate::capture::is_handed_on;
 use crate::crossing::forget;
-use crate::own::on_stack_while_polled;
 use crate::registered::Registered;
 use crate::statement::Statement;
 
@@ -111,8 +110,7 @@ unsafe extern "C" fn create_physical_plan(planner: &QueryPlanner, plan: SVec<u8>
             Err(error) => FFI_Result::Err(message(&error).as_str().into()),
         }
     };
-    // What the host does with a plan that is handed on goes as deep as that.
-    on_stack_while_polled(planned).into_ffi()
+    planned.into_ffi()
 }
 
 /// What the host is told. It says itself that the error came from another library.

@@ -27,7 +27,7 @@ use crate::guest::lending;
 use crate::lent::HostContext;
 use crate::loan::{Lender, asking};
 use crate::local;
-use crate::own::{on_stack, runtime};
+use crate::own::{on_stack, on_stack_while_polled, runtime};
 use crate::registered::{Registered, node};
 
 /// A statement that is being planned.
@@ -69,7 +69,7 @@ impl Statement {
         let host = Arc::new(HostContext(self.session.task_context()));
         let lender = self.lender(&state, &host).await;
         let state = lending(state.as_ref().clone(), host, lender)?;
-        let planned = self.here(&plan, &around, &state, &schema).await;
+        let planned = on_stack_while_polled(&plan, self.here(&plan, &around, &state, &schema)).await?;
         planned.map_err(|error| refused.unwrap_or(error))
     }
 
@@ -156,14 +156,14 @@ impl Statement {
             let node = node(plan, move || Some(session.task_context()), self.logical_codec.as_ref())?;
             Ok(around.put(node).encode_to_vec())
         })?;
-        let (plan, session) = (SVec::from(written.as_slice()), self.session.clone());
+        let (bytes, session) = (SVec::from(written.as_slice()), self.session.clone());
         let planned = async move {
             // SAFETY: the function is that of the owner of the planner, and the session is borrowed for as long as this future runs.
-            unsafe { (self.fallback.create_physical_plan)(&self.fallback, plan, session) }.await
+            unsafe { (self.fallback.create_physical_plan)(&self.fallback, bytes, session) }.await
         };
         let planning = Planning::new(planned, self.registered.identity(), back);
         let number = planning.number();
-        let planned = planning.await;
+        let planned = on_stack_while_polled(plan, planning).await?;
         forget(&written);
         match planned {
             FFI_Result::Ok(bytes) => Ok(bytes),
