@@ -56,6 +56,7 @@ PROGRAMS = (
     "growth",
     "limits",
     "memory",
+    "objective",
     "planning",
     "relations",
     "rows",

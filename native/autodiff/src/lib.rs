@@ -75,6 +75,7 @@ pub use operators::{
 pub use rules::{Rule, Rules};
 pub use stop::stop_gradient;
 pub use table::rule_table;
+pub use vocabulary::refusals::Refused;
 
 // The program in the README runs as a test.
 #[cfg(doctest)]

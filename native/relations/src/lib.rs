@@ -105,10 +105,7 @@ pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use vocabulary::work_table::is_work_table;
 
-// The programs in the README and on the page about Rust run as tests.
+// The program in the README runs as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/rust.md")]
-struct Page;

@@ -31,3 +31,8 @@ mod write;
 pub use expand::{columns, differentiate, edits, expand};
 pub use plan::Catalog;
 pub use splice::Edit;
+
+// The programs on the page about Rust run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Page;

@@ -29,7 +29,24 @@ const ALL: [Refused; 6] = [
 ];
 
 impl Refused {
-    fn name(self) -> &'static str {
+    /// The kind of an error that planning or running a statement ends in; none if it is not about a derivative.
+    ///
+    /// ```
+    /// # use datafusion_common::{DataFusionError, plan_datafusion_err};
+    /// # use xql_autodiff::Refused;
+    /// let error = plan_datafusion_err!("MissingRuleError: no derivative of floor(x)").context("in a view");
+    /// assert_eq!(Refused::of(&error), Some(Refused::MissingRule));
+    /// assert_eq!(Refused::of(&plan_datafusion_err!("no table t")), None);
+    /// ```
+    pub fn of(error: &DataFusionError) -> Option<Self> {
+        let (DataFusionError::Plan(message) | DataFusionError::Execution(message)) = error.find_root() else {
+            return None;
+        };
+        ALL.into_iter().find(|kind| message.strip_prefix(kind.name()).is_some_and(|rest| rest.starts_with(": ")))
+    }
+
+    /// What a message of this kind begins with, before a colon, and what the exception is called in Python.
+    pub fn name(self) -> &'static str {
         match self {
             Self::MissingRule => "MissingRuleError",
             Self::Variable => "VariableError",
