@@ -8,9 +8,12 @@ use crate::calls::plan::Differentiation;
 use crate::shared::{each_rewritten, written_out};
 use crate::stack::{Size, stacked};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
+#[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::grouping_sets::unequal_over_grouping_sets;
+#[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
 use crate::workarounds::partitions::partitions_without_orderings;
+#[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::pruning::keep_recursive_columns;
 
 /// What the passes know of a statement and its session.
@@ -44,8 +47,9 @@ enum Over {
 }
 
 /// The passes in their order. A shared relation is planned as these leave it.
-const PASSES: [Pass; 9] = [
+const PASSES: &[Pass] = &[
     // What is decided by the nullability of a column is decided while differentiating.
+    #[cfg(not(feature = "datafusion-55"))]
     Pass {
         name: "nullable_recursive_columns",
         over: Over::Statement,
@@ -56,11 +60,13 @@ const PASSES: [Pass; 9] = [
         over: Over::Statement,
         run: |plan, setting| Differentiation::new(setting.recognize, &plan)?.differentiated(plan),
     },
+    #[cfg(not(feature = "datafusion-55"))]
     Pass {
         name: "nullable_recursive_derivatives",
         over: Over::EveryPlan,
         run: |plan, _| nullable_by_either_term(plan, Static::Derived),
     },
+    #[cfg(not(feature = "datafusion-55"))]
     Pass { name: "kept_recursive_columns", over: Over::EveryPlan, run: |plan, _| keep_recursive_columns(plan) },
     Pass {
         name: "stacks",
@@ -77,6 +83,7 @@ const PASSES: [Pass; 9] = [
         over: Over::EveryPlan,
         run: |plan, _| partitions_without_orderings(plan),
     },
+    #[cfg(not(feature = "datafusion-55"))]
     Pass { name: "unequal_over_grouping_sets", over: Over::EveryPlan, run: |plan, _| unequal_over_grouping_sets(plan) },
     // Last, for the passes before it find calls.
     Pass {

@@ -12,6 +12,7 @@ use crate::rule::DifferentiateRelations;
 use crate::stops::WithoutStops;
 use crate::vocabulary::identity::DerivedTables;
 use crate::vocabulary::operators::Recognize;
+#[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::nullability::NullableRecursiveColumns;
 
 /// Registers `grad`, `jvp`, `vjp` and `stop_gradient` with a session, and the rules by which they see through relations.
@@ -81,6 +82,7 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
     }
     let noted = session.register_relation_planner(Arc::new(DerivedTables));
     debug_assert!(noted.is_ok(), "DataFusion takes every planner");
+    #[cfg(not(feature = "datafusion-55"))]
     session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
     session.add_optimizer_rule(Arc::new(WithoutStops));
     session.add_optimizer_rule(Arc::new(ObserveRecursion));

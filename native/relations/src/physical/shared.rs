@@ -32,7 +32,7 @@ pub struct Shared {
     scope: Scope,
     partitions: usize,
     plan: Mutex<Plan>,
-    rows: Mutex<Rows>,
+    rows: Mutex<Execution>,
     /// Statistics of the rows, of all and of partitions. Optimizer rules ask for those of each reader again and again, and to
     /// compute them asks all relations below.
     statistics: Mutex<HashMap<Option<usize>, Arc<Statistics>>>,
@@ -60,7 +60,7 @@ struct Plan {
 
 /// The rows of one execution, or of one iteration of a recursive query.
 #[derive(Debug, Default)]
-struct Rows {
+struct Execution {
     /// The execution that they are of. Another one computes rows of its own.
     context: Weak<TaskContext>,
     computing: Option<Computing>,
@@ -228,7 +228,7 @@ impl Shared {
             context: Arc::clone(context),
         };
         let computing = computation.run().map_err(Arc::new).boxed().shared();
-        *rows = Rows { context: Arc::downgrade(context), computing: Some(computing.clone()) };
+        *rows = Execution { context: Arc::downgrade(context), computing: Some(computing.clone()) };
         Ok(computing)
     }
 

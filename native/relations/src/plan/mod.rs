@@ -3,4 +3,5 @@
 pub mod lift;
 pub mod over_input;
 pub mod recursion;
+pub mod rewrite;
 pub mod union;

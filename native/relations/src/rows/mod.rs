@@ -96,8 +96,8 @@ impl Over<'_> {
         Ok(present.into_iter().reduce(Expr::and))
     }
 
-    fn rows(&mut self, call: Call, complete: Option<Expr>) -> Rows<'_> {
-        Rows { call, complete, schema: self.carried, computed: self.computed, names: self.names }
+    fn rows(&mut self, call: Call, complete: Option<Expr>) -> CalledRows<'_> {
+        CalledRows { call, complete, schema: self.carried, computed: self.computed, names: self.names }
     }
 
     /// An argument and its tangent, both DOUBLE if they are floats.
@@ -215,7 +215,7 @@ impl Call {
 
 /// The rows of a call, over which its formula calls others.
 #[derive(Debug)]
-pub struct Rows<'r> {
+pub struct CalledRows<'r> {
     call: Call,
     /// Which rows take part because none of their inputs is NULL.
     complete: Option<Expr>,
@@ -224,7 +224,7 @@ pub struct Rows<'r> {
     names: &'r mut Names,
 }
 
-impl Rows<'_> {
+impl CalledRows<'_> {
     /// The value of a call of the formula over these rows, with its field.
     pub fn value(&mut self, call: FormulaCall) -> Result<(Expr, FieldRef)> {
         match call {

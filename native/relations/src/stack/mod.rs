@@ -34,10 +34,10 @@ use xql_autodiff::{Graph, Root, Threshold, import, layers};
 
 use self::calls::Calls;
 use self::parts::replace_parts;
+use crate::plan::rewrite::rewrite_up;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::operators::Operators;
-use crate::workarounds::nullability::rewrite_up;
 
 /// When derivatives are written as a stack.
 #[derive(Debug, Clone, Copy)]

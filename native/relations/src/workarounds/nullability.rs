@@ -5,15 +5,16 @@
 //! decided by the nullability is decided wrongly. It is <https://github.com/apache/datafusion/issues/22034>, which later versions have
 //! mended: with them, what is here goes.
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{DFSchema, Result};
-use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, Union};
+use datafusion_common::Result;
+use datafusion_common::tree_node::Transformed;
+use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery};
 use datafusion_optimizer::{OptimizerConfig, OptimizerRule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::pruning::keeps_recursive_columns;
 use crate::plan::recursion::WorkTable;
+use crate::plan::rewrite::rewrite_up;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::{is_equal, occurrences};
 use crate::vocabulary::markers::{marked, nullable};
@@ -99,35 +100,6 @@ pub fn nullable_by_either_term(plan: LogicalPlan, trust: Static) -> Result<Trans
         }
         Ok(widened)
     })
-}
-
-/// Rewrites the nodes of a plan from below. Those above one that has been rewritten get their schema anew, for expressions know
-/// the nullability of what they read only when they are put together again.
-#[recursive::recursive]
-pub fn rewrite_up(
-    plan: LogicalPlan,
-    rewrite: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
-) -> Result<Transformed<LogicalPlan>> {
-    let below = plan
-        .map_subqueries(|subquery| rewrite_up(subquery, rewrite))?
-        .transform_data(|plan| plan.map_children(|child| rewrite_up(child, rewrite)))?;
-    let below = if below.transformed { below.map_data(with_schema_anew)? } else { below };
-    below.transform_data(rewrite)
-}
-
-fn with_schema_anew(plan: LogicalPlan) -> Result<LogicalPlan> {
-    match plan {
-        // DataFusion leaves its schema as it is: the nullability is that of all inputs.
-        LogicalPlan::Union(Union { inputs, schema }) => {
-            let fields = schema.iter().enumerate().map(|(index, (table, field))| {
-                let nullable = inputs.iter().any(|input| input.schema().field(index).is_nullable());
-                (table.cloned(), Arc::new(field.as_ref().clone().with_nullable(nullable)))
-            });
-            let schema = DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?;
-            Ok(LogicalPlan::Union(Union { inputs, schema: Arc::new(schema) }))
-        }
-        other => other.recompute_schema(),
-    }
 }
 
 /// The columns that later iterations may make NULL, and the static term may not.

@@ -17,14 +17,15 @@ use crate::vocabulary::names::Names;
 
 /// How a column of a group depends on its rows.
 pub struct Partials {
-    rows: Rows,
+    by: By,
     /// The inputs of a row. Floats are DOUBLE.
     inputs: Vec<Expr>,
     /// The aggregates that the derivatives read, and their positions among the columns of the group.
     statistics: Vec<(Expr, usize)>,
 }
 
-enum Rows {
+/// What a group has its column by.
+enum By {
     /// By an aggregate over them.
     Aggregated { call: AggregateFunction, formula: &'static TangentFormula },
     /// All rows have it.
@@ -51,17 +52,17 @@ impl Partials {
             return plan_err!("{}: no derivative is known for an aggregate of DISTINCT values", abbreviated(original));
         }
         let inputs = call.params.args.iter().map(|argument| double(argument, columns)).collect::<Result<_>>()?;
-        Ok(Self { rows: Rows::Aggregated { call: call.clone(), formula }, inputs, statistics: vec![] })
+        Ok(Self { by: By::Aggregated { call: call.clone(), formula }, inputs, statistics: vec![] })
     }
 
     /// Those of a key, in which the rows of the group have an even share.
     pub fn of_key(key: &Column) -> Self {
-        Self { rows: Rows::Key, inputs: vec![Expr::Column(key.clone())], statistics: vec![] }
+        Self { by: By::Key, inputs: vec![Expr::Column(key.clone())], statistics: vec![] }
     }
 
     /// Those of a value that is the one of the group's only row.
     pub fn of_only(value: &Expr) -> Self {
-        Self { rows: Rows::Only, inputs: vec![value.clone()], statistics: vec![] }
+        Self { by: By::Only, inputs: vec![value.clone()], statistics: vec![] }
     }
 
     /// Those of `first_value` and the like, over rows with numbers.
@@ -72,7 +73,7 @@ impl Partials {
             Some(NullTreatment::IgnoreNulls) => when(value.clone().is_not_null(), number).end()?,
             _ => number,
         };
-        Ok(Self { rows: Rows::Chosen { row, chosen }, inputs: vec![value.clone()], statistics: vec![] })
+        Ok(Self { by: By::Chosen { row, chosen }, inputs: vec![value.clone()], statistics: vec![] })
     }
 
     /// Adds the aggregates that the derivatives read to those of the group, which has so many keys.
@@ -96,20 +97,20 @@ impl Partials {
 
     /// Whether rows may share the value, as those of `min` and `max` do.
     pub fn has_ties(&self) -> bool {
-        matches!(&self.rows, Rows::Aggregated { call, .. } if matches!(call.func.name(), "min" | "max"))
+        matches!(&self.by, By::Aggregated { call, .. } if matches!(call.func.name(), "min" | "max"))
     }
 
     /// Whether they are shares of rows in the value, so that they are numbers whatever the rows hold.
     pub fn are_shares(&self) -> bool {
-        match &self.rows {
-            Rows::Aggregated { call, .. } => matches!(call.func.name(), "sum" | "avg" | "min" | "max"),
+        match &self.by {
+            By::Aggregated { call, .. } => matches!(call.func.name(), "sum" | "avg" | "min" | "max"),
             _ => true,
         }
     }
 
     /// For `min` and `max`, whether a row takes part and has the value.
     pub fn chosen(&self, value: &Expr) -> Option<Expr> {
-        let Rows::Aggregated { call, .. } = &self.rows else { return None };
+        let By::Aggregated { call, .. } = &self.by else { return None };
         let input = call.params.args.first().filter(|_| self.has_ties())?;
         let filter = call.params.filter.as_deref().cloned();
         filter.into_iter().chain([input.clone().eq(value.clone())]).reduce(Expr::and)
@@ -133,18 +134,18 @@ impl Partials {
         ties: Option<Expr>,
         statistic: &mut dyn FnMut(Expr) -> Result<Expr>,
     ) -> Result<Vec<(Expr, Expr)>> {
-        let (call, formula) = match &self.rows {
-            Rows::Aggregated { call, formula } => (call, formula),
-            Rows::Key => {
+        let (call, formula) = match &self.by {
+            By::Aggregated { call, formula } => (call, formula),
+            By::Key => {
                 let rows = as_double(statistic(count_all().unalias_nested().data)?);
                 return Ok(self.inputs.iter().map(|key| (key.clone(), quotient(lit(1.0), rows.clone()))).collect());
             }
-            Rows::Chosen { row, chosen } => {
+            By::Chosen { row, chosen } => {
                 let chosen = statistic(Expr::AggregateFunction(chosen.clone()))?;
                 let share = when(Expr::Column(row.clone()).eq(chosen), lit(1.0)).end()?;
                 return Ok(self.inputs.iter().map(|value| (value.clone(), share.clone())).collect());
             }
-            Rows::Only => return Ok(self.inputs.iter().map(|value| (value.clone(), lit(1.0))).collect()),
+            By::Only => return Ok(self.inputs.iter().map(|value| (value.clone(), lit(1.0))).collect()),
         };
         let mut partials = vec![];
         for (varying, argument) in call.params.args.iter().enumerate() {
@@ -211,7 +212,7 @@ impl Partials {
 
     /// For an aggregate over pairs, whether a row is a whole one.
     fn complete_pair(&self) -> Option<Expr> {
-        let Rows::Aggregated { formula, .. } = &self.rows else { return None };
+        let By::Aggregated { formula, .. } = &self.by else { return None };
         self.complete(formula)
     }
 

@@ -27,11 +27,11 @@ pub struct Varying {
     /// The column of the condition.
     pub filter: Option<usize>,
     /// The rows that the value is of.
-    pub rows: Rows,
+    pub rows: Reached,
 }
 
 /// Which rows of the partition the value of a row is of.
-pub enum Rows {
+pub enum Reached {
     /// All of them.
     All,
     /// Those with numbers within bounds, which each row has.
@@ -94,7 +94,7 @@ impl Numbered<'_, '_> {
         for first in first {
             outputs.push(match first {
                 First::Constant(column) => Output::Constant(self.position(column)),
-                First::OverPartition(function) => self.varying(function, Rows::All),
+                First::OverPartition(function) => self.varying(function, Reached::All),
                 First::Numbered(function, number) => {
                     let rows = self.rows(&function.call, &number, &mut windows)?;
                     self.varying(function, rows)
@@ -106,12 +106,12 @@ impl Numbered<'_, '_> {
     }
 
     /// The rows that the value of a function is of, by their numbers.
-    fn rows(&mut self, function: &WindowFunction, number: &Column, windows: &mut Vec<Expr>) -> Result<Rows> {
+    fn rows(&mut self, function: &WindowFunction, number: &Column, windows: &mut Vec<Expr>) -> Result<Reached> {
         let position = self.position(number.clone());
         if is_of_one_row(function) {
             let chosen = self.chosen(function, number)?;
             let chosen = self.column(windows, chosen, "chosen");
-            return Ok(Rows::Chosen { number: position, chosen: self.position(chosen) });
+            return Ok(Reached::Chosen { number: position, chosen: self.position(chosen) });
         }
         let bounds = [min_udaf(), max_udaf()].map(|extremum| {
             let definition = WindowFunctionDefinition::AggregateUDF(extremum);
@@ -122,10 +122,10 @@ impl Numbered<'_, '_> {
             let column = self.column(windows, bound, "bound");
             self.position(column)
         });
-        Ok(Rows::Between { number: position, bounds })
+        Ok(Reached::Between { number: position, bounds })
     }
 
-    fn varying(&mut self, Function { call, original }: Function, rows: Rows) -> Output {
+    fn varying(&mut self, Function { call, original }: Function, rows: Reached) -> Output {
         let mut position = |expr: &Expr| match expr {
             Expr::Column(column) => Some(self.position(column.clone())),
             _ => None,

@@ -7,7 +7,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use super::numbers::{Rows, Varying};
+use super::numbers::{Reached, Varying};
 use crate::reverse::builder::RegionBuilder;
 use crate::reverse::region::{Region, StageId};
 use crate::reverse::stages::Members;
@@ -33,14 +33,14 @@ impl Frames {
     pub fn value(&self, builder: &mut RegionBuilder, outer: &mut Region, varying: &Varying) -> Result<Column> {
         let Varying { function, original, rows, .. } = varying;
         match (&function.fun, rows) {
-            (_, Rows::Chosen { number, chosen }) => self.chosen_row(builder, outer, varying, [*number, *chosen]),
-            (WindowFunctionDefinition::AggregateUDF(_), Rows::All) => {
+            (_, Reached::Chosen { number, chosen }) => self.chosen_row(builder, outer, varying, [*number, *chosen]),
+            (WindowFunctionDefinition::AggregateUDF(_), Reached::All) => {
                 let over = builder.stages.numbered(self.stage, self.total, builder.names)?;
                 let on = same_partition(outer, &over, varying);
                 let call = aggregate_over(&over, varying);
                 over_partition(builder, outer, Partition { over, on }, call, original)
             }
-            (WindowFunctionDefinition::AggregateUDF(_), Rows::Between { number, bounds }) => {
+            (WindowFunctionDefinition::AggregateUDF(_), Reached::Between { number, bounds }) => {
                 self.over_frame(builder, outer, varying, (*number, *bounds))
             }
             (other, _) => plan_err!(
