@@ -10,6 +10,7 @@ use crate::stack::{Size, stacked};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::grouping_sets::unequal_over_grouping_sets;
+use crate::workarounds::held_sides::one_row_sides_left;
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::nullability::{Static, nullable_by_either_term};
 use crate::workarounds::partitions::partitions_without_orderings;
@@ -27,6 +28,8 @@ pub struct Setting {
     pub size: Size,
     /// Whether relations that are read several times are computed once.
     pub shares_relations: bool,
+    /// Whether the sides of joins are put where they cost least.
+    pub orders_joins: bool,
 }
 
 /// A pass over a plan.
@@ -85,6 +88,11 @@ const PASSES: &[Pass] = &[
     },
     #[cfg(not(feature = "datafusion-55"))]
     Pass { name: "unequal_over_grouping_sets", over: Over::EveryPlan, run: |plan, _| unequal_over_grouping_sets(plan) },
+    Pass {
+        name: "one_row_sides_left",
+        over: Over::Statement,
+        run: |plan, setting| if setting.orders_joins { one_row_sides_left(plan) } else { Ok(Transformed::no(plan)) },
+    },
     // Last, for the passes before it find calls.
     Pass {
         name: "left_to_simplify",
@@ -139,6 +147,7 @@ mod tests {
             operators: Operators::of(&plan, recognize)?,
             size: Size { functions: usize::MAX, threshold: Threshold { times: 2, more: 100, repeated: 16 } },
             shares_relations: true,
+            orders_joins: true,
         };
         let relation = Arc::new(SharedRelation::numbered("r", plan, "row"));
         let relation = SharedRelation::new("of r", relation.scan()?);

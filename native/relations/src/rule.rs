@@ -30,6 +30,7 @@ use crate::vocabulary::operators::{Operators, Recognize};
 pub struct DifferentiateRelations {
     recognize: Recognize,
     size: Size,
+    orders_joins: bool,
 }
 
 const NAME: &str = "differentiate_relations";
@@ -45,7 +46,12 @@ impl DifferentiateRelations {
 
     /// The rule for functions that are recognized otherwise, such as those imported from another library.
     pub fn recognizing(recognize: Recognize) -> Self {
-        Self { recognize, size: WORTH_A_STACK }
+        Self { recognize, size: WORTH_A_STACK, orders_joins: true }
+    }
+
+    /// The rule for plans that are written as text: whoever reads it orders the sides of joins.
+    pub fn leaving_joins(self) -> Self {
+        Self { orders_joins: false, ..self }
     }
 
     fn differentiate(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
@@ -58,8 +64,8 @@ impl DifferentiateRelations {
             return Ok(Transformed::no(plan));
         }
         let before = changed_rows(&plan)?;
-        let (recognize, size) = (self.recognize, self.size);
-        let setting = Setting { recognize, operators, size, shares_relations: shares_relations(config) };
+        let Self { recognize, size, orders_joins } = *self;
+        let setting = Setting { recognize, operators, size, shares_relations: shares_relations(config), orders_joins };
         let differentiated = passed(plan, &setting)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(
@@ -179,7 +185,7 @@ mod tests {
     const NEVER: Size = Size { functions: usize::MAX, ..WORTH_A_STACK };
 
     async fn session(size: Size) -> Result<SessionContext> {
-        let rule = || Arc::new(DifferentiateRelations { recognize, size });
+        let rule = || Arc::new(DifferentiateRelations { recognize, size, orders_joins: true });
         let mut optimizers: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![rule()];
         optimizers.extend(Optimizer::new().rules);
         optimizers.push(Arc::new(NullableRecursiveColumns));

@@ -5,6 +5,7 @@
 
 #[cfg(not(feature = "datafusion-55"))]
 pub mod grouping_sets;
+pub mod held_sides;
 #[cfg(not(feature = "datafusion-55"))]
 pub mod nullability;
 pub mod partitions;

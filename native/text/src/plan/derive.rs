@@ -43,7 +43,7 @@ fn folded(expr: Expr) -> Result<Transformed<Expr>> {
 
 /// A plan whose calls see through relations; those that say all by themselves are left in it.
 pub fn differentiated(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-    let plan = DifferentiateRelations::recognizing(recognize).analyze(plan, options)?;
+    let plan = DifferentiateRelations::recognizing(recognize).leaving_joins().analyze(plan, options)?;
     // A host has no node that checks a gradient while it runs.
     Ok(unchecked(plan)?.data)
 }
