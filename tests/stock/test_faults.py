@@ -7,9 +7,8 @@ from datafusion import SessionContext
 
 RIGHT = {
     # https://github.com/apache/datafusion/issues/22249
-    "WITH RECURSIVE t AS (SELECT 1 AS k, 10 AS v UNION ALL SELECT 2, 20 FROM t WHERE k = 1) SELECT v FROM t ORDER BY v": {
-        "v": [10, 20]
-    },
+    """WITH RECURSIVE t AS (SELECT 1 AS k, 10 AS v UNION ALL SELECT 2, 20 FROM t WHERE k = 1)
+       SELECT v FROM t ORDER BY v""": {"v": [10, 20]},
     # https://github.com/apache/datafusion/issues/22034
     """WITH RECURSIVE r AS (
            SELECT 1 AS s, 1.0 AS x UNION ALL SELECT s + 1, CASE WHEN s < 2 THEN 2.0 * x END FROM r WHERE s < 3)
