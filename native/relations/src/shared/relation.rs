@@ -259,9 +259,11 @@ impl Whole {
         if whole.config().get_extension::<Self>().is_some() {
             return Some(whole.clone());
         }
-        let config = whole.config().clone().with_extension(Arc::new(Self(whole.clone())));
-        let part = SessionStateBuilder::new_from_existing(whole.clone()).with_config(config);
-        Some(part.with_physical_optimizer_rules(vec![]).build())
+        let part = SessionStateBuilder::new_from_existing(whole.clone());
+        let mut part = part.with_physical_optimizer_rules(vec![]).build();
+        // The builder would have a session of another configuration make its catalog anew.
+        part.config_mut().set_extension(Arc::new(Self(whole.clone())));
+        Some(part)
     }
 
     /// The session that plans a whole, where this one plans a part of one.
