@@ -90,7 +90,6 @@ mod version;
 mod vocabulary;
 mod workarounds;
 
-pub use observe::observe;
 pub use options::DerivativeOptions;
 pub use physical::{Observer, SharedExec, UniqueRowsExec, stop_telling};
 pub use register::{add_rules, register, register_with};
@@ -102,6 +101,7 @@ pub use vocabulary::expressions::unaliased;
 pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
 pub use vocabulary::names::{is_added, unnumbered};
 pub use vocabulary::nodes::{any_node, any_part, with_expressions};
+pub use vocabulary::observed::observe;
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use vocabulary::work_table::is_work_table;
 

@@ -19,7 +19,8 @@ const TABLES: [&str; 4] = [
 const SUM: &str = "r AS (SELECT 0 AS step, k, val FROM w UNION ALL SELECT step + 1, k, sin(val) FROM r WHERE step < 4),
     loss AS (SELECT SUM(val) AS l FROM r WHERE step = 4)";
 
-async fn tables(partitions: usize, batch: usize) -> Result<SessionContext> {
+/// A session with the tables that the losses read.
+pub async fn tables(partitions: usize, batch: usize) -> Result<SessionContext> {
     session_of(SessionConfig::new().with_target_partitions(partitions).with_batch_size(batch), TABLES).await
 }
 
@@ -61,16 +62,21 @@ async fn compared(ctes: &str, partitions: usize, batch: usize) -> Result<Option<
     Ok(difference.map(|difference| format!("{difference}: {gradient:?} {expected:?}")))
 }
 
+/// The losses: what each is of, and its CTEs.
+pub fn losses() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let cases = include_str!("recursions.sql").split("-- ").skip(1).filter_map(|case| case.split_once('\n'));
+    cases.map(|(name, ctes)| (name, ctes.trim()))
+}
+
 /// Each loss in its file, as a list of CTEs below a line that says what it is of, in one partition and in several with small batches.
 #[tokio::test]
 async fn losses_against_differences() -> Result<()> {
-    let cases = include_str!("recursions.sql").split("-- ").skip(1).filter_map(|case| case.split_once('\n'));
     let mut failed = vec![];
     let mut count = 0;
-    for (name, ctes) in cases {
+    for (name, ctes) in losses() {
         count += 1;
         for (partitions, batch) in [(1, 8192), (3, 2)] {
-            match compared(ctes.trim(), partitions, batch).await {
+            match compared(ctes, partitions, batch).await {
                 Ok(None) => {}
                 other => failed.push(format!("{name} ({partitions} partitions): {other:?}")),
             }
@@ -170,6 +176,13 @@ async fn what_is_refused() -> Result<()> {
         assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{statement}\n{error:?}");
     }
     execute(&ctx, "SET xql.share_relations = true").await?;
+    execute(&ctx, "SET xql.checkpoints = 2").await?;
+    let drawn = of_sum.replace("sin(val)", "sin(val) + random()");
+    let gradient = "SELECT grad((SELECT l FROM loss), val) AS d FROM w";
+    let error = run(&ctx, &format!("{drawn} {gradient}")).await.expect_err("it draws").to_string();
+    assert!(error.contains("UnsupportedRelationError: the iterations of the recursive query r draw random numbers"), "{error}");
+    execute(&ctx, "SET xql.checkpoints = 0").await?;
+    assert_eq!(run(&ctx, &format!("{drawn} {gradient}")).await?.len(), 5);
     for (statement, says) in [
         (
             format!(
