@@ -83,7 +83,10 @@ mod tests {
         for count in 1..20 {
             for iterations in 1..200 {
                 let kept = kept(count, iterations);
-                assert!(kept.len() <= count && kept.len() > count.min(iterations) / 2, "{count} of {iterations}: {kept:?}");
+                assert!(
+                    kept.len() <= count && kept.len() > count.min(iterations) / 2,
+                    "{count} of {iterations}: {kept:?}"
+                );
             }
         }
     }

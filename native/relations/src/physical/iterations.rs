@@ -31,7 +31,7 @@ pub struct Steps {
 
 /// The rows of an iteration.
 #[derive(Debug, Clone)]
-pub struct Rows {
+pub struct State {
     /// The rows, with the columns of the query.
     pub batches: Arc<[RecordBatch]>,
     /// What they are called where they are computed, in their order.
@@ -40,7 +40,7 @@ pub struct Rows {
     pub size: usize,
 }
 
-impl Rows {
+impl State {
     /// How many they are.
     pub fn count(&self) -> usize {
         self.numbers.len()
@@ -61,7 +61,7 @@ impl Rows {
 
 impl Steps {
     /// The rows that a plan with numbers of rows gives.
-    pub async fn rows(&self, plan: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<Rows> {
+    pub async fn rows(&self, plan: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<State> {
         let (mut rows, mut numbers) = (vec![], vec![]);
         for batch in collect_partitioned(plan, Arc::clone(context)).await?.into_iter().flatten() {
             let mut columns = batch.columns().to_vec();
@@ -71,14 +71,13 @@ impl Steps {
             rows.push(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?);
         }
         let numbers: Vec<_> = numbers.iter().map(AsRef::as_ref).collect();
-        let numbers: ArrayRef =
-            if numbers.is_empty() { new_empty_array(&DataType::UInt64) } else { concat(&numbers)? };
+        let numbers: ArrayRef = if numbers.is_empty() { new_empty_array(&DataType::UInt64) } else { concat(&numbers)? };
         let size = rows.iter().map(|batch| held_by(batch.columns())).sum::<usize>() + held_by(&[Arc::clone(&numbers)]);
-        Ok(Rows { batches: rows.into(), numbers: as_uint64_array(&numbers)?.clone(), size })
+        Ok(State { batches: rows.into(), numbers: as_uint64_array(&numbers)?.clone(), size })
     }
 
     /// The rows after these, and what they are computed in.
-    pub async fn after(&self, before: &Rows, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, Rows)> {
+    pub async fn after(&self, before: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
         let frame = Frame::new(self.work, Arc::clone(&before.batches), self.around.clone());
         let rows = self.rows(frame.bound(Arc::clone(&self.step))?, context).await?;
         Ok((frame, rows))

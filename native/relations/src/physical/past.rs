@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use super::checkpoints::{Checkpoints, between};
 use super::computed::held_by;
 use super::frame::Frame;
-use super::iterations::{Rows, Steps};
+use super::iterations::{State, Steps};
 
 /// The iterations of a recursive query, of which all are kept or some.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ enum Kept {
     /// All of them, each with what it was computed in.
     All(Vec<Iteration>),
     /// The rows of some.
-    Some(Checkpoints<Rows>),
+    Some(Checkpoints<State>),
 }
 
 /// An iteration to which cotangents are carried back.
@@ -79,7 +79,7 @@ impl Tape {
     }
 
     /// Adds the next iteration, after which so many rows have been computed.
-    pub fn add(&mut self, rows: &Rows, frame: Option<Arc<Frame>>, before: u64) -> Result<()> {
+    pub fn add(&mut self, rows: &State, frame: Option<Arc<Frame>>, before: u64) -> Result<()> {
         let number = self.count();
         let fingerprint = if self.is_thinned() { rows.fingerprint()? } else { 0 };
         self.marks.push(Mark { before, fingerprint });
@@ -115,7 +115,7 @@ impl Tape {
     }
 
     /// The iteration after number `before`, of these rows, as it was computed the first time.
-    async fn again(&self, before: usize, rows: &Rows, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, Rows)> {
+    async fn again(&self, before: usize, rows: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
         let (frame, rows) = self.steps.after(rows, context).await?;
         let known = self.marks.get(before + 1).map(|mark| mark.fingerprint);
         if known == Some(rows.fingerprint()?) {
@@ -130,7 +130,7 @@ impl Tape {
     }
 }
 
-fn size(checkpoints: &Checkpoints<Rows>) -> usize {
+fn size(checkpoints: &Checkpoints<State>) -> usize {
     checkpoints.states().iter().map(|(_, rows)| rows.size).sum()
 }
 
@@ -140,7 +140,7 @@ pub struct Past<'t> {
     tape: &'t Tape,
     /// The rows of iterations before the one that was asked for, in their order: those of the tape, and then those that have been computed
     /// again.
-    states: Vec<(usize, Rows)>,
+    states: Vec<(usize, State)>,
     /// How many of them are those of the tape.
     own: usize,
     /// How many iterations have been computed again.
@@ -176,7 +176,7 @@ impl Past<'_> {
     }
 
     /// The rows of the iteration before this number, from those of an iteration before. Some of those between are kept.
-    async fn rows_before(&mut self, number: usize, mut at: usize, mut rows: Rows) -> Result<Rows> {
+    async fn rows_before(&mut self, number: usize, mut at: usize, mut rows: State) -> Result<State> {
         let Kept::Some(checkpoints) = &self.tape.kept else { return Ok(rows) };
         let mut kept = between(at, number - 1, checkpoints.most()).peekable();
         while at + 1 < number {

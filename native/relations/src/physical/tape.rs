@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::frame::{Around, Frame};
 use super::given::Id;
-use super::iterations::{Rows, Steps};
+use super::iterations::{State, Steps};
 use super::observed::Observed;
 use super::past::Tape;
 use super::wanted::Wanted;
@@ -187,7 +187,7 @@ impl Run {
     }
 
     /// Keeps the rows of an iteration that somebody reads.
-    fn keep(&mut self, rows: &Rows) -> Result<()> {
+    fn keep(&mut self, rows: &State) -> Result<()> {
         let first = self.read.len();
         for batch in rows.batches.iter() {
             let count = batch.num_rows();

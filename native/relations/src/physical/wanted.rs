@@ -1,8 +1,8 @@
 //! Which rows of all iterations of a recursive query are read.
 
 use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::kernels::boolean::or_kleene;
 use arrow::compute::filter_record_batch;
+use arrow::compute::kernels::boolean::or_kleene;
 use datafusion_common::Result;
 use datafusion_common::cast::as_boolean_array;
 use datafusion_physical_plan::PhysicalExpr;

@@ -80,9 +80,12 @@ async fn any_number_of_many_iterations() -> Result<()> {
 #[tokio::test]
 async fn what_is_computed_again() -> Result<()> {
     let ctx = tables(1, 8192).await?;
-    for (checkpoints, observed, again) in [(0, "step = 16", 0), (100, "step = 16", 16), (100, "step = 4", 4), (1, "step = 0", 0)] {
+    for (checkpoints, observed, again) in
+        [(0, "step = 16", 0), (100, "step = 16", 16), (100, "step = 4", 4), (1, "step = 0", 0)]
+    {
         keep(&ctx, checkpoints).await?;
-        let analyzed = ctx.sql(&format!("EXPLAIN ANALYZE {}", field(16, &format!("WHERE {observed}")))).await?.collect().await?;
+        let analyzed =
+            ctx.sql(&format!("EXPLAIN ANALYZE {}", field(16, &format!("WHERE {observed}")))).await?.collect().await?;
         let shown = datafusion::arrow::util::pretty::pretty_format_batches(&analyzed)?.to_string();
         assert!(shown.contains(&format!("iterations_computed_again={again}")), "{checkpoints} {observed}\n{shown}");
         assert!(shown.contains("iterations=17"), "{shown}");
