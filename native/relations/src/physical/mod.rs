@@ -33,4 +33,3 @@ pub use shared::{Shared, SharedExec};
 pub use tape::{Query, TapeExec};
 pub use told::stop_telling;
 pub use unique_rows::UniqueRowsExec;
-pub use wanted::Wanted;

@@ -163,6 +163,8 @@ fn in_order(state: &dyn Session) -> Result<SessionState> {
         return internal_err!("iterations are planned by another session than that of DataFusion");
     };
     let mut config = state.config().clone().with_target_partitions(1);
+    // The catalogs are those of the session, and a new default one would take the place of theirs.
+    config = config.with_create_default_catalog_and_schema(false);
     // One partition of a join does not wait for the others then, which are read after it.
     config.options_mut().set("datafusion.optimizer.enable_dynamic_filter_pushdown", "false")?;
     let state = SessionStateBuilder::new_from_existing(state.clone()).with_config(config);

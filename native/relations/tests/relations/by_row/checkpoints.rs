@@ -98,7 +98,9 @@ async fn what_is_computed_again() -> Result<()> {
 async fn limited(limit: usize, cells: usize) -> Result<(SessionContext, Arc<dyn MemoryPool>)> {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
-    let ctx = SessionContext::new_with_config_rt(SessionConfig::new().with_target_partitions(1), runtime);
+    // By default a sort takes ten megabytes in advance.
+    let config = SessionConfig::new().with_target_partitions(1).with_sort_spill_reservation_bytes(0);
+    let ctx = SessionContext::new_with_config_rt(config, runtime);
     let tables = [
         format!("CREATE TABLE w AS SELECT value AS k, sin(value) AS val FROM range(0, {cells})"),
         format!(
