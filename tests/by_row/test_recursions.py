@@ -373,3 +373,38 @@ def test_a_descent_towards_what_is_observed(session: SessionContext, *, last: bo
     for _ in range(rounds):
         expected = expected - 0.05 * jax.grad(cost)(expected)
     assert_gradient(session, statement, expected, ["cell"])
+
+
+def test_a_hessian_times_a_vector(session: SessionContext) -> None:
+    """Forward over reverse, by the cells at the start and by what every step reads."""
+    cells, steps = 5, 4
+    field, matrix = numbers(60, cells), numbers(61, cells, cells) / 2
+    by_field, by_matrix = numbers(62, cells), numbers(63, cells, cells)
+    add(session, "field", field, "i")
+    add(session, "m", matrix, "i", "o")
+    add(session, "vf", by_field, "i")
+    add(session, "vm", by_matrix, "i", "o")
+    ctes = f"""eps AS (SELECT CAST(0 AS DOUBLE) AS eps),
+        f AS (SELECT field.i, field.val + eps.eps * vf.val AS val, eps.eps
+            FROM field JOIN vf ON vf.i = field.i CROSS JOIN eps),
+        k AS (SELECT m.i, m.o, m.val + eps.eps * vm.val AS val, eps.eps
+            FROM m JOIN vm ON vm.i = m.i AND vm.o = m.o CROSS JOIN eps),
+        r AS (SELECT 0 AS step, i, val FROM f
+            UNION ALL SELECT * FROM (
+                SELECT r.step + 1, k.o, tanh(SUM(k.val * r.val)) + 0.1 * k.o
+                FROM k JOIN r ON r.i = k.i WHERE r.step < {steps} GROUP BY r.step, k.o) q),
+        loss AS (SELECT SUM(r.val * r.val * r.val * f.val) AS l FROM r JOIN f ON f.i = r.i WHERE r.step > 1)"""
+
+    def loss(field: jax.Array, matrix: jax.Array) -> jax.Array:
+        x, total = field, 0.0
+        for step in range(1, steps + 1):
+            x = jnp.tanh(x @ matrix) + 0.1 * jnp.arange(cells)
+            total += jnp.sum(x**3 * field) if step > 1 else 0.0
+        return jnp.asarray(total)
+
+    both = jax.grad(loss, argnums=(0, 1))
+    _, (of_field, of_matrix) = jax.jvp(both, (jnp.asarray(field), jnp.asarray(matrix)), (by_field, by_matrix))
+    for table, axes, expected in [("f", ["i"], of_field), ("k", ["i", "o"], of_matrix)]:
+        items = ", ".join(axes)
+        statement = f"WITH RECURSIVE {ctes} SELECT {items}, grad(grad((SELECT l FROM loss), val), eps) AS d FROM {table}"
+        assert_gradient(session, statement, expected, axes)

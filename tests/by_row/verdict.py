@@ -104,6 +104,23 @@ class Judge:
             self.right.update(value.kinds())
         return finding
 
+    def kept(self, value: Value, counts: Sequence[int]) -> Finding | None:
+        """What is wrong with a gradient for which so many iterations are kept, beside that with all of them kept."""
+        for ctx in (self._ctx, self._others[0]):
+            try:
+                found = self._gradients(ctx, value)
+                for count in counts:
+                    ctx.sql(f"SET xql.checkpoints = {count}").collect()
+                    difference = apart(value, found, self._gradients(ctx, value))
+                    if difference:
+                        return found_in(value, "kept", f"{count} iterations kept: {difference}\n{_shown(found)}")
+            except Exception as error:
+                return self._refused(value, str(error))
+            finally:
+                ctx.sql("SET xql.checkpoints = 0").collect()
+        self.counts["equal with some iterations kept"] += 1
+        return None
+
     def is_of_use(self, value: Value) -> bool:
         """Whether it may have a gradient that is not NULL, and not 0 in every row."""
         try:

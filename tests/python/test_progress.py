@@ -80,6 +80,22 @@ def test_rows_of_a_step(session: SessionContext) -> None:
         assert rows == [row for row in expected.to_pylist() if row["step"] == step.number]
 
 
+def test_a_recursion_that_a_gradient_passes_through(session: SessionContext) -> None:
+    """Its steps are told as those of the same recursion without a gradient."""
+    model = """WITH RECURSIVE model AS (
+            SELECT 0 AS step, k, val, CAST(NULL AS DOUBLE) AS seen FROM w
+            UNION ALL SELECT step + 1, k, sin(val), val FROM model WHERE step < 5),
+        loss AS (SELECT SUM(val) AS l FROM model WHERE step >= 0 AND coalesce(seen, 0.0) < 99.0)"""
+    expected = steps_of(session, f"{model} SELECT l, grad(one, one) FROM loss CROSS JOIN (SELECT 1.0 AS one) AS o")
+    assert len(expected) == 6
+    for kept in (0, 2):
+        session.sql(f"SET xql.checkpoints = {kept}").collect()
+        told = steps_of(session, f"{model} SELECT k, grad((SELECT l FROM loss), val) AS d FROM w")
+        assert [(step.query, step.number) for step in told] == [("model", number) for number in range(6)]
+        for step, other in zip(told, expected, strict=True):
+            assert step.rows.sort_by("k").to_pylist() == other.rows.sort_by("k").to_pylist()
+
+
 def test_a_step_as_a_line(session: SessionContext) -> None:
     _, first, *_ = steps_of(session, BY_ROW)
     assert re.fullmatch(r"fit step 1: loss=\d\.\d+, \d+\.\d s", str(first)), str(first)

@@ -20,7 +20,7 @@
 //! | `TableScan` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `Values` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `EmptyRelation` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
-//! | `Extension` | refused | refused | nodes of other libraries, which may compute anything |
+//! | `Extension` | refused, but for iterations that are kept, by one cell | refused | nodes of other libraries, which may compute anything |
 //! | `Explain`, `Analyze`, `Statement`, `Dml`, `Ddl`, `Copy`, `DescribeTable` | refused | refused | they stand above queries |
 //!
 //! A call sees one node of the plan, to which a value computed below (by a CTE, a join, an aggregate, a window, a recursion)
@@ -90,7 +90,6 @@ mod version;
 mod vocabulary;
 mod workarounds;
 
-pub use observe::observe;
 pub use options::DerivativeOptions;
 pub use physical::{Observer, SharedExec, UniqueRowsExec, stop_telling};
 pub use register::{add_rules, register, register_with};
@@ -102,6 +101,7 @@ pub use vocabulary::expressions::unaliased;
 pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
 pub use vocabulary::names::{is_added, unnumbered};
 pub use vocabulary::nodes::{any_node, any_part, with_expressions};
+pub use vocabulary::observed::observe;
 pub use vocabulary::operators::{Recognize, has_calls};
 pub use vocabulary::work_table::is_work_table;
 

@@ -6,20 +6,9 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use crate::physical::Observer;
-use crate::vocabulary::observed::ObservedWorkTable;
-
-static OBSERVER: RwLock<Option<Arc<dyn Observer>>> = RwLock::new(None);
-
-/// Has an observer told of the steps of all recursive queries that are planned from now on, in every registered session of the
-/// process; `None` for nobody. Queries that are planned by then go on telling theirs.
-///
-/// A training loop is a recursive query, and its steps are those of the training.
-pub fn observe(observer: Option<Arc<dyn Observer>>) {
-    *OBSERVER.write().unwrap_or_else(PoisonError::into_inner) = observer;
-}
+use crate::vocabulary::observed::{ObservedWorkTable, observer};
 
 /// The optimizer rule that lets recursive queries tell the observer, if there is one.
 #[derive(Debug)]
@@ -40,8 +29,7 @@ impl OptimizerRule for ObserveRecursion {
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::TableScan(mut scan) = plan else { return Ok(Transformed::no(plan)) };
-        let observer = OBSERVER.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let observed = observer.and_then(|observer| {
+        let observed = observer().and_then(|observer| {
             let provider = source_as_provider(&scan.source).ok()?;
             Some(ObservedWorkTable::new(provider.downcast_ref::<CteWorkTable>()?, observer))
         });

@@ -3,6 +3,8 @@
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion_common::{DataFusionError, Result};
 use std::any::Any;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
 
 /// What a session can say about derivatives: `SET xql.share_relations = false`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,11 +12,14 @@ pub struct DerivativeOptions {
     /// Whether a relation that a gradient by row reads several times is computed once, by a node that only this process has.
     /// If not, the plan has nodes of DataFusion alone, and computes the relation as often as it is read.
     pub share_relations: bool,
+    /// How many iterations of a recursive query are kept for a gradient by row that goes back through them. Those between are
+    /// computed again. 0 keeps all, with all that they have computed.
+    pub checkpoints: usize,
 }
 
 impl Default for DerivativeOptions {
     fn default() -> Self {
-        Self { share_relations: true }
+        Self { share_relations: true, checkpoints: 0 }
     }
 }
 
@@ -36,13 +41,13 @@ impl ExtensionOptions for DerivativeOptions {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        let unknown = |what: String| Err(DataFusionError::Configuration(what));
-        if key != "share_relations" {
-            return unknown(format!("there is no option xql.{key}, but xql.share_relations"));
-        }
-        match value.parse() {
-            Ok(value) => self.share_relations = value,
-            Err(_) => return unknown(format!("xql.share_relations is true or false, not {value}")),
+        match key {
+            "share_relations" => self.share_relations = parsed(key, value, "true or false")?,
+            "checkpoints" => self.checkpoints = parsed(key, value, "a number of iterations, or 0 for all")?,
+            _ => {
+                let unknown = format!("there is no option xql.{key}, but xql.share_relations and xql.checkpoints");
+                return Err(DataFusionError::Configuration(unknown));
+            }
         }
         Ok(())
     }
@@ -53,7 +58,16 @@ impl ExtensionOptions for DerivativeOptions {
     }
 }
 
+fn parsed<T: FromStr>(key: &str, value: &str, is: &str) -> Result<T> {
+    value.parse().map_err(|_| DataFusionError::Configuration(format!("xql.{key} is {is}, not {value}")))
+}
+
 /// Whether relations are computed once, as they are in a session without the options.
 pub fn shares_relations(config: &ConfigOptions) -> bool {
     config.extensions.get::<DerivativeOptions>().is_none_or(|options| options.share_relations)
+}
+
+/// How many iterations of a recursive query are kept to go back through it, all if it is none.
+pub fn checkpoints(config: &ConfigOptions) -> Option<NonZeroUsize> {
+    NonZeroUsize::new(config.extensions.get::<DerivativeOptions>()?.checkpoints)
 }

@@ -236,7 +236,10 @@ impl<'a> Carrier<'a> {
         let mut requests = vec![];
         let mut here = vec![];
         for (direction, mut asked) in self.directions.iter().zip(asked) {
-            let onward = if asked.wanted.is_empty() { Onward::Constant } else { onward(&plan, &asked, direction)? };
+            let onward = match asked.wanted.is_empty() {
+                true => Onward::Constant,
+                false => onward(&plan, &asked, direction, self.shared)?,
+            };
             let inputs = match &onward {
                 Onward::Below(inputs) => inputs.clone(),
                 Onward::Constant | Onward::Is(_) | Onward::Moves(_) => {
@@ -270,12 +273,12 @@ impl<'a> Carrier<'a> {
 }
 
 /// How a direction goes on at a node of which it wants tangents.
-fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction) -> Result<Onward> {
+fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction, shared: &SharedTangents) -> Result<Onward> {
     let inputs = plan.inputs();
     let index = match (asked.variable, &direction.cell) {
         (Variable::Outer, _) if plan.all_out_ref_exprs().is_empty() => return Ok(Onward::Constant),
         (Variable::Everywhere, Some(cell)) if is_same(plan, &cell.origin) => return Ok(Onward::Is(cell.position)),
-        (Variable::Everywhere, Some(cell)) if cell.is_read_by(plan)? => {
+        (Variable::Everywhere, Some(cell)) if shared.moves(plan, cell)? => {
             return Ok(Onward::Below(vec![Variable::Everywhere; inputs.len()]));
         }
         (Variable::Everywhere, _) => return Ok(Onward::Constant),

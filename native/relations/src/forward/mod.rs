@@ -12,6 +12,7 @@ mod distinct;
 mod draws;
 mod expressions;
 mod filter;
+mod iterations;
 mod join;
 mod plain;
 mod projection;
@@ -67,11 +68,7 @@ fn rule(carrier: &mut Carrier, plan: LogicalPlan, requests: &[Request]) -> Resul
         LogicalPlan::RecursiveQuery(query) => recursive_query::recursive_query(carrier, query, requests),
         LogicalPlan::TableScan(scan) => table_scan::table_scan(carrier, scan, requests),
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => Ok(Carried::constant(plan, requests.len())),
-        LogicalPlan::Extension(_) if let Some(iterations) = Iterations::of(&plan) => plan_err!(
-            "{} is a recursive query that a gradient by row passes through, and derivatives by {} cannot pass through that gradient",
-            iterations.query(),
-            carrier.variable_of(requests)
-        ),
+        LogicalPlan::Extension(_) if Iterations::of(&plan).is_some() => iterations::iterations(carrier, plan, requests),
         LogicalPlan::Extension(_) | above_queries!() => {
             plan_err!("derivatives by {} cannot pass through {}", carrier.variable_of(requests), shown(&plan))
         }

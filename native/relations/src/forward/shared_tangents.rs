@@ -6,10 +6,11 @@ use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, Result};
 use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::shared::{Replaced, SharedRelation};
+use crate::physical::Id;
+use crate::shared::{Given, Replaced, SharedRelation};
 use crate::tangents::tangent::Tangents;
 use crate::version::table_scan;
 use crate::vocabulary::expressions::failing;
@@ -28,12 +29,24 @@ pub struct Cell {
     pub position: usize,
 }
 
-/// The shared relations that have got tangents.
-#[derive(Debug, Default)]
-pub struct SharedTangents(Vec<WithTangents>);
+/// The shared relations that have got tangents, and what is given to iterations with tangents.
+#[derive(Debug, Default, Clone)]
+pub struct SharedTangents {
+    relations: Vec<WithTangents>,
+    given: Vec<GivenTangents>,
+}
+
+/// Rows that are given to iterations, with tangents.
+#[derive(Debug, Clone)]
+struct GivenTangents {
+    by: Cell,
+    given: Given,
+    /// By the position of a column that of its tangent.
+    places: BTreeMap<usize, usize>,
+}
 
 /// A shared relation and the same with tangents.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct WithTangents {
     of: Arc<SharedRelation>,
     by: Cell,
@@ -121,12 +134,34 @@ impl Cell {
 
 impl SharedTangents {
     fn of(&self, relation: &Arc<SharedRelation>) -> Option<&WithTangents> {
-        self.0.iter().find(|known| Arc::ptr_eq(&known.of, relation))
+        self.relations.iter().find(|known| Arc::ptr_eq(&known.of, relation))
     }
 
     /// Notes that a relation has got tangents by a cell.
     pub fn add(&mut self, of: Arc<SharedRelation>, by: Cell, relation: SharedRelation, tangents: Tangents) {
-        self.0.push(WithTangents { of, by, relation: Arc::new(relation), tangents });
+        self.relations.push(WithTangents { of, by, relation: Arc::new(relation), tangents });
+    }
+
+    /// Notes that rows which are given have got tangents by a cell, at these places by the positions of their columns.
+    pub fn add_given(&mut self, by: Cell, given: Given, places: BTreeMap<usize, usize>) {
+        self.given.push(GivenTangents { by, given, places });
+    }
+
+    /// The rows that are given under an id with tangents by a cell, and where these are, if they vary with it.
+    pub fn given(&self, id: Id, cell: &Cell) -> Option<(&Given, &BTreeMap<usize, usize>)> {
+        let known = self.given.iter().find(|known| known.given.id() == id && known.by.is(cell))?;
+        Some((&known.given, &known.places))
+    }
+
+    /// Whether a plan, a subquery or a shared relation in it reads a cell, or rows that are given and vary with it.
+    pub fn moves(&self, plan: &LogicalPlan, cell: &Cell) -> Result<bool> {
+        let is_given = |node: &LogicalPlan| match node {
+            LogicalPlan::TableScan(scan) if !self.given.is_empty() => {
+                Given::scanned(scan).is_some_and(|given| self.given(given.id(), cell).is_some())
+            }
+            _ => false,
+        };
+        SharedRelation::any_node_in(plan, &|node| is_given(node) || is_same(node, &cell.origin))
     }
 
     /// The relation with all tangents that it has got.
@@ -149,7 +184,7 @@ impl SharedTangents {
 
     /// The plan with scans of the relations that have got tangents, so that each is still computed once.
     pub fn scanned_in(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        if self.0.is_empty() { Ok(Transformed::no(plan)) } else { self.scanned(plan, &mut Replaced::default()) }
+        if self.relations.is_empty() { Ok(Transformed::no(plan)) } else { self.scanned(plan, &mut Replaced::default()) }
     }
 
     #[recursive::recursive]

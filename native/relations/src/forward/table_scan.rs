@@ -10,8 +10,10 @@ use super::carrier::{Asked, Carried, Carrier, Reading, Recursion, Request};
 use super::direction::Variable;
 use super::recursive_query::refused_for_gradients_in;
 use super::shared_tangents::{Cell, WithTangents, rescan};
-use crate::shared::SharedRelation;
+use crate::physical::Id;
+use crate::shared::{Given, Iterations, SharedRelation};
 use crate::tangents::tangent::{Tangent, Tangents};
+use crate::version::table_scan as table_scan_of;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::work_table::source_column;
 
@@ -24,6 +26,9 @@ pub fn table_scan(carrier: &mut Carrier, scan: TableScan, requests: &[Request]) 
             }
         }
         return shared(carrier, scan, relation, requests);
+    }
+    if let Some(id) = Given::scanned(&scan).map(|given| given.id()) {
+        return given(carrier, scan, id, requests);
     }
     let mut recursions = carrier.recursions.iter_mut().rev();
     match recursions.find(|recursion| recursion.table.is_read_by(&scan)) {
@@ -58,6 +63,29 @@ fn work_table(recursion: &mut Recursion, scan: TableScan, requests: &[Request]) 
     Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
 }
 
+/// The rows that an iteration is given have tangents by a cell if they vary with it.
+fn given(carrier: &mut Carrier, mut scan: TableScan, id: Id, requests: &[Request]) -> Result<Carried> {
+    let mut all = vec![];
+    for (direction, Request { asked, .. }) in requests.iter().enumerate() {
+        let mut tangents = Tangents::default();
+        let cell = carrier.directions[direction].cell.as_ref();
+        if let Some((given, places)) = cell.and_then(|cell| carrier.shared.given(id, cell)) {
+            let width = scan.projected_schema.fields().len();
+            let mut projection: Vec<_> = (0..width).map(|index| source_column(&scan, index)).collect();
+            for index in &asked.wanted {
+                let Some(place) = places.get(&source_column(&scan, *index)) else { continue };
+                let name = given.schema().field(*place).name();
+                tangents.set(*index, Tangent::Column(Column::new(Some(scan.table_name.clone()), name)));
+                projection.push(*place);
+            }
+            let TableScan { table_name, filters, fetch, .. } = scan;
+            scan = table_scan_of(table_name, given.source(), projection, filters, fetch)?;
+        }
+        all.push(tangents);
+    }
+    Ok(Carried { plan: LogicalPlan::TableScan(scan), tangents: all })
+}
+
 /// What a gradient by row reads is computed once, by relations that the plan only scans. Where it varies with a variable of one
 /// cell, they get tangents as further columns:
 ///
@@ -74,7 +102,7 @@ fn shared(
     for (direction, request) in requests.iter().enumerate() {
         let cell = carrier.directions[direction].cell.clone().filter(|_| request.is_active());
         let found = match cell {
-            Some(cell) if cell.is_read_by(relation.plan())? => {
+            Some(cell) if carrier.shared.moves(relation.plan(), &cell)? => {
                 if carrier.shared.by(&relation, &cell).is_none() {
                     add_tangents(carrier, &relation, &cell, direction)?;
                 }
@@ -132,6 +160,12 @@ fn add_tangents(carrier: &mut Carrier, relation: &Arc<SharedRelation>, cell: &Ce
     let wanted = fields.filter(|(_, field)| can_vary(field.data_type())).map(|(index, _)| index).collect();
     let asked = Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted };
     let (carried, of_plan) = carrier.carry_in(direction, plan.clone(), asked)?;
+    if Iterations::of(&carried).is_some() {
+        // The tangents are its last columns already.
+        let with_tangents = latest.with_plan(carried);
+        carrier.shared.add(latest, cell.clone(), with_tangents, of_plan);
+        return Ok(());
+    }
     let mut exprs = columns(plan.schema());
     let mut tangents = Tangents::default();
     for (index, tangent) in of_plan.iter() {

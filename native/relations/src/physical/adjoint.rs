@@ -10,13 +10,14 @@ use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType, collect_partitioned};
-use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion_physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
+use super::computed::held_by;
 use super::frame::Frame;
 use super::given::{Binding, Id};
 use super::shared::SharedExec;
@@ -103,6 +104,7 @@ impl ExecutionPlan for AdjointExec {
             incoming: self.incoming.clone(),
             schema: self.schema(),
             reservation: consumer.register(context.memory_pool()),
+            computed: MetricBuilder::new(&self.metrics).counter("iterations_computed_again", partition),
             context,
         };
         let metrics = BaselineMetrics::new(&self.metrics, partition);
@@ -123,6 +125,8 @@ struct Sweep {
     /// The columns of contributions.
     schema: SchemaRef,
     reservation: MemoryReservation,
+    /// How many iterations have been computed again.
+    computed: Count,
     context: Arc<TaskContext>,
 }
 
@@ -132,16 +136,16 @@ impl Sweep {
         let missing = || internal_datafusion_err!("an adjoint has no iterations");
         let computed = reader(tape)?.ok_or_else(missing)?.computed(&self.context).await?;
         let tape = computed.plan.as_ref().and_then(|plan| plan.downcast_ref::<TapeExec>()).ok_or_else(missing)?;
-        let width = self.incoming.1.fields().len() - 1;
+        let (tape, width) = (tape.tape()?, self.incoming.1.fields().len() - 1);
         let mut outside = Outside::of(collect_partitioned(outside, Arc::clone(&self.context)).await?.concat())?;
-        let mut carried = Sums::new(width);
-        let mut totals = vec![];
-        for iteration in tape.iterations()?.iter().rev() {
-            outside.take_from(iteration.before, &mut carried)?;
+        let (mut carried, mut totals, mut past) = (Sums::new(width), vec![], tape.past(&self.context));
+        for number in (0..tape.count()).rev() {
+            outside.take_from(tape.before(number), &mut carried)?;
             let total = std::mem::replace(&mut carried, Sums::new(width));
             if total.is_empty() {
                 continue;
             }
+            let iteration = past.iteration(number).await?;
             let rows = total.batch(&self.incoming.1, None, Some(&iteration.numbers))?;
             match &iteration.frame {
                 None => self.total_of(FIRST, &mut totals).add(&rows, 0, 0)?,
@@ -151,9 +155,10 @@ impl Sweep {
                     }
                 }
             }
-            let held = totals.iter().chain([&carried]).map(Sums::size).sum();
+            let held = totals.iter().chain([&carried]).map(Sums::size).sum::<usize>() + outside.size;
             self.reservation.try_resize(held)?;
         }
+        self.computed.add(past.computed());
         let rows = totals.iter().zip(0_u64..);
         rows.map(|(total, to)| total.batch(&self.schema, Some(to), None)).collect()
     }
@@ -203,15 +208,18 @@ fn reader(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<SharedExec>> {
 /// The cotangents that the rows of all iterations have from outside, those of the last rows last.
 struct Outside {
     rows: Option<RecordBatch>,
+    /// The bytes that they take, until the last one has been taken.
+    size: usize,
 }
 
 impl Outside {
     fn of(batches: Vec<RecordBatch>) -> Result<Self> {
-        let Some(first) = batches.first() else { return Ok(Self { rows: None }) };
+        let Some(first) = batches.first() else { return Ok(Self { rows: None, size: 0 }) };
         let rows = concat_batches(&first.schema(), &batches)?;
         let options = SortOptions { descending: false, nulls_first: true };
         let order = sort_to_indices(rows.column(0), Some(options), None)?;
-        Ok(Self { rows: Some(take_record_batch(&rows, &order)?) })
+        let rows = take_record_batch(&rows, &order)?;
+        Ok(Self { size: held_by(rows.columns()), rows: Some(rows) })
     }
 
     /// Takes the rows from a number on, and adds them to those that are counted from there.

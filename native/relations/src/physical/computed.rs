@@ -144,7 +144,7 @@ async fn collect(
 }
 
 /// The memory of the rows of columns. Several batches may be slices of the same buffers, which then count once.
-fn held_by(columns: &[ArrayRef]) -> usize {
+pub fn held_by(columns: &[ArrayRef]) -> usize {
     let columns = columns.iter();
     columns
         .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))

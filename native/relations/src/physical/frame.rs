@@ -33,8 +33,8 @@ impl fmt::Debug for Frame {
 
 impl Frame {
     /// A frame that is given rows under an id, inside of another one.
-    pub fn new(id: Id, rows: Vec<RecordBatch>, around: Option<Weak<Self>>) -> Arc<Self> {
-        let given = HashMap::from_iter([(id, Arc::from(rows))]);
+    pub fn new(id: Id, rows: impl Into<Arc<[RecordBatch]>>, around: Option<Weak<Self>>) -> Arc<Self> {
+        let given = HashMap::from_iter([(id, rows.into())]);
         Arc::new_cyclic(|this| Self { given, computed: Mutex::default(), around, this: this.clone() })
     }
 

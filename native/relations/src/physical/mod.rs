@@ -3,26 +3,33 @@
 //! - [`SharedExec`] reads a relation that is computed once.
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
 //! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
-//!   iteration reads by [`GivenExec`] what it is given.
+//!   iteration reads by [`GivenExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are
+//!   computed again, from plans that give the same rows each time: [`InOrder`].
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
 //! - [`stop_telling`] ends that for good.
 
 mod adjoint;
+mod checkpoints;
 mod computed;
 mod frame;
 mod given;
+mod in_order;
+mod iterations;
 mod observed;
+mod past;
 mod shared;
 mod sums;
 mod tape;
 mod told;
 mod unique_rows;
+mod wanted;
 
 pub use adjoint::{AdjointExec, BEFORE, FIRST};
 pub use computed::Kept;
 pub use given::{GivenExec, Id, is_given};
-pub use observed::{ObservedExec, Observer};
+pub use in_order::InOrder;
+pub use observed::{Observed, ObservedExec, Observer};
 pub use shared::{Shared, SharedExec};
-pub use tape::TapeExec;
+pub use tape::{Query, TapeExec};
 pub use told::stop_telling;
 pub use unique_rows::UniqueRowsExec;

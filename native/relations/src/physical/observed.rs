@@ -1,6 +1,7 @@
 //! Reading the rows of a step of a recursive query, and telling an observer of them.
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
@@ -22,6 +23,47 @@ pub trait Observer: Send + Sync {
     ///
     /// An error ends the query.
     fn step(&self, query: &str, step: usize, rows: &[RecordBatch]) -> Result<()>;
+}
+
+/// The observer of a recursive query that is run by a node of ours.
+#[derive(Clone)]
+pub struct Observed {
+    observer: Arc<dyn Observer>,
+    /// The columns that the observer is shown.
+    shown: Vec<usize>,
+    /// Their names.
+    schema: SchemaRef,
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observed").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+impl Observed {
+    /// An observer that is shown these of the columns of a query, under the names that they have in a schema.
+    ///
+    /// # Errors
+    /// If there are no such columns.
+    pub fn new(observer: Arc<dyn Observer>, columns: &SchemaRef, shown: Vec<usize>) -> Result<Self> {
+        let schema = Arc::new(columns.project(&shown)?);
+        Ok(Self { observer, shown, schema })
+    }
+
+    /// Tells the observer of the rows of a step.
+    ///
+    /// # Errors
+    /// Those of the observer.
+    pub fn step(&self, query: &str, step: usize, rows: &[RecordBatch]) -> Result<()> {
+        let shown = rows.iter().map(|batch| {
+            let columns = self.shown.iter().map(|column| Arc::clone(batch.column(*column))).collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        });
+        let shown = shown.collect::<Result<Vec<_>>>()?;
+        told(|| self.observer.step(query, step, &shown))
+    }
 }
 
 /// Reads a work table and tells an observer of the rows once they have been read.

@@ -1,91 +1,101 @@
 //! Running a recursive query whose iterations are kept.
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow::compute::concat;
-use arrow::datatypes::{DataType, SchemaRef};
-use datafusion_common::cast::as_uint64_array;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{DataFusionError, Result, internal_err};
+use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
-use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType, collect_partitioned};
+use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::{TryStreamExt, stream};
 use std::any::Any;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::frame::{Around, Frame};
-use super::given::{Binding, Id};
+use super::given::Id;
+use super::iterations::{State, Steps};
+use super::observed::Observed;
+use super::past::Tape;
+use super::wanted::Wanted;
 use crate::version::without_expressions;
 
-/// Runs a recursive query, and keeps what each of its iterations computes.
+/// Runs a recursive query, and keeps what each of its iterations computes, or the rows of some of them.
 ///
 /// Its inputs give the first rows, and the rows after those that are given under an id. Both have one more column, which numbers the
-/// rows. It gives the rows of all iterations, in their order.
+/// rows. It gives the rows of all iterations, in their order, with a column that numbers all of them. If it does not keep all iterations,
+/// it gives those that somebody reads.
 #[derive(Debug)]
 pub struct TapeExec {
-    name: String,
-    work: Id,
+    query: Query,
     inputs: [Arc<dyn ExecutionPlan>; 2],
     around: Option<Weak<Frame>>,
     /// The iterations, once all have been computed.
-    tape: Arc<OnceLock<Vec<Iteration>>>,
+    tape: Arc<OnceLock<Tape>>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
 
-/// The rows of an iteration.
-#[derive(Debug)]
-pub struct Iteration {
-    /// How many rows the iterations before have.
-    pub before: u64,
-    /// What its rows are called where they are computed, in their order.
-    pub numbers: UInt64Array,
-    /// What it was computed from, unless its rows are the first.
-    pub frame: Option<Arc<Frame>>,
+/// What a tape is of.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// The name of the recursive query.
+    pub name: String,
+    /// What the rows before are given under.
+    pub work: Id,
+    /// The columns of the query.
+    pub schema: SchemaRef,
+    /// How many iterations are kept, all if it is none.
+    pub checkpoints: Option<NonZeroUsize>,
+    /// The rows that somebody reads.
+    pub wanted: Arc<Wanted>,
+    /// Who is told of the iterations.
+    pub observed: Option<Observed>,
 }
 
 impl TapeExec {
-    /// The rows of an input, and then those that the other one gives for the rows before, which are given under an id, until it
-    /// gives none.
-    pub fn new(name: impl Into<String>, work: Id, inputs: [Arc<dyn ExecutionPlan>; 2], schema: SchemaRef) -> Self {
+    /// The rows of an input, and then those that the other one gives for the rows before, until it gives none.
+    pub fn new(query: Query, inputs: [Arc<dyn ExecutionPlan>; 2]) -> Self {
+        let number = Arc::new(Field::new("∂row", DataType::UInt64, false));
+        let fields = query.schema.fields().iter().cloned().chain([number]);
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+            EquivalenceProperties::new(Arc::new(Schema::new(fields.collect::<Vec<_>>()))),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self {
-            name: name.into(),
-            work,
-            inputs,
-            around: None,
-            tape: Arc::default(),
-            metrics: ExecutionPlanMetricsSet::new(),
-            properties: Arc::new(properties),
-        }
+        let (tape, metrics, properties) = (Arc::default(), ExecutionPlanMetricsSet::new(), Arc::new(properties));
+        Self { query, inputs, around: None, tape, metrics, properties }
+    }
+
+    /// What it is of.
+    pub fn query(&self) -> &Query {
+        &self.query
     }
 
     /// The iterations of the last execution, the first rows first.
-    pub fn iterations(&self) -> Result<&[Iteration]> {
+    pub fn tape(&self) -> Result<&Tape> {
         match self.tape.get() {
-            Some(iterations) => Ok(iterations),
-            None => internal_err!("the iterations of {} are read before they are computed", self.name),
+            Some(tape) => Ok(tape),
+            None => internal_err!("the iterations of {} are read before they are computed", self.query.name),
         }
     }
 
     /// The same node, of which nothing has been executed.
     fn anew(&self, inputs: [Arc<dyn ExecutionPlan>; 2], around: Option<Weak<Frame>>) -> Self {
         let (properties, metrics) = (Arc::clone(&self.properties), self.metrics.clone());
-        Self { name: self.name.clone(), work: self.work, inputs, around, tape: Arc::default(), metrics, properties }
+        Self { query: self.query.clone(), inputs, around, tape: Arc::default(), metrics, properties }
     }
 }
 
 impl DisplayAs for TapeExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "TapeExec: {}", self.name)
+        write!(f, "TapeExec: {}", self.query.name)?;
+        self.query.checkpoints.map_or(Ok(()), |checkpoints| write!(f, ", checkpoints={checkpoints}"))
     }
 }
 
@@ -120,74 +130,79 @@ impl ExecutionPlan for TapeExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let [start, step] = self.inputs.clone();
-        let loop_ = Loop { work: self.work, step, around: self.around.clone(), schema: self.schema() };
+        let Query { name, work, schema, checkpoints, .. } = self.query.clone();
+        let steps = Steps { work, step, around: self.around.clone(), schema };
+        let reservation = MemoryConsumer::new(format!("iterations of {name}")).register(context.memory_pool());
+        let mut run = Run {
+            query: self.query.clone(),
+            schema: self.schema(),
+            tape: Tape::new(&name, steps, checkpoints, reservation),
+            read: vec![],
+            before: 0,
+        };
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let iterations = MetricBuilder::new(&self.metrics).counter("iterations", partition);
-        let tape = Arc::clone(&self.tape);
+        let known = Arc::clone(&self.tape);
         let rows = async move {
-            let (rows, kept) = loop_.run(start, &context).await?;
-            iterations.add(kept.len());
-            metrics.record_output(rows.iter().map(RecordBatch::num_rows).sum());
-            if tape.set(kept).is_err() {
+            run.through(start, &context).await?;
+            iterations.add(run.tape.count());
+            metrics.record_output(run.read.iter().map(RecordBatch::num_rows).sum());
+            if known.set(run.tape).is_err() {
                 return internal_err!("a recursive query is executed twice");
             }
-            Ok::<_, DataFusionError>(stream::iter(rows.into_iter().map(Ok)))
+            Ok::<_, DataFusionError>(stream::iter(run.read.into_iter().map(Ok)))
         };
         let rows = stream::once(rows).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }
 
-/// What it takes to run the iterations.
-struct Loop {
-    work: Id,
-    step: Arc<dyn ExecutionPlan>,
-    around: Option<Weak<Frame>>,
-    /// The columns of the query.
+/// The iterations so far.
+struct Run {
+    query: Query,
+    /// The columns of the query, and the number of the row.
     schema: SchemaRef,
+    tape: Tape,
+    /// The rows that somebody reads.
+    read: Vec<RecordBatch>,
+    /// How many rows there have been.
+    before: u64,
 }
 
-impl Loop {
-    /// The rows of all iterations, and the iterations.
-    async fn run(
-        &self,
-        start: Arc<dyn ExecutionPlan>,
-        context: &Arc<TaskContext>,
-    ) -> Result<(Vec<RecordBatch>, Vec<Iteration>)> {
-        let (mut all, mut iterations, mut before) = (vec![], vec![], 0);
-        let (mut plan, mut frame) = (start, None);
-        loop {
-            let (rows, numbers) = self.rows(plan, context).await?;
-            if numbers.is_empty() {
-                return Ok((all, iterations));
+impl Run {
+    /// Runs iterations until one has no rows.
+    async fn through(&mut self, start: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<()> {
+        let mut rows = self.tape.steps().rows(start, context).await?;
+        let mut frame = None;
+        while rows.count() > 0 {
+            if let Some(observed) = &self.query.observed {
+                observed.step(&self.query.name, self.tape.count(), &rows.batches)?;
             }
-            all.extend(rows.iter().cloned());
-            let count = numbers.len() as u64;
-            iterations.push(Iteration { before, numbers, frame });
-            before += count;
-            let next = Frame::new(self.work, rows, self.around.clone());
-            plan = next.bound(Arc::clone(&self.step))?;
-            frame = Some(next);
+            self.tape.add(&rows, frame, self.before)?;
+            self.keep(&rows)?;
+            let (next_frame, next) = self.tape.steps().after(&rows, context).await?;
+            (rows, frame) = (next, Some(next_frame));
         }
+        Ok(())
     }
 
-    /// The rows that a plan gives, and their numbers.
-    async fn rows(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        context: &Arc<TaskContext>,
-    ) -> Result<(Vec<RecordBatch>, UInt64Array)> {
-        let (mut rows, mut numbers) = (vec![], vec![]);
-        for batch in collect_partitioned(plan, Arc::clone(context)).await?.into_iter().flatten() {
-            let mut columns = batch.columns().to_vec();
-            let Some(number) = columns.pop() else { return internal_err!("rows have no numbers") };
-            numbers.push(number);
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            rows.push(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?);
+    /// Keeps the rows of an iteration that somebody reads.
+    fn keep(&mut self, rows: &State) -> Result<()> {
+        let first = self.read.len();
+        for batch in rows.batches.iter() {
+            let count = batch.num_rows();
+            let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(self.before..self.before + count as u64));
+            self.before += count as u64;
+            let columns = batch.columns().iter().cloned().chain([numbers]).collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(count));
+            let mut batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+            if self.tape.is_thinned() {
+                batch = self.query.wanted.of(batch)?;
+            }
+            if batch.num_rows() > 0 {
+                self.read.push(batch);
+            }
         }
-        let numbers: Vec<_> = numbers.iter().map(AsRef::as_ref).collect();
-        let numbers: ArrayRef =
-            if numbers.is_empty() { arrow::array::new_empty_array(&DataType::UInt64) } else { concat(&numbers)? };
-        Ok((rows, as_uint64_array(&numbers)?.clone()))
+        self.tape.hold(&self.read[first..])
     }
 }

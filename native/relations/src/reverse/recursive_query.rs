@@ -42,7 +42,7 @@ pub fn recursive_query(builder: &mut RegionBuilder, node: Node, query: &Recursiv
     let start_rows = numbered(&builder.stages.all()[start].stored, width)?;
     let next_rows = numbered(&body.all()[rows].stored, width)?;
     let schema = Arc::new(DFSchema::try_from(fields(query, builder.names))?);
-    let plan = shared::Iterations::tape(&query.name, work, start_rows, next_rows, schema);
+    let plan = shared::Iterations::tape(query, work, [start_rows, next_rows], schema);
     let row = builder.names.part("row");
     let relation = Arc::new(SharedRelation::numbered(builder.names.part(&query.name), plan, &row));
     let stored = Stored { relation, single: false, varying: varying.into_iter().collect() };

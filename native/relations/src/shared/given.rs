@@ -1,12 +1,13 @@
 //! Tables whose rows are given while a plan is executed.
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
-use datafusion_catalog::default_table_source::provider_as_source;
+use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::{Result, TableReference};
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, TableType};
 use datafusion_physical_plan::ExecutionPlan;
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::physical::{GivenExec, Id};
@@ -35,10 +36,28 @@ impl Given {
         &self.schema
     }
 
+    /// The same rows with columns behind those that they have, which whoever reads these does not see.
+    pub fn with_further(&self, fields: impl IntoIterator<Item = Field>) -> Self {
+        let further = fields.into_iter().map(Arc::new);
+        let schema = Schema::new(self.schema.fields().iter().cloned().chain(further).collect::<Vec<_>>());
+        Self { schema: Arc::new(schema), ..self.clone() }
+    }
+
+    /// The table that a scan reads.
+    pub fn scanned(scan: &TableScan) -> Option<Self> {
+        let provider: Arc<dyn Any + Send + Sync> = source_as_provider(&scan.source).ok()?;
+        Some(provider.downcast::<Self>().ok()?.as_ref().clone())
+    }
+
+    /// The table as what scans read.
+    pub fn source(&self) -> Arc<dyn TableSource> {
+        provider_as_source(Arc::new(self.clone()))
+    }
+
     /// A scan of all columns.
     pub fn scan(&self) -> Result<LogicalPlan> {
         let table = TableReference::bare(self.name.as_str());
-        LogicalPlanBuilder::scan(table, provider_as_source(Arc::new(self.clone())), None)?.build()
+        LogicalPlanBuilder::scan(table, self.source(), None)?.build()
     }
 }
 

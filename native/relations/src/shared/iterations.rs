@@ -1,8 +1,10 @@
 //! Nodes for the iterations of a recursive query that are kept, and for their adjoint.
 
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion_catalog::Session;
-use datafusion_common::{DFSchemaRef, Result, internal_err};
-use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
+use datafusion_common::{DFSchema, DFSchemaRef, Result, internal_err};
+use datafusion_expr::{Expr, Extension, LogicalPlan, RecursiveQuery, UserDefinedLogicalNodeCore};
 use datafusion_physical_plan::ExecutionPlan;
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +12,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::given::Given;
-use crate::physical::{AdjointExec, TapeExec};
+use crate::options::checkpoints;
+use crate::physical::{AdjointExec, InOrder, Observed, Query, TapeExec};
+use crate::vocabulary::observed::{observer, shown};
 
 /// The iterations of a recursive query, as the plan of a shared relation.
 #[derive(Debug, Clone)]
@@ -22,6 +26,8 @@ pub struct Iterations {
     given: Given,
     inputs: Vec<LogicalPlan>,
     schema: DFSchemaRef,
+    /// The columns of the query under their own names.
+    columns: SchemaRef,
 }
 
 /// What is done with the iterations.
@@ -35,9 +41,16 @@ enum Kind {
 
 impl Iterations {
     /// The rows of all iterations. `start` are the first rows, and `step` those after the rows that are given; both have one more
-    /// column, which numbers them.
-    pub fn tape(name: &str, work: Given, start: LogicalPlan, step: LogicalPlan, schema: DFSchemaRef) -> LogicalPlan {
-        Self { name: name.to_owned(), kind: Kind::Tape, given: work, inputs: vec![start, step], schema }.plan()
+    /// column, which numbers them. `query` is what an observer is told of them by.
+    pub fn tape(
+        query: &RecursiveQuery,
+        work: Given,
+        [start, step]: [LogicalPlan; 2],
+        schema: DFSchemaRef,
+    ) -> LogicalPlan {
+        let columns = Arc::clone(query.static_term.schema().inner());
+        let name = query.name.clone();
+        Self { name, kind: Kind::Tape, given: work, inputs: vec![start, step], schema, columns }.plan()
     }
 
     /// What the iterations contribute to what they read: `tape` are their rows, `outside` the cotangents of these by their numbers,
@@ -48,8 +61,8 @@ impl Iterations {
         [tape, outside, step]: [LogicalPlan; 3],
         schema: DFSchemaRef,
     ) -> LogicalPlan {
-        Self { name: name.to_owned(), kind: Kind::Adjoint, given: incoming, inputs: vec![tape, outside, step], schema }
-            .plan()
+        let (columns, inputs) = (Arc::clone(schema.inner()), vec![tape, outside, step]);
+        Self { name: name.to_owned(), kind: Kind::Adjoint, given: incoming, inputs, schema, columns }.plan()
     }
 
     fn plan(self) -> LogicalPlan {
@@ -67,33 +80,95 @@ impl Iterations {
         &self.name
     }
 
-    /// The physical plan.
+    /// What an iteration is given.
+    pub fn given(&self) -> &Given {
+        &self.given
+    }
+
+    /// What they are computed from: [`tape`](Self::tape) has two, and [`adjoint`](Self::adjoint) three.
+    pub fn inputs(&self) -> &[LogicalPlan] {
+        &self.inputs
+    }
+
+    /// The columns that they have.
+    pub fn fields(&self) -> Vec<FieldRef> {
+        self.schema.fields().iter().cloned().collect()
+    }
+
+    /// The same of other inputs, with these columns.
+    pub fn with(&self, given: Given, inputs: Vec<LogicalPlan>, fields: Vec<FieldRef>) -> Result<LogicalPlan> {
+        let schema = Arc::new(DFSchema::try_from(Schema::new(fields))?);
+        Ok(Self { given, inputs, schema, ..self.clone() }.plan())
+    }
+
+    /// The recursive term, if the iterations are run.
+    pub fn step(&self) -> Option<&LogicalPlan> {
+        self.inputs.get(1).filter(|_| self.kind == Kind::Tape)
+    }
+
+    /// The rows of the iterations, if cotangents are carried back through them.
+    pub fn tape_read(&self) -> Option<&LogicalPlan> {
+        self.inputs.first().filter(|_| self.kind == Kind::Adjoint)
+    }
+
+    /// The physical plan of iterations that are run.
     ///
     /// # Errors
     /// If an input cannot be planned.
-    pub async fn planned(&self, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut inputs = vec![];
-        for input in &self.inputs {
-            inputs.push(state.create_physical_plan(input).await?);
-        }
+    pub async fn run(&self, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        let [start, step] = self.inputs.as_slice() else { return self.lost() };
+        let checkpoints = checkpoints(state.config_options());
+        let start = state.create_physical_plan(start).await?;
+        let step = match checkpoints {
+            Some(_) => in_order(state)?.create_physical_plan(step).await?,
+            None => state.create_physical_plan(step).await?,
+        };
+        let observed = observer().map(|observer| Observed::new(observer, &self.columns, shown(&self.columns)));
+        let query = Query {
+            name: self.name.clone(),
+            work: self.given.id(),
+            schema: Arc::clone(self.schema.inner()),
+            checkpoints,
+            wanted: Arc::default(),
+            observed: observed.transpose()?,
+        };
+        Ok(Arc::new(TapeExec::new(query, [start, step])))
+    }
+
+    /// The physical plan of what goes back through iterations, whose rows `tape` reads.
+    ///
+    /// # Errors
+    /// If an input cannot be planned.
+    pub async fn back(&self, tape: Arc<dyn ExecutionPlan>, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        let [_, outside, step] = self.inputs.as_slice() else { return self.lost() };
+        let outside = state.create_physical_plan(outside).await?;
+        let step = state.create_physical_plan(step).await?;
+        let incoming = (self.given.id(), Arc::clone(self.given.schema()));
         let (name, schema) = (self.name.as_str(), Arc::clone(self.schema.inner()));
-        match (self.kind, inputs.as_slice()) {
-            (Kind::Tape, [start, step]) => {
-                let inputs = [start, step].map(Arc::clone);
-                Ok(Arc::new(TapeExec::new(name, self.given.id(), inputs, schema)))
-            }
-            (Kind::Adjoint, [tape, outside, step]) => {
-                let inputs = [tape, outside, step].map(Arc::clone);
-                let incoming = (self.given.id(), Arc::clone(self.given.schema()));
-                Ok(Arc::new(AdjointExec::new(name, incoming, inputs, schema)))
-            }
-            _ => internal_err!("the iterations of {name} have lost an input"),
-        }
+        Ok(Arc::new(AdjointExec::new(name, incoming, [tape, outside, step], schema)))
+    }
+
+    fn lost<T>(&self) -> Result<T> {
+        internal_err!("the iterations of {} have lost an input", self.name)
     }
 
     fn key(&self) -> (&str, Kind, &[LogicalPlan]) {
         (&self.name, self.kind, &self.inputs)
     }
+}
+
+/// A session that plans iterations which give the same rows each time that they are computed.
+fn in_order(state: &dyn Session) -> Result<SessionState> {
+    let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
+        return internal_err!("iterations are planned by another session than that of DataFusion");
+    };
+    let mut config = state.config().clone().with_target_partitions(1);
+    // The catalogs are those of the session, and a new default one would take the place of theirs.
+    config = config.with_create_default_catalog_and_schema(false);
+    // One partition of a join does not wait for the others then, which are read after it.
+    config.options_mut().set("datafusion.optimizer.enable_dynamic_filter_pushdown", "false")?;
+    let state = SessionStateBuilder::new_from_existing(state.clone()).with_config(config);
+    Ok(state.with_physical_optimizer_rule(Arc::new(InOrder)).build())
 }
 
 impl PartialEq for Iterations {

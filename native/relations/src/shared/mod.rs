@@ -15,6 +15,7 @@ mod iterations;
 mod once;
 mod relation;
 mod replaced;
+mod whole;
 mod written_out;
 
 pub use given::Given;

@@ -3,25 +3,34 @@
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaBuilder, SchemaRef};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::Result;
 use datafusion_common::metadata::ScalarAndMetadata;
-use datafusion_common::{Column, ParamValues, TableReference, internal_err};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchema, ParamValues, TableReference, internal_err, plan_datafusion_err};
 use datafusion_expr::expr::Placeholder;
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, TableSource, TableType};
-use datafusion_physical_plan::ExecutionPlan;
+use datafusion_expr::utils::conjunction;
+use datafusion_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableProviderFilterPushDown, TableScan, TableSource, TableType,
+};
+use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
+use xql_autodiff::vocabulary::columns::{is_volatile, subquery_of};
+use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::iterations::Iterations;
+use super::whole::Whole;
+use crate::options::checkpoints;
 use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, is_given};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
-use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::nodes::{any_node, draws_itself};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
 /// A relation that several places of a plan read and one computes.
@@ -209,16 +218,17 @@ impl SharedRelation {
         // The passes of the rule are behind it. The session sees no call in it, and leaves it as it is.
         let plan = self.with_values(handed_on)?;
         let plan = match Iterations::of(&plan) {
-            Some(iterations) => iterations.planned(state).await?,
+            Some(iterations) => of_iterations(iterations, state).await?,
             None => state.create_physical_plan(&plan).await?,
         };
-        if plan.schema().fields().len() + usize::from(self.is_numbered()) != self.schema.fields().len() {
+        // A tape accounts for its rows and numbers them, and rows that are given to an iteration are held by it.
+        let is_tape = plan.is::<TapeExec>();
+        let numbers = self.is_numbered() && !is_tape;
+        if plan.schema().fields().len() + usize::from(numbers) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
-        // The rows of iterations are held by these, and so are those that are given to them.
-        let keeps_iterations = plan.is::<TapeExec>();
-        let kept = Kept { plan: keeps_iterations, rows: keeps_iterations || is_given(&plan), no_measures: false };
-        let shared = Shared::new(self.name.clone(), Arc::clone(&self.schema), self.is_numbered(), plan);
+        let kept = Kept { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
+        let shared = Shared::new(self.name.clone(), Arc::clone(&self.schema), numbers, plan);
         let shared = Arc::new(shared.with_kept(kept));
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
@@ -248,28 +258,47 @@ impl SharedRelation {
     }
 }
 
-/// The session of a plan, as one that plans a part of it has it as an extension.
-struct Whole(SessionState);
-
-impl Whole {
-    /// The session as it plans what becomes a part of the plan around, whose physical rules come to it then. They are not made for
-    /// what they have made: a join that has filters for the scans below it already is not to be turned around any more.
-    fn left_to_plan_a_part(session: &dyn Session) -> Option<SessionState> {
-        let whole = session.as_any().downcast_ref::<SessionState>()?;
-        if whole.config().get_extension::<Self>().is_some() {
-            return Some(whole.clone());
-        }
-        let part = SessionStateBuilder::new_from_existing(whole.clone());
-        let mut part = part.with_physical_optimizer_rules(vec![]).build();
-        // The builder would have a session of another configuration make its catalog anew.
-        part.config_mut().set_extension(Arc::new(Self(whole.clone())));
-        Some(part)
+/// The physical plan of iterations, or of what goes back through them.
+fn of_iterations<'a>(
+    iterations: &'a Iterations,
+    state: &'a dyn Session,
+) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+    async move {
+        let Some(tape) = iterations.tape_read() else {
+            check_is_the_same_again(iterations, state)?;
+            return iterations.run(state).await;
+        };
+        let mut scan = None;
+        tape.apply(|node| {
+            scan = match node {
+                LogicalPlan::TableScan(scan) => SharedRelation::scanned(scan).zip(Some(scan.clone())),
+                _ => None,
+            };
+            Ok(if scan.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        let Some((relation, scan)) = scan else { return internal_err!("{} has no iterations", iterations.query()) };
+        // It reads what the iterations have computed, but none of their rows.
+        let (shared, is_first) = relation.planned(state, &scan.filters).await?;
+        let tape = SharedExec::new(shared, &relation.schema, None, is_first)?;
+        iterations.back(Arc::new(tape), state).await
     }
+    .boxed()
+}
 
-    /// The session that plans a whole, where this one plans a part of one.
-    fn of(session: &dyn Session) -> Option<Arc<Self>> {
-        session.config().get_extension()
+/// Refuses iterations that would be others when they are computed again, as those are of which not all are kept.
+fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Result<()> {
+    let (Some(step), Some(checkpoints)) = (iterations.step(), checkpoints(state.config_options())) else {
+        return Ok(());
+    };
+    let is_drawn = SharedRelation::any_node_in(step, &draws_itself)?;
+    if !is_drawn {
+        return Ok(());
     }
+    Err(Refused::UnsupportedRelation.mark(plan_datafusion_err!(
+        "the iterations of the recursive query {} draw random numbers, so that they cannot be computed again, which gradients by row do \
+         if xql.checkpoints is {checkpoints}. Keep the numbers in a table, or SET xql.checkpoints = 0, which keeps all iterations",
+        iterations.query()
+    )))
 }
 
 /// What a scan of a relation reads, from a plan that has the columns of the relation.
@@ -318,8 +347,33 @@ impl TableProvider for Reader {
             return self.relation.checked(state, filters, row, columns, schema).await;
         }
         let whole = Whole::of(state);
-        let state = whole.as_deref().map_or(state, |whole| &whole.0 as &dyn Session);
+        let state = whole.as_deref().map_or(state, |whole| whole.session());
         let (shared, is_first) = self.relation.planned(state, filters).await?;
+        if let Some(tape) = shared.plan().downcast_ref::<TapeExec>() {
+            tape.query().wanted.read_by(self.condition(filters, state)?);
+        }
         Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
+    }
+
+    /// Rows of iterations that are not read need not be kept. The plan keeps its filters.
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let has_iterations = Iterations::of(&self.relation.plan).is_some();
+        let has_subquery = |filter: &Expr| filter.exists(|part| Ok(subquery_of(part).is_some())).unwrap_or(true);
+        let is_taken = |filter: &Expr| has_iterations && !is_volatile(filter) && !has_subquery(filter);
+        let answer = |filter: &&Expr| match is_taken(filter) {
+            true => TableProviderFilterPushDown::Inexact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(answer).collect())
+    }
+}
+
+impl Reader {
+    /// What holds for the rows that are read, if it is known.
+    fn condition(&self, filters: &[Expr], state: &dyn Session) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let filters = filters.iter().filter(|filter| marked(unaliased(filter)).is_none()).cloned();
+        let Some(condition) = conjunction(filters) else { return Ok(None) };
+        let schema = DFSchema::try_from(self.schema.as_ref().clone())?;
+        state.create_physical_expr(condition, &schema).map(Some)
     }
 }

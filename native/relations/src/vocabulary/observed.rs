@@ -11,10 +11,31 @@ use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::names::is_added;
 use crate::physical::{ObservedExec, Observer};
+
+static OBSERVER: RwLock<Option<Arc<dyn Observer>>> = RwLock::new(None);
+
+/// Has an observer told of the steps of all recursive queries that are planned from now on, in every registered session of the
+/// process; `None` for nobody. Queries that are planned by then go on telling theirs.
+///
+/// A training loop is a recursive query, and its steps are those of the training.
+pub fn observe(observer: Option<Arc<dyn Observer>>) {
+    *OBSERVER.write().unwrap_or_else(PoisonError::into_inner) = observer;
+}
+
+/// Who is told of recursive queries that are planned now.
+pub fn observer() -> Option<Arc<dyn Observer>> {
+    OBSERVER.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The columns of a recursive query that an observer is shown. It sees all that the query has, also those that the query itself does not
+/// read, as a loss often is. Columns that derivatives have added are nobody's business.
+pub fn shown(schema: &SchemaRef) -> Vec<usize> {
+    (0..schema.fields().len()).filter(|at| !is_added(schema.field(*at).name())).collect()
+}
 
 /// The work table of a recursive query, as [`CteWorkTable`] is it, whose readers tell an observer what they read.
 ///
@@ -65,12 +86,9 @@ impl TableProvider for ObservedWorkTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // The observer sees all columns, also those that the query itself does not read, as a loss often is. Columns that derivatives
-        // have added are nobody's business.
         let input = self.table.scan(state, None, filters, limit).await?;
         let schema = self.schema();
-        let shown = (0..schema.fields().len()).filter(|at| !is_added(schema.field(*at).name())).collect();
-        let observed = ObservedExec::new(self.name(), Arc::clone(&self.observer), shown, input);
+        let observed = ObservedExec::new(self.name(), Arc::clone(&self.observer), shown(&schema), input);
         let Some(projection) = projection else { return Ok(Arc::new(observed)) };
         let columns = projection.iter().map(|index| {
             let name = schema.field(*index).name();

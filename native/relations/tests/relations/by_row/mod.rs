@@ -1,5 +1,6 @@
 //! Gradients by row.
 
+mod checkpoints;
 mod memory;
 mod named;
 mod recursions;

@@ -19,7 +19,8 @@ const TABLES: [&str; 4] = [
 const SUM: &str = "r AS (SELECT 0 AS step, k, val FROM w UNION ALL SELECT step + 1, k, sin(val) FROM r WHERE step < 4),
     loss AS (SELECT SUM(val) AS l FROM r WHERE step = 4)";
 
-async fn tables(partitions: usize, batch: usize) -> Result<SessionContext> {
+/// A session with the tables that the losses read.
+pub async fn tables(partitions: usize, batch: usize) -> Result<SessionContext> {
     session_of(SessionConfig::new().with_target_partitions(partitions).with_batch_size(batch), TABLES).await
 }
 
@@ -61,16 +62,21 @@ async fn compared(ctes: &str, partitions: usize, batch: usize) -> Result<Option<
     Ok(difference.map(|difference| format!("{difference}: {gradient:?} {expected:?}")))
 }
 
+/// The losses: what each is of, and its CTEs.
+pub fn losses() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let cases = include_str!("recursions.sql").split("-- ").skip(1).filter_map(|case| case.split_once('\n'));
+    cases.map(|(name, ctes)| (name, ctes.trim()))
+}
+
 /// Each loss in its file, as a list of CTEs below a line that says what it is of, in one partition and in several with small batches.
 #[tokio::test]
 async fn losses_against_differences() -> Result<()> {
-    let cases = include_str!("recursions.sql").split("-- ").skip(1).filter_map(|case| case.split_once('\n'));
     let mut failed = vec![];
     let mut count = 0;
-    for (name, ctes) in cases {
+    for (name, ctes) in losses() {
         count += 1;
         for (partitions, batch) in [(1, 8192), (3, 2)] {
-            match compared(ctes.trim(), partitions, batch).await {
+            match compared(ctes, partitions, batch).await {
                 Ok(None) => {}
                 other => failed.push(format!("{name} ({partitions} partitions): {other:?}")),
             }
@@ -158,7 +164,6 @@ async fn what_is_refused() -> Result<()> {
     let noise =
         "SELECT step + 1, r.k, sin(val) + noise FROM r JOIN (SELECT k, random() AS noise FROM w0) d ON r.k = d.k";
     let of_sum = format!("WITH RECURSIVE {SUM}");
-    let by_eps = "e AS (SELECT 0.25 AS eps), wm AS (SELECT k, eps, val + eps AS val FROM w CROSS JOIN e)";
     for (before, statement, says) in [
         ("", of_sum.replace("UNION ALL", "UNION"), "r is a recursive query with UNION, which compares whole rows"),
         ("", of_sum.replace("SELECT step + 1, k, sin(val) FROM r", noise), "draws random numbers"),
@@ -170,23 +175,74 @@ async fn what_is_refused() -> Result<()> {
         assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{statement}\n{error:?}");
     }
     execute(&ctx, "SET xql.share_relations = true").await?;
-    for (statement, says) in [
-        (
-            format!(
-                "{of_sum}, g AS (SELECT grad((SELECT l FROM loss), val) AS d FROM w) SELECT grad((SELECT SUM(d * d) FROM g), val) FROM w"
-            ),
-            "r is a recursive query whose derivative by row is differentiated by row",
+    execute(&ctx, "SET xql.checkpoints = 2").await?;
+    let drawn = of_sum.replace("sin(val)", "sin(val) + random()");
+    let gradient = "SELECT grad((SELECT l FROM loss), val) AS d FROM w";
+    let error = run(&ctx, &format!("{drawn} {gradient}")).await.expect_err("it draws").to_string();
+    assert!(
+        error.contains("UnsupportedRelationError: the iterations of the recursive query r draw random numbers"),
+        "{error}"
+    );
+    execute(&ctx, "SET xql.checkpoints = 0").await?;
+    assert_eq!(run(&ctx, &format!("{drawn} {gradient}")).await?.len(), 5);
+    for (statement, says) in [(
+        format!(
+            "{of_sum}, g AS (SELECT grad((SELECT l FROM loss), val) AS d FROM w) SELECT grad((SELECT SUM(d * d) FROM g), val) FROM w"
         ),
-        (
-            format!(
-                "WITH RECURSIVE {by_eps}, {}, g AS (SELECT *, grad((SELECT l FROM loss), val) AS d FROM wm) SELECT grad(d, eps) FROM g",
-                SUM.replace("FROM w ", "FROM wm ")
-            ),
-            "derivatives by eps cannot pass through that gradient",
-        ),
-    ] {
+        "r is a recursive query whose derivative by row is differentiated by row",
+    )] {
         let error = run(&ctx, &statement).await.err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{statement}\n{error:?}");
     }
     Ok(())
+}
+
+/// A Hessian times a vector, forward over reverse, against differences of the gradient.
+#[tokio::test]
+async fn hessians_times_vectors() -> Result<()> {
+    let mut count = 0;
+    for (name, ctes) in losses() {
+        // A gradient inside of the iterations would be one of a gradient.
+        if ctes.contains("grad(") {
+            continue;
+        }
+        for (partitions, batch) in [(1, 8192), (3, 2)] {
+            let ctx = tables(partitions, batch).await?;
+            let of_moved = with_word(ctes, "w", "wm");
+            let moved = |eps: &str| {
+                format!(
+                    "WITH RECURSIVE e AS (SELECT {eps} AS eps),
+                     wm AS (SELECT k, eps, val + eps * sin(k + 1.0) AS val FROM w CROSS JOIN e), {of_moved}"
+                )
+            };
+            let hessian =
+                format!("{} SELECT grad(grad((SELECT l FROM loss), val), eps) AS d FROM wm ORDER BY k", moved("0.0"));
+            let found = run(&ctx, &hessian).await?;
+            let gradient = async |step: f64| {
+                let gradient = "SELECT grad((SELECT l FROM loss), val) AS d FROM wm ORDER BY k";
+                run(&ctx, &format!("{} {gradient}", moved(&format!("CAST({step:?} AS DOUBLE)")))).await
+            };
+            let expected = differences(gradient).await?;
+            assert_eq!(first_that_differs(&found, &expected, 1e-7), None, "{name}: {found:?} {expected:?}");
+            count += 1;
+        }
+    }
+    assert!(count > 30);
+    Ok(())
+}
+
+/// A text with a word in the place of another one, where that stands alone.
+fn with_word(text: &str, word: &str, by: &str) -> String {
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, after) = (rest[..at].chars().next_back().or(found.chars().next_back()), &rest[at + word.len()..]);
+        let alone = !before.is_some_and(is_letter) && !after.chars().next().is_some_and(is_letter);
+        found.push_str(&rest[..at]);
+        found.push_str(if alone { by } else { word });
+        rest = after;
+    }
+    found.push_str(rest);
+    found
 }

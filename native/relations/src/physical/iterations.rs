@@ -1,0 +1,85 @@
+//! Computing the iterations of a recursive query one by one.
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_empty_array};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion_common::cast::as_uint64_array;
+use datafusion_common::hash_utils::{RandomState, create_hashes};
+use datafusion_common::{Result, internal_err};
+use datafusion_execution::TaskContext;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::execution_plan::collect_partitioned;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::{Arc, Weak};
+
+use super::computed::held_by;
+use super::frame::Frame;
+use super::given::{Binding, Id};
+
+/// What it takes to compute an iteration from the rows before.
+#[derive(Debug)]
+pub struct Steps {
+    /// What the rows before are given under.
+    pub work: Id,
+    /// What computes the rows after those, with one more column that numbers them.
+    pub step: Arc<dyn ExecutionPlan>,
+    /// The frame that all iterations read too.
+    pub around: Option<Weak<Frame>>,
+    /// The columns of the query.
+    pub schema: SchemaRef,
+}
+
+/// The rows of an iteration.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// The rows, with the columns of the query.
+    pub batches: Arc<[RecordBatch]>,
+    /// What they are called where they are computed, in their order.
+    pub numbers: UInt64Array,
+    /// The bytes that they take.
+    pub size: usize,
+}
+
+impl State {
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// A number that other rows, or the same in another order, do not have.
+    pub fn fingerprint(&self) -> Result<u64> {
+        let mut all = DefaultHasher::new();
+        for batch in self.batches.iter().filter(|batch| batch.num_columns() > 0) {
+            let mut hashes = vec![0; batch.num_rows()];
+            create_hashes(batch.columns(), &RandomState::with_seed(0), &mut hashes)?;
+            hashes.iter().for_each(|hash| all.write_u64(*hash));
+        }
+        all.write_usize(self.count());
+        Ok(all.finish())
+    }
+}
+
+impl Steps {
+    /// The rows that a plan with numbers of rows gives.
+    pub async fn rows(&self, plan: Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<State> {
+        let (mut rows, mut numbers) = (vec![], vec![]);
+        for batch in collect_partitioned(plan, Arc::clone(context)).await?.into_iter().flatten() {
+            let mut columns = batch.columns().to_vec();
+            let Some(number) = columns.pop() else { return internal_err!("rows have no numbers") };
+            numbers.push(number);
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            rows.push(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?);
+        }
+        let numbers: Vec<_> = numbers.iter().map(AsRef::as_ref).collect();
+        let numbers: ArrayRef = if numbers.is_empty() { new_empty_array(&DataType::UInt64) } else { concat(&numbers)? };
+        let size = rows.iter().map(|batch| held_by(batch.columns())).sum::<usize>() + held_by(&[Arc::clone(&numbers)]);
+        Ok(State { batches: rows.into(), numbers: as_uint64_array(&numbers)?.clone(), size })
+    }
+
+    /// The rows after these, and what they are computed in.
+    pub async fn after(&self, before: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
+        let frame = Frame::new(self.work, Arc::clone(&before.batches), self.around.clone());
+        let rows = self.rows(frame.bound(Arc::clone(&self.step))?, context).await?;
+        Ok((frame, rows))
+    }
+}

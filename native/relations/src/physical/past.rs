@@ -1,0 +1,199 @@
+//! The iterations of a recursive query that have been computed, and going back through them.
+
+use arrow::array::{RecordBatch, UInt64Array};
+use datafusion_common::{Result, exec_datafusion_err, internal_datafusion_err};
+use datafusion_execution::TaskContext;
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::refusals::Refused;
+
+use super::checkpoints::{Checkpoints, between};
+use super::computed::held_by;
+use super::frame::Frame;
+use super::iterations::{State, Steps};
+
+/// The iterations of a recursive query, of which all are kept or some.
+#[derive(Debug)]
+pub struct Tape {
+    name: String,
+    steps: Steps,
+    marks: Vec<Mark>,
+    kept: Kept,
+    /// What accounts for rows that nobody else holds.
+    reservation: MemoryReservation,
+}
+
+/// What is known of an iteration that is not kept.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// How many rows the iterations before have.
+    before: u64,
+    /// By which its rows are known again, if they are computed again.
+    fingerprint: u64,
+}
+
+/// What is kept of iterations.
+#[derive(Debug)]
+enum Kept {
+    /// All of them, each with what it was computed in.
+    All(Vec<Iteration>),
+    /// The rows of some.
+    Some(Checkpoints<State>),
+}
+
+/// An iteration to which cotangents are carried back.
+#[derive(Debug, Clone)]
+pub struct Iteration {
+    /// What its rows are called where they are computed, in their order.
+    pub numbers: UInt64Array,
+    /// What it was computed in, unless its rows are the first.
+    pub frame: Option<Arc<Frame>>,
+}
+
+impl Tape {
+    /// No iterations, of which at most so many are to be kept, or all.
+    pub fn new(name: &str, steps: Steps, most: Option<NonZeroUsize>, reservation: MemoryReservation) -> Self {
+        let kept = most.map_or_else(|| Kept::All(vec![]), |most| Kept::Some(Checkpoints::new(most)));
+        Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
+    }
+
+    /// What computes the iterations.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// How many iterations there are.
+    pub fn count(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// How many rows the iterations before one have.
+    pub fn before(&self, number: usize) -> u64 {
+        self.marks.get(number).map_or(0, |mark| mark.before)
+    }
+
+    /// Whether not all iterations are kept.
+    pub fn is_thinned(&self) -> bool {
+        matches!(self.kept, Kept::Some(_))
+    }
+
+    /// Adds the next iteration, after which so many rows have been computed.
+    pub fn add(&mut self, rows: &State, frame: Option<Arc<Frame>>, before: u64) -> Result<()> {
+        let number = self.count();
+        let fingerprint = if self.is_thinned() { rows.fingerprint()? } else { 0 };
+        self.marks.push(Mark { before, fingerprint });
+        match &mut self.kept {
+            Kept::All(iterations) => iterations.push(Iteration { numbers: rows.numbers.clone(), frame }),
+            Kept::Some(checkpoints) => {
+                let held = size(checkpoints);
+                checkpoints.offer(number, || rows.clone());
+                let holds = size(checkpoints);
+                self.reservation.shrink(held.saturating_sub(holds));
+                self.reservation.try_grow(holds.saturating_sub(held))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Accounts for rows that somebody reads. If all iterations are kept, these hold them, but for the last column.
+    pub fn hold(&self, batches: &[RecordBatch]) -> Result<()> {
+        let first = |batch: &RecordBatch| if self.is_thinned() { 0 } else { batch.num_columns() - 1 };
+        self.reservation.try_grow(batches.iter().map(|batch| held_by(&batch.columns()[first(batch)..])).sum())
+    }
+
+    /// The iterations, to go back through them.
+    pub fn past(&self, context: &Arc<TaskContext>) -> Past<'_> {
+        let consumer = MemoryConsumer::new(format!("iterations of {}", self.name));
+        let reservation = consumer.register(context.memory_pool());
+        let states = match &self.kept {
+            Kept::All(_) => vec![],
+            Kept::Some(checkpoints) => checkpoints.states().to_vec(),
+        };
+        let own = states.len();
+        Past { tape: self, states, own, computed: 0, reservation, context: Arc::clone(context) }
+    }
+
+    /// The iteration after number `before`, of these rows, as it was computed the first time.
+    async fn again(&self, before: usize, rows: &State, context: &Arc<TaskContext>) -> Result<(Arc<Frame>, State)> {
+        let (frame, rows) = self.steps.after(rows, context).await?;
+        let known = self.marks.get(before + 1).map(|mark| mark.fingerprint);
+        if known == Some(rows.fingerprint()?) {
+            return Ok((frame, rows));
+        }
+        Err(Refused::UnsupportedRelation.mark(exec_datafusion_err!(
+            "iteration {} of the recursive query {} has other rows the second time, and a gradient by row cannot go back through it: \
+             what it reads or calls changes meanwhile. SET xql.checkpoints = 0, which keeps all iterations",
+            before + 1,
+            self.name
+        )))
+    }
+}
+
+fn size(checkpoints: &Checkpoints<State>) -> usize {
+    checkpoints.states().iter().map(|(_, rows)| rows.size).sum()
+}
+
+/// The iterations of a tape, asked for from the last to the first.
+#[derive(Debug)]
+pub struct Past<'t> {
+    tape: &'t Tape,
+    /// The rows of iterations before the one that was asked for, in their order: those of the tape, and then those that have been computed
+    /// again.
+    states: Vec<(usize, State)>,
+    /// How many of them are those of the tape.
+    own: usize,
+    /// How many iterations have been computed again.
+    computed: usize,
+    reservation: MemoryReservation,
+    context: Arc<TaskContext>,
+}
+
+impl Past<'_> {
+    /// How many iterations have been computed again.
+    pub fn computed(&self) -> usize {
+        self.computed
+    }
+
+    /// The iteration of this number. Those that are asked for later come before it.
+    pub async fn iteration(&mut self, number: usize) -> Result<Iteration> {
+        let lost = || internal_datafusion_err!("iteration {number} of {} is not kept", self.tape.name);
+        if let Kept::All(iterations) = &self.tape.kept {
+            return iterations.get(number).cloned().ok_or_else(lost);
+        }
+        while self.states.last().is_some_and(|(kept, _)| *kept > number.saturating_sub(1)) {
+            self.states.pop();
+        }
+        self.own = self.own.min(self.states.len());
+        let (at, rows) = self.states.last().cloned().ok_or_else(lost)?;
+        if number == 0 {
+            return Ok(Iteration { numbers: rows.numbers, frame: None });
+        }
+        let rows = self.rows_before(number, at, rows).await?;
+        let (frame, rows) = self.tape.again(number - 1, &rows, &self.context).await?;
+        self.computed += 1;
+        Ok(Iteration { numbers: rows.numbers, frame: Some(frame) })
+    }
+
+    /// The rows of the iteration before this number, from those of an iteration before. Some of those between are kept.
+    async fn rows_before(&mut self, number: usize, mut at: usize, mut rows: State) -> Result<State> {
+        let Kept::Some(checkpoints) = &self.tape.kept else { return Ok(rows) };
+        let mut kept = between(at, number - 1, checkpoints.most()).peekable();
+        while at + 1 < number {
+            rows = self.tape.again(at, &rows, &self.context).await?.1;
+            self.computed += 1;
+            at += 1;
+            if kept.next_if_eq(&at).is_some() {
+                self.states.push((at, rows.clone()));
+            }
+            self.account()?;
+        }
+        Ok(rows)
+    }
+
+    /// Accounts for what has been computed again.
+    fn account(&self) -> Result<()> {
+        let held = self.states.iter().skip(self.own).map(|(_, rows)| rows.size).sum();
+        self.reservation.try_resize(held)
+    }
+}
