@@ -24,6 +24,8 @@ pub struct Setting {
     pub size: Size,
     /// Whether relations that are read several times are computed once.
     pub shares_relations: bool,
+    /// Whether sums of products are computed apart from what reads them.
+    pub contracts: bool,
 }
 
 /// A pass over a plan.
@@ -54,7 +56,7 @@ const PASSES: [Pass; 9] = [
     Pass {
         name: "differentiation",
         over: Over::Statement,
-        run: |plan, setting| Differentiation::new(setting.recognize, &plan)?.differentiated(plan),
+        run: |plan, setting| Differentiation::new(setting.recognize, setting.contracts, &plan)?.differentiated(plan),
     },
     Pass {
         name: "nullable_recursive_derivatives",
@@ -132,6 +134,7 @@ mod tests {
             operators: Operators::of(&plan, recognize)?,
             size: Size { functions: usize::MAX, threshold: Threshold { times: 2, more: 100, repeated: 16 } },
             shares_relations: true,
+            contracts: true,
         };
         let relation = Arc::new(SharedRelation::numbered("r", plan, "row"));
         let relation = SharedRelation::new("of r", relation.scan()?);

@@ -15,8 +15,10 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
+use xql_contraction::contracted;
 
 use super::iterations::Iterations;
+use crate::options::contractions;
 use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, is_given};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
@@ -44,6 +46,8 @@ enum Kind {
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
     EachOnce(usize),
+    /// They are handed on to each reader. The plan is made apart from that of the reader.
+    Apart,
 }
 
 /// The physical plan of a relation, as long as a plan that is being made or executed has it.
@@ -76,6 +80,11 @@ impl SharedRelation {
         Self { kind: Kind::EachOnce(position), ..Self::new(name, plan) }
     }
 
+    /// The relation that `plan` computes for each of its readers, as a plan of its own. Its rows are not kept.
+    pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        Self { kind: Kind::Apart, ..Self::new(name, plan) }
+    }
+
     /// What `EXPLAIN` calls it.
     pub fn name(&self) -> &str {
         &self.name
@@ -89,9 +98,9 @@ impl SharedRelation {
         }
     }
 
-    /// Whether its rows are not kept, but checked on the way to a reader.
+    /// Whether its rows are not kept, but handed on to a reader.
     pub fn is_read_once(&self) -> bool {
-        matches!(self.kind, Kind::EachOnce(_))
+        matches!(self.kind, Kind::EachOnce(_) | Kind::Apart)
     }
 
     /// Whether the last column is not of the plan but numbers its rows.
@@ -209,7 +218,7 @@ impl SharedRelation {
         let plan = self.with_values(handed_on)?;
         let plan = match Iterations::of(&plan) {
             Some(iterations) => iterations.planned(state).await?,
-            None => state.create_physical_plan(&plan).await?,
+            None => alone(&plan, state).await?,
         };
         if plan.schema().fields().len() + usize::from(self.is_numbered()) != self.schema.fields().len() {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
@@ -237,11 +246,17 @@ impl SharedRelation {
         let read = columns.iter().chain(number.is_none().then_some(&row));
         let read = read.map(|column| Column::from(plan.schema().qualified_field(*column))).collect::<Vec<_>>();
         let plan = LogicalPlanBuilder::from(plan).project(read.into_iter().map(Expr::Column))?.build()?;
-        let plan = state.create_physical_plan(&plan).await?;
+        let plan = alone(&plan, state).await?;
         let number = number.unwrap_or(columns.len());
         let projection = (0..columns.len()).collect();
         Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, schema)))
     }
+}
+
+/// The physical plan of a plan that nothing stands above.
+async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+    let planned = state.create_physical_plan(plan).await?;
+    contracted(planned, contractions(state.config_options()))
 }
 
 /// What a scan of a relation reads, from a plan that has the columns of the relation.
@@ -267,6 +282,25 @@ struct Reader {
     schema: SchemaRef,
 }
 
+impl Reader {
+    /// The physical plan of these columns for one reader.
+    async fn planned_apart(
+        &self,
+        state: &dyn Session,
+        handed_on: &[Expr],
+        projection: Option<&Vec<usize>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.relation.with_values(handed_on)?;
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let named = columns.iter().map(|column| {
+            let own = Column::from(plan.schema().qualified_field(*column));
+            Expr::Column(own).alias(self.schema.field(*column).name())
+        });
+        let named = named.collect::<Vec<_>>();
+        alone(&LogicalPlanBuilder::from(plan).project(named)?.build()?, state).await
+    }
+}
+
 #[async_trait]
 impl TableProvider for Reader {
     fn schema(&self) -> SchemaRef {
@@ -288,6 +322,9 @@ impl TableProvider for Reader {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             let schema = Arc::new(self.schema.project(&columns)?);
             return self.relation.checked(state, filters, row, columns, schema).await;
+        }
+        if self.relation.kind == Kind::Apart {
+            return self.planned_apart(state, filters, projection).await;
         }
         let (shared, is_first) = self.relation.planned(state, filters).await?;
         Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
