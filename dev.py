@@ -49,6 +49,7 @@ ON_STOCK = (
 # What `dev.py bench` runs: the programs that need no environment of their own.
 PROGRAMS = (
     "adjoint",
+    "contraction",
     "derivatives",
     "engine_vs_stock",
     "forms",

@@ -36,7 +36,9 @@ pub struct Block {
 
 /// Whether a product of arrays has the meaning of the rows.
 pub fn is_meant(left: Traits, right: Traits) -> bool {
-    (left.finite || right.full) && (right.finite || left.full)
+    // Rows of one place are added before they are multiplied, and their sum may be infinite where that of their products is not.
+    let have_sums = [left, right].iter().all(|side| side.finite || !side.repeated);
+    have_sums && (left.finite || right.full) && (right.finite || left.full)
 }
 
 impl Right {

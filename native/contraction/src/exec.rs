@@ -140,7 +140,8 @@ struct Running {
 impl Running {
     /// The rows of the sum.
     async fn rows(self) -> Result<SendableRecordBatchStream> {
-        let Work { inputs, spec, how, handover, .. } = self.work.as_ref();
+        let work = Arc::clone(&self.work);
+        let Work { inputs, spec, how, handover, .. } = work.as_ref();
         if *how == Contractions::HandedOver {
             let streams = inputs.iter().map(|input| {
                 (0..input.output_partitioning().partition_count())

@@ -55,7 +55,7 @@ impl Setting<'_> {
     /// have no positions.
     pub fn computed(&self, inputs: &[Vec<RecordBatch>]) -> Result<Option<(Computed, Option<Taken>)>> {
         let rows: usize = inputs.iter().flatten().map(RecordBatch::num_rows).sum();
-        if rows >= NONE as usize || self.reservation.try_grow(ROW * rows).is_err() {
+        if rows >= NONE as usize / 8 || self.reservation.try_grow(ROW * rows).is_err() {
             return Ok(None);
         }
         let sides = inputs.iter().enumerate().map(|(side, batches)| Rows::of(self.spec, side, batches));

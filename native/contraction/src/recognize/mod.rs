@@ -11,6 +11,7 @@ use datafusion_functions_aggregate::sum::Sum;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::{Partitioning, PhysicalExpr};
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use std::sync::Arc;
@@ -31,11 +32,40 @@ pub fn contracted(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc
     if how == Contractions::Off {
         return Ok(plan);
     }
-    let contracted = plan.transform_down(|node| match contraction(&node, how)? {
-        Some(contraction) => Ok(Transformed::yes(contraction)),
+    let contracted = on_top(plan, how)?.transform_down(|node| match contraction(&node, how)? {
+        Some(contraction) => {
+            // What stands above it may count on equal keys being in one partition.
+            let partitioning = match node.output_partitioning() {
+                hash @ Partitioning::Hash(..) => hash.clone(),
+                other => Partitioning::RoundRobinBatch(other.partition_count()),
+            };
+            dealt_out(contraction, partitioning).map(Transformed::yes)
+        }
         None => Ok(Transformed::no(node)),
     })?;
     Ok(contracted.data)
+}
+
+/// A plan whose rows are a sum under other names, of which nobody counts on its partitions.
+fn on_top(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(contraction) = contraction(&plan, how)? {
+        return dealt_out(contraction, Partitioning::RoundRobinBatch(plan.output_partitioning().partition_count()));
+    }
+    match plan.children().as_slice() {
+        [below] if plan.is::<ProjectionExec>() => {
+            let below = on_top(Arc::clone(below), how)?;
+            plan.with_new_children(vec![below])
+        }
+        _ => Ok(plan),
+    }
+}
+
+/// The rows of a plan with one partition in so many.
+fn dealt_out(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result<Arc<dyn ExecutionPlan>> {
+    match partitioning.partition_count() {
+        1 => Ok(plan),
+        _ => Ok(Arc::new(RepartitionExec::try_new(plan, partitioning)?)),
+    }
 }
 
 /// The sum of products that a node is.
@@ -47,8 +77,7 @@ fn contraction(node: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Optio
         let Some(spec) = spec(grouped, &sum, &joined)? else { continue };
         let handover = with_rows(node, grouped.input(), &joined.plan)?;
         let rows = statistics(node)?;
-        let contraction = ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows);
-        return partitioned_as(node, Arc::new(contraction)).map(Some);
+        return Ok(Some(Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows))));
     }
     Ok(None)
 }
@@ -163,17 +192,5 @@ fn with_rows(
     match plan.children().as_slice() {
         [child] => Arc::clone(plan).with_new_children(vec![with_rows(child, below, rows)?]),
         _ => internal_err!("{} has not one input", plan.name()),
-    }
-}
-
-/// A plan with the partitions of another one, by which what stands above it was planned.
-fn partitioned_as(planned: &Arc<dyn ExecutionPlan>, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    match planned.output_partitioning() {
-        partitioning if partitioning.partition_count() == 1 => Ok(plan),
-        hash @ Partitioning::Hash(..) => Ok(Arc::new(RepartitionExec::try_new(plan, hash.clone())?)),
-        other => {
-            let partitioning = Partitioning::RoundRobinBatch(other.partition_count());
-            Ok(Arc::new(RepartitionExec::try_new(plan, partitioning)?))
-        }
     }
 }
