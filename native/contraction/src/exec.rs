@@ -1,7 +1,7 @@
 //! The operator.
 
 use arrow::array::RecordBatch;
-use datafusion_common::{Result, Statistics, internal_err};
+use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
@@ -148,7 +148,8 @@ impl Running {
                     .map(|partition| input.execute(partition, Arc::clone(&self.context)))
                     .collect::<Result<_>>()
             });
-            return self.handed_over(streams.collect::<Result<_>>()?);
+            let streams = streams.collect::<Result<_>>()?;
+            return self.handed_over(streams);
         }
         let reservation = MemoryConsumer::new("sum of products").register(self.context.memory_pool());
         let read = Inputs::read(inputs, &self.context, &reservation).await?;
@@ -175,7 +176,7 @@ impl Running {
             let batch = computed.next();
             timer.done();
             let batch = batch.map(|batch| batch.map(|batch| batch.record_output(&measured)));
-            async move { Ok(batch?.map(|batch| (parts(batch, size), (computed, reservation)))) }
+            async move { Ok::<_, DataFusionError>(batch?.map(|batch| (parts(batch, size), (computed, reservation)))) }
         });
         let rows = next.map_ok(|parts| stream::iter(parts.into_iter().map(Ok))).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))

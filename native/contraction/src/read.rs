@@ -18,7 +18,7 @@ struct Partition {
     batches: Vec<RecordBatch>,
     /// What has not been read, if there was no memory for it.
     rest: Option<SendableRecordBatchStream>,
-    reservation: MemoryReservation,
+    _reservation: MemoryReservation,
 }
 
 /// The rows of inputs, by partitions.
@@ -97,7 +97,7 @@ impl Partition {
         let mut batches = vec![];
         while !is_full.load(Ordering::Relaxed) {
             let Some(batch) = stream.next().await.transpose()? else {
-                return Ok(Self { batches, rest: None, reservation });
+                return Ok(Self { batches, rest: None, _reservation: reservation });
             };
             if batch.num_rows() == 0 {
                 continue;
@@ -107,7 +107,7 @@ impl Partition {
             }
             batches.push(batch);
         }
-        Ok(Self { batches, rest: Some(stream), reservation })
+        Ok(Self { batches, rest: Some(stream), _reservation: reservation })
     }
 }
 

@@ -124,11 +124,6 @@ impl Runs {
     fn range(&self, major: usize) -> Range<usize> {
         self.starts[major]..self.starts[major + 1]
     }
-
-    /// How much memory they take.
-    pub fn bytes(&self) -> usize {
-        bytes(self.len(), self.majors())
-    }
 }
 
 /// How much memory so many rows in so many runs take.
