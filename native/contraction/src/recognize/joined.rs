@@ -53,6 +53,16 @@ pub fn is_shuffle(plan: &Arc<dyn ExecutionPlan>) -> bool {
     coalesces || plan.is::<RepartitionExec>()
 }
 
+/// A node with other inputs.
+pub fn with_children(
+    plan: &Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut children = children.into_iter();
+    let plan = Arc::clone(plan).map_children(|child| Ok(Transformed::yes(children.next().unwrap_or(child))))?;
+    Ok(plan.data)
+}
+
 impl Joined {
     /// The rows of a plan as those of a join of this shape, none if they are not.
     pub fn of(plan: &Arc<dyn ExecutionPlan>, shape: Shape) -> Result<Option<Self>> {
@@ -65,7 +75,7 @@ impl Joined {
             && let [below] = plan.children().as_slice()
         {
             let Some(below) = Self::numbered(below, shape, first)? else { return Ok(None) };
-            let plan = Arc::clone(plan).with_new_children(vec![Arc::clone(&below.plan)])?;
+            let plan = with_children(plan, vec![Arc::clone(&below.plan)])?;
             return Ok(Some(Self { plan, ..below }));
         }
         let Shape::Join(left, right) = shape else { return Ok(Some(Self::input(plan, first))) };
@@ -73,7 +83,7 @@ impl Joined {
             let Some(below) = Self::numbered(projection.input(), shape, first)? else { return Ok(None) };
             let columns =
                 projection.expr().iter().map(|column| below.over_inputs(&column.expr)).collect::<Result<_>>()?;
-            let plan = Arc::clone(plan).with_new_children(vec![Arc::clone(&below.plan)])?;
+            let plan = with_children(plan, vec![Arc::clone(&below.plan)])?;
             return Ok(Some(Self { plan, columns, ..below }));
         }
         let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
@@ -102,7 +112,7 @@ impl Joined {
             JoinType::Right if inputs == 1 => Some(0),
             _ => return Ok(None),
         };
-        let plan = Arc::clone(plan).with_new_children(vec![Arc::clone(&left.plan), Arc::clone(&right.plan)])?;
+        let plan = with_children(plan, vec![Arc::clone(&left.plan), Arc::clone(&right.plan)])?;
         let mut schema = SchemaBuilder::from(left.schema.as_ref());
         right.schema.fields().iter().for_each(|field| schema.push(Arc::clone(field)));
         let schema = Arc::new(schema.finish());

@@ -21,7 +21,7 @@ use crate::keys::has_positions;
 use crate::option::Contractions;
 use crate::spec::{Contraction, Equality, Kind, Side};
 use crate::version::statistics;
-use joined::{Joined, SHAPES, is_shuffle};
+use joined::{Joined, SHAPES, is_shuffle, with_children};
 use product::{Product, product};
 
 /// A plan in which sums of products over joins are computed as arrays, if the session says so. All else stays as it is.
@@ -54,7 +54,7 @@ fn on_top(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc<dyn Exe
     match plan.children().as_slice() {
         [below] if plan.is::<ProjectionExec>() => {
             let below = on_top(Arc::clone(below), how)?;
-            plan.with_new_children(vec![below])
+            with_children(&plan, vec![below])
         }
         _ => Ok(plan),
     }
@@ -190,7 +190,7 @@ fn with_rows(
         return Ok(Arc::clone(rows));
     }
     match plan.children().as_slice() {
-        [child] => Arc::clone(plan).with_new_children(vec![with_rows(child, below, rows)?]),
+        [child] => with_children(plan, vec![with_rows(child, below, rows)?]),
         _ => internal_err!("{} has not one input", plan.name()),
     }
 }

@@ -46,7 +46,8 @@ async fn all(ctx: &SessionContext, sql: &str) -> Result<Vec<(String, Option<f64>
 
 #[tokio::test]
 async fn a_group_is_there_without_a_sum() -> Result<()> {
-    let ctx = tables("(1, 'x', NULL), (1, 'y', 2.0), (9, 'z', 1.0)", "(1, 'p', 3.0), (1, 'q', NULL), (8, 'r', 1.0)").await?;
+    let ctx =
+        tables("(1, 'x', NULL), (1, 'y', 2.0), (9, 'z', 1.0)", "(1, 'p', 3.0), (1, 'q', NULL), (8, 'r', 1.0)").await?;
     let found = all(&ctx, PAIRS).await?;
     let expected = [("x|p", None), ("x|q", None), ("y|p", Some(6.0)), ("y|q", None)];
     assert_eq!(found, expected.map(|(key, sum)| (key.to_owned(), sum)));
@@ -55,7 +56,9 @@ async fn a_group_is_there_without_a_sum() -> Result<()> {
 
 #[tokio::test]
 async fn an_infinity_meets_rows_only() -> Result<()> {
-    let ctx = tables("(1, 'x', 'Infinity'), (2, 'x', 2.0)", "(1, 'p', 1.0), (2, 'p', 1.0), (2, 'q', 5.0), (1, 'r', 0.0)").await?;
+    let ctx =
+        tables("(1, 'x', 'Infinity'), (2, 'x', 2.0)", "(1, 'p', 1.0), (2, 'p', 1.0), (2, 'q', 5.0), (1, 'r', 0.0)")
+            .await?;
     let found = all(&ctx, PAIRS).await?;
     let shown: Vec<_> = found.iter().map(|(key, sum)| format!("{key} {}", sum.unwrap_or(-1.0))).collect();
     assert_eq!(shown, ["x|p inf", "x|q 10", "x|r NaN"]);
@@ -112,7 +115,10 @@ async fn other_sums_stay() -> Result<()> {
 async fn a_plan_shows_what_is_summed_and_how() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 2.0)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
     let plan = by(&planned(&ctx, PAIRS).await?, Contractions::Dense)?;
-    assert_contains!(shown(&plan), "ContractionExec: by=[g@1 of 0, h@1 of 1], on=[k@0 of 0 = k@0 of 1], sum=[v@2 of 0 * v@2 of 1]");
+    assert_contains!(
+        shown(&plan),
+        "ContractionExec: by=[g@1 of 0, h@1 of 1], on=[k@0 of 0 = k@0 of 1], sum=[v@2 of 0 * v@2 of 1]"
+    );
     sums(Arc::clone(&plan), ctx.task_ctx()).await?;
     for (name, value) in [("dense", 1), ("pairs", 2), ("filling", 100)] {
         assert_eq!(metric(&plan, name), Some(value), "{name}");
@@ -128,7 +134,8 @@ fn shuffled(ctx: &SessionContext, name: &str, rows: &mut [(i64, i64, f64)], draw
     for last in (1..rows.len()).rev() {
         rows.swap(last, draw.below(last + 1));
     }
-    let column = |of: fn(&(i64, i64, f64)) -> i64| -> ArrayRef { Arc::new(rows.iter().map(of).collect::<Int64Array>()) };
+    let column =
+        |of: fn(&(i64, i64, f64)) -> i64| -> ArrayRef { Arc::new(rows.iter().map(of).collect::<Int64Array>()) };
     let values: ArrayRef = Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>());
     let batch = RecordBatch::try_from_iter([("k", column(|row| row.0)), ("g", column(|row| row.1)), ("v", values)])?;
     let half = rows.len() / 2;

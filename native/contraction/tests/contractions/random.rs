@@ -80,7 +80,8 @@ fn of_values(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
 
 /// A table of columns, in several batches and partitions.
 fn add_table(ctx: &SessionContext, draw: &mut Draw, name: &str, columns: Vec<(&str, ArrayRef)>) -> Result<()> {
-    let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))?;
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))?;
     let mut partitions = vec![vec![]; 1 + draw.below(3)];
     let mut first = 0;
     while first < batch.num_rows() {
@@ -123,7 +124,13 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])>
         let count = rows[side];
         let single = of_values(draw, of, count);
         let single: ArrayRef = Arc::new(
-            single.as_any().downcast_ref::<Float64Array>().expect("floats").iter().map(|v| v.map(|v| v as f32)).collect::<Float32Array>(),
+            single
+                .as_any()
+                .downcast_ref::<Float64Array>()
+                .expect("floats")
+                .iter()
+                .map(|v| v.map(|v| v as f32))
+                .collect::<Float32Array>(),
         );
         let columns = vec![
             ("k", key(draw, types[0], count, keys, nulls)),
@@ -161,7 +168,16 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])>
         "a.k IS NOT DISTINCT FROM b.k",
         "(a.k IS NOT DISTINCT FROM b.k) AND (a.l IS NOT DISTINCT FROM b.l)",
     ]);
-    let by = *draw.of(&["a.g, b.g", "a.g, b.g", "b.g, a.h, a.g", "a.g", "b.h", "a.k, b.g", "a.g, a.h, b.g, b.h", "b.g, a.l"]);
+    let by = *draw.of(&[
+        "a.g, b.g",
+        "a.g, b.g",
+        "b.g, a.h, a.g",
+        "a.g",
+        "b.h",
+        "a.k, b.g",
+        "a.g, a.h, b.g, b.h",
+        "b.g, a.l",
+    ]);
     let sum = |sum: &str| format!("SELECT {by}, {sum}{filter} AS total FROM a JOIN b ON {on} GROUP BY {by}");
     Ok((of, [sum(&format!("SUM({product})")), sum(&format!("SUM(abs({product}))"))]))
 }
@@ -203,7 +219,12 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])
         "g.v * CASE WHEN w.v > 0 AND x.v < 1 THEN x.v END",
     ]);
     let product = if of == Values::Huge { "g.v * x.v" } else { product };
-    let (kind, is) = *draw.of(&[("RIGHT", "IS NOT DISTINCT FROM"), ("RIGHT", "="), ("INNER", "="), ("INNER", "IS NOT DISTINCT FROM")]);
+    let (kind, is) = *draw.of(&[
+        ("RIGHT", "IS NOT DISTINCT FROM"),
+        ("RIGHT", "="),
+        ("INNER", "="),
+        ("INNER", "IS NOT DISTINCT FROM"),
+    ]);
     let product = product.replace("x.v", "j.xv").replace("w.v", "j.wv");
     let sum = |sum: String| {
         format!(

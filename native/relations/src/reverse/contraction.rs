@@ -5,6 +5,7 @@
 //! row of the join is made.
 
 use datafusion_common::{Column, JoinType, Result};
+use datafusion_expr::utils::split_conjunction;
 use datafusion_expr::{BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator};
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
@@ -26,12 +27,30 @@ pub struct Pulled<'r> {
 impl<'r> Pulled<'r> {
     /// The rows of a region as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
     pub fn of(region: &'r Region, rows: &LogicalPlan) -> Option<Self> {
-        let has_groups = matches!(below_projections(rows), LogicalPlan::Join(join) if is_plain(join, JoinType::Right));
+        let has_groups = matches!(below_projections(rows), LogicalPlan::Join(join)
+            if join.join_type == JoinType::Right && !join.on.is_empty() && join.filter.is_none());
         let LogicalPlan::Join(join) = below_projections(&region.plan) else { return None };
         let sides = [&join.left, &join.right];
         let are_cheap = sides.iter().all(|side| needs_no_stage(side).unwrap_or(false));
-        let is_known = has_groups && is_plain(join, JoinType::Inner) && are_cheap;
-        is_known.then_some(Self { region, sides })
+        let pulled = Self { region, sides };
+        (has_groups && are_cheap && pulled.has_equal_keys(join)).then_some(pulled)
+    }
+
+    /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below.
+    fn has_equal_keys(&self, join: &Join) -> bool {
+        let mut equalities = join.on.len();
+        for part in join.filter.iter().flat_map(split_conjunction) {
+            match part {
+                _ if self.is_of_one_side(part) => {}
+                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })
+                    if self.is_of_one_side(left) && self.is_of_one_side(right) =>
+                {
+                    equalities += 1;
+                }
+                _ => return false,
+            }
+        }
+        join.join_type == JoinType::Inner && equalities > 0
     }
 
     /// Whether the cotangents that a leaf gets, one for each of its columns, are sums of products.
@@ -99,10 +118,6 @@ fn is_one_term(cotangent: &Expr) -> bool {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Multiply, right }) => is_one_term(left) && is_one_term(right),
         _ => false,
     }
-}
-
-fn is_plain(join: &Join, join_type: JoinType) -> bool {
-    join.join_type == join_type && !join.on.is_empty() && join.filter.is_none()
 }
 
 fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
