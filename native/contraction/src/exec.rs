@@ -204,7 +204,7 @@ impl Running {
         };
         metric().global_counter(kernel).add(1);
         metric().global_counter("pairs").add(taken.work.pairs as usize);
-        metric().global_gauge("filling").set_max(taken.work.filling());
+        metric().global_gauge("filling").set_max((100.0 * taken.work.filling).round() as usize);
     }
 }
 

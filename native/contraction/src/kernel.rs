@@ -25,6 +25,8 @@ pub struct Work {
     pub sizes: [usize; 3],
     /// The pairs of rows that are met by runs.
     pub pairs: f64,
+    /// How much of the arrays has rows, from 0 to 1.
+    pub filling: f64,
 }
 
 impl Work {
@@ -41,11 +43,5 @@ impl Work {
     fn dense(&self) -> f64 {
         let [rows, inner, columns] = self.sizes.map(|size| size as f64);
         rows * inner * columns * DENSE + (rows * inner + inner * columns + rows * columns) * FILLED
-    }
-
-    /// How many of all pairs of rows that arrays have there are, in percent.
-    pub fn filling(&self) -> usize {
-        let all: f64 = self.sizes.iter().map(|size| *size as f64).product();
-        if all > 0.0 { (100.0 * self.pairs / all).round() as usize } else { 0 }
     }
 }

@@ -116,6 +116,12 @@ impl Runs {
         self.entries.len()
     }
 
+    /// How many of all pairs of positions have rows, from 0 to 1.
+    pub fn filling(&self) -> f64 {
+        let all = self.majors() as f64 * self.minors as f64;
+        if all > 0.0 { self.len() as f64 / all } else { 0.0 }
+    }
+
     /// The rows of a run.
     pub fn run(&self, major: usize) -> &[Entry] {
         &self.entries[self.range(major)]

@@ -80,7 +80,9 @@ impl Setting<'_> {
         let left_runs = Runs::of((&of_left.of_rows, rows), (&inner_left.of_rows, inner_left.count), &left.factor);
         let right_runs =
             Runs::of((&inner_right.of_rows, inner_right.count), (&of_right.of_rows, columns), &right.factor);
-        let work = Work { sizes: [rows, inner_left.count, columns], pairs: met(&left_runs, &right_runs) };
+        let pairs = met(&left_runs, &right_runs);
+        let all = (rows * columns) as f64 * inner_left.count as f64;
+        let work = Work { sizes: [rows, inner_left.count, columns], pairs, filling: pairs / all };
         let meant = !self.spec.single && is_meant(left_runs.traits, right_runs.traits);
         let bytes = Right::bytes(inner_left.count, columns);
         let kernel = work.kernel(self.how, meant, || self.reservation.try_grow(bytes).is_ok());
@@ -134,8 +136,9 @@ impl Setting<'_> {
         let Rows { factor: Factor { values, nulls }, .. } = &sides[by];
         let factor = Factor { values: values.clone(), nulls: nulls.clone() };
         let choice = Choice { pairs: [p, q], groups, factor, meet };
-        let work =
-            Work { sizes: [left.majors(), left.minors, right.majors()], pairs: choice.steps(&left, &right) as f64 };
+        let sizes = [left.majors(), left.minors, right.majors()];
+        let pairs = choice.steps(&left, &right) as f64;
+        let work = Work { sizes, pairs, filling: left.filling() * right.filling() };
         let bytes = Right::bytes(left.minors, right.majors());
         let meant = is_meant(left.traits, right.traits);
         let kernel = work.kernel(self.how, meant, || self.reservation.try_grow(bytes).is_ok());
