@@ -50,6 +50,7 @@ ON_STOCK = (
 PROGRAMS = (
     "adjoint",
     "checkpoints",
+    "contraction",
     "derivatives",
     "engine_vs_stock",
     "forms",

@@ -81,6 +81,10 @@ FIELDS = "\n    pub with: usize,\n    pub without: &'static [usize],"
 READERS = {
     "autodiff/src/lib.rs": [("", CHOOSER)],
     "relations/src/lib.rs": [],
+    # What chooses is in a crate that this one does not know otherwise.
+    "contraction/src/lib.rs": [],
+    "contraction/Cargo.toml": [("[dependencies]", "\nxql-autodiff.workspace = true")],
+    "Cargo.lock": [(' "matrixmultiply",\n "tokio",', '\n "xql-autodiff",')],
     "autodiff/src/table/line.rs": [
         ("pub struct Line {", FIELDS),
         ("\n        at_number: None,", "\n        with: 0,\n        without: &[],"),

@@ -45,7 +45,7 @@ COPY, RESULTS, TESTS = BUILD / "checkout", BUILD / "results.json", BUILD / "test
 FILES = {variable: BUILD / variable.lower() for variable in (REACHED, RECORDED, WANTED, RUNNING)}
 NATIVE = COPY / "native"
 # Rust tests of derivatives.
-RUST = ("calculus", "relations")
+RUST = ("calculus", "contractions", "relations")
 # Folders and files of Python tests that plan or run queries in the process itself.
 PYTHON = (
     "calculus",

@@ -29,6 +29,8 @@ NOT_RUN = {
     # sql
     "UNION ALL\n(WITH loss AS (... FROM state ...)": "a part of a statement, which docs/digits.md has in full",
     "SET xql.share_relations": "native/relations/tests/relations/sent.rs sets it",
+    "SET xql.contractions": "tests/by_row/test_contractions.py sets it",
+    "SELECT x.sample, w.out, SUM(x.val * w.val)": "a part of statements on docs/by-row.md",
     "CREATE TABLE steps": "tests/examples/test_training_page.py runs it",
     "INSERT INTO steps": "tests/examples/test_training_page.py runs it",
     "CREATE EXTERNAL TABLE steps": "tests/examples/test_training_page.py runs it",

@@ -1,5 +1,6 @@
 """Sessions of the tests."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ import xql_ffi
 
 # By name: the columns, or their rows in batches of Arrow, which say which columns are NOT NULL.
 Tables = Mapping[str, Mapping[str, Sequence[Any]] | pa.Table | pa.RecordBatch]
+
+# How sums of products are computed: `dense`, `sparse` or `handed_over`, or else as they are by themselves.
+CONTRACTIONS = os.environ.get("XQL_FFI_TEST_CONTRACTIONS")
 
 
 def session(
@@ -22,7 +26,12 @@ def session(
     """A session with these tables, and with the functions of this package unless it is to have none."""
     ctx = SessionContext(config, runtime)
     add(ctx, tables or {})
-    return xql_ffi.register(ctx) if differentiates else ctx
+    if not differentiates:
+        return ctx
+    ctx = xql_ffi.register(ctx)
+    if CONTRACTIONS:
+        ctx.sql(f"SET xql.contractions = {CONTRACTIONS}")
+    return ctx
 
 
 def add(ctx: SessionContext, tables: Tables) -> None:

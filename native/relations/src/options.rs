@@ -5,6 +5,7 @@ use datafusion_common::{DataFusionError, Result};
 use std::any::Any;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
+use xql_contraction::Contractions;
 
 /// What a session can say about derivatives: `SET xql.share_relations = false`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,11 +16,15 @@ pub struct DerivativeOptions {
     /// How many iterations of a recursive query are kept for a gradient by row that goes back through them. Those between are
     /// computed again. 0 keeps all, with all that they have computed.
     pub checkpoints: usize,
+    /// How sums of products over joins, of which gradients by row are made, are computed: `true` by arrays where that takes least,
+    /// `false` by DataFusion's joins and groups. The others are for tests: `dense` and `sparse` always by arrays or by sorted runs,
+    /// and `handed_over` as if there were no memory for either.
+    pub contractions: Contractions,
 }
 
 impl Default for DerivativeOptions {
     fn default() -> Self {
-        Self { share_relations: true, checkpoints: 0 }
+        Self { share_relations: true, checkpoints: 0, contractions: Contractions::default() }
     }
 }
 
@@ -44,9 +49,13 @@ impl ExtensionOptions for DerivativeOptions {
         match key {
             "share_relations" => self.share_relations = parsed(key, value, "true or false")?,
             "checkpoints" => self.checkpoints = parsed(key, value, "a number of iterations, or 0 for all")?,
+            "contractions" => {
+                let says = |says| DataFusionError::Configuration(format!("xql.contractions is {says}"));
+                self.contractions = value.parse().map_err(says)?;
+            }
             _ => {
-                let unknown = format!("there is no option xql.{key}, but xql.share_relations and xql.checkpoints");
-                return Err(DataFusionError::Configuration(unknown));
+                let known = "xql.share_relations, xql.checkpoints and xql.contractions";
+                return Err(DataFusionError::Configuration(format!("there is no option xql.{key}, but {known}")));
             }
         }
         Ok(())
@@ -70,4 +79,12 @@ pub fn shares_relations(config: &ConfigOptions) -> bool {
 /// How many iterations of a recursive query are kept to go back through it, all if it is none.
 pub fn checkpoints(config: &ConfigOptions) -> Option<NonZeroUsize> {
     NonZeroUsize::new(config.extensions.get::<DerivativeOptions>()?.checkpoints)
+}
+
+/// How sums of products are computed, by DataFusion alone in a session without the options.
+pub fn contractions(config: &ConfigOptions) -> Contractions {
+    match config.extensions.get::<DerivativeOptions>() {
+        Some(options) if options.share_relations => options.contractions,
+        _ => Contractions::Off,
+    }
 }

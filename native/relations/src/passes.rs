@@ -30,6 +30,8 @@ pub struct Setting {
     pub shares_relations: bool,
     /// Whether the sides of joins are put where they cost least.
     pub orders_joins: bool,
+    /// Whether sums of products are computed apart from what reads them.
+    pub contracts: bool,
 }
 
 /// A pass over a plan.
@@ -61,7 +63,7 @@ const PASSES: &[Pass] = &[
     Pass {
         name: "differentiation",
         over: Over::Statement,
-        run: |plan, setting| Differentiation::new(setting.recognize, &plan)?.differentiated(plan),
+        run: |plan, setting| Differentiation::new(setting.recognize, setting.contracts, &plan)?.differentiated(plan),
     },
     #[cfg(not(feature = "datafusion-55"))]
     Pass {
@@ -148,6 +150,7 @@ mod tests {
             size: Size { functions: usize::MAX, threshold: Threshold { times: 2, more: 100, repeated: 16 } },
             shares_relations: true,
             orders_joins: true,
+            contracts: true,
         };
         let relation = Arc::new(SharedRelation::numbered("r", plan, "row"));
         let relation = SharedRelation::new("of r", relation.scan()?);

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::as_written;
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
+use xql_contraction::Contractions;
 use xql_guard::guard;
 
-use crate::options::shares_relations;
+use crate::options::{contractions, shares_relations};
 use crate::passes::{Setting, passed};
 use crate::stack::Size;
 use crate::vocabulary::names::is_added;
@@ -65,7 +66,8 @@ impl DifferentiateRelations {
         }
         let before = changed_rows(&plan)?;
         let Self { recognize, size, orders_joins } = *self;
-        let setting = Setting { recognize, operators, size, shares_relations: shares_relations(config), orders_joins };
+        let (shares_relations, contracts) = (shares_relations(config), contractions(config) != Contractions::Off);
+        let setting = Setting { recognize, operators, size, shares_relations, orders_joins, contracts };
         let differentiated = passed(plan, &setting)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(

@@ -12,6 +12,8 @@ use crate::vocabulary::operators::Recognize;
 pub struct Context {
     /// Tells the operators among the functions of the session.
     pub recognize: Recognize,
+    /// Whether sums of products are computed apart from what reads them.
+    pub contracts: bool,
     /// Names that no column of the plan has.
     pub names: Names,
     /// The shared relations that have got tangents.

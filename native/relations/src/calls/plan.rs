@@ -24,12 +24,11 @@ pub struct Differentiation {
 }
 
 impl Differentiation {
-    /// Of a plan, among the names of which those of added columns have to be new.
-    pub fn new(recognize: Recognize, plan: &LogicalPlan) -> Result<Self> {
-        let names = Names::of(plan)?;
-        Ok(Self {
-            context: Context { recognize, names, grown: SharedTangents::default(), outer: vec![], iterated: vec![] },
-        })
+    /// Of a plan, among the names of which those of added columns have to be new. `contracts` says whether sums of products are computed
+    /// apart from what reads them.
+    pub fn new(recognize: Recognize, contracts: bool, plan: &LogicalPlan) -> Result<Self> {
+        let (names, grown) = (Names::of(plan)?, SharedTangents::default());
+        Ok(Self { context: Context { recognize, contracts, names, grown, outer: vec![], iterated: vec![] } })
     }
 
     /// The plan without calls of the operators, except for those that say all by themselves.
@@ -56,7 +55,8 @@ impl Differentiation {
     /// A node that reads numbered rows, if calls in it are by row.
     fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
         let mut names = std::mem::take(&mut self.context.names);
-        let numbered = ByRow::of(plan, &mut names, self.context.recognize, &mut |names, plan| {
+        let (recognize, contracts) = (self.context.recognize, self.context.contracts);
+        let numbered = ByRow::of(plan, &mut names, recognize, contracts, &mut |names, plan| {
             std::mem::swap(names, &mut self.context.names);
             let rewritten = self.rewrite(plan);
             std::mem::swap(names, &mut self.context.names);

@@ -14,26 +14,28 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::decoded;
 
 use super::adjoint::contributions;
+use super::contraction::Pulled;
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
 use super::region::{Leaf, Region};
-use super::stages::{Iterations, Kind, Pulled, Stages, Stored};
+use super::stages::{self, Iterations, Kind, Stages, Stored};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, with_columns};
 
 /// The gradients of the first column of a region of one row, by the number of the variable, without those that it does not vary
-/// with. `tangent` is the `jvp` of a single expression.
+/// with. `tangent` is the `jvp` of a single expression, and `contracts` says whether sums of products are computed apart.
 pub fn gradients(
     region: &Region,
     stages: &Stages,
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
+    contracts: bool,
 ) -> Result<BTreeMap<usize, RowCotangents>> {
     let mut cotangents = Cotangents::default();
     match region.columns.first() {
         Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
         _ => return Ok(BTreeMap::new()),
     }
-    let mut sweep = Sweep::new(stages, names, tangent);
+    let mut sweep = Sweep::new(stages, names, tangent, contracts);
     sweep.region(region, region.plan.clone(), cotangents)?;
     sweep.through(stages)
 }
@@ -41,14 +43,16 @@ pub fn gradients(
 struct Sweep<'a> {
     names: &'a mut Names,
     tangent: &'a Arc<ScalarUDF>,
+    /// Whether sums of products are computed apart.
+    contracts: bool,
     /// What the readers of each stage have contributed so far.
     contributions: Vec<Vec<RowCotangents>>,
 }
 
 impl<'a> Sweep<'a> {
-    fn new(stages: &Stages, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>) -> Self {
+    fn new(stages: &Stages, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>, contracts: bool) -> Self {
         let contributions = (0..stages.all().len()).map(|_| vec![]).collect();
-        Self { names, tangent, contributions }
+        Self { names, tangent, contracts, contributions }
     }
 
     /// Carries what has been contributed to stages on to the variables, and gives the cotangents of their rows by their numbers.
@@ -62,7 +66,7 @@ impl<'a> Sweep<'a> {
                 gradients.insert(variable, total);
             } else if let Kind::Iterations(iterations) = &stage.kind {
                 self.iterations(iterations, &stage.stored, total)?;
-            } else if let Some(Pulled { below, rows, cotangents }) = stage.pullback(total, self.names)? {
+            } else if let Some(stages::Pulled { below, rows, cotangents }) = stage.pullback(total, self.names)? {
                 self.region(below, rows, cotangents)?;
             }
         }
@@ -72,9 +76,9 @@ impl<'a> Sweep<'a> {
     /// Carries the cotangents of the rows of all iterations of a recursive query on to what they read.
     #[recursive::recursive]
     fn iterations(&mut self, iterations: &Iterations, stage: &Stored, total: RowCotangents) -> Result<()> {
-        let tangent = self.tangent;
+        let (tangent, contracts) = (self.tangent, self.contracts);
         let contributed = contributions(iterations, stage, total, self.names, &mut |rows, names| {
-            let mut sweep = Sweep::new(&iterations.body, names, tangent);
+            let mut sweep = Sweep::new(&iterations.body, names, tangent, contracts);
             sweep.contributions[iterations.rows].push(rows);
             sweep.through(&iterations.body)
         })?;
@@ -128,6 +132,9 @@ impl<'a> Sweep<'a> {
                 contributions.push((leaf, found));
             }
         }
+        if self.contracts {
+            self.contractions(region, &mut contributions, &rows)?;
+        }
         if contributions.len() > 1 && !region.single {
             return self.shared_contributions(contributions, rows);
         }
@@ -135,6 +142,30 @@ impl<'a> Sweep<'a> {
             let own = if leaf.repeated { &[] } else { leaf.own.as_slice() };
             self.contribution(leaf, leaf.row.clone(), leaf.present.clone(), rows.clone(), found, own)?;
         }
+        Ok(())
+    }
+
+    /// Those contributions that are sums of products over a join, each computed apart.
+    fn contractions(
+        &mut self,
+        region: &Region,
+        contributions: &mut Vec<(&Leaf, Vec<Option<Expr>>)>,
+        rows: &LogicalPlan,
+    ) -> Result<()> {
+        let Some(pulled) = Pulled::of(region, rows) else { return Ok(()) };
+        let mut others = vec![];
+        for (leaf, cotangents) in std::mem::take(contributions) {
+            if !pulled.is_product(leaf, &cotangents)? {
+                others.push((leaf, cotangents));
+                continue;
+            }
+            self.contribution(leaf, leaf.row.clone(), None, rows.clone(), cotangents, &[])?;
+            if let Some(contribution) = self.contributions[leaf.stage].pop() {
+                let summed = contribution.summed_apart(self.names)?;
+                self.contributions[leaf.stage].push(summed);
+            }
+        }
+        *contributions = others;
         Ok(())
     }
 

@@ -59,10 +59,13 @@ fn comes_once(plan: &LogicalPlan, position: usize) -> Result<bool> {
         LogicalPlan::Aggregate(aggregate) => Ok(position == 0
             && aggregate.group_expr.len() == 1
             && !matches!(aggregate.group_expr[0], Expr::GroupingSet(_))),
-        LogicalPlan::TableScan(scan) => Ok(SharedRelation::scanned(scan).is_some_and(|relation| {
-            let column = source_column(scan, position);
-            relation.is_numbered() && column + 1 == relation.columns().count()
-        })),
+        LogicalPlan::TableScan(scan) => match SharedRelation::scanned(scan) {
+            Some(relation) if relation.is_read_once() => comes_once(relation.plan(), source_column(scan, position)),
+            Some(relation) => {
+                Ok(relation.is_numbered() && source_column(scan, position) + 1 == relation.columns().count())
+            }
+            None => Ok(false),
+        },
         LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Sort(_) => {
             match (origin(plan, position)?, plan.inputs().as_slice()) {
                 (Origin::Below(below), [input]) => match below.as_slice() {

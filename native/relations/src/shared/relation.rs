@@ -23,10 +23,11 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 use xql_autodiff::vocabulary::columns::{is_volatile, subquery_of};
 use xql_autodiff::vocabulary::refusals::Refused;
+use xql_contraction::contracted;
 
 use super::iterations::Iterations;
 use super::whole::Whole;
-use crate::options::checkpoints;
+use crate::options::{checkpoints, contractions};
 use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, is_given};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
@@ -54,6 +55,8 @@ enum Kind {
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
     EachOnce(usize),
+    /// They are handed on to each reader. The plan is made apart from that of the reader.
+    Apart,
 }
 
 /// The physical plan of a relation, as long as a plan that is being made or executed has it.
@@ -86,6 +89,11 @@ impl SharedRelation {
         Self { kind: Kind::EachOnce(position), ..Self::new(name, plan) }
     }
 
+    /// The relation that `plan` computes for each of its readers, as a plan of its own. Its rows are not kept.
+    pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        Self { kind: Kind::Apart, ..Self::new(name, plan) }
+    }
+
     /// What `EXPLAIN` calls it.
     pub fn name(&self) -> &str {
         &self.name
@@ -99,9 +107,9 @@ impl SharedRelation {
         }
     }
 
-    /// Whether its rows are not kept, but checked on the way to a reader.
+    /// Whether its rows are not kept, but handed on to a reader.
     pub fn is_read_once(&self) -> bool {
-        matches!(self.kind, Kind::EachOnce(_))
+        matches!(self.kind, Kind::EachOnce(_) | Kind::Apart)
     }
 
     /// Whether the last column is not of the plan but numbers its rows.
@@ -219,7 +227,7 @@ impl SharedRelation {
         let plan = self.with_values(handed_on)?;
         let plan = match Iterations::of(&plan) {
             Some(iterations) => of_iterations(iterations, state).await?,
-            None => state.create_physical_plan(&plan).await?,
+            None => alone(&plan, state).await?,
         };
         // A tape accounts for its rows and numbers them, and rows that are given to an iteration are held by it.
         let is_tape = plan.is::<TapeExec>();
@@ -248,10 +256,8 @@ impl SharedRelation {
         let read = columns.iter().chain(number.is_none().then_some(&row));
         let read = read.map(|column| Column::from(plan.schema().qualified_field(*column))).collect::<Vec<_>>();
         let plan = LogicalPlanBuilder::from(plan).project(read.into_iter().map(Expr::Column))?.build()?;
-        let plan = match Whole::left_to_plan_a_part(state) {
-            Some(state) => state.create_physical_plan(&plan).await?,
-            None => state.create_physical_plan(&plan).await?,
-        };
+        let part = Whole::left_to_plan_a_part(state);
+        let plan = alone(&plan, part.as_ref().map_or(state, |part| part)).await?;
         let number = number.unwrap_or(columns.len());
         let projection = (0..columns.len()).collect();
         Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, schema)))
@@ -301,6 +307,12 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
     )))
 }
 
+/// The physical plan of a plan that nothing stands above.
+async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+    let planned = state.create_physical_plan(plan).await?;
+    contracted(planned, contractions(state.config_options()))
+}
+
 /// What a scan of a relation reads, from a plan that has the columns of the relation.
 pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
     let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
@@ -324,6 +336,26 @@ struct Reader {
     schema: SchemaRef,
 }
 
+impl Reader {
+    /// The physical plan of these columns for one reader.
+    async fn planned_apart(
+        &self,
+        state: &dyn Session,
+        handed_on: &[Expr],
+        projection: Option<&Vec<usize>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.relation.with_values(handed_on)?;
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let named = columns.iter().map(|column| {
+            let own = Column::from(plan.schema().qualified_field(*column));
+            Expr::Column(own).alias(self.schema.field(*column).name())
+        });
+        let plan = LogicalPlanBuilder::from(plan).project(named.collect::<Vec<_>>())?.build()?;
+        let part = Whole::left_to_plan_a_part(state);
+        alone(&plan, part.as_ref().map_or(state, |part| part)).await
+    }
+}
+
 #[async_trait]
 impl TableProvider for Reader {
     fn schema(&self) -> SchemaRef {
@@ -345,6 +377,9 @@ impl TableProvider for Reader {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             let schema = Arc::new(self.schema.project(&columns)?);
             return self.relation.checked(state, filters, row, columns, schema).await;
+        }
+        if self.relation.kind == Kind::Apart {
+            return self.planned_apart(state, filters, projection).await;
         }
         let whole = Whole::of(state);
         let state = whole.as_deref().map_or(state, |whole| whole.session());

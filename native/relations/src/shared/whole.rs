@@ -1,6 +1,6 @@
 //! Sessions that plan a part of a plan.
 
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::session_state::SessionState;
 use datafusion_catalog::Session;
 use std::sync::Arc;
 
@@ -8,17 +8,18 @@ use std::sync::Arc;
 pub struct Whole(SessionState);
 
 impl Whole {
-    /// The session as it plans what becomes a part of the plan around, whose physical rules come to it then. They are not made for
-    /// what they have made: a join that has filters for the scans below it already is not to be turned around any more.
+    /// The session as it plans what becomes a part of the plan around, whose physical rules come to it once more then. They do not turn
+    /// a join around that hands filters to a scan below it already, so that a part is planned without such filters.
     pub fn left_to_plan_a_part(session: &dyn Session) -> Option<SessionState> {
         let whole = session.as_any().downcast_ref::<SessionState>()?;
-        if whole.config().get_extension::<Self>().is_some() {
-            return Some(whole.clone());
+        let mut part = whole.clone();
+        if Self::of(whole).is_none() {
+            part.config_mut().set_extension(Arc::new(Self(whole.clone())));
+            let options = &mut part.config_mut().options_mut().optimizer;
+            options.enable_join_dynamic_filter_pushdown = false;
+            options.enable_topk_dynamic_filter_pushdown = false;
+            options.enable_aggregate_dynamic_filter_pushdown = false;
         }
-        let part = SessionStateBuilder::new_from_existing(whole.clone());
-        let mut part = part.with_physical_optimizer_rules(vec![]).build();
-        // The builder would have a session of another configuration make its catalog anew.
-        part.config_mut().set_extension(Arc::new(Self(whole.clone())));
         Some(part)
     }
 

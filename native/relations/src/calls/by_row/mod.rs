@@ -26,6 +26,8 @@ pub use swept::null_with;
 pub struct ByRow {
     sweeps: Vec<Variables>,
     values: Vec<Value>,
+    /// Whether sums of products are computed apart.
+    contracts: bool,
 }
 
 /// A subquery, joined to the input as a column.
@@ -62,9 +64,10 @@ impl ByRow {
         plan: LogicalPlan,
         names: &mut Names,
         recognize: Recognize,
+        contracts: bool,
         rewrite: &mut dyn FnMut(&mut Names, LogicalPlan) -> Result<LogicalPlan>,
     ) -> Result<(LogicalPlan, Self)> {
-        let mut by_row = Self::default();
+        let mut by_row = Self { contracts, ..Self::default() };
         let mut plan = plan;
         let mut relations = by_relation(found(&plan, recognize)?);
         while !relations.is_empty() {
@@ -267,7 +270,7 @@ impl ByRow {
                     continue;
                 }
                 if swept.gradients.is_none() {
-                    let gradients = variables.gradients(&swept.region, names, tangent)?;
+                    let gradients = variables.gradients(&swept.region, names, tangent, self.contracts)?;
                     if !gradients.is_empty()
                         && let Some(value) = swept.region.columns.first()
                     {

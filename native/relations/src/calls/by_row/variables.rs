@@ -43,9 +43,10 @@ impl Variables {
         value: &Region,
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
+        contracts: bool,
     ) -> Result<BTreeMap<usize, RowCotangents>> {
         let mut found = BTreeMap::new();
-        for (relation, gradient) in gradients(value, &self.stages, names, tangent)? {
+        for (relation, gradient) in gradients(value, &self.stages, names, tangent, contracts)? {
             let mut cells = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.cell);
             let first = cells.next().map(|cell| &cell.number);
             let is_shared = cells.any(|cell| Some(&cell.number) != first);

@@ -1,0 +1,167 @@
+//! Sums of products of pairs that rows of a third side choose.
+
+use crate::dense::Right;
+use crate::keys::{NONE, Positions};
+use crate::runs::{Entry, Factor, Runs};
+
+/// The rows that choose pairs of runs.
+#[derive(Debug)]
+pub struct Choice {
+    /// The runs of each side, by row.
+    pub pairs: [Positions; 2],
+    /// The group of each row.
+    pub groups: Positions,
+    /// The factor of each row.
+    pub factor: Factor,
+    /// Which pairs of runs have rows.
+    pub meet: Meet,
+}
+
+/// Which pairs of runs have rows.
+#[derive(Debug)]
+pub enum Meet {
+    /// Those that have rows in common.
+    Common,
+    /// Those whose run of the side of this number has rows, whether it has partners or not. It is known by run.
+    Either(usize, Vec<bool>),
+}
+
+/// The sums of groups.
+#[derive(Debug)]
+pub struct Sums {
+    /// Whether a group has rows.
+    pub there: Vec<bool>,
+    /// Whether a product of a group is not NULL.
+    pub known: Vec<bool>,
+    /// The sums, 0 where there is none.
+    pub sums: Vec<f64>,
+}
+
+/// What two runs have in common.
+#[derive(Debug, Clone, Copy)]
+struct Common {
+    there: bool,
+    sum: Option<f64>,
+}
+
+impl Choice {
+    /// The sums by the runs themselves.
+    pub fn by_runs(&self, left: &Runs, right: &Runs) -> Sums {
+        let mut sums = Sums::of(self.groups.count);
+        for row in self.order() {
+            let (Some((p, q)), group) = (self.pair(row), self.groups.of_rows[row]) else { continue };
+            let factor = self.factor.of(row);
+            let common = dot(left.run(p), right.run(q), factor);
+            self.add(&mut sums, group, (p, q), common);
+        }
+        sums
+    }
+
+    /// The sums by dense arrays.
+    pub fn by_arrays(&self, left: &Runs, right: &Runs) -> Sums {
+        let mut sums = Sums::of(self.groups.count);
+        let by_run =
+            (0..right.majors()).flat_map(|q| right.run(q).iter().map(move |entry| (entry.minor as usize, q, entry)));
+        let array = Right::new((right.minors, right.majors()), by_run, right.traits);
+        let mut rows = self.order().into_iter().filter_map(|row| Some((row, self.pair(row)?))).peekable();
+        for runs in array.blocks(left.majors()) {
+            if rows.peek().is_none_or(|(_, (p, _))| !runs.contains(p)) {
+                continue;
+            }
+            let block = array.block(left, runs.clone());
+            while let Some((row, (p, q))) = rows.next_if(|(_, (p, _))| runs.contains(p)) {
+                let common = match self.factor.of(row) {
+                    // Infinity times a sum is not the sum of infinities.
+                    Some(factor) if !factor.is_finite() => dot(left.run(p), right.run(q), Some(factor)),
+                    Some(factor) => Common { there: block.has(p, q), sum: block.sum(p, q).map(|sum| sum * factor) },
+                    None => Common { there: block.has(p, q), sum: None },
+                };
+                self.add(&mut sums, self.groups.of_rows[row], (p, q), common);
+            }
+        }
+        sums
+    }
+
+    /// The runs that a row chooses.
+    fn pair(&self, row: usize) -> Option<(usize, usize)> {
+        let [p, q] = [&self.pairs[0], &self.pairs[1]].map(|positions| positions.of_rows[row]);
+        (p != NONE && q != NONE).then_some((p as usize, q as usize))
+    }
+
+    fn add(&self, sums: &mut Sums, group: u32, (p, q): (usize, usize), common: Common) {
+        let group = group as usize;
+        sums.there[group] |= match &self.meet {
+            Meet::Common => common.there,
+            Meet::Either(0, has_rows) => has_rows[p],
+            Meet::Either(_, has_rows) => has_rows[q],
+        };
+        if let Some(sum) = common.sum {
+            sums.known[group] = true;
+            sums.sums[group] += sum;
+        }
+    }
+
+    /// The rows by the runs of the left side. Those of one group are in an order of their own, so that sums over them are the same from
+    /// run to run.
+    fn order(&self) -> Vec<usize> {
+        let [p, q] = [&self.pairs[0], &self.pairs[1]];
+        let rows = p.of_rows.len();
+        if self.groups.count < rows {
+            let mut order: Vec<_> = (0..rows).collect();
+            let key = |row: usize| (p.of_rows[row], q.of_rows[row], self.factor.of(row).map(f64::to_bits));
+            order.sort_by_key(|row| key(*row));
+            return order;
+        }
+        let mut starts = vec![0; p.count + 2];
+        let place = |row: usize| (p.of_rows[row] as usize).min(p.count);
+        (0..rows).for_each(|row| starts[place(row) + 1] += 1);
+        (0..=p.count).for_each(|run| starts[run + 1] += starts[run]);
+        let mut order = vec![0; rows];
+        for row in 0..rows {
+            let start = &mut starts[place(row)];
+            order[*start] = row;
+            *start += 1;
+        }
+        order
+    }
+
+    /// How many rows of runs are gone through, if it is by these.
+    pub fn steps(&self, left: &Runs, right: &Runs) -> usize {
+        let rows = 0..self.groups.of_rows.len();
+        rows.filter_map(|row| self.pair(row)).map(|(p, q)| left.run(p).len() + right.run(q).len()).sum()
+    }
+}
+
+impl Sums {
+    fn of(groups: usize) -> Self {
+        Self { there: vec![false; groups], known: vec![false; groups], sums: vec![0.0; groups] }
+    }
+
+    /// The memory that so many groups take.
+    pub fn bytes(groups: usize) -> usize {
+        groups * (size_of::<f64>() + 2)
+    }
+}
+
+/// The products of the rows that two runs have in common, each times a factor.
+fn dot(left: &[Entry], right: &[Entry], factor: Option<f64>) -> Common {
+    let mut common = Common { there: false, sum: None };
+    let (mut left, mut right) = (left, right);
+    while let (Some(a), Some(b)) = (left.first(), right.first()) {
+        if a.minor < b.minor {
+            left = &left[1..];
+        } else if a.minor > b.minor {
+            right = &right[1..];
+        } else {
+            common.there = true;
+            // Rows of one place each meet all of the other side.
+            for other in right.iter().take_while(|other| other.minor == a.minor) {
+                if let Some(factor) = factor.filter(|_| a.known && other.known) {
+                    common.sum = Some(common.sum.unwrap_or(0.0) + a.factor * other.factor * factor);
+                }
+            }
+            left = &left[1..];
+        }
+    }
+    common
+}

@@ -1,0 +1,134 @@
+//! The rows of a sum, as they are computed from those of its inputs.
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch};
+use arrow::compute::{cast, interleave};
+use arrow::datatypes::DataType;
+use datafusion_common::Result;
+use datafusion_physical_expr::PhysicalExpr;
+use std::sync::Arc;
+
+use crate::keys::{Key, NONE, Positions};
+use crate::runs::Factor;
+use crate::spec::Contraction;
+
+/// The rows of an input, as far as a sum reads them.
+pub struct Rows {
+    /// How many there are.
+    pub count: usize,
+    /// How many each batch has.
+    lengths: Vec<usize>,
+    /// The keys of groups, each with its position among the columns of the result, in batches.
+    pub groups: Vec<(usize, Vec<ArrayRef>)>,
+    /// The factors.
+    pub factor: Factor,
+}
+
+impl Rows {
+    /// The rows of an input.
+    pub fn of(spec: &Contraction, side: usize, batches: &[RecordBatch]) -> Result<Self> {
+        let lengths: Vec<_> = batches.iter().map(RecordBatch::num_rows).collect();
+        let count = lengths.iter().sum();
+        let of = &spec.sides[side];
+        let groups = of.groups.iter().map(|(key, position)| Ok((*position, arrays(key, batches)?)));
+        let groups = groups.collect::<Result<_>>()?;
+        let factor = match &of.factor {
+            Some(factor) => factor_of(&arrays(factor, batches)?, count)?,
+            None => Factor { values: vec![1.0; count], nulls: vec![] },
+        };
+        Ok(Self { count, lengths, groups, factor })
+    }
+
+    /// The positions of the groups, none if there are not enough numbers.
+    pub fn positions(&self) -> Result<Option<Positions>> {
+        let keys = self.groups.iter().map(|(_, values)| Key { values: values.clone(), nulls: true });
+        Positions::of(&keys.collect::<Vec<_>>(), self.count)
+    }
+
+    /// The keys of groups, one row for each of these positions.
+    pub fn keys(&self, positions: &Positions) -> Result<Vec<(usize, ArrayRef)>> {
+        let mut places = vec![(0, 0); positions.count];
+        let mut rows = positions.of_rows.iter();
+        for (batch, length) in self.lengths.iter().enumerate() {
+            for (row, position) in rows.by_ref().take(*length).enumerate() {
+                if *position != NONE {
+                    places[*position as usize] = (batch, row);
+                }
+            }
+        }
+        self.at(&places)
+    }
+
+    /// The keys of groups at these places, by batch and row.
+    fn at(&self, places: &[(usize, usize)]) -> Result<Vec<(usize, ArrayRef)>> {
+        let keys = self.groups.iter().map(|(position, values)| {
+            let values: Vec<_> = values.iter().map(AsRef::as_ref).collect();
+            Ok((*position, interleave(&values, places)?))
+        });
+        keys.collect()
+    }
+}
+
+/// The values of an expression, in batches.
+pub fn arrays(expr: &Arc<dyn PhysicalExpr>, batches: &[RecordBatch]) -> Result<Vec<ArrayRef>> {
+    batches.iter().map(|batch| expr.evaluate(batch)?.into_array(batch.num_rows())).collect()
+}
+
+fn factor_of(arrays: &[ArrayRef], rows: usize) -> Result<Factor> {
+    let mut values = Vec::with_capacity(rows);
+    let has_nulls = arrays.iter().any(|array| array.null_count() > 0);
+    let mut nulls = Vec::with_capacity(if has_nulls { rows } else { 0 });
+    for array in arrays {
+        let array = cast(array, &DataType::Float64)?;
+        let array: &Float64Array = array.as_primitive();
+        values.extend_from_slice(array.values());
+        if has_nulls {
+            nulls.extend((0..array.len()).map(|row| array.is_null(row)));
+        }
+    }
+    Ok(Factor { values, nulls })
+}
+
+/// The positions of the keys by which two inputs are joined, by row of each. None if there are not enough numbers.
+pub fn joined(spec: &Contraction, sides: [usize; 2], batches: &[Vec<RecordBatch>]) -> Result<Option<[Positions; 2]>> {
+    let counts = sides.map(|side| batches[side].iter().map(RecordBatch::num_rows).sum::<usize>());
+    let mut keys = vec![];
+    for equality in spec.equalities.iter().filter(|equality| equality.is_of(sides[0], sides[1])) {
+        let mut values = vec![];
+        for side in sides {
+            if let Some(key) = equality.key_of(side) {
+                values.extend(arrays(key, &batches[side])?);
+            }
+        }
+        keys.push(Key { values, nulls: equality.nulls });
+    }
+    let Some(mut both) = Positions::of(&keys, counts[0] + counts[1])? else { return Ok(None) };
+    let second = both.of_rows.split_off(counts[0]);
+    let count = both.count;
+    Ok(Some([both, Positions { of_rows: second, count }]))
+}
+
+/// The same positions, but for those that only one of the two has.
+pub fn in_common([left, right]: [Positions; 2]) -> [Positions; 2] {
+    let mut seen = [&left, &right].map(|positions| {
+        let mut seen = vec![false; positions.count];
+        positions
+            .of_rows
+            .iter()
+            .filter(|position| **position != NONE)
+            .for_each(|position| seen[*position as usize] = true);
+        seen
+    });
+    let [in_left, in_right] = &mut seen;
+    let mut count = 0;
+    let numbers = in_left.iter().zip(in_right.iter()).map(|(a, b)| {
+        let both = *a && *b;
+        count += u32::from(both);
+        if both { count - 1 } else { NONE }
+    });
+    let numbers: Vec<_> = numbers.collect();
+    let number = |position: u32| if position == NONE { NONE } else { numbers[position as usize] };
+    [left, right].map(|positions| Positions {
+        of_rows: positions.of_rows.into_iter().map(number).collect(),
+        count: count as usize,
+    })
+}

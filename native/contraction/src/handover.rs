@@ -1,0 +1,98 @@
+//! Handing rows over to the plan that DataFusion has for a sum.
+
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Result, Statistics, internal_err};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::version::{statistics, without_expressions};
+
+/// The rows of an input by partitions, each to be taken once.
+pub type Streams = Vec<SendableRecordBatchStream>;
+
+/// An input of a plan, whose rows are given when it is executed.
+#[derive(Clone)]
+pub struct InputExec {
+    number: usize,
+    statistics: Option<Arc<Statistics>>,
+    properties: Arc<PlanProperties>,
+    streams: Arc<Mutex<Vec<Option<SendableRecordBatchStream>>>>,
+}
+
+impl InputExec {
+    /// The input of this number, which has the rows that a plan computes.
+    pub fn new(number: usize, plan: &Arc<dyn ExecutionPlan>) -> Self {
+        let statistics = statistics(plan).ok();
+        Self { number, statistics, properties: Arc::clone(plan.properties()), streams: Arc::default() }
+    }
+
+    fn with_streams(&self, streams: Streams) -> Self {
+        let streams = streams.into_iter().map(Some).collect();
+        Self { streams: Arc::new(Mutex::new(streams)), ..self.clone() }
+    }
+}
+
+/// A plan over inputs, in the state in which nothing has been executed, with their rows.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn with_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut inputs: Vec<_> = inputs.into_iter().map(Some).collect();
+    let with_inputs = Arc::clone(plan).transform_up(|node| {
+        let Some(input) = node.downcast_ref::<InputExec>() else { return node.reset_state().map(Transformed::yes) };
+        match inputs.get_mut(input.number).and_then(Option::take) {
+            Some(streams) => Ok(Transformed::yes(Arc::new(input.with_streams(streams)) as _)),
+            None => internal_err!("input {} is read twice", input.number),
+        }
+    })?;
+    Ok(with_inputs.data)
+}
+
+impl fmt::Debug for InputExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InputExec").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for InputExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "InputExec: {}", self.number)
+    }
+}
+
+impl ExecutionPlan for InputExec {
+    fn name(&self) -> &str {
+        "InputExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    without_expressions!();
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {
+        match &self.statistics {
+            Some(statistics) => Ok(Arc::new(statistics.as_ref().clone().to_inexact())),
+            None => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
+        }
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        match streams.get_mut(partition).and_then(Option::take) {
+            Some(stream) => Ok(stream),
+            None => internal_err!("input {} has no rows to give in partition {partition}", self.number),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Positions of keys: rows with equal keys have one number.
+//!
+//! Numbers follow the order of the keys and not that of the rows, so that sums over them are the same from run to run, in whatever
+//! order the rows come.
+
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, Float64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{ArrowNativeType, DataType};
+use arrow::row::{RowConverter, SortField};
+use datafusion_common::{HashMap, Result};
+use std::hash::Hash;
+
+/// The position of a row that has none.
+pub const NONE: u32 = u32::MAX;
+
+/// So many numbers a table may have beside four for each row.
+const FREE: usize = 1 << 16;
+
+/// A key of rows, in batches.
+pub struct Key {
+    /// The values.
+    pub values: Vec<ArrayRef>,
+    /// Whether a row whose key is NULL has a position.
+    pub nulls: bool,
+}
+
+/// The positions of rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Positions {
+    /// The position of each row.
+    pub of_rows: Vec<u32>,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// Whether keys of a type have positions.
+pub fn has_positions(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Float16 | DataType::Null | DataType::Interval(_) => false,
+        DataType::Dictionary(..) | DataType::RunEndEncoded(..) => false,
+        data_type => !data_type.is_nested(),
+    }
+}
+
+impl Positions {
+    /// The positions of so many rows with several keys, one if there is no key. None if there are more than numbers for them, or a
+    /// float among them of which DataFusion's versions do not agree what it is equal to.
+    pub fn of(keys: &[Key], rows: usize) -> Result<Option<Self>> {
+        let mut all = Self { of_rows: vec![0; rows], count: usize::from(rows > 0) };
+        for (number, key) in keys.iter().enumerate() {
+            let Some(codes) = coded(key, rows)? else { return Ok(None) };
+            all = if number == 0 { codes.dense() } else { all.with(&codes.dense()) };
+            if all.count >= NONE as usize {
+                return Ok(None);
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// The positions by these and others.
+    fn with(&self, other: &Self) -> Self {
+        let pairs = self.of_rows.iter().zip(&other.of_rows);
+        let width = other.count as u64;
+        let pair = |(a, b): (&u32, &u32)| (*a != NONE && *b != NONE).then(|| u64::from(*a) * width + u64::from(*b));
+        let count = self.count as u64 * width;
+        if count <= limit(self.of_rows.len()) {
+            let of_rows = pairs.map(pair).map(|code| code.map_or(NONE, |code| code as u32)).collect();
+            return Self { of_rows, count: count as usize }.dense();
+        }
+        by_dictionary(pairs.map(pair))
+    }
+
+    /// The same without numbers that no row has.
+    pub fn dense(self) -> Self {
+        let mut numbers = vec![NONE; self.count];
+        for code in &self.of_rows {
+            if *code != NONE {
+                numbers[*code as usize] = 0;
+            }
+        }
+        let mut count = 0;
+        for number in numbers.iter_mut().filter(|number| **number != NONE) {
+            *number = count;
+            count += 1;
+        }
+        if count as usize == self.count {
+            return self;
+        }
+        let number = |code: u32| if code == NONE { NONE } else { numbers[code as usize] };
+        Self { of_rows: self.of_rows.into_iter().map(number).collect(), count: count as usize }
+    }
+}
+
+fn limit(rows: usize) -> u64 {
+    (4 * rows + FREE) as u64
+}
+
+/// Numbers of the values of a key in their order. Not all of them need to be there.
+fn coded(key: &Key, rows: usize) -> Result<Option<Positions>> {
+    let Some(first) = key.values.first() else { return Ok(Some(Positions { of_rows: vec![], count: 0 })) };
+    let width = first.data_type().primitive_width().filter(|width| *width <= 8);
+    let mut values = Vec::with_capacity(rows);
+    match (first.data_type(), width) {
+        (DataType::Float64 | DataType::Float32, _) => {
+            for array in &key.values {
+                if !add_floats(array, &mut values)? {
+                    return Ok(None);
+                }
+            }
+        }
+        (_, Some(width)) => key.values.iter().for_each(|array| add_integers(&array.to_data(), width, &mut values)),
+        _ => return by_rows(key, rows).map(Some),
+    }
+    Ok(Some(integers(values, key.nulls)))
+}
+
+/// Adds the bits of floats, in the order of the floats, and says whether it is one: there is no NaN and no negative zero.
+fn add_floats(array: &ArrayRef, values: &mut Vec<Option<i64>>) -> Result<bool> {
+    let array = cast(array, &DataType::Float64)?;
+    let array: &Float64Array = array.as_primitive();
+    for value in array {
+        if value.is_some_and(|value| value.is_nan() || value == 0.0 && value.is_sign_negative()) {
+            return Ok(false);
+        }
+        let bits = value.map(|value| value.to_bits() as i64);
+        values.push(bits.map(|bits| if bits < 0 { bits ^ i64::MAX } else { bits }));
+    }
+    Ok(true)
+}
+
+/// Adds the values of integers, dates and times of so many bytes. Those without a sign go by their bits, which is an order as well.
+fn add_integers(data: &ArrayData, width: usize, values: &mut Vec<Option<i64>>) {
+    fn add<T: ArrowNativeType + Into<i64>>(data: &ArrayData, values: &mut Vec<Option<i64>>) {
+        let numbers = data.buffer::<T>(0)[..data.len()].iter().map(|number| (*number).into());
+        match data.nulls().filter(|nulls| nulls.null_count() > 0) {
+            Some(nulls) => values.extend(numbers.zip(nulls).map(|(number, known)| known.then_some(number))),
+            None => values.extend(numbers.map(Some)),
+        }
+    }
+    match width {
+        1 => add::<i8>(data, values),
+        2 => add::<i16>(data, values),
+        4 => add::<i32>(data, values),
+        _ => add::<i64>(data, values),
+    }
+}
+
+/// The positions of integers: by their distance from the least where they lie close, else by a dictionary.
+fn integers(values: Vec<Option<i64>>, nulls: bool) -> Positions {
+    let known = || values.iter().flatten();
+    let (Some(least), Some(greatest)) = (known().min().copied(), known().max().copied()) else {
+        let of_null = if nulls { 0 } else { NONE };
+        return Positions { of_rows: vec![of_null; values.len()], count: usize::from(nulls && !values.is_empty()) };
+    };
+    let range = greatest.abs_diff(least);
+    if range < limit(values.len()) {
+        // NULL comes before the least.
+        let null = if nulls { 0 } else { NONE };
+        let number = |value: Option<i64>| value.map_or(null, |value| value.abs_diff(least) as u32 + 1);
+        return Positions { of_rows: values.into_iter().map(number).collect(), count: range as usize + 2 };
+    }
+    let has_null = nulls && values.iter().any(Option::is_none);
+    // Their order as numbers without a sign.
+    let code = |value: i64| (value as u64) ^ (1 << 63);
+    let ranked = by_dictionary(values.iter().map(|value| value.map(code)));
+    if !has_null {
+        return ranked;
+    }
+    let number = |rank: u32| if rank == NONE { 0 } else { rank + 1 };
+    Positions { of_rows: ranked.of_rows.into_iter().map(number).collect(), count: ranked.count + 1 }
+}
+
+/// The positions of keys of any type, by their form as bytes.
+fn by_rows(key: &Key, rows: usize) -> Result<Positions> {
+    let Some(first) = key.values.first() else { return Ok(Positions { of_rows: vec![], count: 0 }) };
+    let converter = RowConverter::new(vec![SortField::new(first.data_type().clone())])?;
+    let mut all = converter.empty_rows(rows, 0);
+    for array in &key.values {
+        converter.append(&mut all, std::slice::from_ref(array))?;
+    }
+    let known = key.values.iter().flat_map(|array| (0..array.len()).map(|row| key.nulls || !array.is_null(row)));
+    Ok(by_dictionary(all.iter().zip(known).map(|(row, known)| known.then(|| row.data()))))
+}
+
+/// The ranks of keys, none for those that there are not.
+fn by_dictionary<K: Ord + Hash + Copy>(keys: impl Iterator<Item = Option<K>>) -> Positions {
+    let mut numbers: HashMap<K, u32> = HashMap::default();
+    let mut of_rows: Vec<_> = keys
+        .map(|key| match key {
+            Some(key) => {
+                let next = numbers.len() as u32;
+                *numbers.entry(key).or_insert(next)
+            }
+            None => NONE,
+        })
+        .collect();
+    let count = numbers.len();
+    let mut sorted: Vec<_> = numbers.into_iter().collect();
+    sorted.sort_unstable();
+    let mut ranks = vec![0; count];
+    for (rank, (_, number)) in sorted.into_iter().enumerate() {
+        ranks[number as usize] = rank as u32;
+    }
+    for number in of_rows.iter_mut().filter(|number| **number != NONE) {
+        *number = ranks[*number as usize];
+    }
+    Positions { of_rows, count }
+}

@@ -1,0 +1,44 @@
+//! Sums of products over joins, computed as arrays.
+//!
+//! `SUM(a.v * b.v)` over a join of `a` and `b`, grouped by keys of both, is a product of two arrays. DataFusion makes every row of the join
+//! and looks for its group. [`contracted`] finds such sums among the nodes of a physical plan, and puts a [`ContractionExec`] in their
+//! place, which reads the inputs, numbers their keys and computes the sums by positions:
+//!
+//! - by *dense* arrays, where most pairs of rows that these would have are there,
+//! - by sorted *runs* of rows, where few are,
+//! - and not at all, where the keys have no positions or the session's pool no memory for them: then the rows that have been read are
+//!   *handed over* to the join and the groups that DataFusion has planned.
+//!
+//! Which it is, is decided by the rows that there are. The result is that of the join and the groups: a group is there if the join has a
+//! row of it, its sum is NULL if all products are, and what is missing is no 0 that an infinity could meet.
+//!
+//! A third input may *choose* pairs: the derivative of a sum of products by a factor is the sum, over the rows of the join that a row with
+//! the factor is in, of the other factor times the cotangent of the group. So the other factor and the cotangents are multiplied, and the
+//! rows with the factor say which of all pairs are wanted.
+//!
+//! In the order of the modules, each of which imports only from those before it: `option` says how sums are computed, `spec` what they are
+//! over. `keys` numbers keys, `runs` sorts rows by positions. `bits` and `dense`, `sparse` and `chosen` are the kernels, `kernel` chooses
+//! one, and `pairs` has the sums of pairs as rows. `compute` has the rows of inputs, and `sums` goes from these to those of the sum. `read`
+//! reads the inputs, `handover` hands them over, `exec` is the operator, and `recognize` finds sums among the nodes of a plan.
+
+mod bits;
+mod chosen;
+mod compute;
+mod dense;
+mod exec;
+mod handover;
+mod kernel;
+mod keys;
+mod option;
+mod pairs;
+mod read;
+mod recognize;
+mod runs;
+mod sparse;
+mod spec;
+mod sums;
+mod version;
+
+pub use exec::ContractionExec;
+pub use option::Contractions;
+pub use recognize::contracted;

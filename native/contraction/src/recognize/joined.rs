@@ -1,0 +1,213 @@
+//! Joins of two or three inputs among the nodes of a plan.
+
+use arrow::datatypes::{Schema, SchemaBuilder, SchemaRef};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{JoinType, NullEquality, Result, internal_err};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::utils::collect_columns;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion_physical_plan::joins::HashJoinExec;
+use datafusion_physical_plan::projection::ProjectionExec;
+use datafusion_physical_plan::repartition::RepartitionExec;
+use std::sync::Arc;
+
+use crate::handover::InputExec;
+use crate::spec::Equality;
+
+/// How joins stand above one another.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    /// None: the rows of one input.
+    Input,
+    /// A join.
+    Join(&'static Shape, &'static Shape),
+}
+
+const INPUT: Shape = Shape::Input;
+const JOIN: Shape = Shape::Join(&INPUT, &INPUT);
+
+/// The shapes that are tried, one after the other.
+pub const SHAPES: [Shape; 3] = [Shape::Join(&JOIN, &INPUT), Shape::Join(&INPUT, &JOIN), JOIN];
+
+/// Rows as those of a join of inputs.
+pub struct Joined {
+    /// The inputs, without what deals their rows out to partitions.
+    pub inputs: Vec<Arc<dyn ExecutionPlan>>,
+    /// The columns of all inputs, one after the other.
+    pub schema: SchemaRef,
+    /// The columns of the rows, over those of the inputs.
+    columns: Vec<Arc<dyn PhysicalExpr>>,
+    /// By what they are joined, over the columns of the inputs.
+    pub equalities: Vec<Equality>,
+    /// The input that a row need not have a row of.
+    pub outer: Option<usize>,
+    /// The plan over inputs that are still to be given.
+    pub plan: Arc<dyn ExecutionPlan>,
+}
+
+/// Whether a node passes all rows of its input on, in whatever partitions.
+pub fn is_shuffle(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let coalesces = plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|node| node.fetch().is_none());
+    coalesces || plan.is::<RepartitionExec>()
+}
+
+/// A node with other inputs.
+pub fn with_children(
+    plan: &Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut children = children.into_iter();
+    let plan = Arc::clone(plan).map_children(|child| Ok(Transformed::yes(children.next().unwrap_or(child))))?;
+    Ok(plan.data)
+}
+
+impl Joined {
+    /// The rows of a plan as those of a join of this shape, none if they are not.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>, shape: Shape) -> Result<Option<Self>> {
+        Self::numbered(plan, shape, 0)
+    }
+
+    /// The same, the inputs numbered from here on.
+    fn numbered(plan: &Arc<dyn ExecutionPlan>, shape: Shape, first: usize) -> Result<Option<Self>> {
+        if is_shuffle(plan)
+            && let [below] = plan.children().as_slice()
+        {
+            let Some(below) = Self::numbered(below, shape, first)? else { return Ok(None) };
+            let plan = with_children(plan, vec![Arc::clone(&below.plan)])?;
+            return Ok(Some(Self { plan, ..below }));
+        }
+        let Shape::Join(left, right) = shape else { return Ok(Some(Self::input(plan, first))) };
+        if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let Some(below) = Self::numbered(projection.input(), shape, first)? else { return Ok(None) };
+            let columns =
+                projection.expr().iter().map(|column| below.over_inputs(&column.expr)).collect::<Result<_>>()?;
+            let plan = with_children(plan, vec![Arc::clone(&below.plan)])?;
+            return Ok(Some(Self { plan, columns, ..below }));
+        }
+        let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+        let Some(left) = Self::numbered(join.left(), *left, first)? else { return Ok(None) };
+        let Some(right) = Self::numbered(join.right(), *right, first + left.inputs.len())? else { return Ok(None) };
+        Self::join(plan, join, left, right)
+    }
+
+    fn input(plan: &Arc<dyn ExecutionPlan>, number: usize) -> Self {
+        let schema = plan.schema();
+        let columns = schema.fields().iter().enumerate();
+        let columns = columns.map(|(index, field)| Arc::new(Column::new(field.name(), index)) as _).collect();
+        let marker = Arc::new(InputExec::new(number, plan));
+        Self { inputs: vec![Arc::clone(plan)], schema, columns, equalities: vec![], outer: None, plan: marker }
+    }
+
+    fn join(plan: &Arc<dyn ExecutionPlan>, join: &HashJoinExec, left: Self, right: Self) -> Result<Option<Self>> {
+        if join.filter().is_some() || join.null_aware || join.fetch().is_some() || right.outer.or(left.outer).is_some()
+        {
+            return Ok(None);
+        }
+        let (width, inputs) = (left.schema.fields().len(), left.inputs.len());
+        let outer = match join.join_type() {
+            JoinType::Inner => None,
+            JoinType::Left if right.inputs.len() == 1 => Some(inputs),
+            JoinType::Right if inputs == 1 => Some(0),
+            _ => return Ok(None),
+        };
+        let plan = with_children(plan, vec![Arc::clone(&left.plan), Arc::clone(&right.plan)])?;
+        let mut schema = SchemaBuilder::from(left.schema.as_ref());
+        right.schema.fields().iter().for_each(|field| schema.push(Arc::clone(field)));
+        let schema = Arc::new(schema.finish());
+        let right_columns: Vec<_> =
+            right.columns.iter().map(|column| moved(column, width as isize)).collect::<Result<_>>()?;
+        let both = Self {
+            inputs: [left.inputs.as_slice(), &right.inputs].concat(),
+            schema,
+            columns: vec![],
+            equalities: vec![],
+            outer,
+            plan,
+        };
+        let mut equalities = left.equalities;
+        for Equality { sides, keys: [a, b], nulls } in right.equalities {
+            let keys = [moved(&a, width as isize)?, moved(&b, width as isize)?];
+            equalities.push(Equality { sides: sides.map(|side| side + inputs), keys, nulls });
+        }
+        let nulls = join.null_equality() == NullEquality::NullEqualsNull;
+        for (a, b) in join.on() {
+            let keys = [substituted(a, &left.columns)?, substituted(b, &right_columns)?];
+            let (Some(a), Some(b)) = (both.side_of(&keys[0]), both.side_of(&keys[1])) else { return Ok(None) };
+            equalities.push(Equality { sides: [a, b], keys, nulls });
+        }
+        let mut columns = [left.columns, right_columns].concat();
+        if let Some(projection) = &join.projection {
+            columns = projection.iter().map(|index| Arc::clone(&columns[*index])).collect();
+        }
+        Ok(Some(Self { columns, equalities, ..both }))
+    }
+
+    /// An expression over the rows, over the columns of the inputs.
+    pub fn over_inputs(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        substituted(expr, &self.columns)
+    }
+
+    /// Where the columns of each input begin.
+    fn starts(&self) -> impl Iterator<Item = usize> {
+        let widths = self.inputs.iter().map(|input| input.schema().fields().len());
+        widths.scan(0, |next, width| Some(std::mem::replace(next, *next + width)))
+    }
+
+    /// The inputs whose columns an expression over these reads.
+    pub fn sides_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
+        let starts: Vec<_> = self.starts().collect();
+        let side = |column: Column| starts.partition_point(|start| *start <= column.index()).saturating_sub(1);
+        let mut sides: Vec<_> = collect_columns(expr).into_iter().map(side).collect();
+        sides.sort_unstable();
+        sides.dedup();
+        sides
+    }
+
+    /// The only input whose columns an expression reads.
+    pub fn side_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        match self.sides_of(expr).as_slice() {
+            [side] => Some(*side),
+            _ => None,
+        }
+    }
+
+    /// An expression over the columns of one input alone.
+    pub fn local(&self, side: usize, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        let start = self.starts().nth(side).unwrap_or_default();
+        moved(&expr, -(start as isize))
+    }
+
+    /// Whether an expression over the columns of the inputs is of a type.
+    pub fn type_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<arrow::datatypes::DataType> {
+        let schema: &Schema = &self.schema;
+        expr.data_type(schema)
+    }
+}
+
+/// An expression with these in the place of columns.
+fn substituted(expr: &Arc<dyn PhysicalExpr>, columns: &[Arc<dyn PhysicalExpr>]) -> Result<Arc<dyn PhysicalExpr>> {
+    let substituted = Arc::clone(expr).transform_up(|part| match part.downcast_ref::<Column>() {
+        Some(column) => match columns.get(column.index()) {
+            Some(column) => Ok(Transformed::yes(Arc::clone(column))),
+            None => internal_err!("{column} is no column of the rows"),
+        },
+        None => Ok(Transformed::no(part)),
+    })?;
+    Ok(substituted.data)
+}
+
+/// An expression over columns that stand so many places further on.
+fn moved(expr: &Arc<dyn PhysicalExpr>, by: isize) -> Result<Arc<dyn PhysicalExpr>> {
+    let moved = Arc::clone(expr).transform_up(|part| match part.downcast_ref::<Column>() {
+        Some(column) => {
+            let Some(index) = column.index().checked_add_signed(by) else {
+                return internal_err!("{column} is of another input");
+            };
+            Ok(Transformed::yes(Arc::new(Column::new(column.name(), index)) as _))
+        }
+        None => Ok(Transformed::no(part)),
+    })?;
+    Ok(moved.data)
+}

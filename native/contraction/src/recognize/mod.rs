@@ -1,0 +1,196 @@
+//! Sums of products among the nodes of a plan.
+
+mod joined;
+mod product;
+
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Result, internal_err};
+use datafusion_functions_aggregate::sum::Sum;
+use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion_physical_expr::{Partitioning, PhysicalExpr};
+use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion_physical_plan::projection::ProjectionExec;
+use datafusion_physical_plan::repartition::RepartitionExec;
+use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+use std::sync::Arc;
+
+use crate::exec::ContractionExec;
+use crate::keys::has_positions;
+use crate::option::Contractions;
+use crate::spec::{Contraction, Equality, Kind, Side};
+use crate::version::statistics;
+use joined::{Joined, SHAPES, is_shuffle, with_children};
+use product::{Product, product};
+
+/// A plan in which sums of products over joins are computed as arrays, if the session says so. All else stays as it is.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn contracted(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    if how == Contractions::Off {
+        return Ok(plan);
+    }
+    let contracted = on_top(plan, how)?.transform_down(|node| match contraction(&node, how)? {
+        Some(contraction) => {
+            // What stands above it may count on equal keys being in one partition.
+            let partitioning = match node.output_partitioning() {
+                hash @ Partitioning::Hash(..) => hash.clone(),
+                other => Partitioning::RoundRobinBatch(other.partition_count()),
+            };
+            dealt_out(contraction, partitioning).map(Transformed::yes)
+        }
+        None => Ok(Transformed::no(node)),
+    })?;
+    Ok(contracted.data)
+}
+
+/// A plan whose rows are a sum under other names, of which nobody counts on its partitions.
+fn on_top(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(contraction) = contraction(&plan, how)? {
+        return dealt_out(contraction, Partitioning::RoundRobinBatch(plan.output_partitioning().partition_count()));
+    }
+    match plan.children().as_slice() {
+        [below] if plan.is::<ProjectionExec>() => {
+            let below = on_top(Arc::clone(below), how)?;
+            with_children(&plan, vec![below])
+        }
+        _ => Ok(plan),
+    }
+}
+
+/// The rows of a plan with one partition in so many.
+fn dealt_out(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result<Arc<dyn ExecutionPlan>> {
+    match partitioning.partition_count() {
+        1 => Ok(plan),
+        _ => Ok(Arc::new(RepartitionExec::try_new(plan, partitioning)?)),
+    }
+}
+
+/// The sum of products that a node is.
+fn contraction(node: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(grouped) = grouped(node) else { return Ok(None) };
+    let Some(sum) = sum_of(grouped) else { return Ok(None) };
+    for shape in SHAPES {
+        let Some(joined) = Joined::of(grouped.input(), shape)? else { continue };
+        let Some(spec) = spec(grouped, &sum, &joined)? else { continue };
+        let handover = with_rows(node, grouped.input(), &joined.plan)?;
+        let rows = statistics(node)?;
+        return Ok(Some(Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows))));
+    }
+    Ok(None)
+}
+
+/// The node that groups rows, of a node that has the groups. The groups of partitions may be put together above it.
+fn grouped(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
+    let aggregate = node.downcast_ref::<AggregateExec>()?;
+    let is_plain = |aggregate: &AggregateExec| {
+        aggregate.limit_options().is_none() && *aggregate.input_order_mode() == InputOrderMode::Linear
+    };
+    let grouped = match aggregate.mode() {
+        AggregateMode::Single | AggregateMode::SinglePartitioned => aggregate,
+        AggregateMode::Final | AggregateMode::FinalPartitioned => {
+            let mut below = aggregate.input();
+            while is_shuffle(below) {
+                below = below.children().first().copied()?;
+            }
+            below.downcast_ref::<AggregateExec>().filter(|partial| *partial.mode() == AggregateMode::Partial)?
+        }
+        AggregateMode::Partial | AggregateMode::PartialReduce => return None,
+    };
+    (is_plain(aggregate) && is_plain(grouped) && grouped.group_expr().is_single() && !grouped.group_expr().is_empty())
+        .then_some(grouped)
+}
+
+/// What is summed, and the condition for rows that are.
+struct Summed {
+    argument: Arc<dyn PhysicalExpr>,
+    condition: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// The only aggregate of groups, if it is a sum of doubles.
+fn sum_of(grouped: &AggregateExec) -> Option<Summed> {
+    let ([sum], [condition]) = (grouped.aggr_expr(), grouped.filter_expr()) else { return None };
+    let sum: &AggregateFunctionExpr = sum.as_ref();
+    let is_sum = sum.fun().inner().is::<Sum>() && !sum.is_distinct() && sum.order_bys().is_empty();
+    let argument = sum.expressions().pop()?;
+    let is_double = argument.data_type(&grouped.input_schema()).ok()? == DataType::Float64;
+    (is_sum && is_double).then(|| Summed { argument, condition: condition.clone() })
+}
+
+/// What the sum is over, if it is one of products over the join.
+fn spec(grouped: &AggregateExec, summed: &Summed, joined: &Joined) -> Result<Option<Contraction>> {
+    let mut sides: Vec<_> = joined.inputs.iter().map(|_| Side::default()).collect();
+    for (position, (key, _)) in grouped.group_expr().expr().iter().enumerate() {
+        let key = joined.over_inputs(key)?;
+        let (Some(side), true) = (joined.side_of(&key), has_positions(&key.data_type(&joined.schema)?)) else {
+            return Ok(None);
+        };
+        sides[side].groups.push((joined.local(side, key)?, position));
+    }
+    let argument = joined.over_inputs(&summed.argument)?;
+    let condition = summed.condition.as_ref().map(|condition| joined.over_inputs(condition)).transpose()?;
+    let Some(Product { factors, single }) = product(&argument, condition.as_ref(), joined)? else { return Ok(None) };
+    for (number, factor) in factors.into_iter().enumerate() {
+        sides[number].factor = factor.map(|factor| joined.local(number, factor)).transpose()?;
+    }
+    let mut equalities = vec![];
+    for Equality { sides: [a, b], keys: [left, right], nulls } in &joined.equalities {
+        if !has_positions(&left.data_type(&joined.schema)?) {
+            return Ok(None);
+        }
+        let keys = [joined.local(*a, Arc::clone(left))?, joined.local(*b, Arc::clone(right))?];
+        equalities.push(Equality { sides: [*a, *b], keys, nulls: *nulls });
+    }
+    let Some(kind) = kind(&sides, &equalities, joined)? else { return Ok(None) };
+    let is_possible = !single || kind == Kind::Pairs;
+    Ok(is_possible.then_some(Contraction { sides, equalities, kind, single }))
+}
+
+/// What the groups are, if such sums are computed.
+fn kind(sides: &[Side], equalities: &[Equality], joined: &Joined) -> Result<Option<Kind>> {
+    let joins = |a, b| equalities.iter().any(|equality| equality.is_of(a, b));
+    if sides.len() == 2 {
+        return Ok((joined.outer.is_none() && joins(0, 1)).then_some(Kind::Pairs));
+    }
+    let mut of_groups = (0..sides.len()).filter(|side| !sides[*side].groups.is_empty());
+    let (Some(by), None) = (of_groups.next(), of_groups.next()) else { return Ok(None) };
+    if !(joins(0, 1) && joins(1, 2) && joins(0, 2)) || joined.outer == Some(by) {
+        return Ok(None);
+    }
+    // What a row gets that has none of an input must be nothing.
+    if let Some(outer) = joined.outer {
+        let Some(factor) = &sides[outer].factor else { return Ok(None) };
+        if !is_null_for_nulls(factor, &joined.inputs[outer].schema())? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Kind::Chosen { by, outer: joined.outer }))
+}
+
+/// Whether an expression is NULL where all columns are.
+fn is_null_for_nulls(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
+    let fields: Vec<_> =
+        schema.fields().iter().map(|field| Field::new(field.name(), field.data_type().clone(), true)).collect();
+    let columns = schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+    let nothing = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
+    // What fails for it may fail for a row.
+    let Ok(value) = expr.evaluate(&nothing) else { return Ok(false) };
+    Ok(value.into_array(1)?.is_null(0))
+}
+
+/// A plan with other rows in the place of those that a node of it reads.
+fn with_rows(
+    plan: &Arc<dyn ExecutionPlan>,
+    below: &Arc<dyn ExecutionPlan>,
+    rows: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if Arc::ptr_eq(plan, below) {
+        return Ok(Arc::clone(rows));
+    }
+    match plan.children().as_slice() {
+        [child] => with_children(plan, vec![with_rows(child, below, rows)?]),
+        _ => internal_err!("{} has not one input", plan.name()),
+    }
+}

@@ -1,0 +1,217 @@
+//! Sums whose result is known, and what is shown of them.
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use datafusion::common::{Result, assert_contains};
+use datafusion::datasource::MemTable;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use xql_contraction::Contractions;
+
+use super::draw::Draw;
+use super::session::{WAYS, by, count, metric, planned, session, shown, sums};
+
+const PAIRS: &str = "SELECT a.g, b.h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
+
+/// Rows of a table: a key, a group and a value each.
+async fn table(ctx: &SessionContext, name: &str, group: &str, rows: &str) -> Result<()> {
+    let sql = format!("CREATE TABLE {name} (k INT, {group} VARCHAR, v DOUBLE) AS VALUES {rows}");
+    ctx.sql(&sql).await?.collect().await?;
+    Ok(())
+}
+
+async fn tables(a: &str, b: &str) -> Result<SessionContext> {
+    let ctx = session(2);
+    table(&ctx, "a", "g", a).await?;
+    table(&ctx, "b", "h", b).await?;
+    Ok(ctx)
+}
+
+/// The sums of a statement in each way, which are the same.
+async fn all(ctx: &SessionContext, sql: &str) -> Result<Vec<(String, Option<f64>)>> {
+    let mut found = vec![];
+    for way in WAYS {
+        let plan = by(&planned(ctx, sql).await?, way)?;
+        assert_eq!(count(&plan), 1, "{}", shown(&plan));
+        found.push(sums(plan, ctx.task_ctx()).await?);
+    }
+    let text = |sums: &BTreeMap<_, _>| format!("{sums:?}");
+    found.iter().for_each(|sums| assert_eq!(text(sums), text(&found[0])));
+    Ok(found.swap_remove(0).into_iter().collect())
+}
+
+#[tokio::test]
+async fn a_group_is_there_without_a_sum() -> Result<()> {
+    let ctx =
+        tables("(1, 'x', NULL), (1, 'y', 2.0), (9, 'z', 1.0)", "(1, 'p', 3.0), (1, 'q', NULL), (8, 'r', 1.0)").await?;
+    let found = all(&ctx, PAIRS).await?;
+    let expected = [("x|p", None), ("x|q", None), ("y|p", Some(6.0)), ("y|q", None)];
+    assert_eq!(found, expected.map(|(key, sum)| (key.to_owned(), sum)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_infinity_meets_rows_only() -> Result<()> {
+    let ctx =
+        tables("(1, 'x', 'Infinity'), (2, 'x', 2.0)", "(1, 'p', 1.0), (2, 'p', 1.0), (2, 'q', 5.0), (1, 'r', 0.0)")
+            .await?;
+    let found = all(&ctx, PAIRS).await?;
+    let shown: Vec<_> = found.iter().map(|(key, sum)| format!("{key} {}", sum.unwrap_or(-1.0))).collect();
+    assert_eq!(shown, ["x|p inf", "x|q 10", "x|r NaN"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_that_are_null_are_groups_and_join_nothing() -> Result<()> {
+    let ctx = tables("(NULL, 'x', 1.0), (1, NULL, 2.0)", "(NULL, 'p', 3.0), (1, NULL, 4.0)").await?;
+    assert_eq!(all(&ctx, PAIRS).await?, [("NULL|NULL".to_owned(), Some(8.0))]);
+    let told_apart = PAIRS.replace("a.k = b.k", "a.k IS NOT DISTINCT FROM b.k");
+    let expected = [("NULL|NULL".to_owned(), Some(8.0)), ("x|p".to_owned(), Some(3.0))];
+    assert_eq!(all(&ctx, &told_apart).await?, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_rows_have_no_sums() -> Result<()> {
+    let ctx = tables("(1, 'x', 1.0)", "(2, 'p', 3.0)").await?;
+    assert_eq!(all(&ctx, PAIRS).await?, []);
+    let ctx = tables("(1, 'x', 1.0)", "(1, 'p', 3.0)").await?;
+    let sql = PAIRS.replace("FROM a JOIN b", "FROM (SELECT * FROM a WHERE v > 5) AS a JOIN b");
+    assert_eq!(all(&ctx, &sql).await?, []);
+    Ok(())
+}
+
+/// What is no sum of products over two or three inputs stays as DataFusion plans it.
+#[tokio::test]
+async fn other_sums_stay() -> Result<()> {
+    let ctx = tables("(1, 'x', 1.0)", "(1, 'p', 3.0)").await?;
+    for sql in [
+        PAIRS.replace("a.v * b.v", "a.v + b.v"),
+        PAIRS.replace("SUM(a.v * b.v)", "AVG(a.v * b.v)"),
+        PAIRS.replace("SUM(a.v * b.v)", "SUM(DISTINCT a.v * b.v)"),
+        PAIRS.replace("SUM(a.v * b.v)", "SUM(a.k * b.k)"),
+        PAIRS.replace("a.v * b.v", "CASE WHEN a.v < b.v THEN a.v * b.v END"),
+        PAIRS.replace("a.v * b.v", "CASE WHEN a.v > 0 THEN a.v * b.v ELSE 1 END"),
+        PAIRS.replace("a.v * b.v", "a.v * random() * b.v"),
+        PAIRS.replace("a.k = b.k", "a.k = b.k AND a.v < b.v"),
+        PAIRS.replace("a JOIN b", "a LEFT JOIN b"),
+        "SELECT SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k".to_owned(),
+        "SELECT a.g || b.h AS gh, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g || b.h".to_owned(),
+        "SELECT a.g, SUM(a.v) AS total FROM a GROUP BY a.g".to_owned(),
+    ] {
+        let plan = by(&planned(&ctx, &sql).await?, Contractions::On)?;
+        assert_eq!(count(&plan), 0, "{sql}\n{}", shown(&plan));
+    }
+    let plan = planned(&ctx, PAIRS).await?;
+    assert_eq!(shown(&by(&plan, Contractions::Off)?), shown(&plan));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plan_shows_what_is_summed_and_how() -> Result<()> {
+    let ctx = tables("(1, 'x', 1.0), (2, 'x', 2.0)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
+    let plan = by(&planned(&ctx, PAIRS).await?, Contractions::Dense)?;
+    assert_contains!(
+        shown(&plan),
+        "ContractionExec: by=[g@1 of 0, h@1 of 1], on=[k@0 of 0 = k@0 of 1], sum=[v@2 of 0 * v@2 of 1]"
+    );
+    sums(Arc::clone(&plan), ctx.task_ctx()).await?;
+    for (name, value) in [("dense", 1), ("pairs", 2), ("filling", 100)] {
+        assert_eq!(metric(&plan, name), Some(value), "{name}");
+    }
+    let plan = by(&planned(&ctx, PAIRS).await?, Contractions::HandedOver)?;
+    sums(Arc::clone(&plan), ctx.task_ctx()).await?;
+    assert_eq!((metric(&plan, "handed_over"), metric(&plan, "dense")), (Some(1), None));
+    Ok(())
+}
+
+/// A table of random rows in some order, dealt out to partitions.
+fn shuffled(ctx: &SessionContext, name: &str, rows: &mut [(i64, i64, f64)], draw: &mut Draw) -> Result<()> {
+    for last in (1..rows.len()).rev() {
+        rows.swap(last, draw.below(last + 1));
+    }
+    let column =
+        |of: fn(&(i64, i64, f64)) -> i64| -> ArrayRef { Arc::new(rows.iter().map(of).collect::<Int64Array>()) };
+    let values: ArrayRef = Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>());
+    let batch = RecordBatch::try_from_iter([("k", column(|row| row.0)), ("g", column(|row| row.1)), ("v", values)])?;
+    let half = rows.len() / 2;
+    let partitions = vec![vec![batch.slice(0, half)], vec![batch.slice(half, rows.len() - half)]];
+    ctx.deregister_table(name)?;
+    ctx.register_table(name, Arc::new(MemTable::try_new(batch.schema(), partitions)?))?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn sums_are_the_same_to_the_last_bit_in_whatever_order_rows_come() -> Result<()> {
+    let mut draw = Draw::of_run();
+    let mut row = |keys, groups| (draw.below(keys) as i64, draw.below(groups) as i64, draw.unit() - 0.5);
+    let mut a: Vec<_> = (0..2000).map(|_| row(30, 20)).collect();
+    let mut b: Vec<_> = (0..1000).map(|_| row(30, 15)).collect();
+    let sql = "SELECT a.g, b.g AS h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.g";
+    for way in [Contractions::Dense, Contractions::Sparse] {
+        let mut found = vec![];
+        for _ in 0..3 {
+            let ctx = session(2);
+            shuffled(&ctx, "a", &mut a, &mut draw)?;
+            shuffled(&ctx, "b", &mut b, &mut draw)?;
+            let plan = by(&planned(&ctx, sql).await?, way)?;
+            assert_eq!(count(&plan), 1);
+            let sums = sums(plan, ctx.task_ctx()).await?;
+            assert_eq!(sums.len(), 300);
+            found.push(sums.into_iter().map(|(key, sum)| (key, sum.map(f64::to_bits))).collect::<Vec<_>>());
+        }
+        assert!(found[0] == found[1] && found[1] == found[2], "{way}");
+    }
+    Ok(())
+}
+
+/// A plan with so much memory, and its sums.
+async fn with_memory(ctx: &SessionContext, bytes: usize) -> Result<(usize, Option<usize>, Arc<dyn MemoryPool>)> {
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
+    let context = TaskContext::default().with_runtime(runtime).with_session_config(SessionConfig::new());
+    let sql = "SELECT a.g, b.g AS h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.g";
+    let plan = by(&planned(ctx, sql).await?, Contractions::On)?;
+    let sums = sums(Arc::clone(&plan), Arc::new(context)).await?;
+    Ok((sums.len(), metric(&plan, "handed_over"), pool))
+}
+
+/// Without memory for arrays, rows are handed over wherever reading or computing has come to, and none is lost.
+#[tokio::test]
+async fn rows_are_handed_over_where_memory_ends() -> Result<()> {
+    let ctx = session(2);
+    let mut draw = Draw::of_run();
+    let mut row = |keys, groups| (draw.below(keys) as i64, draw.below(groups) as i64, draw.unit());
+    let mut a: Vec<_> = (0..20_000).map(|_| row(50, 20)).collect();
+    let mut b: Vec<_> = (0..500).map(|_| row(50, 15)).collect();
+    shuffled(&ctx, "a", &mut a, &mut draw)?;
+    shuffled(&ctx, "b", &mut b, &mut draw)?;
+    let mut seen = vec![];
+    for bytes in [400_000, 700_000, 1_200_000, 1_900_000, 2_300_000, 100_000_000] {
+        let (rows, handed_over, pool) = with_memory(&ctx, bytes).await?;
+        assert_eq!(rows, 300, "{bytes}");
+        assert_eq!(pool.reserved(), 0, "{bytes}");
+        seen.push(handed_over.is_some());
+    }
+    assert!(seen[0] && !seen[5], "{seen:?}");
+    let error = with_memory(&ctx, 1000).await.map(|_| ()).expect_err("nor has DataFusion memory").to_string();
+    assert_contains!(error, "Resources exhausted");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plan_that_is_reset_computes_anew() -> Result<()> {
+    let ctx = tables("(1, 'x', 1.0), (2, 'x', 2.0)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
+    for way in WAYS {
+        let plan = by(&planned(&ctx, PAIRS).await?, way)?;
+        for _ in 0..2 {
+            let found = sums(reset_plan_states(Arc::clone(&plan))?, ctx.task_ctx()).await?;
+            assert_eq!(found, BTreeMap::from([("x|p".to_owned(), Some(11.0))]));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! Random rows and random sums over them.
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    UInt64Array,
+};
+use datafusion::common::Result;
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+use std::sync::Arc;
+use xql_contraction::Contractions;
+
+use super::draw::Draw;
+use super::session::{WAYS, by, count, metric, planned, session, sums};
+
+/// What a value is drawn from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Values {
+    Plain,
+    WithNulls,
+    Special,
+    Huge,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum KeyType {
+    Int,
+    Wide,
+    Small,
+    Unsigned,
+    Text,
+    Date,
+    Bool,
+    Float,
+}
+
+const KEY_TYPES: [KeyType; 8] = [
+    KeyType::Int,
+    KeyType::Wide,
+    KeyType::Small,
+    KeyType::Unsigned,
+    KeyType::Text,
+    KeyType::Date,
+    KeyType::Bool,
+    KeyType::Float,
+];
+
+/// A key of so many values, some of which may be NULL.
+fn key(draw: &mut Draw, of: KeyType, rows: usize, values: usize, nulls: usize) -> ArrayRef {
+    let codes: Vec<_> = (0..rows).map(|_| (!draw.percent(nulls)).then(|| draw.below(values) as i64)).collect();
+    let codes = codes.into_iter();
+    match of {
+        KeyType::Int => Arc::new(codes.collect::<Int64Array>()),
+        KeyType::Wide => Arc::new(codes.map(|code| Some(code? * 1_000_003_000_000 - 7)).collect::<Int64Array>()),
+        KeyType::Small => Arc::new(codes.map(|code| Some(code? as i32 - 3)).collect::<Int32Array>()),
+        KeyType::Unsigned => Arc::new(codes.map(|code| Some(u64::MAX - code? as u64)).collect::<UInt64Array>()),
+        KeyType::Text => Arc::new(codes.map(|code| Some(format!("key {}", code?))).collect::<StringArray>()),
+        KeyType::Date => Arc::new(codes.map(|code| Some(19_000 + code? as i32)).collect::<Date32Array>()),
+        KeyType::Bool => Arc::new(codes.map(|code| Some(code? % 2 == 0)).collect::<BooleanArray>()),
+        KeyType::Float => Arc::new(codes.map(|code| Some(code? as f64 / 2.0 - 1.0)).collect::<Float64Array>()),
+    }
+}
+
+fn value(draw: &mut Draw, values: Values) -> Option<f64> {
+    if values != Values::Plain && draw.percent(20) {
+        return None;
+    }
+    if values == Values::Special && draw.percent(15) {
+        return Some(*draw.of(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e90, -1e90, 1e-310]));
+    }
+    if values == Values::Huge && draw.percent(30) {
+        return Some(*draw.of(&[1e308, -1e308, 1e-308]));
+    }
+    Some(draw.unit() * 4.0 - 2.0)
+}
+
+fn of_values(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
+    Arc::new((0..rows).map(|_| value(draw, values)).collect::<Float64Array>())
+}
+
+/// A table of columns, in several batches and partitions.
+fn add_table(ctx: &SessionContext, draw: &mut Draw, name: &str, columns: Vec<(&str, ArrayRef)>) -> Result<()> {
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))?;
+    let mut partitions = vec![vec![]; 1 + draw.below(3)];
+    let mut first = 0;
+    while first < batch.num_rows() {
+        let length = (1 + draw.below(batch.num_rows())).min(batch.num_rows() - first);
+        let of = draw.below(partitions.len());
+        partitions[of].push(batch.slice(first, length));
+        first += length;
+    }
+    ctx.register_table(name, Arc::new(MemTable::try_new(batch.schema(), partitions)?))?;
+    Ok(())
+}
+
+/// How many rows and values a case has.
+struct Sizes {
+    rows: [usize; 3],
+    groups: [usize; 2],
+    keys: usize,
+    nulls: usize,
+}
+
+fn sizes(draw: &mut Draw) -> Sizes {
+    let rows = |draw: &mut Draw| {
+        let most = *draw.of(&[5, 40, 300]);
+        if draw.percent(5) { 0 } else { 1 + draw.below(most) }
+    };
+    Sizes {
+        rows: [rows(draw), rows(draw), rows(draw)],
+        groups: [1 + draw.below(12), 1 + draw.below(80)],
+        keys: 1 + draw.below(12),
+        nulls: *draw.of(&[0, 0, 15]),
+    }
+}
+
+/// A sum over two tables, what its values are drawn from, and the sum of its absolute products.
+fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])> {
+    let Sizes { rows, groups, keys, nulls } = sizes(draw);
+    let of = *draw.of(&[Values::Plain, Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
+    let types: Vec<_> = (0..4).map(|_| *draw.of(&KEY_TYPES)).collect();
+    for (side, name) in ["a", "b"].into_iter().enumerate() {
+        let count = rows[side];
+        let single = of_values(draw, of, count);
+        let single: ArrayRef = Arc::new(
+            single
+                .as_any()
+                .downcast_ref::<Float64Array>()
+                .expect("floats")
+                .iter()
+                .map(|v| v.map(|v| v as f32))
+                .collect::<Float32Array>(),
+        );
+        let columns = vec![
+            ("k", key(draw, types[0], count, keys, nulls)),
+            ("l", key(draw, types[1], count, 2, nulls)),
+            ("g", key(draw, types[2], count, groups[side], nulls)),
+            ("h", key(draw, types[3], count, 2, nulls)),
+            ("v", of_values(draw, of, count)),
+            ("u", of_values(draw, of, count)),
+            ("r", single),
+        ];
+        add_table(ctx, draw, name, columns)?;
+    }
+    let product = (*draw.of(&[
+        "a.v * b.v",
+        "a.v * b.v",
+        "tanh(a.v) * b.v / 2",
+        "-(a.v * b.v) * a.u",
+        "CASE WHEN a.v > 0 AND b.u < 1 THEN a.u * b.v END",
+        "CASE WHEN b.u IS NOT NULL THEN a.v END",
+        "a.v",
+        "b.v * b.u",
+        "a.r * b.r",
+        "a.r * b.v",
+        "a.v * (b.v / b.u)",
+        "2 * a.v * coalesce(b.v, 1) * 3",
+    ]))
+    .to_owned();
+    // Three factors are multiplied in another order, and may overflow on the way.
+    let product = if of == Values::Huge { "a.v * b.v".to_owned() } else { product };
+    let filter = *draw.of(&["", "", "", " FILTER (WHERE a.v > 0)", " FILTER (WHERE a.u < 1 AND b.v > -1)"]);
+    let on = *draw.of(&[
+        "a.k = b.k",
+        "a.k = b.k",
+        "a.k = b.k AND a.l = b.l",
+        "a.k IS NOT DISTINCT FROM b.k",
+        "(a.k IS NOT DISTINCT FROM b.k) AND (a.l IS NOT DISTINCT FROM b.l)",
+    ]);
+    let by = *draw.of(&[
+        "a.g, b.g",
+        "a.g, b.g",
+        "b.g, a.h, a.g",
+        "a.g",
+        "b.h",
+        "a.k, b.g",
+        "a.g, a.h, b.g, b.h",
+        "b.g, a.l",
+    ]);
+    let sum = |sum: &str| format!("SELECT {by}, {sum}{filter} AS total FROM a JOIN b ON {on} GROUP BY {by}");
+    Ok((of, [sum(&format!("SUM({product})")), sum(&format!("SUM(abs({product}))"))]))
+}
+
+/// The same where rows of a third table choose pairs of the other two.
+fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])> {
+    let Sizes { rows, groups, keys, nulls } = sizes(draw);
+    let of = *draw.of(&[Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
+    let types: Vec<_> = (0..4).map(|_| *draw.of(&KEY_TYPES)).collect();
+    let [p, q, s] = [groups[0], groups[1], keys];
+    for (number, (name, keys)) in [("x", [p, s]), ("g", [s, q]), ("w", [p, q])].into_iter().enumerate() {
+        let count = rows[number];
+        let of_type = |of: usize| types[of];
+        let (first, second) = match name {
+            "x" => (("p", 0), ("s", 2)),
+            "g" => (("s", 2), ("q", 1)),
+            _ => (("p", 0), ("q", 1)),
+        };
+        let mut columns = vec![
+            (first.0, key(draw, of_type(first.1), count, keys[0], nulls)),
+            (second.0, key(draw, of_type(second.1), count, keys[1], nulls)),
+            ("v", of_values(draw, of, count)),
+        ];
+        if name == "w" {
+            let row: ArrayRef = if draw.percent(70) {
+                Arc::new((0..count as i64).collect::<Int64Array>())
+            } else {
+                key(draw, types[3], count, 5, nulls)
+            };
+            columns.push(("row", row));
+        }
+        add_table(ctx, draw, name, columns)?;
+    }
+    let product = *draw.of(&[
+        "g.v * x.v",
+        "g.v * CASE WHEN w.v IS NOT NULL THEN x.v END",
+        "g.v * x.v * w.v",
+        "g.v * 2 / 3",
+        "g.v * CASE WHEN w.v > 0 AND x.v < 1 THEN x.v END",
+    ]);
+    let product = if of == Values::Huge { "g.v * x.v" } else { product };
+    let (kind, is) = *draw.of(&[
+        ("RIGHT", "IS NOT DISTINCT FROM"),
+        ("RIGHT", "="),
+        ("INNER", "="),
+        ("INNER", "IS NOT DISTINCT FROM"),
+    ]);
+    let product = product.replace("x.v", "j.xv").replace("w.v", "j.wv");
+    let sum = |sum: String| {
+        format!(
+            "SELECT j.row, {sum} AS total FROM g {kind} JOIN
+               (SELECT x.s, w.q, w.row, x.v AS xv, w.v AS wv FROM x JOIN w ON x.p = w.p) AS j
+             ON (g.s {is} j.s) AND (g.q {is} j.q) GROUP BY j.row"
+        )
+    };
+    Ok((of, [sum(format!("SUM({product})")), sum(format!("SUM(abs({product}))"))]))
+}
+
+fn are_close(found: Option<f64>, expected: Option<f64>, size: Option<f64>) -> bool {
+    match (found, expected) {
+        (None, None) => true,
+        (Some(found), Some(expected)) if expected.is_nan() => found.is_nan(),
+        (Some(found), Some(expected)) if expected.is_infinite() => found == expected,
+        (Some(found), Some(expected)) => {
+            let size = size.unwrap_or_default();
+            (found - expected).abs() <= 1e-12 * size + f64::MIN_POSITIVE
+        }
+        _ => false,
+    }
+}
+
+/// Executes a sum in every way, and says how often each kernel was taken.
+async fn check(
+    ctx: &SessionContext,
+    values: Values,
+    [sql, sizes]: [String; 2],
+    taken: &mut [usize; 3],
+) -> Result<bool> {
+    let expected = sums(planned(ctx, &sql).await?, ctx.task_ctx()).await?;
+    let sizes = sums(planned(ctx, &sizes).await?, ctx.task_ctx()).await?;
+    let mut is_contracted = false;
+    for way in WAYS {
+        let contraction = by(&planned(ctx, &sql).await?, way)?;
+        is_contracted = count(&contraction) > 0;
+        let found = sums(Arc::clone(&contraction), ctx.task_ctx()).await?;
+        let keys = |sums: &std::collections::BTreeMap<String, _>| sums.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&found), keys(&expected), "{way}: {sql}");
+        for (key, sum) in found {
+            let (expected, size) = (expected[&key], sizes[&key]);
+            // What overflows on the way is infinite in one order and not in another.
+            let overflows = values == Values::Huge && size.is_some_and(f64::is_infinite);
+            assert!(overflows || are_close(sum, expected, size), "{way}: {sum:?} is not {expected:?} for {key}: {sql}");
+            assert_eq!(sum.is_none(), expected.is_none(), "{way}: {key}: {sql}");
+            assert!(!sum.is_some_and(|sum| sum == 0.0 && sum.is_sign_negative()), "{way}: -0 for {key}: {sql}");
+        }
+        if way == Contractions::On {
+            for (count, kernel) in taken.iter_mut().zip(["dense", "sparse", "handed_over"]) {
+                *count += metric(&contraction, kernel).unwrap_or_default();
+            }
+        }
+    }
+    Ok(is_contracted)
+}
+
+fn cases() -> usize {
+    std::env::var("XQL_FFI_TEST_SUMS").map_or(150, |cases| cases.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn sums_of_pairs_are_those_of_the_join() -> Result<()> {
+    let mut draw = Draw::of_run();
+    let (mut found, mut taken) = (0, [0; 3]);
+    for _ in 0..cases() {
+        let ctx = session(1 + draw.below(3));
+        let (values, statements) = pairs(&ctx, &mut draw)?;
+        found += usize::from(check(&ctx, values, statements, &mut taken).await?);
+    }
+    println!("{found} of {} as arrays: dense, sparse, handed over {taken:?}", cases());
+    assert!(found * 10 >= cases() * 7, "{found}");
+    assert!(taken.iter().take(2).all(|count| *count > 0), "{taken:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn sums_of_chosen_pairs_are_those_of_the_joins() -> Result<()> {
+    let mut draw = Draw::of_run();
+    let (mut found, mut taken) = (0, [0; 3]);
+    for _ in 0..cases() {
+        let ctx = session(1 + draw.below(3));
+        let (values, statements) = chosen(&ctx, &mut draw)?;
+        found += usize::from(check(&ctx, values, statements, &mut taken).await?);
+    }
+    println!("{found} of {} as arrays: dense, sparse, handed over {taken:?}", cases());
+    assert!(found * 10 >= cases() * 7, "{found}");
+    assert!(taken.iter().take(2).all(|count| *count > 0), "{taken:?}");
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Sessions, and statements that are executed with sums of products as arrays and without.
+
+use arrow::array::RecordBatch;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::Result;
+use datafusion::common::cast::as_float64_array;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use xql_contraction::{Contractions, contracted};
+
+/// All ways in which sums are computed.
+pub const WAYS: [Contractions; 4] =
+    [Contractions::On, Contractions::Dense, Contractions::Sparse, Contractions::HandedOver];
+
+/// A session with so many partitions.
+pub fn session(partitions: usize) -> SessionContext {
+    SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions).with_batch_size(64))
+}
+
+/// The plan of a statement.
+pub async fn planned(ctx: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
+    ctx.sql(sql).await?.create_physical_plan().await
+}
+
+/// A plan as text.
+pub fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
+    displayable(plan.as_ref()).indent(true).to_string()
+}
+
+/// How many sums a plan computes as arrays.
+pub fn count(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    shown(plan).matches("ContractionExec").count()
+}
+
+/// The value of a metric of the sums of a plan that has been executed.
+pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Option<usize> {
+    let own = plan.metrics().and_then(|metrics| metrics.sum_by_name(name)).map(|value| value.as_usize());
+    own.or_else(|| plan.children().into_iter().find_map(|child| metric(child, name)))
+}
+
+/// The sums of a plan by their keys, as text.
+pub async fn sums(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<BTreeMap<String, Option<f64>>> {
+    let mut found = BTreeMap::new();
+    for batch in collect(plan, context).await? {
+        for (key, sum) in rows(&batch)? {
+            assert!(found.insert(key.clone(), sum).is_none(), "{key} comes twice");
+        }
+    }
+    Ok(found)
+}
+
+fn rows(batch: &RecordBatch) -> Result<Vec<(String, Option<f64>)>> {
+    let (keys, last) = (batch.columns(), batch.num_columns() - 1);
+    let options = FormatOptions::default().with_null("NULL");
+    let shown = keys[..last].iter().map(|key| ArrayFormatter::try_new(key.as_ref(), &options));
+    let shown: Vec<_> = shown.collect::<std::result::Result<_, _>>()?;
+    let sums = as_float64_array(&keys[last])?;
+    let keys = (0..batch.num_rows()).map(|row| {
+        let keys: Vec<_> = shown.iter().map(|key| key.value(row).to_string()).collect();
+        keys.join("|")
+    });
+    Ok(keys.zip(sums).collect())
+}
+
+/// A plan with its sums computed in one way.
+pub fn by(plan: &Arc<dyn ExecutionPlan>, way: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    contracted(Arc::clone(plan), way)
+}

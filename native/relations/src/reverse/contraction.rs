@@ -1,0 +1,145 @@
+//! Cotangents that are sums of products over a join.
+//!
+//! The rows of a join of two sides, each with the cotangent of its group, contribute to the rows of a side the product of the other side's
+//! factor and the cotangent. Where this is so, the sums are planned as a plan of their own, in which `xql_contraction` finds them, and no
+//! row of the join is made.
+
+use datafusion_common::{Column, JoinType, Result};
+use datafusion_expr::utils::split_conjunction;
+use datafusion_expr::{BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator};
+use std::sync::Arc;
+use xql_autodiff::is_smooth;
+use xql_autodiff::vocabulary::columns::columns_followed;
+
+use super::cotangents::{RowCotangents, sums};
+use super::region::{Leaf, Region};
+use super::stages::needs_no_stage;
+use crate::shared::SharedRelation;
+use crate::vocabulary::names::{Names, columns, named};
+
+/// The rows of a region that is a join of two sides, each with the cotangent of its group.
+pub struct Pulled<'r> {
+    region: &'r Region,
+    /// The two sides.
+    sides: [&'r Arc<LogicalPlan>; 2],
+}
+
+impl<'r> Pulled<'r> {
+    /// The rows of a region as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
+    pub fn of(region: &'r Region, rows: &LogicalPlan) -> Option<Self> {
+        let has_groups = matches!(below_projections(rows), LogicalPlan::Join(join)
+            if join.join_type == JoinType::Right && !join.on.is_empty() && join.filter.is_none());
+        let LogicalPlan::Join(join) = below_projections(&region.plan) else { return None };
+        let sides = [&join.left, &join.right];
+        let are_cheap = sides.iter().all(|side| needs_no_stage(side).unwrap_or(false));
+        let pulled = Self { region, sides };
+        (has_groups && are_cheap && pulled.has_equal_keys(join)).then_some(pulled)
+    }
+
+    /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below.
+    fn has_equal_keys(&self, join: &Join) -> bool {
+        let mut equalities = join.on.len();
+        for part in join.filter.iter().flat_map(split_conjunction) {
+            match part {
+                _ if self.is_of_one_side(part) => {}
+                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })
+                    if self.is_of_one_side(left) && self.is_of_one_side(right) =>
+                {
+                    equalities += 1;
+                }
+                _ => return false,
+            }
+        }
+        join.join_type == JoinType::Inner && equalities > 0
+    }
+
+    /// Whether the cotangents that a leaf gets, one for each of its columns, are sums of products.
+    pub fn is_product(&self, leaf: &Leaf, cotangents: &[Option<Expr>]) -> Result<bool> {
+        let [Some(cotangent)] = cotangents else { return Ok(false) };
+        if !leaf.repeated || leaf.row.is_none() || leaf.present.is_some() || !is_one_term(cotangent) {
+            return Ok(false);
+        }
+        for step in &self.region.steps {
+            // A derivative by the factors of a product is the product of the others.
+            if !self.is_product_of_sides(&step.expr)? || !is_smooth(&step.expr, self.region.plan.schema())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether an expression is a product of expressions over one side each.
+    fn is_product_of_sides(&self, expr: &Expr) -> Result<bool> {
+        if self.is_of_one_side(expr) {
+            return Ok(true);
+        }
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Multiply, right }) => {
+                Ok(self.is_product_of_sides(left)? && self.is_product_of_sides(right)?)
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Divide, right }) => {
+                Ok(self.is_product_of_sides(left)? && columns_followed(right).is_empty())
+            }
+            Expr::Negative(expr) | Expr::Cast(Cast { expr, .. }) => self.is_product_of_sides(expr),
+            _ => Ok(false),
+        }
+    }
+
+    fn is_of_one_side(&self, expr: &Expr) -> bool {
+        let read = columns_followed(expr);
+        self.sides.iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.region)))
+    }
+}
+
+/// Whether a column of a region is one of a side, or is computed from columns of it alone.
+fn is_computed_over(column: &Column, side: &LogicalPlan, region: &Region) -> bool {
+    if side.schema().has_column(column) {
+        return true;
+    }
+    let mut node = &region.plan;
+    while let LogicalPlan::Projection(projection) = node {
+        let computed = projection.expr.iter().find_map(|expr| match expr {
+            Expr::Alias(alias) if alias.name == column.name => Some(&alias.expr),
+            _ => None,
+        });
+        if let Some(computed) = computed {
+            let read = columns_followed(computed);
+            return !read.is_empty() && read.iter().all(|column| is_computed_over(column, side, region));
+        }
+        node = &projection.input;
+    }
+    false
+}
+
+/// Whether a cotangent is not a sum of several.
+fn is_one_term(cotangent: &Expr) -> bool {
+    match cotangent {
+        Expr::Column(_) | Expr::Cast(_) => true,
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Multiply, right }) => is_one_term(left) && is_one_term(right),
+        _ => false,
+    }
+}
+
+fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::Projection(projection) => below_projections(&projection.input),
+        other => other,
+    }
+}
+
+impl RowCotangents {
+    /// The sums by row, planned apart from what reads them.
+    pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
+        let summed = sums(self.plan, self.row, self.cotangents, self.reached, names)?;
+        let exprs = columns(summed.plan.schema());
+        let plan = named(summed.plan, &exprs, names)?;
+        let relation = Arc::new(SharedRelation::apart(names.part("sums"), plan));
+        let plan = relation.scan()?;
+        // A union of several has names without a table.
+        let exprs: Vec<_> = columns(plan.schema());
+        let plan = named(plan, &exprs, names)?;
+        let mut found = plan.schema().columns();
+        let row = summed.row.map(|_| found.remove(0));
+        Ok(Self { plan, row, cotangents: found, reached: summed.reached, own: vec![], repeated: false })
+    }
+}

@@ -1,0 +1,149 @@
+"""Gradients by row whose sums of products are computed as arrays, beside those by DataFusion's joins and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from datafusion import SessionConfig, SessionContext
+
+from support import sessions
+from support.cases import query
+
+WAYS = ("true", "dense", "sparse", "handed_over")
+
+
+def table(seed: int, sizes: dict[str, int], *, there: float = 1.0, nulls: float = 0.0) -> dict[str, list[Any]]:
+    """A row for each number of an array, in an order of its own; so many of them, so many NULL."""
+    rng = np.random.default_rng(seed)
+    places = rng.permutation(int(np.prod(list(sizes.values()))))
+    places = places[: max(1, round(there * len(places)))]
+    keys = dict(zip(sizes, np.unravel_index(places, tuple(sizes.values())), strict=True))
+    values = [None if rng.uniform() < nulls else float(value) for value in rng.normal(size=len(places))]
+    return {**{name: key.tolist() for name, key in keys.items()}, "val": values}
+
+
+LAYER = "z AS (SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k = w.k GROUP BY x.i, w.o)"
+NETWORK = """h AS (SELECT i, o, tanh(val) AS val FROM (
+        SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k = w.k GROUP BY x.i, w.o) q),
+    z AS (SELECT h.i, v.o, SUM(h.val * v.val) AS val FROM h JOIN v ON h.o = v.k GROUP BY h.i, v.o)"""
+ATTENTION = """s AS (SELECT x.i AS t, y.i AS u, SUM(x.val * y.val) / 2 AS val FROM x JOIN y ON x.k = y.k GROUP BY x.i, y.i),
+    p AS (SELECT t, u, e / SUM(e) OVER (PARTITION BY t) AS val
+          FROM (SELECT t, u, exp(val - MAX(val) OVER (PARTITION BY t)) AS e FROM s) q),
+    z AS (SELECT p.t, y.k, SUM(p.val * y.val) AS val FROM p JOIN y ON p.u = y.i GROUP BY p.t, y.k)"""
+SQUARES = "loss AS (SELECT SUM(val * val) / 7 AS l FROM z)"
+
+
+def gradient(model: str, keys: str, variable: str, loss: str = SQUARES) -> str:
+    return f"WITH {model}, {loss} SELECT {keys}, grad((SELECT l FROM loss), val) AS d FROM {variable}"
+
+
+# By name: the statement, and how many sums of it are products.
+STATEMENTS = {
+    "a layer, by its rows": (gradient(LAYER, "i, k", "x"), 2),
+    "a layer, by its weights": (gradient(LAYER, "k, o", "w"), 2),
+    "two layers, by the first": (gradient(NETWORK, "k, o", "w"), 4),
+    "two layers, by the second": (gradient(NETWORK, "k, o", "v"), 3),
+    "attention, by its queries": (gradient(ATTENTION, "i, k", "x"), 3),
+    "an expression of each side": (
+        gradient(LAYER.replace("x.val * w.val", "tanh(x.val) * w.val / 2"), "i, k", "x"),
+        1,
+    ),
+    "rows that a filter leaves": (gradient(LAYER.replace("JOIN w ON", "JOIN w ON w.o > 1 AND"), "k, o", "w"), 2),
+}
+
+
+def session(seed: int, *, there: float = 1.0, nulls: float = 0.0, partitions: int = 2) -> SessionContext:
+    tables = {
+        "x": table(seed, {"i": 9, "k": 6}, there=there, nulls=nulls),
+        "y": table(seed + 1, {"i": 7, "k": 6}, there=there, nulls=nulls),
+        "w": table(seed + 2, {"k": 6, "o": 5}, there=there, nulls=nulls),
+        "v": table(seed + 3, {"k": 5, "o": 3}, there=there, nulls=nulls),
+    }
+    return sessions.session(tables, config=SessionConfig().with_target_partitions(partitions))
+
+
+def rows(ctx: SessionContext, statement: str, contractions: str) -> dict[tuple[Any, ...], float | None]:
+    """The last column of a statement by the others."""
+    query(ctx, f"SET xql.contractions = {contractions}")
+    found: Sequence[dict[str, Any]] = query(ctx, statement).to_pylist()
+    by_key = {tuple(list(row.values())[:-1]): list(row.values())[-1] for row in found}
+    assert len(by_key) == len(found)
+    return by_key
+
+
+def plan(ctx: SessionContext, statement: str, contractions: str, explain: str = "EXPLAIN") -> str:
+    query(ctx, f"SET xql.contractions = {contractions}")
+    shown = query(ctx, f"{explain} {statement}").to_pylist()
+    return str(shown[-1]["plan"])
+
+
+def assert_same(ctx: SessionContext, statement: str) -> None:
+    expected = rows(ctx, statement, "false")
+    assert expected
+    size = max((abs(value) for value in expected.values() if value is not None), default=1.0)
+    for way in WAYS:
+        found = rows(ctx, statement, way)
+        assert found.keys() == expected.keys(), way
+        for key, value in expected.items():
+            assert (found[key] is None) == (value is None), (way, key)
+            if value is not None:
+                np.testing.assert_allclose(found[key], value, rtol=1e-11, atol=1e-12 * size, err_msg=way)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize(("there", "nulls"), [(1.0, 0.0), (0.5, 0.0), (0.8, 0.2)], ids=["full", "sparse", "nulls"])
+def test_gradients_are_those_of_joins(name: str, there: float, nulls: float) -> None:
+    statement, count = STATEMENTS[name]
+    for partitions in (1, 2):
+        ctx = session(len(name), there=there, nulls=nulls, partitions=partitions)
+        assert_same(ctx, statement)
+        shown = plan(ctx, statement, "true")
+        assert shown.count("ContractionExec") == count, shown
+        assert "ContractionExec" not in plan(ctx, statement, "false")
+
+
+def test_a_loop_computes_them_in_every_step() -> None:
+    ctx = session(5)
+    model = LAYER.replace("JOIN w", "JOIN fit AS w")
+    statement = f"""WITH RECURSIVE fit AS (
+            SELECT 0 AS step, k, o, val FROM w
+            UNION ALL
+            (WITH {model}, {SQUARES}
+             SELECT step + 1, k, o, val - 0.01 * grad((SELECT l FROM loss), val) FROM fit WHERE step < 6))
+        SELECT step, k, o, val FROM fit"""
+    assert_same(ctx, statement)
+    measured = plan(ctx, statement, "dense", "EXPLAIN ANALYZE")
+    assert measured.count("ContractionExec") == 2, measured
+
+
+def test_a_recursion_is_gone_back_through() -> None:
+    """A recurrent layer, by the weights that all of its steps read."""
+    step = """SELECT step + 1, k, val FROM (
+        SELECT m.step, w.o AS k, SUM(m.val * w.val) / 4 AS val FROM model m JOIN w ON m.k = w.k
+        WHERE m.step < 4 GROUP BY m.step, w.o) AS s"""
+    statement = f"""WITH RECURSIVE model AS (SELECT 0 AS step, i AS k, SUM(val) AS val FROM x GROUP BY i UNION ALL {step}),
+        loss AS (SELECT SUM(val * val) AS l FROM model WHERE step = 4)
+        SELECT k, o, grad((SELECT l FROM loss), val) AS d FROM w"""
+    for there in (1.0, 0.6):
+        assert_same(session(8, there=there), statement)
+
+
+def test_the_kernel_is_shown() -> None:
+    ctx = session(3)
+    statement = STATEMENTS["a layer, by its weights"][0]
+    for way, kernel in [("dense", "dense"), ("sparse", "sparse"), ("handed_over", "handed_over")]:
+        shown = plan(ctx, statement, way, "EXPLAIN ANALYZE")
+        lines = [line for line in shown.splitlines() if "ContractionExec" in line]
+        assert len(lines) == 2, shown
+        for line in lines:
+            assert f"{kernel}=1" in line, line
+            assert ("filling=100" in line) == (way != "handed_over"), line
+
+
+def test_the_option_has_its_values() -> None:
+    ctx = session(3)
+    with pytest.raises(Exception, match=r"xql\.contractions is one of true, false, dense, sparse, handed_over, not 3"):
+        query(ctx, "SET xql.contractions = 3")
