@@ -350,7 +350,8 @@ impl Reader {
             let own = Column::from(plan.schema().qualified_field(*column));
             Expr::Column(own).alias(self.schema.field(*column).name())
         });
-        let plan = LogicalPlanBuilder::from(plan).project(named.collect::<Vec<_>>())?.build()?;
+        let named = named.collect::<Vec<_>>();
+        let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
         let part = Whole::left_to_plan_a_part(state);
         alone(&plan, part.as_ref().map_or(state, |part| part)).await
     }
