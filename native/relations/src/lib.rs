@@ -35,8 +35,8 @@
 //! tangents, with a file for each kind of node; `reverse` carries cotangents down from the value of a subquery to the rows of its
 //! relations; `calls` replaces the calls of a node; `stack` writes those that say all by themselves as stacks of projections;
 //! `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
-//! with `stops` and `observe`, by which recursive queries tell what they compute. `workarounds` keeps what DataFusion 54 gets
-//! wrong about recursive queries from doing harm where they differentiate.
+//! with `stops` and `observe`, by which recursive queries tell what they compute. `workarounds` keeps what DataFusion gets
+//! wrong about recursive queries, or takes long for, from doing harm where they differentiate.
 //!
 //! # Words
 //!
