@@ -21,6 +21,8 @@ from relations.choices import Choices
 from support.seed import SEED
 
 KEPT = [1, 2, 3, 7]
+# A value is computed for each of these and by all iterations, so that one in so many of the others' numbers does.
+_STRIDE = 5
 # Of values with a recursive query, so many draws are looked through for one.
 _DRAWS = 60
 
@@ -59,7 +61,8 @@ def test_random_recursive_plans(register: Register, chunk: range) -> None:
     judge = Judge(register)
     counts: Counter[str] = Counter()
     found = []
-    for number in chunk:
+    numbered = chunk[::_STRIDE]
+    for number in numbered:
         value = _recursive(f"checkpoints {SEED} {number}")
         if value is None:
             continue
@@ -70,7 +73,7 @@ def test_random_recursive_plans(register: Register, chunk: range) -> None:
     print(judge.counts)
     assert not found, "\n\n".join(found[:3])
     assert judge.counts["equal with some iterations kept"] > 0.7 * counts["values"]
-    assert counts["values"] > 0.5 * len(chunk)
+    assert counts["values"] > 0.5 * len(numbered)
 
 
 @pytest.mark.parametrize("observed", ["r.step = 12", "r.step % 4 = 0", "true"])
