@@ -4,9 +4,10 @@
 
 The field is one of cells on a circle, each of which takes what it and its two neighbours give in every step, and the
 value is how far its cells are from zero after the last one. Each number of iterations that are kept
-(`SET xql.checkpoints`, 0 for all) runs in a process of its own, on one thread. The memory is what the gradient adds to
-the most that the process has held before, when it had the value alone. The gradients have to be equal to the last bit.
-The exit status is 1 if a gradient takes more than three times the time of that with all iterations.
+(`SET xql.checkpoints`, 0 for all) runs in a process of its own, in one partition. The memory is what the gradient adds
+to the most that the process has held before, when it had the value alone. The seconds are those of the processor. The
+gradients have to be equal to the last bit. The exit status is 1 if a gradient takes more than three times the time of
+that with all iterations.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def run(cells: int, steps: int, kept: int) -> Run:
             SELECT step + 1, s.cell, SUM(s.weight * sin(m.val)) FROM m JOIN stencil s ON s.neighbour = m.cell
             WHERE step < {steps} GROUP BY step, s.cell),
         loss AS (SELECT SUM(val * val) AS l FROM m WHERE step = {steps})"""
-    clock = time.perf_counter
+    clock = time.process_time
     start = clock()
     ctx.sql(f"{model} SELECT l FROM loss").collect()
     value, before = clock() - start, peak()
