@@ -29,6 +29,7 @@ NOT_RUN = {
     # sql
     "UNION ALL\n(WITH loss AS (... FROM state ...)": "a part of a statement, which docs/digits.md has in full",
     "SET xql.share_relations": "native/relations/tests/relations/sent.rs sets it",
+    "SET xql.checkpoints": "tests/by_row/test_checkpoints.py sets it",
     "CREATE TABLE steps": "tests/examples/test_training_page.py runs it",
     "INSERT INTO steps": "tests/examples/test_training_page.py runs it",
     "CREATE EXTERNAL TABLE steps": "tests/examples/test_training_page.py runs it",
