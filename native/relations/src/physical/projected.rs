@@ -64,7 +64,7 @@ impl ExecutionPlan for ProjectedExec {
         let Ok([input]) = <[_; 1]>::try_from(children) else { return internal_err!("ProjectedExec has one input") };
         let projection = match Arc::ptr_eq(input.properties(), self.input.properties()) {
             true => Arc::clone(&self.projection),
-            false => Arc::clone(&self.projection).with_new_children(vec![Arc::clone(&input)])?,
+            false => Arc::clone(&self.projection).map_children(|_| Ok(Transformed::yes(Arc::clone(&input))))?.data,
         };
         Ok(Arc::new(Self { projection, input, exprs: Arc::clone(&self.exprs) }))
     }
