@@ -406,5 +406,7 @@ def test_a_hessian_times_a_vector(session: SessionContext) -> None:
     _, (of_field, of_matrix) = jax.jvp(both, (jnp.asarray(field), jnp.asarray(matrix)), (by_field, by_matrix))
     for table, axes, expected in [("f", ["i"], of_field), ("k", ["i", "o"], of_matrix)]:
         items = ", ".join(axes)
-        statement = f"WITH RECURSIVE {ctes} SELECT {items}, grad(grad((SELECT l FROM loss), val), eps) AS d FROM {table}"
+        statement = (
+            f"WITH RECURSIVE {ctes} SELECT {items}, grad(grad((SELECT l FROM loss), val), eps) AS d FROM {table}"
+        )
         assert_gradient(session, statement, expected, axes)

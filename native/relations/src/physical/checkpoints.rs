@@ -22,12 +22,12 @@ impl<T> Checkpoints<T> {
 
     /// Keeps the state of an iteration if it is one of those that are kept. They come in their order, from number 0 on.
     pub fn offer(&mut self, number: usize, state: impl FnOnce() -> T) {
-        while number % self.spacing == 0 && self.states.len() >= self.most.get() {
+        while number.is_multiple_of(self.spacing) && self.states.len() >= self.most.get() {
             self.spacing *= 2;
             let spacing = self.spacing;
-            self.states.retain(|(kept, _)| kept % spacing == 0);
+            self.states.retain(|(kept, _)| kept.is_multiple_of(spacing));
         }
-        if number % self.spacing == 0 {
+        if number.is_multiple_of(self.spacing) {
             self.states.push((number, state()));
         }
     }

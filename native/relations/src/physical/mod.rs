@@ -4,7 +4,7 @@
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
 //! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
 //!   iteration reads by [`GivenExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are
-//!   computed again, from plans that give the same rows each time: [`InOrder`].
+//!   computed again, from plans that give the same rows each time: [`InOrder`]. Projections of iterations measure nothing: [`Unmeasured`].
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
 //! - [`stop_telling`] ends that for good.
 
@@ -17,6 +17,7 @@ mod in_order;
 mod iterations;
 mod observed;
 mod past;
+mod projected;
 mod shared;
 mod sums;
 mod tape;
@@ -29,6 +30,7 @@ pub use computed::Kept;
 pub use given::{GivenExec, Id, is_given};
 pub use in_order::InOrder;
 pub use observed::{Observed, ObservedExec, Observer};
+pub use projected::Unmeasured;
 pub use shared::{Shared, SharedExec};
 pub use tape::{Query, TapeExec};
 pub use told::stop_telling;

@@ -5,6 +5,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion_catalog::Session;
 use datafusion_common::{DFSchema, DFSchemaRef, Result, internal_err};
 use datafusion_expr::{Expr, Extension, LogicalPlan, RecursiveQuery, UserDefinedLogicalNodeCore};
+use datafusion_physical_optimizer::PhysicalOptimizerRule;
 use datafusion_physical_plan::ExecutionPlan;
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use super::given::Given;
 use crate::options::checkpoints;
-use crate::physical::{AdjointExec, InOrder, Observed, Query, TapeExec};
+use crate::physical::{AdjointExec, InOrder, Observed, Query, TapeExec, Unmeasured};
 use crate::vocabulary::observed::{observer, shown};
 
 /// The iterations of a recursive query, as the plan of a shared relation.
@@ -119,10 +120,7 @@ impl Iterations {
         let [start, step] = self.inputs.as_slice() else { return self.lost() };
         let checkpoints = checkpoints(state.config_options());
         let start = state.create_physical_plan(start).await?;
-        let step = match checkpoints {
-            Some(_) => in_order(state)?.create_physical_plan(step).await?,
-            None => state.create_physical_plan(step).await?,
-        };
+        let step = of_iterations(state, checkpoints.is_some())?.create_physical_plan(step).await?;
         let observed = observer().map(|observer| Observed::new(observer, &self.columns, shown(&self.columns)));
         let query = Query {
             name: self.name.clone(),
@@ -142,7 +140,7 @@ impl Iterations {
     pub async fn back(&self, tape: Arc<dyn ExecutionPlan>, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let [_, outside, step] = self.inputs.as_slice() else { return self.lost() };
         let outside = state.create_physical_plan(outside).await?;
-        let step = state.create_physical_plan(step).await?;
+        let step = of_iterations(state, false)?.create_physical_plan(step).await?;
         let incoming = (self.given.id(), Arc::clone(self.given.schema()));
         let (name, schema) = (self.name.as_str(), Arc::clone(self.schema.inner()));
         Ok(Arc::new(AdjointExec::new(name, incoming, [tape, outside, step], schema)))
@@ -157,18 +155,26 @@ impl Iterations {
     }
 }
 
-/// A session that plans iterations which give the same rows each time that they are computed.
-fn in_order(state: &dyn Session) -> Result<SessionState> {
+/// A session that plans iterations, which are executed again and again. Those that are computed a second time are to give the same rows
+/// in the same order.
+fn of_iterations(state: &dyn Session, in_order: bool) -> Result<SessionState> {
     let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
         return internal_err!("iterations are planned by another session than that of DataFusion");
     };
-    let mut config = state.config().clone().with_target_partitions(1);
     // The catalogs are those of the session, and a new default one would take the place of theirs.
-    config = config.with_create_default_catalog_and_schema(false);
-    // One partition of a join does not wait for the others then, which are read after it.
-    config.options_mut().set("datafusion.optimizer.enable_dynamic_filter_pushdown", "false")?;
-    let state = SessionStateBuilder::new_from_existing(state.clone()).with_config(config);
-    Ok(state.with_physical_optimizer_rule(Arc::new(InOrder)).build())
+    let mut config = state.config().clone().with_create_default_catalog_and_schema(false);
+    let mut builder = SessionStateBuilder::new_from_existing(state.clone());
+    let is_known = |name: &str| state.physical_optimizers().iter().any(|rule| rule.name() == name);
+    if !is_known(Unmeasured.name()) {
+        builder = builder.with_physical_optimizer_rule(Arc::new(Unmeasured));
+    }
+    if in_order && !is_known(InOrder.name()) {
+        config = config.with_target_partitions(1);
+        // One partition of a join does not wait for the others then, which are read after it.
+        config.options_mut().set("datafusion.optimizer.enable_dynamic_filter_pushdown", "false")?;
+        builder = builder.with_physical_optimizer_rule(Arc::new(InOrder));
+    }
+    Ok(builder.with_config(config).build())
 }
 
 impl PartialEq for Iterations {

@@ -1,0 +1,110 @@
+//! Computing columns again and again.
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Result, internal_err};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_optimizer::PhysicalOptimizerRule;
+use datafusion_physical_plan::projection::ProjectionExec;
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
+use futures::StreamExt;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::version::without_expressions;
+
+/// A [`ProjectionExec`] that measures nothing.
+///
+/// That one writes each of its expressions down whenever it is executed, as the name of what it measures. In an iteration of few rows it
+/// takes longer than to compute them.
+#[derive(Debug)]
+struct ProjectedExec {
+    projection: Arc<dyn ExecutionPlan>,
+    input: Arc<dyn ExecutionPlan>,
+    exprs: Arc<[Arc<dyn PhysicalExpr>]>,
+}
+
+impl ProjectedExec {
+    /// The same as a projection of DataFusion.
+    fn of(projection: &ProjectionExec, node: &Arc<dyn ExecutionPlan>) -> Self {
+        let exprs = projection.expr().iter().map(|expr| Arc::clone(&expr.expr)).collect();
+        Self { projection: Arc::clone(node), input: Arc::clone(projection.input()), exprs }
+    }
+}
+
+impl DisplayAs for ProjectedExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        self.projection.fmt_as(t, f)
+    }
+}
+
+impl ExecutionPlan for ProjectedExec {
+    fn name(&self) -> &str {
+        "ProjectedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.projection.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    without_expressions!();
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.projection.maintains_input_order()
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[_; 1]>::try_from(children) else { return internal_err!("ProjectedExec has one input") };
+        let projection = match Arc::ptr_eq(input.properties(), self.input.properties()) {
+            true => Arc::clone(&self.projection),
+            false => Arc::clone(&self.projection).map_children(|_| Ok(Transformed::yes(Arc::clone(&input))))?.data,
+        };
+        Ok(Arc::new(Self { projection, input, exprs: Arc::clone(&self.exprs) }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (exprs, schema): (_, SchemaRef) = (Arc::clone(&self.exprs), self.schema());
+        let named = Arc::clone(&schema);
+        let rows = self.input.execute(partition, context)?.map(move |batch| {
+            let batch = batch?;
+            let count = batch.num_rows();
+            let columns = exprs.iter().map(|expr| expr.evaluate(&batch)?.into_array(count));
+            let options = RecordBatchOptions::new().with_row_count(Some(count));
+            let columns = columns.collect::<Result<_>>()?;
+            Ok(RecordBatch::try_new_with_options(Arc::clone(&named), columns, &options)?)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+/// Has projections measure nothing.
+#[derive(Debug)]
+pub struct Unmeasured;
+
+impl PhysicalOptimizerRule for Unmeasured {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = plan.transform_up(|node| {
+            let projected = node.downcast_ref::<ProjectionExec>().map(|own| ProjectedExec::of(own, &node));
+            Ok(match projected {
+                Some(projected) => Transformed::yes(Arc::new(projected) as Arc<dyn ExecutionPlan>),
+                None => Transformed::no(node),
+            })
+        })?;
+        Ok(plan.data)
+    }
+
+    fn name(&self) -> &str {
+        "unmeasured"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
