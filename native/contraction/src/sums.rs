@@ -226,6 +226,9 @@ fn has_rows(positions: &Positions) -> Vec<bool> {
 
 /// The same with a position of their own for rows that have none.
 fn with_a_place(mut positions: Positions) -> Positions {
+    if !positions.of_rows.contains(&NONE) {
+        return positions;
+    }
     let place = positions.count as u32;
     positions.of_rows.iter_mut().filter(|position| **position == NONE).for_each(|position| *position = place);
     positions.count += 1;
