@@ -11,14 +11,9 @@ reached: over NumPy for dense arrays, over DataFusion for graphs.
 
 from __future__ import annotations
 
-import os
-
-# One thread, before NumPy is there.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_name] = "1"
-
 import argparse
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +32,8 @@ import xql_ffi
 Array = Any
 Tables = dict[str, pa.Table]
 OVER_NUMPY, WORST, SPARSE = 4.0, 8.0, 1.0
+# NumPy reads these when it is imported.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -271,6 +268,8 @@ def goals(results: Results, measured: dict[str, tuple[Case, float, float]]) -> b
 
 def main() -> int:
     """Measures all cases, and says which goals are reached."""
+    if not ONE_THREAD.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))

@@ -29,7 +29,8 @@ LAYER = "z AS (SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k =
 NETWORK = """h AS (SELECT i, o, tanh(val) AS val FROM (
         SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k = w.k GROUP BY x.i, w.o) q),
     z AS (SELECT h.i, v.o, SUM(h.val * v.val) AS val FROM h JOIN v ON h.o = v.k GROUP BY h.i, v.o)"""
-ATTENTION = """s AS (SELECT x.i AS t, y.i AS u, SUM(x.val * y.val) / 2 AS val FROM x JOIN y ON x.k = y.k GROUP BY x.i, y.i),
+ATTENTION = """s AS (SELECT x.i AS t, y.i AS u, SUM(x.val * y.val) / 2 AS val
+        FROM x JOIN y ON x.k = y.k GROUP BY x.i, y.i),
     p AS (SELECT t, u, e / SUM(e) OVER (PARTITION BY t) AS val
           FROM (SELECT t, u, exp(val - MAX(val) OVER (PARTITION BY t)) AS e FROM s) q),
     z AS (SELECT p.t, y.k, SUM(p.val * y.val) AS val FROM p JOIN y ON p.u = y.i GROUP BY p.t, y.k)"""
@@ -124,7 +125,8 @@ def test_a_recursion_is_gone_back_through() -> None:
     step = """SELECT step + 1, k, val FROM (
         SELECT m.step, w.o AS k, SUM(m.val * w.val) / 4 AS val FROM model m JOIN w ON m.k = w.k
         WHERE m.step < 4 GROUP BY m.step, w.o) AS s"""
-    statement = f"""WITH RECURSIVE model AS (SELECT 0 AS step, i AS k, SUM(val) AS val FROM x GROUP BY i UNION ALL {step}),
+    statement = f"""WITH RECURSIVE
+        model AS (SELECT 0 AS step, i AS k, SUM(val) AS val FROM x GROUP BY i UNION ALL {step}),
         loss AS (SELECT SUM(val * val) AS l FROM model WHERE step = 4)
         SELECT k, o, grad((SELECT l FROM loss), val) AS d FROM w"""
     for there in (1.0, 0.6):

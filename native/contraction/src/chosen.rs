@@ -3,6 +3,7 @@
 use crate::dense::Right;
 use crate::keys::{NONE, Positions};
 use crate::runs::{Entry, Factor, Runs};
+use crate::sparse::Sparse;
 
 /// The rows that choose pairs of runs.
 #[derive(Debug)]
@@ -82,6 +83,31 @@ impl Choice {
         sums
     }
 
+    /// The sums by the products of whole runs, of which rows choose. The runs of the right side are by the inner position.
+    pub fn by_products(&self, left: &Runs, right: &Runs) -> Sums {
+        let mut sums = Sums::of(self.groups.count);
+        let mut products = Sparse::new(right.minors, false);
+        let mut of = None;
+        for row in self.order() {
+            let Some((p, q)) = self.pair(row) else { continue };
+            if of != Some(p) {
+                products.forget();
+                products.add_all(left.run(p), right);
+                of = Some(p);
+            }
+            let common = match self.factor.of(row) {
+                // Infinity times a sum is not the sum of infinities.
+                Some(factor) if !factor.is_finite() => {
+                    Common { there: products.has(q), sum: scaled(left.run(p), right, q, factor) }
+                }
+                Some(factor) => Common { there: products.has(q), sum: products.sum(q).map(|sum| sum * factor) },
+                None => Common { there: products.has(q), sum: None },
+            };
+            self.add(&mut sums, self.groups.of_rows[row], (p, q), common);
+        }
+        sums
+    }
+
     /// The runs that a row chooses.
     fn pair(&self, row: usize) -> Option<(usize, usize)> {
         let [p, q] = [&self.pairs[0], &self.pairs[1]].map(|positions| positions.of_rows[row]);
@@ -141,6 +167,18 @@ impl Sums {
     pub fn bytes(groups: usize) -> usize {
         groups * (size_of::<f64>() + 2)
     }
+}
+
+/// The products of the rows that a run and a column have in common, each times a factor.
+fn scaled(left: &[Entry], right: &Runs, column: usize, factor: f64) -> Option<f64> {
+    let mut sum = None;
+    for entry in left {
+        let others = right.run(entry.minor as usize).iter().filter(|other| other.minor as usize == column);
+        for other in others.filter(|other| entry.known && other.known) {
+            sum = Some(sum.unwrap_or(0.0) + entry.factor * other.factor * factor);
+        }
+    }
+    sum
 }
 
 /// The products of the rows that two runs have in common, each times a factor.

@@ -37,10 +37,7 @@ impl Sparse {
     /// The columns that a run of the left side meets in the right side, whose runs are by the other position of the left one, each with
     /// the sum of the products, none if all are NULL.
     pub fn sums_of(&mut self, left: &[Entry], right: &Runs) -> impl Iterator<Item = (usize, Option<f64>)> {
-        for entry in left {
-            let others = right.run(entry.minor as usize);
-            if self.single { self.add::<true>(entry, others) } else { self.add::<false>(entry, others) }
-        }
+        self.add_all(left, right);
         self.touched.sort_unstable();
         let (sums, states) = (&self.sums, &mut self.states);
         self.touched.drain(..).map(move |column| {
@@ -48,6 +45,31 @@ impl Sparse {
             let state = std::mem::replace(&mut states[column], State::Missing);
             (column, (state == State::Known).then(|| sums[column]))
         })
+    }
+
+    /// Computes the sums of a run to look at some of them, until they are forgotten.
+    pub fn add_all(&mut self, left: &[Entry], right: &Runs) {
+        for entry in left {
+            let others = right.run(entry.minor as usize);
+            if self.single { self.add::<true>(entry, others) } else { self.add::<false>(entry, others) }
+        }
+    }
+
+    /// Whether the run meets a column.
+    pub fn has(&self, column: usize) -> bool {
+        self.states[column] != State::Missing
+    }
+
+    /// The sum of a column, none if it has none.
+    pub fn sum(&self, column: usize) -> Option<f64> {
+        (self.states[column] == State::Known).then(|| self.sums[column])
+    }
+
+    /// Forgets the sums of a run.
+    pub fn forget(&mut self) {
+        for column in self.touched.drain(..) {
+            self.states[column as usize] = State::Missing;
+        }
     }
 
     fn add<const SINGLE: bool>(&mut self, entry: &Entry, others: &[Entry]) {

@@ -137,14 +137,23 @@ impl Setting<'_> {
         let factor = Factor { values: values.clone(), nulls: nulls.clone() };
         let choice = Choice { pairs: [p, q], groups, factor, meet };
         let sizes = [left.majors(), left.minors, right.majors()];
-        let pairs = choice.steps(&left, &right) as f64;
-        let work = Work { sizes, pairs, filling: left.filling() * right.filling() };
+        let [steps, products] = [choice.steps(&left, &right) as f64, met_within(&left, &right)];
+        let work = Work { sizes, pairs: steps.min(products), filling: left.filling() * right.filling() };
         let bytes = Right::bytes(left.minors, right.majors());
         let meant = is_meant(left.traits, right.traits);
         let kernel = work.kernel(self.how, meant, || self.reservation.try_grow(bytes).is_ok());
         let sums = match kernel {
             Kernel::Dense => choice.by_arrays(&left, &right),
-            Kernel::Sparse => choice.by_runs(&left, &right),
+            Kernel::Sparse if steps <= products => choice.by_runs(&left, &right),
+            Kernel::Sparse => {
+                let columns = right.majors();
+                let needed = runs::bytes(right.len(), inner_b.count) + Sparse::bytes(columns);
+                if self.reservation.try_grow(needed).is_err() {
+                    return Ok(None);
+                }
+                let right = Runs::of((&inner_b.of_rows, inner_b.count), (&of_b.of_rows, columns), &sides[b].factor);
+                choice.by_products(&left, &right)
+            }
         };
         let rows = self.rows_of(&sides[by], &choice.groups, &sums)?;
         Ok(Some((Computed::Rows(rows), Some(Taken { kernel, work }))))
@@ -185,6 +194,19 @@ fn met(left: &Runs, right: &Runs) -> f64 {
     lengths.iter().enumerate().map(|(inner, count)| *count as f64 * right.run(inner).len() as f64).sum()
 }
 
+/// The same of two sides whose inner position is the other one of both.
+fn met_within(left: &Runs, right: &Runs) -> f64 {
+    let counts = [left, right].map(|side| {
+        let mut counts = vec![0_usize; side.minors];
+        for run in 0..side.majors() {
+            side.run(run).iter().for_each(|entry| counts[entry.minor as usize] += 1);
+        }
+        counts
+    });
+    let [left, right] = counts;
+    left.iter().zip(&right).map(|(a, b)| *a as f64 * *b as f64).sum()
+}
+
 fn as_array(right: &Runs) -> Right {
     let entries = (0..right.majors())
         .flat_map(|inner| right.run(inner).iter().map(move |entry| (inner, entry.minor as usize, entry)));
@@ -204,6 +226,9 @@ fn has_rows(positions: &Positions) -> Vec<bool> {
 
 /// The same with a position of their own for rows that have none.
 fn with_a_place(mut positions: Positions) -> Positions {
+    if !positions.of_rows.contains(&NONE) {
+        return positions;
+    }
     let place = positions.count as u32;
     positions.of_rows.iter_mut().filter(|position| **position == NONE).for_each(|position| *position = place);
     positions.count += 1;
