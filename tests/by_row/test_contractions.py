@@ -89,9 +89,10 @@ def assert_same(ctx: SessionContext, statement: str) -> None:
         found = rows(ctx, statement, way)
         assert found.keys() == expected.keys(), way
         for key, value in expected.items():
-            assert (found[key] is None) == (value is None), (way, key)
-            if value is not None:
-                np.testing.assert_allclose(found[key], value, rtol=1e-11, atol=1e-12 * size, err_msg=way)
+            mine = found[key]
+            assert (mine is None) == (value is None), (way, key)
+            if mine is not None and value is not None:
+                np.testing.assert_allclose(mine, value, rtol=1e-11, atol=1e-12 * size, err_msg=way)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

@@ -396,11 +396,11 @@ def test_a_hessian_times_a_vector(session: SessionContext) -> None:
         loss AS (SELECT SUM(r.val * r.val * r.val * f.val) AS l FROM r JOIN f ON f.i = r.i WHERE r.step > 1)"""
 
     def loss(field: jax.Array, matrix: jax.Array) -> jax.Array:
-        x, total = field, 0.0
+        x, total = field, jnp.zeros(())
         for step in range(1, steps + 1):
             x = jnp.tanh(x @ matrix) + 0.1 * jnp.arange(cells)
-            total += jnp.sum(x**3 * field) if step > 1 else 0.0
-        return jnp.asarray(total)
+            total = total + (jnp.sum(x**3 * field) if step > 1 else 0.0)
+        return total
 
     both = jax.grad(loss, argnums=(0, 1))
     _, (of_field, of_matrix) = jax.jvp(both, (jnp.asarray(field), jnp.asarray(matrix)), (by_field, by_matrix))

@@ -20,7 +20,7 @@
 //! | `TableScan` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `Values` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `EmptyRelation` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
-//! | `Extension` | refused, but for iterations that are kept, by one cell | refused | nodes of other libraries, which may compute anything |
+//! | `Extension` | refused | refused | nodes of other libraries, which may compute anything; iterations that are kept pass tangents by one cell |
 //! | `Explain`, `Analyze`, `Statement`, `Dml`, `Ddl`, `Copy`, `DescribeTable` | refused | refused | they stand above queries |
 //!
 //! A call sees one node of the plan, to which a value computed below (by a CTE, a join, an aggregate, a window, a recursion)

@@ -176,6 +176,7 @@ fn typed_as(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(not(feature = "datafusion-55"))]
     use crate::workarounds::nullability::NullableRecursiveColumns;
     use arrow::util::pretty::pretty_format_batches;
     use datafusion::execution::session_state::SessionStateBuilder;
@@ -190,6 +191,7 @@ mod tests {
         let rule = || Arc::new(DifferentiateRelations { recognize, size, orders_joins: true });
         let mut optimizers: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![rule()];
         optimizers.extend(Optimizer::new().rules);
+        #[cfg(not(feature = "datafusion-55"))]
         optimizers.push(Arc::new(NullableRecursiveColumns));
         let state = SessionStateBuilder::new()
             .with_default_features()
