@@ -105,13 +105,6 @@ over the model itself, and from the tables to the gradient over JAX, which compi
 
 $adjoint
 
-## An objective
-
-`bench/objective.py`: value and gradient of a logistic regression of 1,000 rows and 30 weights by [`objective`](objective.md), as an optimizer
-calls it, over executing the finished plan of the same statement; medians.
-
-$objective
-
 ## Training
 
 `bench/training.py`: twenty steps of gradient descent for a logistic regression with five parameters, from a Parquet
@@ -374,7 +367,6 @@ TABLES = {
     "versions": versions_table,
     "rows": lambda: goals_table("rows"),
     "adjoint": lambda: goals_table("adjoint"),
-    "objective": lambda: goals_table("objective"),
     "training": training_table,
 }
 

@@ -471,12 +471,24 @@ def test_no_derivative(kind: str) -> None:
 LCM = "SELECT SUM(CAST(CAST(val AS VARCHAR) AS DOUBLE)) FROM w"
 
 
-def test_a_hessian_that_is_refused_says_so() -> None:
-    session = host("datafusion", W)
-    objective = xql_ffi.objective(session, TURNS["recursion"], "w.val")
-    assert len(objective([1, 2, 3])[1]) == 3
-    with pytest.raises(xql_ffi.DifferentiationError, match=r"derivatives by the direction .* use a method that"):
+def test_a_hessian_that_is_refused_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    objective = xql_ffi.objective(host("datafusion", W), SQUARES, "w.val")
+
+    def refused(*_: Any) -> None:
+        raise xql_ffi.UnsupportedRelationError("no derivative through it")
+
+    monkeypatch.setattr(objective._host, "run", refused)
+    with pytest.raises(
+        xql_ffi.UnsupportedRelationError, match=r"through it\. .* use a method that takes the gradient alone"
+    ):
         objective.hvp([1, 2, 3], [1, 1, 1])
+
+
+def test_a_hessian_through_a_recursion() -> None:
+    objective = xql_ffi.objective(host("datafusion", W), TURNS["recursion"], "w.val")
+    x, t, h = np.array([0.1, 0.2, 0.3]), np.array([1.0, -1.0, 0.5]), 1e-5
+    slopes = [objective(x + side * h * t)[1] for side in (1, -1)]
+    np.testing.assert_allclose(objective.hvp(x, t), (slopes[0] - slopes[1]) / (2 * h), rtol=1e-7)
 
 
 @pytest.mark.parametrize("call", ["__call__", "value", "parameters", "update"])

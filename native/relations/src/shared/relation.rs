@@ -55,7 +55,7 @@ enum Kind {
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
     EachOnce(usize),
-    /// They are handed on to each reader. The plan is made apart from that of the reader.
+    /// They are kept for their only reader. The plan is made apart from that of the reader.
     Apart,
 }
 
@@ -336,27 +336,6 @@ struct Reader {
     schema: SchemaRef,
 }
 
-impl Reader {
-    /// The physical plan of these columns for one reader.
-    async fn planned_apart(
-        &self,
-        state: &dyn Session,
-        handed_on: &[Expr],
-        projection: Option<&Vec<usize>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.relation.with_values(handed_on)?;
-        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let named = columns.iter().map(|column| {
-            let own = Column::from(plan.schema().qualified_field(*column));
-            Expr::Column(own).alias(self.schema.field(*column).name())
-        });
-        let named = named.collect::<Vec<_>>();
-        let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
-        let part = Whole::left_to_plan_a_part(state);
-        alone(&plan, part.as_ref().map_or(state, |part| part)).await
-    }
-}
-
 #[async_trait]
 impl TableProvider for Reader {
     fn schema(&self) -> SchemaRef {
@@ -378,9 +357,6 @@ impl TableProvider for Reader {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             let schema = Arc::new(self.schema.project(&columns)?);
             return self.relation.checked(state, filters, row, columns, schema).await;
-        }
-        if self.relation.kind == Kind::Apart {
-            return self.planned_apart(state, filters, projection).await;
         }
         let whole = Whole::of(state);
         let state = whole.as_deref().map_or(state, |whole| whole.session());

@@ -5,6 +5,7 @@
 mod by_row;
 mod differences;
 mod forward;
+mod held_sides;
 mod operations;
 mod register;
 mod sent;
