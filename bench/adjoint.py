@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
-from results import Column, Results, parse
+from results import Column, Goal, Results, parse
 
 import xql_ffi
 
@@ -41,8 +41,6 @@ CELLS = 40
 FORCING: float = assimilation.FORCING
 STEP: float = assimilation.STEP
 OVER_THE_VALUE, OVER_THE_VALUE_WIDE, LONG_OVER_SHORT, PLANNING, OVER_JAX = 6.0, 4.0, 5.0, 1.25, 1.0
-
-Goal = tuple[str, float, float]
 
 
 @dataclass(frozen=True)
@@ -208,11 +206,9 @@ def main() -> int:
     found = {(cells, steps): measure(sessions[cells], steps, options.rounds) for cells, steps in cases}
     goals = over_the_value(results, found) + by_steps(found)
     goals += over_jax(results, sessions, found, options.rounds)
-    table = results.table("figure", Column("ratio"), Column("goal", better="neither"), Column("reached"))
-    for name, ratio, goal in goals:
-        table.line(name, ratio, goal, "" if ratio <= goal else "missed")
+    reached = results.goals(goals)
     results.write()
-    return int(any(ratio > goal for _, ratio, goal in goals))
+    return int(not reached)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypedDict
 DISTRIBUTIONS = ("xql-ffi", "xql-ffi-engine", "datafusion", "numpy", "pyarrow", "jax", "sqlglot")
 
 Better = Literal["smaller", "larger", "neither"]
+Goal = tuple[str, float, float]
 
 
 class Record(TypedDict):
@@ -82,6 +83,14 @@ class Results:
     def table(self, first: str, *columns: Column) -> Table:
         """Begins a table in Markdown, whose first column has the cases."""
         return Table(self, first, columns)
+
+    def goals(self, goals: Iterable[Goal]) -> bool:
+        """The table of goals, and whether all are reached: figures by name, each with the largest that reaches it."""
+        goals = list(goals)
+        table = self.table("figure", Column("ratio"), Column("goal", better="neither"), Column("reached"))
+        for name, figure, goal in goals:
+            table.line(name, figure, goal, "" if figure <= goal else "missed")
+        return all(figure <= goal for _, figure, goal in goals)
 
     def write(self) -> None:
         """Writes the file, if one is wanted."""

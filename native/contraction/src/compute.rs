@@ -109,19 +109,9 @@ pub fn joined(spec: &Contraction, sides: [usize; 2], batches: &[Vec<RecordBatch>
 
 /// The same positions, but for those that only one of the two has.
 pub fn in_common([left, right]: [Positions; 2]) -> [Positions; 2] {
-    let mut seen = [&left, &right].map(|positions| {
-        let mut seen = vec![false; positions.count];
-        positions
-            .of_rows
-            .iter()
-            .filter(|position| **position != NONE)
-            .for_each(|position| seen[*position as usize] = true);
-        seen
-    });
-    let [in_left, in_right] = &mut seen;
     let mut count = 0;
-    let numbers = in_left.iter().zip(in_right.iter()).map(|(a, b)| {
-        let both = *a && *b;
+    let numbers = left.has_rows().into_iter().zip(right.has_rows()).map(|(in_left, in_right)| {
+        let both = in_left && in_right;
         count += u32::from(both);
         if both { count - 1 } else { NONE }
     });

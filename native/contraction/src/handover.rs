@@ -24,7 +24,7 @@ pub struct InputExec {
 impl InputExec {
     /// The input of this number, which has the rows that a plan computes.
     pub fn new(number: usize, plan: &Arc<dyn ExecutionPlan>) -> Self {
-        let statistics = statistics(plan).ok();
+        let statistics = statistics(plan, None).ok();
         Self { number, statistics, properties: Arc::clone(plan.properties()), streams: Arc::default() }
     }
 

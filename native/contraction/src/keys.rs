@@ -70,6 +70,14 @@ impl Positions {
         by_dictionary(pairs.map(pair))
     }
 
+    /// By number, whether a row has it.
+    pub fn has_rows(&self) -> Vec<bool> {
+        let mut has_rows = vec![false; self.count];
+        let known = self.of_rows.iter().filter(|position| **position != NONE);
+        known.for_each(|position| has_rows[*position as usize] = true);
+        has_rows
+    }
+
     /// The same without numbers that no row has.
     pub fn dense(self) -> Self {
         let mut numbers = vec![NONE; self.count];

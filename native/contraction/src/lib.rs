@@ -37,8 +37,9 @@ mod runs;
 mod sparse;
 mod spec;
 mod sums;
-mod version;
+pub mod version;
 
 pub use exec::ContractionExec;
 pub use option::Contractions;
+pub use read::held_by;
 pub use recognize::contracted;

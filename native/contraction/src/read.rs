@@ -1,6 +1,6 @@
 //! Reading the inputs of a sum, as far as there is memory for them.
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion_common::{DataFusionError, Result, internal_err};
 use datafusion_common_runtime::JoinSet;
 use datafusion_execution::memory_pool::MemoryReservation;
@@ -102,7 +102,7 @@ impl Partition {
             if batch.num_rows() == 0 {
                 continue;
             }
-            if reservation.try_grow(held_by(&batch)).is_err() {
+            if reservation.try_grow(held_by(batch.columns())).is_err() {
                 is_full.store(true, Ordering::Relaxed);
             }
             batches.push(batch);
@@ -111,9 +111,9 @@ impl Partition {
     }
 }
 
-/// The memory of the rows of a batch. Several batches may be slices of the same buffers.
-fn held_by(batch: &RecordBatch) -> usize {
-    let columns = batch.columns().iter();
+/// The memory of the rows of columns. Several batches may be slices of the same buffers, which then count once.
+pub fn held_by(columns: &[ArrayRef]) -> usize {
+    let columns = columns.iter();
     columns
         .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))
         .sum()

@@ -122,6 +122,13 @@ impl Runs {
         if all > 0.0 { self.len() as f64 / all } else { 0.0 }
     }
 
+    /// How many rows have each of the other positions.
+    pub fn by_minor(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.minors];
+        self.entries.iter().for_each(|entry| counts[entry.minor as usize] += 1);
+        counts
+    }
+
     /// The rows of a run.
     pub fn run(&self, major: usize) -> &[Entry] {
         &self.entries[self.range(major)]

@@ -14,7 +14,7 @@ use crate::kernel::{Kernel, Work};
 use crate::keys::{NONE, Positions};
 use crate::option::Contractions;
 use crate::pairs::{Pairs, Way};
-use crate::runs::{self, Factor, Runs};
+use crate::runs::{self, Runs};
 use crate::sparse::Sparse;
 use crate::spec::{Contraction, Kind};
 
@@ -118,8 +118,8 @@ impl Setting<'_> {
         };
         let meet = match outer {
             None => Meet::Common,
-            Some(outer) if outer == b => Meet::Either(0, has_rows(&of_a)),
-            Some(_) => Meet::Either(1, has_rows(&of_b)),
+            Some(outer) if outer == b => Meet::Either(0, of_a.has_rows()),
+            Some(_) => Meet::Either(1, of_b.has_rows()),
         };
         let [inner_a, inner_b] = in_common(inner);
         // A row whose partner may be missing stays, though its key be NULL and have no position.
@@ -133,8 +133,7 @@ impl Setting<'_> {
         }
         let left = Runs::of((&of_a.of_rows, p.count), (&inner_a.of_rows, inner_a.count), &sides[a].factor);
         let right = Runs::of((&of_b.of_rows, q.count), (&inner_b.of_rows, inner_b.count), &sides[b].factor);
-        let Rows { factor: Factor { values, nulls }, .. } = &sides[by];
-        let factor = Factor { values: values.clone(), nulls: nulls.clone() };
+        let factor = sides[by].factor.clone();
         let choice = Choice { pairs: [p, q], groups, factor, meet };
         let sizes = [left.majors(), left.minors, right.majors()];
         let [steps, products] = [choice.steps(&left, &right) as f64, met_within(&left, &right)];
@@ -187,41 +186,19 @@ impl Setting<'_> {
 
 /// How many pairs of rows two sides have in common.
 fn met(left: &Runs, right: &Runs) -> f64 {
-    let mut lengths = vec![0_usize; right.majors()];
-    for run in 0..left.majors() {
-        left.run(run).iter().for_each(|entry| lengths[entry.minor as usize] += 1);
-    }
-    lengths.iter().enumerate().map(|(inner, count)| *count as f64 * right.run(inner).len() as f64).sum()
+    let lengths = left.by_minor().into_iter().enumerate();
+    lengths.map(|(inner, count)| count as f64 * right.run(inner).len() as f64).sum()
 }
 
 /// The same of two sides whose inner position is the other one of both.
 fn met_within(left: &Runs, right: &Runs) -> f64 {
-    let counts = [left, right].map(|side| {
-        let mut counts = vec![0_usize; side.minors];
-        for run in 0..side.majors() {
-            side.run(run).iter().for_each(|entry| counts[entry.minor as usize] += 1);
-        }
-        counts
-    });
-    let [left, right] = counts;
-    left.iter().zip(&right).map(|(a, b)| *a as f64 * *b as f64).sum()
+    left.by_minor().into_iter().zip(right.by_minor()).map(|(a, b)| a as f64 * b as f64).sum()
 }
 
 fn as_array(right: &Runs) -> Right {
     let entries = (0..right.majors())
         .flat_map(|inner| right.run(inner).iter().map(move |entry| (inner, entry.minor as usize, entry)));
     Right::new((right.majors(), right.minors), entries, right.traits)
-}
-
-/// Which positions rows have.
-fn has_rows(positions: &Positions) -> Vec<bool> {
-    let mut has_rows = vec![false; positions.count];
-    positions
-        .of_rows
-        .iter()
-        .filter(|position| **position != NONE)
-        .for_each(|position| has_rows[*position as usize] = true);
-    has_rows
 }
 
 /// The same with a position of their own for rows that have none.

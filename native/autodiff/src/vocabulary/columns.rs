@@ -47,6 +47,13 @@ fn is_volatile_plan(plan: &LogicalPlan) -> bool {
     found
 }
 
+/// Whether an expression has a subquery in it.
+pub fn has_subquery(expr: &Expr) -> bool {
+    let found = expr.exists(|part| Ok(subquery_of(part).is_some()));
+    debug_assert!(found.is_ok(), "the closure never fails");
+    found.unwrap_or(true)
+}
+
 /// The subquery that an expression is, itself or with what it is compared with.
 pub fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {

@@ -76,7 +76,7 @@ fn contraction(node: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Optio
         let Some(joined) = Joined::of(grouped.input(), shape)? else { continue };
         let Some(spec) = spec(grouped, &sum, &joined)? else { continue };
         let handover = with_rows(node, grouped.input(), &joined.plan)?;
-        let rows = statistics(node)?;
+        let rows = statistics(node, None)?;
         return Ok(Some(Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows))));
     }
     Ok(None)

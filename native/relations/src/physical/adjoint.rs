@@ -16,8 +16,8 @@ use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Part
 use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
+use xql_contraction::held_by;
 
-use super::computed::held_by;
 use super::frame::Frame;
 use super::given::{Binding, Id};
 use super::shared::SharedExec;

@@ -1,6 +1,6 @@
 //! Computing the rows of a shared relation, and keeping them in memory.
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DataFusionError, Result, internal_err};
@@ -12,6 +12,9 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Instant;
+use xql_contraction::held_by;
+
+use super::batch::batch_of;
 
 /// What the plan computes.
 #[derive(Debug, Clone)]
@@ -134,21 +137,12 @@ async fn collect(
                 held += held_by(std::slice::from_ref(&numbers));
                 columns.push(numbers);
             }
-            let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
+            let batch = batch_of(&schema, columns, rows)?;
             reservation.try_grow(held)?;
             batches.push(batch);
         }
     }
     Ok((batches, reservation))
-}
-
-/// The memory of the rows of columns. Several batches may be slices of the same buffers, which then count once.
-pub fn held_by(columns: &[ArrayRef]) -> usize {
-    let columns = columns.iter();
-    columns
-        .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))
-        .sum()
 }
 
 /// What the nodes of a plan have measured, from above.

@@ -1,6 +1,6 @@
 //! Rows that are given to a plan while it is executed.
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::batch::projected;
 use crate::version::without_expressions;
 
 /// What is one thing in all plans that are made of a plan.
@@ -109,12 +110,7 @@ impl ExecutionPlan for GivenExec {
         let Some(rows) = self.rows.clone() else { return internal_err!("{} has been given no rows", self.name) };
         let (projection, schema) = (self.projection.clone(), self.schema());
         let named = Arc::clone(&schema);
-        let read = (0..rows.len()).map(move |index| {
-            let batch = &rows[index];
-            let columns = projection.iter().map(|column| Arc::clone(batch.column(*column))).collect();
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&named), columns, &options)?)
-        });
+        let read = (0..rows.len()).map(move |index| projected(&rows[index], &projection, &named));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(read))))
     }
 }

@@ -86,10 +86,10 @@ impl PhysicalOptimizerRule for InOrder {
         let plan = plan.transform_up(|node| {
             if let Some(coalescing) = node.downcast_ref::<CoalescePartitionsExec>() {
                 let rows: Arc<dyn ExecutionPlan> = Arc::new(InOrderExec::new(Arc::clone(coalescing.input())));
-                let limited = |fetch| Arc::new(GlobalLimitExec::new(Arc::clone(&rows), 0, Some(fetch)));
-                return Ok(Transformed::yes(
-                    coalescing.fetch().map_or_else(|| Arc::clone(&rows), |fetch| limited(fetch)),
-                ));
+                return Ok(Transformed::yes(match coalescing.fetch() {
+                    Some(fetch) => Arc::new(GlobalLimitExec::new(rows, 0, Some(fetch))),
+                    None => rows,
+                }));
             }
             if let Some(merging) = node.downcast_ref::<SortPreservingMergeExec>() {
                 return Ok(Transformed::yes(Arc::new(merging.clone().with_round_robin_repartition(false))));

@@ -1,6 +1,6 @@
 //! Computing the iterations of a recursive query one by one.
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_empty_array};
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array, new_empty_array};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::cast::as_uint64_array;
@@ -11,8 +11,9 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::execution_plan::collect_partitioned;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Weak};
+use xql_contraction::held_by;
 
-use super::computed::held_by;
+use super::batch::batch_of;
 use super::frame::Frame;
 use super::given::{Binding, Id};
 
@@ -67,8 +68,7 @@ impl Steps {
             let mut columns = batch.columns().to_vec();
             let Some(number) = columns.pop() else { return internal_err!("rows have no numbers") };
             numbers.push(number);
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            rows.push(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?);
+            rows.push(batch_of(&self.schema, columns, batch.num_rows())?);
         }
         let numbers: Vec<_> = numbers.iter().map(AsRef::as_ref).collect();
         let numbers: ArrayRef = if numbers.is_empty() { new_empty_array(&DataType::UInt64) } else { concat(&numbers)? };

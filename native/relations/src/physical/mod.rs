@@ -9,6 +9,7 @@
 //! - [`stop_telling`] ends that for good.
 
 mod adjoint;
+mod batch;
 mod checkpoints;
 mod computed;
 mod frame;

@@ -1,6 +1,6 @@
 //! Reading the rows of a step of a recursive query, and telling an observer of them.
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::batch::projected;
 use super::told::told;
 use crate::version::without_expressions;
 
@@ -56,12 +57,7 @@ impl Observed {
     /// # Errors
     /// Those of the observer.
     pub fn step(&self, query: &str, step: usize, rows: &[RecordBatch]) -> Result<()> {
-        let shown = rows.iter().map(|batch| {
-            let columns = self.shown.iter().map(|column| Arc::clone(batch.column(*column))).collect();
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
-        });
-        let shown = shown.collect::<Result<Vec<_>>>()?;
+        let shown = rows.iter().map(|batch| projected(batch, &self.shown, &self.schema)).collect::<Result<Vec<_>>>()?;
         told(|| self.observer.step(query, step, &shown))
     }
 }

@@ -7,9 +7,9 @@ use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::refusals::Refused;
+use xql_contraction::held_by;
 
 use super::checkpoints::{Checkpoints, between};
-use super::computed::held_by;
 use super::frame::Frame;
 use super::iterations::{State, Steps};
 

@@ -1,6 +1,5 @@
 //! Computing columns again and again.
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -14,6 +13,7 @@ use futures::StreamExt;
 use std::fmt;
 use std::sync::Arc;
 
+use super::batch::batch_of;
 use crate::version::without_expressions;
 
 /// A [`ProjectionExec`] that measures nothing.
@@ -76,9 +76,7 @@ impl ExecutionPlan for ProjectedExec {
             let batch = batch?;
             let count = batch.num_rows();
             let columns = exprs.iter().map(|expr| expr.evaluate(&batch)?.into_array(count));
-            let options = RecordBatchOptions::new().with_row_count(Some(count));
-            let columns = columns.collect::<Result<_>>()?;
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&named), columns, &options)?)
+            batch_of(&named, columns.collect::<Result<_>>()?, count)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }

@@ -1,6 +1,5 @@
 //! Reading a relation that is computed once.
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{ColumnStatistics, DataFusionError, Result, Statistics, internal_err};
@@ -20,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use super::batch::projected;
 use super::computed::{Computation, Computed, Costs, Kept, Layout};
 use super::given::{Binding, GivenExec, Id};
 use crate::version::{statistics, without_expressions};
@@ -407,10 +407,7 @@ impl ExecutionPlan for SharedExec {
             let count = computed.partitions[partition].len();
             let batches = (0..count).map(move |index| {
                 let timer = metrics.elapsed_compute().timer();
-                let batch = &computed.partitions[partition][index];
-                let columns = projection.iter().map(|column| Arc::clone(batch.column(*column))).collect();
-                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
+                let batch = projected(&computed.partitions[partition][index], &projection, &schema)?;
                 timer.done();
                 Ok(batch.record_output(&metrics))
             });
@@ -424,7 +421,7 @@ impl ExecutionPlan for SharedExec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{AsArray, Int64Array};
+    use arrow::array::{AsArray, Int64Array, RecordBatch};
     use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
     use datafusion::datasource::memory::MemorySourceConfig;
     use datafusion_common::{assert_contains, plan_err};

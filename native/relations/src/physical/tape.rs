@@ -1,6 +1,6 @@
 //! Running a recursive query whose iterations are kept.
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{DataFusionError, Result, internal_err};
 use datafusion_execution::memory_pool::MemoryConsumer;
@@ -16,6 +16,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::batch::batch_of;
 use super::frame::{Around, Frame};
 use super::given::Id;
 use super::iterations::{State, Steps};
@@ -194,8 +195,7 @@ impl Run {
             let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(self.before..self.before + count as u64));
             self.before += count as u64;
             let columns = batch.columns().iter().cloned().chain([numbers]).collect();
-            let options = RecordBatchOptions::new().with_row_count(Some(count));
-            let mut batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+            let mut batch = batch_of(&self.schema, columns, count)?;
             if self.tape.is_thinned() {
                 batch = self.query.wanted.of(batch)?;
             }

@@ -1,6 +1,6 @@
 //! Checking that rows come once.
 
-use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::UInt64Array;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::cast::as_uint64_array;
 use datafusion_common::{HashMap, Result, Statistics, exec_datafusion_err, internal_err};
@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use xql_autodiff::vocabulary::refusals::Refused;
 
+use super::batch::projected;
 use crate::version::{statistics, without_expressions};
 
 /// Passes rows on, and fails if the number of a row comes twice in all partitions of one execution.
@@ -143,9 +144,7 @@ impl ExecutionPlan for UniqueRowsExec {
                      would be wrong. Please report the statement"
                 )));
             }
-            let columns = projection.iter().map(|column| Arc::clone(batch.column(*column))).collect();
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
+            let batch = projected(&batch, &projection, &schema)?;
             timer.done();
             Ok(batch.record_output(&metrics))
         });
@@ -199,7 +198,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{ArrayRef, Float64Array};
+    use arrow::array::{ArrayRef, Float64Array, RecordBatch};
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::datasource::memory::MemorySourceConfig;
     use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};

@@ -18,13 +18,13 @@ use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named};
 
 /// The rows of a region that is a join of two sides, each with the cotangent of its group.
-pub struct Pulled<'r> {
+pub struct PulledJoin<'r> {
     region: &'r Region,
     /// The two sides.
     sides: [&'r Arc<LogicalPlan>; 2],
 }
 
-impl<'r> Pulled<'r> {
+impl<'r> PulledJoin<'r> {
     /// The rows of a region as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
     pub fn of(region: &'r Region, rows: &LogicalPlan) -> Option<Self> {
         let has_groups = matches!(below_projections(rows), LogicalPlan::Join(join)

@@ -8,7 +8,8 @@
 //! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `builder` makes
 //! *regions* of plans, whose rows still have what a sweep reads (`region`), and `stages` of what lies between regions, computed once. There
 //! is a file for each kind of node, under the name that it has in forward mode, which makes the region of the node. `cotangents` has the
-//! cotangents of columns and of rows, `contraction` those that are sums of products over a join, and `sweep` carries them from the value to the variable.
+//! cotangents of columns and of rows, `contraction` those that are sums of products over a join, and `sweep` carries them from the value
+//! to the variable.
 
 mod adjoint;
 mod aggregate;

@@ -14,10 +14,10 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::decoded;
 
 use super::adjoint::contributions;
-use super::contraction::Pulled;
+use super::contraction::PulledJoin;
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
 use super::region::{Leaf, Region};
-use super::stages::{self, Iterations, Kind, Stages, Stored};
+use super::stages::{Iterations, Kind, Pulled, Stages, Stored};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, with_columns};
 
@@ -66,7 +66,7 @@ impl<'a> Sweep<'a> {
                 gradients.insert(variable, total);
             } else if let Kind::Iterations(iterations) = &stage.kind {
                 self.iterations(iterations, &stage.stored, total)?;
-            } else if let Some(stages::Pulled { below, rows, cotangents }) = stage.pullback(total, self.names)? {
+            } else if let Some(Pulled { below, rows, cotangents }) = stage.pullback(total, self.names)? {
                 self.region(below, rows, cotangents)?;
             }
         }
@@ -152,7 +152,7 @@ impl<'a> Sweep<'a> {
         contributions: &mut Vec<(&Leaf, Vec<Option<Expr>>)>,
         rows: &LogicalPlan,
     ) -> Result<()> {
-        let Some(pulled) = Pulled::of(region, rows) else { return Ok(()) };
+        let Some(pulled) = PulledJoin::of(region, rows) else { return Ok(()) };
         let mut others = vec![];
         for (leaf, cotangents) in std::mem::take(contributions) {
             if !pulled.is_product(leaf, &cotangents)? {

@@ -13,6 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::given::Given;
+use super::whole::without_dynamic_filters;
 use crate::options::checkpoints;
 use crate::physical::{AdjointExec, InOrder, Observed, Query, TapeExec, Unmeasured};
 use crate::vocabulary::observed::{observer, shown};
@@ -120,7 +121,7 @@ impl Iterations {
         let [start, step] = self.inputs.as_slice() else { return self.lost() };
         let checkpoints = checkpoints(state.config_options());
         let start = state.create_physical_plan(start).await?;
-        let step = of_iterations(state, checkpoints.is_some())?.create_physical_plan(step).await?;
+        let step = session_of_iterations(state, checkpoints.is_some())?.create_physical_plan(step).await?;
         let observed = observer().map(|observer| Observed::new(observer, &self.columns, shown(&self.columns)));
         let query = Query {
             name: self.name.clone(),
@@ -140,7 +141,7 @@ impl Iterations {
     pub async fn back(&self, tape: Arc<dyn ExecutionPlan>, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let [_, outside, step] = self.inputs.as_slice() else { return self.lost() };
         let outside = state.create_physical_plan(outside).await?;
-        let step = of_iterations(state, false)?.create_physical_plan(step).await?;
+        let step = session_of_iterations(state, false)?.create_physical_plan(step).await?;
         let incoming = (self.given.id(), Arc::clone(self.given.schema()));
         let (name, schema) = (self.name.as_str(), Arc::clone(self.schema.inner()));
         Ok(Arc::new(AdjointExec::new(name, incoming, [tape, outside, step], schema)))
@@ -157,7 +158,7 @@ impl Iterations {
 
 /// A session that plans iterations, which are executed again and again. Those that are computed a second time are to give the same rows
 /// in the same order.
-fn of_iterations(state: &dyn Session, in_order: bool) -> Result<SessionState> {
+fn session_of_iterations(state: &dyn Session, in_order: bool) -> Result<SessionState> {
     let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
         return internal_err!("iterations are planned by another session than that of DataFusion");
     };
@@ -171,7 +172,7 @@ fn of_iterations(state: &dyn Session, in_order: bool) -> Result<SessionState> {
     if in_order && !is_known(InOrder.name()) {
         config = config.with_target_partitions(1);
         // One partition of a join does not wait for the others then, which are read after it.
-        config.options_mut().set("datafusion.optimizer.enable_dynamic_filter_pushdown", "false")?;
+        without_dynamic_filters(&mut config);
         builder = builder.with_physical_optimizer_rule(Arc::new(InOrder));
     }
     Ok(builder.with_config(config).build())

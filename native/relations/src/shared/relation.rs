@@ -21,7 +21,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
-use xql_autodiff::vocabulary::columns::{is_volatile, subquery_of};
+use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_contraction::contracted;
 
@@ -89,7 +89,7 @@ impl SharedRelation {
         Self { kind: Kind::EachOnce(position), ..Self::new(name, plan) }
     }
 
-    /// The relation that `plan` computes for each of its readers, as a plan of its own. Its rows are not kept.
+    /// The relation that `plan` computes for its only reader, as a plan of its own.
     pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
         Self { kind: Kind::Apart, ..Self::new(name, plan) }
     }
@@ -107,7 +107,7 @@ impl SharedRelation {
         }
     }
 
-    /// Whether its rows are not kept, but handed on to a reader.
+    /// Whether it has one reader, which gets the rows of the plan as they are.
     pub fn is_read_once(&self) -> bool {
         matches!(self.kind, Kind::EachOnce(_) | Kind::Apart)
     }
@@ -370,7 +370,6 @@ impl TableProvider for Reader {
     /// Rows of iterations that are not read need not be kept. The plan keeps its filters.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let has_iterations = Iterations::of(&self.relation.plan).is_some();
-        let has_subquery = |filter: &Expr| filter.exists(|part| Ok(subquery_of(part).is_some())).unwrap_or(true);
         let is_taken = |filter: &Expr| has_iterations && !is_volatile(filter) && !has_subquery(filter);
         let answer = |filter: &&Expr| match is_taken(filter) {
             true => TableProviderFilterPushDown::Inexact,

@@ -1,6 +1,7 @@
 //! Sessions that plan a part of a plan.
 
 use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionConfig;
 use datafusion_catalog::Session;
 use std::sync::Arc;
 
@@ -15,10 +16,7 @@ impl Whole {
         let mut part = whole.clone();
         if Self::of(whole).is_none() {
             part.config_mut().set_extension(Arc::new(Self(whole.clone())));
-            let options = &mut part.config_mut().options_mut().optimizer;
-            options.enable_join_dynamic_filter_pushdown = false;
-            options.enable_topk_dynamic_filter_pushdown = false;
-            options.enable_aggregate_dynamic_filter_pushdown = false;
+            without_dynamic_filters(part.config_mut());
         }
         Some(part)
     }
@@ -32,4 +30,12 @@ impl Whole {
     pub fn of(session: &dyn Session) -> Option<Arc<Self>> {
         session.config().get_extension()
     }
+}
+
+/// Has no node hand filters to scans below it while it runs.
+pub fn without_dynamic_filters(config: &mut SessionConfig) {
+    let options = &mut config.options_mut().optimizer;
+    options.enable_join_dynamic_filter_pushdown = false;
+    options.enable_topk_dynamic_filter_pushdown = false;
+    options.enable_aggregate_dynamic_filter_pushdown = false;
 }

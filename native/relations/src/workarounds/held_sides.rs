@@ -13,12 +13,13 @@
 //! DataFusion has no issue of it.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::{
     Aggregate, Distinct, DistinctOn, Expr, FetchType, Join, JoinType, LogicalPlan, Projection, RecursiveQuery,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 
 use crate::shared::{SharedRelation, each_rewritten};
 use crate::vocabulary::names::columns;
@@ -88,15 +89,8 @@ impl Known {
     /// Whether an expression over the rows has one value.
     fn is_constant(&self, expr: &Expr, input: &LogicalPlan) -> bool {
         let is_known = |column| input.schema().maybe_index_of_column(column).is_some_and(|index| self.constant[index]);
-        expr.column_refs().into_iter().all(is_known) && !expr.is_volatile() && !has_subquery(expr)
+        expr.column_refs().into_iter().all(is_known) && !is_volatile(expr) && !has_subquery(expr)
     }
-}
-
-fn has_subquery(expr: &Expr) -> bool {
-    expr.exists(|part| {
-        Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)))
-    })
-    .unwrap_or(true)
 }
 
 /// Tells which plans have few rows.
