@@ -21,9 +21,18 @@ impl Bits {
         row * self.width..(row + 1) * self.width
     }
 
-    /// Sets a bit.
-    pub fn set(&mut self, row: usize, column: usize) {
-        self.words[row * self.width + column / 64] |= 1 << (column % 64);
+    /// Sets a bit, and says whether it was not.
+    pub fn set(&mut self, row: usize, column: usize) -> bool {
+        let word = &mut self.words[row * self.width + column / 64];
+        let bit = 1 << (column % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// How many are set.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether a bit is set.

@@ -1,8 +1,9 @@
 //! Sums of products of pairs that rows of a third side choose.
 
-use crate::dense::Right;
+use crate::dense::Filled;
+use crate::entries::{Entries, Factor};
 use crate::keys::{NONE, Positions};
-use crate::runs::{Entry, Factor, Runs};
+use crate::runs::{Entry, Runs};
 use crate::sparse::Sparse;
 
 /// The rows that choose pairs of runs.
@@ -58,22 +59,25 @@ impl Choice {
         sums
     }
 
-    /// The sums by dense arrays.
-    pub fn by_arrays(&self, left: &Runs, right: &Runs) -> Sums {
+    /// The sums by dense arrays, in blocks of about so many elements.
+    pub fn by_arrays(&self, left: &Filled, right: &Filled, size: usize) -> Sums {
         let mut sums = Sums::of(self.groups.count);
-        let by_run =
-            (0..right.majors()).flat_map(|q| right.run(q).iter().map(move |entry| (entry.minor as usize, q, entry)));
-        let array = Right::new((right.minors, right.majors()), by_run, right.traits);
-        let mut rows = self.order().into_iter().filter_map(|row| Some((row, self.pair(row)?))).peekable();
-        for runs in array.blocks(left.majors()) {
-            if rows.peek().is_none_or(|(_, (p, _))| !runs.contains(p)) {
+        let mut blocks = left.blocks(right, size);
+        let order = (self.groups.count < self.groups.of_rows.len() || blocks.len() > 1).then(|| self.order());
+        let row_at = |place: usize| order.as_ref().map_or(place, |order| order[place]);
+        let mut rows =
+            (0..self.groups.of_rows.len()).map(row_at).filter_map(|row| Some((row, self.pair(row)?))).peekable();
+        while let Some(block) = blocks.next() {
+            if rows.peek().is_none_or(|(_, (p, _))| !block.contains(p)) {
                 continue;
             }
-            let block = array.block(left, runs.clone());
-            while let Some((row, (p, q))) = rows.next_if(|(_, (p, _))| runs.contains(p)) {
+            let block = left.block(right, block);
+            while let Some((row, (p, q))) = rows.next_if(|(_, (p, _))| block.rows.contains(p)) {
                 let common = match self.factor.of(row) {
                     // Infinity times a sum is not the sum of infinities.
-                    Some(factor) if !factor.is_finite() => dot(left.run(p), right.run(q), Some(factor)),
+                    Some(factor) if !factor.is_finite() => {
+                        Common { there: block.has(p, q), sum: left.scaled(right, [p, q], factor) }
+                    }
                     Some(factor) => Common { there: block.has(p, q), sum: block.sum(p, q).map(|sum| sum * factor) },
                     None => Common { there: block.has(p, q), sum: None },
                 };
@@ -152,9 +156,10 @@ impl Choice {
     }
 
     /// How many rows of runs are gone through, if it is by these.
-    pub fn steps(&self, left: &Runs, right: &Runs) -> usize {
+    pub fn steps(&self, left: Entries, right: Entries) -> usize {
+        let [left, right] = [left, right].map(Entries::by_major);
         let rows = 0..self.groups.of_rows.len();
-        rows.filter_map(|row| self.pair(row)).map(|(p, q)| left.run(p).len() + right.run(q).len()).sum()
+        rows.filter_map(|row| self.pair(row)).map(|(p, q)| left[p] as usize + right[q] as usize).sum()
     }
 }
 

@@ -7,8 +7,8 @@ use datafusion_common::Result;
 use datafusion_physical_expr::PhysicalExpr;
 use std::sync::Arc;
 
+use crate::entries::Factor;
 use crate::keys::{Key, NONE, Positions};
-use crate::runs::Factor;
 use crate::spec::Contraction;
 
 /// The rows of an input, as far as a sum reads them.
@@ -56,6 +56,16 @@ impl Rows {
             }
         }
         self.at(&places)
+    }
+
+    /// The same in parts, those of the rows if each row is a group of its own.
+    pub fn keys_in_parts(&self, positions: &Positions) -> Result<Vec<Vec<(usize, ArrayRef)>>> {
+        if self.groups.is_empty() || !positions.are_rows() {
+            return Ok(vec![self.keys(positions)?]);
+        }
+        let part =
+            |batch: usize| self.groups.iter().map(|(place, values)| (*place, Arc::clone(&values[batch]))).collect();
+        Ok((0..self.lengths.len()).map(part).collect())
     }
 
     /// The keys of groups at these places, by batch and row.
@@ -116,6 +126,9 @@ pub fn in_common([left, right]: [Positions; 2]) -> [Positions; 2] {
         if both { count - 1 } else { NONE }
     });
     let numbers: Vec<_> = numbers.collect();
+    if count as usize == numbers.len() {
+        return [left, right];
+    }
     let number = |position: u32| if position == NONE { NONE } else { numbers[position as usize] };
     [left, right].map(|positions| Positions {
         of_rows: positions.of_rows.into_iter().map(number).collect(),

@@ -6,117 +6,187 @@
 use std::ops::Range;
 
 use crate::bits::Bits;
-use crate::runs::{Entry, Runs, Traits};
+use crate::entries::Entries;
+use crate::runs::Runs;
 
-/// So many sums a block has, or one row of them if that is more.
-const BLOCK: usize = 1 << 16;
-
-/// The rows of the right side as an array.
+/// Rows as an array by their two positions.
 #[derive(Debug)]
-pub struct Right {
+pub struct Filled {
     values: Vec<f64>,
+    /// Which places have rows.
     there: Bits,
-    /// Which have a factor that is not NULL, if not all have.
+    /// Which have a row whose factor is not NULL, if not all have.
     known: Option<Bits>,
     rows: usize,
     columns: usize,
+    /// Whether two rows have one place.
+    repeated: bool,
+    /// Whether every place has a row whose factor is not NULL.
     full: bool,
+    /// Whether the factors are finite, and so are sums of them.
+    finite: bool,
 }
 
-/// The sums of some runs of the left side.
+/// The sums of some rows of the left array.
 #[derive(Debug)]
 pub struct Block {
-    /// The runs.
-    pub runs: Range<usize>,
-    sums: Vec<f64>,
-    there: Bits,
-    known: Option<Bits>,
+    /// The rows.
+    pub rows: Range<usize>,
     columns: usize,
+    sums: Vec<f64>,
+    /// Which sums are over rows, if not all are.
+    there: Option<Bits>,
+    /// Which are over a product that is not NULL, if not all are that are over rows.
+    known: Option<Bits>,
 }
 
-/// Whether a product of arrays has the meaning of the rows.
-pub fn is_meant(left: Traits, right: Traits) -> bool {
-    // Rows of one place are added before they are multiplied, and their sum may be infinite where that of their products is not.
-    let have_sums = [left, right].iter().all(|side| side.finite || !side.repeated);
-    have_sums && (left.finite || right.full) && (right.finite || left.full)
-}
+impl Filled {
+    /// The rows of an input.
+    pub fn of(rows: Entries) -> Self {
+        let mut filled = Self::empty(rows);
+        for (row, column, number) in rows.rows() {
+            if !filled.add(row, column, rows.factor.of(number)) {
+                return Self::of_sorted(rows);
+            }
+        }
+        let finite = filled.values.iter().all(|value| value.is_finite());
+        // Where there is no place at all, nothing meets.
+        let is_full = filled.there.count() == filled.values.len() && !filled.values.is_empty();
+        let full = is_full && filled.known.is_none();
+        Self { finite, full, ..filled }
+    }
 
-impl Right {
-    /// Rows by two positions, of which there are so many.
-    pub fn new<'e>(
-        (rows, columns): (usize, usize),
-        entries: impl Iterator<Item = (usize, usize, &'e Entry)>,
-        traits: Traits,
-    ) -> Self {
-        let mut values = vec![0.0; rows * columns];
-        let mut there = Bits::new(rows, columns);
-        let mut known = traits.nulls.then(|| there.clone());
-        for (row, column, entry) in entries {
-            values[row * columns + column] += entry.factor;
-            there.set(row, column);
-            if let Some(known) = known.as_mut().filter(|_| entry.known) {
+    /// The rows of an input where several have one place. They are added in the order of runs, which is the same from run to run.
+    fn of_sorted(rows: Entries) -> Self {
+        let mut filled = Self::empty(rows);
+        let runs = Runs::of(rows);
+        let mut total = 0.0;
+        for row in 0..runs.majors() {
+            for entry in runs.run(row) {
+                total += entry.factor.abs();
+                filled.add(row, entry.minor as usize, entry.known.then_some(entry.factor));
+            }
+        }
+        Self { repeated: true, finite: total.is_finite(), ..filled }
+    }
+
+    fn empty(rows: Entries) -> Self {
+        let [of_rows, of_columns] = [rows.major.count, rows.minor.count];
+        let there = Bits::new(of_rows, of_columns);
+        let known = (!rows.factor.nulls.is_empty()).then(|| there.clone());
+        Self {
+            values: vec![0.0; of_rows * of_columns],
+            there,
+            known,
+            rows: of_rows,
+            columns: of_columns,
+            repeated: false,
+            full: false,
+            finite: false,
+        }
+    }
+
+    /// Adds a factor, and says whether it is the first of its place.
+    fn add(&mut self, row: usize, column: usize, factor: Option<f64>) -> bool {
+        if let Some(factor) = factor {
+            self.values[row * self.columns + column] += factor;
+            if let Some(known) = &mut self.known {
                 known.set(row, column);
             }
         }
-        Self { values, there, known, rows, columns, full: traits.full }
+        self.there.set(row, column)
     }
 
-    /// The memory that so many rows and columns take, with a block of sums.
+    /// Whether a product with another array, of which each of these factors takes its part, has the meaning of the rows.
+    pub fn is_meant(&self, right: &Self, factors_are_finite: bool) -> bool {
+        // Rows of one place are added before they are multiplied, and their sum may be infinite where that of their products is not.
+        let have_sums = [self, right].iter().all(|side| !side.repeated || side.finite && factors_are_finite);
+        have_sums && (self.finite || right.full) && (right.finite || self.full)
+    }
+
+    /// The memory of an array of so many rows and columns.
     pub fn bytes(rows: usize, columns: usize) -> usize {
-        let block = Self::runs_of_block(columns);
-        8 * (rows * columns + block * (rows + columns)) + 2 * (Bits::bytes(rows, columns) + Bits::bytes(block, columns))
+        8 * rows * columns + 2 * Bits::bytes(rows, columns)
     }
 
-    fn runs_of_block(columns: usize) -> usize {
-        (BLOCK / columns.max(1)).max(1)
+    /// The rows, in blocks whose product with another array has about so many elements.
+    pub fn blocks(&self, right: &Self, size: usize) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
+        let (rows, size) = (self.rows, rows_of_block(right.columns, size));
+        (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
     }
 
-    /// The blocks that so many runs are computed in.
-    pub fn blocks(&self, runs: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let size = Self::runs_of_block(self.columns);
-        (0..runs).step_by(size).map(move |first| first..runs.min(first + size))
-    }
-
-    /// The sums of these runs of the left side, whose other position is the row here.
-    pub fn block(&self, left: &Runs, runs: Range<usize>) -> Block {
-        let mut factors = vec![0.0; runs.len() * self.rows];
-        let mut there = Bits::new(runs.len(), self.columns);
-        let mut known = (left.traits.nulls || self.known.is_some()).then(|| there.clone());
-        let known_here = self.known.as_ref().unwrap_or(&self.there);
-        for (number, run) in runs.clone().enumerate() {
-            let run = left.run(run);
-            for entry in run {
-                factors[number * self.rows + entry.minor as usize] += entry.factor;
-                if let Some(known) = known.as_mut().filter(|_| entry.known) {
-                    known.add(number, known_here, entry.minor as usize);
-                }
-            }
-            // All rows of a full array have the same columns.
-            let few = if self.full { &run[..run.len().min(1)] } else { run };
-            for entry in few {
-                there.add(number, &self.there, entry.minor as usize);
-            }
+    /// The product of some rows with another array.
+    pub fn block(&self, right: &Self, rows: Range<usize>) -> Block {
+        let left = &self.values[rows.start * self.columns..rows.end * self.columns];
+        let sums = product(left, &right.values, [rows.len(), self.columns, right.columns]);
+        let mut block = Block { rows, columns: right.columns, sums, there: None, known: None };
+        if !(self.full && right.full) {
+            let have_nulls = self.known.is_some() || right.known.is_some();
+            block.known = have_nulls.then(|| self.pairs(right, block.rows.clone(), [self.known(), right.known()]));
+            let there = self.pairs(right, block.rows.clone(), [&self.there, &right.there]);
+            block.there = (there.count() < block.sums.len()).then_some(there);
         }
-        let sums = product(&factors, &self.values, [runs.len(), self.rows, self.columns]);
-        Block { runs, sums, there, known, columns: self.columns }
+        block
+    }
+
+    fn known(&self) -> &Bits {
+        self.known.as_ref().unwrap_or(&self.there)
+    }
+
+    /// Which pairs of rows here and columns there have a place in common.
+    fn pairs(&self, right: &Self, rows: Range<usize>, [here, there]: [&Bits; 2]) -> Bits {
+        let mut pairs = Bits::new(rows.len(), right.columns);
+        for (number, row) in rows.enumerate() {
+            // All rows of a full array have the same columns.
+            let enough = if right.full { 1 } else { usize::MAX };
+            here.columns(row).take(enough).for_each(|inner| pairs.add(number, there, inner));
+        }
+        pairs
+    }
+
+    /// The products of the rows that a row and a column of another array have in common, each times a factor.
+    pub fn scaled(&self, right: &Self, [row, column]: [usize; 2], factor: f64) -> Option<f64> {
+        let common = self.known().columns(row).filter(|inner| right.known().has(*inner, column));
+        common.fold(None, |sum, inner| {
+            let product = self.values[row * self.columns + inner] * right.values[inner * right.columns + column];
+            Some(sum.unwrap_or(0.0) + product * factor)
+        })
     }
 }
 
+fn rows_of_block(columns: usize, size: usize) -> usize {
+    (size / columns.max(1)).max(1)
+}
+
 impl Block {
-    /// The columns in which a run has rows, each with the sum of the products, none if all are NULL.
-    pub fn sums_of(&self, run: usize) -> impl Iterator<Item = (usize, Option<f64>)> {
-        self.there.columns(run - self.runs.start).map(move |column| (column, self.sum(run, column)))
+    /// The memory of a block of about so many elements.
+    pub fn bytes(columns: usize, size: usize) -> usize {
+        Filled::bytes(rows_of_block(columns, size), columns)
     }
 
-    /// Whether a run has rows in a column.
-    pub fn has(&self, run: usize, column: usize) -> bool {
-        self.there.has(run - self.runs.start, column)
+    /// All sums if each is over rows and none is NULL.
+    pub fn complete(&self) -> Option<&[f64]> {
+        (self.there.is_none() && self.known.is_none()).then_some(self.sums.as_slice())
+    }
+
+    /// The columns in which a row has a sum over rows, each with the sum, none if all products are NULL.
+    pub fn sums_of(&self, row: usize) -> impl Iterator<Item = (usize, Option<f64>)> {
+        let columns = 0..self.columns;
+        columns.filter(move |column| self.has(row, *column)).map(move |column| (column, self.sum(row, column)))
+    }
+
+    /// Whether a sum is over rows.
+    pub fn has(&self, row: usize, column: usize) -> bool {
+        self.there.as_ref().is_none_or(|there| there.has(row - self.rows.start, column))
     }
 
     /// The sum of the products, none if all are NULL.
-    pub fn sum(&self, run: usize, column: usize) -> Option<f64> {
-        let number = run - self.runs.start;
-        let known = self.known.as_ref().unwrap_or(&self.there).has(number, column);
+    pub fn sum(&self, row: usize, column: usize) -> Option<f64> {
+        let number = row - self.rows.start;
+        let known = match &self.known {
+            Some(known) => known.has(number, column),
+            None => self.has(row, column),
+        };
         known.then(|| self.sums[number * self.columns + column])
     }
 }

@@ -169,17 +169,16 @@ impl Running {
         };
         drop(read);
         taken.into_iter().for_each(|taken| self.note(taken));
-        let size = self.context.session_config().batch_size();
         let measured = self.measured;
         let next = stream::try_unfold((computed, reservation), move |(mut computed, reservation)| {
             let timer = measured.elapsed_compute().timer();
             let batch = computed.next();
             timer.done();
             let batch = batch.map(|batch| batch.map(|batch| batch.record_output(&measured)));
-            async move { Ok::<_, DataFusionError>(batch?.map(|batch| (parts(batch, size), (computed, reservation)))) }
+            async move { Ok::<_, DataFusionError>(batch?.map(|batch| (batch, (computed, reservation)))) }
         });
-        let rows = next.map_ok(|parts| stream::iter(parts.into_iter().map(Ok))).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+        // Batches are not cut to the session's size: each part would count as the whole where memory is accounted for.
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, next)))
     }
 
     /// The rows that the plan behind the sum has.
@@ -216,10 +215,4 @@ impl Computed {
             Self::Rows(batches) => Ok(batches.pop()),
         }
     }
-}
-
-/// A batch in batches of the size that the session has.
-fn parts(batch: RecordBatch, size: usize) -> Vec<RecordBatch> {
-    let rows = batch.num_rows();
-    (0..rows).step_by(size.max(1)).map(|first| batch.slice(first, size.min(rows - first))).collect()
 }

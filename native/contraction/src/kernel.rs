@@ -30,14 +30,14 @@ pub struct Work {
 }
 
 impl Work {
-    /// Whichever way takes least, if arrays have the meaning of the rows and there is memory for them.
-    pub fn kernel(&self, how: Contractions, is_meant: bool, has_memory: impl FnOnce() -> bool) -> Kernel {
-        let is_wanted = match how {
+    /// Whichever way takes least.
+    pub fn kernel(&self, how: Contractions) -> Kernel {
+        let is_dense = match how {
             Contractions::Dense => true,
             Contractions::Sparse => false,
             Contractions::On | Contractions::Off | Contractions::HandedOver => self.dense() < self.pairs * PAIR,
         };
-        if is_wanted && is_meant && has_memory() { Kernel::Dense } else { Kernel::Sparse }
+        if is_dense { Kernel::Dense } else { Kernel::Sparse }
     }
 
     fn dense(&self) -> f64 {

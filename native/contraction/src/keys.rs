@@ -78,6 +78,12 @@ impl Positions {
         has_rows
     }
 
+    /// Whether each row has its own, in their order.
+    pub fn are_rows(&self) -> bool {
+        self.count == self.of_rows.len()
+            && self.of_rows.iter().enumerate().all(|(row, position)| row == *position as usize)
+    }
+
     /// The same without numbers that no row has.
     pub fn dense(self) -> Self {
         let mut numbers = vec![NONE; self.count];
@@ -107,75 +113,74 @@ fn limit(rows: usize) -> u64 {
 fn coded(key: &Key, rows: usize) -> Result<Option<Positions>> {
     let Some(first) = key.values.first() else { return Ok(Some(Positions { of_rows: vec![], count: 0 })) };
     let width = first.data_type().primitive_width().filter(|width| *width <= 8);
-    let mut values = Vec::with_capacity(rows);
-    match (first.data_type(), width) {
+    Ok(match (first.data_type(), width) {
         (DataType::Float64 | DataType::Float32, _) => {
-            for array in &key.values {
-                if !add_floats(array, &mut values)? {
-                    return Ok(None);
-                }
+            float_bits(key, rows)?.map(|bits| integers(bits.iter().copied(), rows, key.nulls))
+        }
+        (_, Some(1)) => Some(of_integers::<i8>(key, rows)),
+        (_, Some(2)) => Some(of_integers::<i16>(key, rows)),
+        (_, Some(4)) => Some(of_integers::<i32>(key, rows)),
+        (_, Some(_)) => Some(of_integers::<i64>(key, rows)),
+        (_, None) => Some(by_rows(key, rows)?),
+    })
+}
+
+/// The bits of floats, in the order of the floats. None if there is a NaN or a negative zero.
+fn float_bits(key: &Key, rows: usize) -> Result<Option<Vec<Option<i64>>>> {
+    let mut all = Vec::with_capacity(rows);
+    for array in &key.values {
+        let array = cast(array, &DataType::Float64)?;
+        let array: &Float64Array = array.as_primitive();
+        for value in array {
+            if value.is_some_and(|value| value.is_nan() || value == 0.0 && value.is_sign_negative()) {
+                return Ok(None);
             }
+            let bits = value.map(|value| value.to_bits() as i64);
+            all.push(bits.map(|bits| if bits < 0 { bits ^ i64::MAX } else { bits }));
         }
-        (_, Some(width)) => key.values.iter().for_each(|array| add_integers(&array.to_data(), width, &mut values)),
-        _ => return by_rows(key, rows).map(Some),
     }
-    Ok(Some(integers(values, key.nulls)))
+    Ok(Some(all))
 }
 
-/// Adds the bits of floats, in the order of the floats, and says whether it is one: there is no NaN and no negative zero.
-fn add_floats(array: &ArrayRef, values: &mut Vec<Option<i64>>) -> Result<bool> {
-    let array = cast(array, &DataType::Float64)?;
-    let array: &Float64Array = array.as_primitive();
-    for value in array {
-        if value.is_some_and(|value| value.is_nan() || value == 0.0 && value.is_sign_negative()) {
-            return Ok(false);
-        }
-        let bits = value.map(|value| value.to_bits() as i64);
-        values.push(bits.map(|bits| if bits < 0 { bits ^ i64::MAX } else { bits }));
+/// The positions of integers, dates and times of one width. Those without a sign go by their bits, which is an order as well.
+fn of_integers<T: ArrowNativeType + Into<i64>>(key: &Key, rows: usize) -> Positions {
+    fn numbers<T: ArrowNativeType + Into<i64>>(part: &ArrayData) -> impl Iterator<Item = i64> + Clone {
+        part.buffer::<T>(0)[..part.len()].iter().map(|number| (*number).into())
     }
-    Ok(true)
-}
-
-/// Adds the values of integers, dates and times of so many bytes. Those without a sign go by their bits, which is an order as well.
-fn add_integers(data: &ArrayData, width: usize, values: &mut Vec<Option<i64>>) {
-    fn add<T: ArrowNativeType + Into<i64>>(data: &ArrayData, values: &mut Vec<Option<i64>>) {
-        let numbers = data.buffer::<T>(0)[..data.len()].iter().map(|number| (*number).into());
-        match data.nulls().filter(|nulls| nulls.null_count() > 0) {
-            Some(nulls) => values.extend(numbers.zip(nulls).map(|(number, known)| known.then_some(number))),
-            None => values.extend(numbers.map(Some)),
-        }
+    let parts: Vec<_> = key.values.iter().map(|array| array.to_data()).collect();
+    if parts.iter().all(|part| part.null_count() == 0) {
+        return integers(parts.iter().flat_map(numbers::<T>).map(Some), rows, key.nulls);
     }
-    match width {
-        1 => add::<i8>(data, values),
-        2 => add::<i16>(data, values),
-        4 => add::<i32>(data, values),
-        _ => add::<i64>(data, values),
-    }
+    let values = parts.iter().flat_map(|part| {
+        let rows = numbers::<T>(part).enumerate();
+        rows.map(|(row, number)| part.is_valid(row).then_some(number))
+    });
+    integers(values, rows, key.nulls)
 }
 
 /// The positions of integers: by their distance from the least where they lie close, else by a dictionary.
-fn integers(values: Vec<Option<i64>>, nulls: bool) -> Positions {
-    let known = || values.iter().flatten();
-    let (Some(least), Some(greatest)) = (known().min().copied(), known().max().copied()) else {
-        let of_null = if nulls { 0 } else { NONE };
-        return Positions { of_rows: vec![of_null; values.len()], count: usize::from(nulls && !values.is_empty()) };
-    };
+fn integers(values: impl Iterator<Item = Option<i64>> + Clone, rows: usize, nulls: bool) -> Positions {
+    // Loops within are those of the iterator, which are faster than ours over it.
+    let none = (i64::MAX, i64::MIN, false);
+    let (least, greatest, has_null) = values.clone().fold(none, |(least, greatest, has_null), value| match value {
+        Some(value) => (least.min(value), greatest.max(value), has_null),
+        None => (least, greatest, true),
+    });
+    // NULL comes before the least.
+    let [null, first] = if has_null && nulls { [0, 1] } else { [NONE, 0] };
+    if least > greatest {
+        return Positions { of_rows: vec![null; rows], count: usize::from(first == 1) };
+    }
     let range = greatest.abs_diff(least);
-    if range < limit(values.len()) {
-        // NULL comes before the least.
-        let null = if nulls { 0 } else { NONE };
-        let number = |value: Option<i64>| value.map_or(null, |value| value.abs_diff(least) as u32 + 1);
-        return Positions { of_rows: values.into_iter().map(number).collect(), count: range as usize + 2 };
+    if range < limit(rows) {
+        let mut of_rows = Vec::with_capacity(rows);
+        values.for_each(|value| of_rows.push(value.map_or(null, |value| value.abs_diff(least) as u32 + first)));
+        return Positions { of_rows, count: range as usize + 1 + first as usize };
     }
-    let has_null = nulls && values.iter().any(Option::is_none);
     // Their order as numbers without a sign.
-    let code = |value: i64| (value as u64) ^ (1 << 63);
-    let ranked = by_dictionary(values.iter().map(|value| value.map(code)));
-    if !has_null {
-        return ranked;
-    }
-    let number = |rank: u32| if rank == NONE { 0 } else { rank + 1 };
-    Positions { of_rows: ranked.of_rows.into_iter().map(number).collect(), count: ranked.count + 1 }
+    let ranked = by_dictionary(values.map(|value| value.map(|value| (value as u64) ^ (1 << 63))));
+    let number = |rank: u32| if rank == NONE { null } else { rank + first };
+    Positions { of_rows: ranked.of_rows.into_iter().map(number).collect(), count: ranked.count + first as usize }
 }
 
 /// The positions of keys of any type, by their form as bytes.

@@ -17,18 +17,22 @@
 //! rows with the factor say which of all pairs are wanted.
 //!
 //! In the order of the modules, each of which imports only from those before it: `option` says how sums are computed, `spec` what they are
-//! over. `keys` numbers keys, `runs` sorts rows by positions. `bits` and `dense`, `sparse` and `chosen` are the kernels, `kernel` chooses
-//! one, and `pairs` has the sums of pairs as rows. `compute` has the rows of inputs, and `sums` goes from these to those of the sum. `read`
-//! reads the inputs, `handover` hands them over, `exec` is the operator, and `recognize` finds sums among the nodes of a plan.
+//! over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts them. `bits` and `dense`, `sparse` and `chosen` are the
+//! kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows. `compute` has the rows of inputs, and `sums` goes from these to
+//! those of the sum. `read` reads the inputs, `handover` hands them over, `exec` is the operator, and `recognize` finds sums among the
+//! nodes of a plan.
 
 mod bits;
 mod chosen;
 mod compute;
 mod dense;
+mod entries;
 mod exec;
 mod handover;
 mod kernel;
 mod keys;
+mod numbered;
+mod numbers;
 mod option;
 mod pairs;
 mod read;

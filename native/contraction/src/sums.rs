@@ -1,7 +1,8 @@
 //! From the rows of the inputs of a sum to its own.
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{Array, BooleanArray, Float64Array, RecordBatch};
+use arrow::buffer::NullBuffer;
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
 use datafusion_execution::memory_pool::MemoryReservation;
@@ -9,11 +10,12 @@ use std::sync::Arc;
 
 use crate::chosen::{Choice, Meet, Sums};
 use crate::compute::{Rows, in_common, joined};
-use crate::dense::{Right, is_meant};
+use crate::dense::{Block, Filled};
+use crate::entries::Entries;
 use crate::kernel::{Kernel, Work};
 use crate::keys::{NONE, Positions};
 use crate::option::Contractions;
-use crate::pairs::{Pairs, Way};
+use crate::pairs::{self, Pairs, Way};
 use crate::runs::{self, Runs};
 use crate::sparse::Sparse;
 use crate::spec::{Contraction, Kind};
@@ -72,32 +74,47 @@ impl Setting<'_> {
         let [inner_left, inner_right] = in_common(inner);
         let [left, right] = sides;
         let (Some(of_left), Some(of_right)) = (left.positions()?, right.positions()?) else { return Ok(None) };
-        let majors = of_left.count + inner_right.count;
-        if self.reservation.try_grow(runs::bytes(left.count + right.count, majors)).is_err() {
-            return Ok(None);
-        }
-        let [rows, columns] = [of_left.count, of_right.count];
-        let left_runs = Runs::of((&of_left.of_rows, rows), (&inner_left.of_rows, inner_left.count), &left.factor);
-        let right_runs =
-            Runs::of((&inner_right.of_rows, inner_right.count), (&of_right.of_rows, columns), &right.factor);
-        let pairs = met(&left_runs, &right_runs);
-        let all = (rows * columns) as f64 * inner_left.count as f64;
-        let work = Work { sizes: [rows, inner_left.count, columns], pairs, filling: pairs / all };
-        let meant = !self.spec.single && is_meant(left_runs.traits, right_runs.traits);
-        let bytes = Right::bytes(inner_left.count, columns);
-        let kernel = work.kernel(self.how, meant, || self.reservation.try_grow(bytes).is_ok());
+        let left_rows = Entries { major: &of_left, minor: &inner_left, factor: &left.factor };
+        let right_rows = Entries { major: &inner_right, minor: &of_right, factor: &right.factor };
+        let sizes = [of_left.count, inner_left.count, of_right.count];
+        let pairs = met(left_rows, right_rows);
+        let all = sizes.iter().map(|size| *size as f64).product::<f64>();
+        let work = Work { sizes, pairs, filling: pairs / all };
         let keys = [left.keys(&of_left)?, right.keys(&of_right)?];
-        let way = match kernel {
-            Kernel::Dense => Way::Dense(as_array(&right_runs)),
-            Kernel::Sparse => {
-                if self.reservation.try_grow(Sparse::bytes(columns)).is_err() {
+        let arrays = match self.spec.single {
+            true => None,
+            false => self.arrays(&work, [left_rows, right_rows], pairs::BLOCK, true),
+        };
+        let (way, kernel) = match arrays {
+            Some([left, right]) => (Way::Dense(left, right), Kernel::Dense),
+            None => {
+                let runs = runs::bytes(left.count + right.count, sizes[0] + sizes[1]);
+                if self.reservation.try_grow(runs + Sparse::bytes(sizes[2])).is_err() {
                     return Ok(None);
                 }
-                Way::Sparse(right_runs, Sparse::new(columns, self.spec.single))
+                let sparse = Sparse::new(sizes[2], self.spec.single);
+                (Way::Sparse(Runs::of(left_rows), Runs::of(right_rows), sparse), Kernel::Sparse)
             }
         };
-        let pairs = Pairs::new(left_runs, way, keys, Arc::clone(&self.schema));
+        let pairs = Pairs::new(way, keys, Arc::clone(&self.schema));
         Ok(Some((Computed::Pairs(Box::new(pairs)), Some(Taken { kernel, work }))))
+    }
+
+    /// The rows of two sides as arrays, if that takes least, has the meaning of the rows, and there is memory for them.
+    fn arrays(&self, work: &Work, [left, right]: [Entries; 2], block: usize, finite: bool) -> Option<[Filled; 2]> {
+        let [rows, inner, columns] = work.sizes;
+        let bytes = Filled::bytes(rows, inner)
+            + Filled::bytes(inner, columns)
+            + Block::bytes(columns, block.min(rows * columns));
+        if work.kernel(self.how) == Kernel::Sparse || self.reservation.try_grow(bytes).is_err() {
+            return None;
+        }
+        let arrays = [left, right].map(Filled::of);
+        let is_meant = arrays[0].is_meant(&arrays[1], finite);
+        if !is_meant {
+            self.reservation.shrink(bytes);
+        }
+        is_meant.then_some(arrays)
     }
 
     fn chosen(
@@ -109,7 +126,7 @@ impl Setting<'_> {
     ) -> Result<Option<(Computed, Option<Taken>)>> {
         let others: Vec<_> = (0..sides.len()).filter(|side| *side != by).collect();
         let [a, b] = [others[0], others[1]];
-        let (Some(inner), Some([p, of_a]), Some([q, of_b])) = (
+        let (Some(inner), Some([mut p, mut of_a]), Some([mut q, mut of_b])) = (
             joined(self.spec, [a, b], inputs)?,
             joined(self.spec, [by, a], inputs)?,
             joined(self.spec, [by, b], inputs)?,
@@ -123,82 +140,72 @@ impl Setting<'_> {
         };
         let [inner_a, inner_b] = in_common(inner);
         // A row whose partner may be missing stays, though its key be NULL and have no position.
-        let p = if outer == Some(a) { with_a_place(p) } else { p };
-        let q = if outer == Some(b) { with_a_place(q) } else { q };
+        if outer == Some(a) {
+            p = with_a_place(p);
+            of_a.count = p.count;
+        }
+        if outer == Some(b) {
+            q = with_a_place(q);
+            of_b.count = q.count;
+        }
         let Some(groups) = sides[by].positions()? else { return Ok(None) };
-        let majors = p.count + q.count;
-        let needed = runs::bytes(sides[a].count + sides[b].count, majors) + Sums::bytes(groups.count);
-        if self.reservation.try_grow(needed).is_err() {
+        if self.reservation.try_grow(Sums::bytes(groups.count)).is_err() {
             return Ok(None);
         }
-        let left = Runs::of((&of_a.of_rows, p.count), (&inner_a.of_rows, inner_a.count), &sides[a].factor);
-        let right = Runs::of((&of_b.of_rows, q.count), (&inner_b.of_rows, inner_b.count), &sides[b].factor);
-        let factor = sides[by].factor.clone();
-        let choice = Choice { pairs: [p, q], groups, factor, meet };
-        let sizes = [left.majors(), left.minors, right.majors()];
-        let [steps, products] = [choice.steps(&left, &right) as f64, met_within(&left, &right)];
+        let left = Entries { major: &of_a, minor: &inner_a, factor: &sides[a].factor };
+        let right = Entries { major: &of_b, minor: &inner_b, factor: &sides[b].factor };
+        let choice = Choice { pairs: [p, q], groups, factor: sides[by].factor.clone(), meet };
+        let Some((sums, taken)) = self.sums_of(&choice, left, right) else { return Ok(None) };
+        let rows = self.rows_of(&sides[by], &choice.groups, sums)?;
+        Ok(Some((Computed::Rows(rows), Some(taken))))
+    }
+
+    /// The sums that rows choose. None if there is no memory for them.
+    fn sums_of(&self, choice: &Choice, left: Entries, right: Entries) -> Option<(Sums, Taken)> {
+        let [steps, products] = [choice.steps(left, right) as f64, met(left, right.turned())];
+        let sizes = [left.major.count, left.minor.count, right.major.count];
         let work = Work { sizes, pairs: steps.min(products), filling: left.filling() * right.filling() };
-        let bytes = Right::bytes(left.minors, right.majors());
-        let meant = is_meant(left.traits, right.traits);
-        let kernel = work.kernel(self.how, meant, || self.reservation.try_grow(bytes).is_ok());
-        let sums = match kernel {
-            Kernel::Dense => choice.by_arrays(&left, &right),
-            Kernel::Sparse if steps <= products => choice.by_runs(&left, &right),
-            Kernel::Sparse => {
-                let columns = right.majors();
-                let needed = runs::bytes(right.len(), inner_b.count) + Sparse::bytes(columns);
-                if self.reservation.try_grow(needed).is_err() {
-                    return Ok(None);
-                }
-                let right = Runs::of((&inner_b.of_rows, inner_b.count), (&of_b.of_rows, columns), &sides[b].factor);
-                choice.by_products(&left, &right)
-            }
+        // Sums that are few beside the rows are looked up in the order of the rows.
+        let block = pairs::BLOCK.max(4 * choice.groups.of_rows.len());
+        let taken = |kernel| Taken { kernel, work };
+        if let Some([left, right]) = self.arrays(&work, [left, right.turned()], block, choice.factor.is_finite()) {
+            return Some((choice.by_arrays(&left, &right, block), taken(Kernel::Dense)));
+        }
+        let rows = left.major.of_rows.len() + right.major.of_rows.len();
+        let bytes = runs::bytes(rows, sizes.iter().sum()) + Sparse::bytes(right.major.count);
+        self.reservation.try_grow(bytes).ok()?;
+        let sums = match steps <= products {
+            true => choice.by_runs(&Runs::of(left), &Runs::of(right)),
+            false => choice.by_products(&Runs::of(left), &Runs::of(right.turned())),
         };
-        let rows = self.rows_of(&sides[by], &choice.groups, &sums)?;
-        Ok(Some((Computed::Rows(rows), Some(Taken { kernel, work }))))
+        Some((sums, taken(Kernel::Sparse)))
     }
 
     /// The groups that have rows, with their sums.
-    fn rows_of(&self, rows: &Rows, groups: &Positions, sums: &Sums) -> Result<Vec<RecordBatch>> {
-        let there = sums.there.iter().enumerate().filter(|(_, there)| **there);
-        let there: Vec<_> = there.map(|(group, _)| group as u32).collect();
-        let keys = rows.keys(groups)?;
+    fn rows_of(&self, rows: &Rows, groups: &Positions, sums: Sums) -> Result<Vec<RecordBatch>> {
+        let there = BooleanArray::from(sums.there);
         let mut batches = vec![];
-        for part in there.chunks(1 << 16) {
-            let values = part.iter().map(|group| {
-                let group = *group as usize;
-                sums.known[group].then(|| sums.sums[group])
-            });
-            let values: Float64Array = values.collect();
-            let part = UInt32Array::from(part.to_vec());
-            let mut columns: Vec<(usize, ArrayRef)> = vec![];
-            for (place, key) in &keys {
-                columns.push((*place, take(key, &part, None)?));
-            }
+        let mut first = 0;
+        for mut columns in rows.keys_in_parts(groups)? {
+            let part = first..first + columns.first().map_or(groups.count, |(_, key)| key.len());
             columns.sort_by_key(|(place, _)| *place);
             let mut columns: Vec<_> = columns.into_iter().map(|(_, column)| column).collect();
-            columns.push(Arc::new(values));
-            batches.push(RecordBatch::try_new(Arc::clone(&self.schema), columns)?);
+            // A part has memory of its own, as slices of all values would each count as the whole.
+            let known = sums.known[part.clone()].iter().copied().collect::<NullBuffer>();
+            columns.push(Arc::new(Float64Array::new(sums.sums[part.clone()].to_vec().into(), Some(known))));
+            let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
+            batches.push(filter_record_batch(&batch, &there.slice(part.start, part.len()))?);
+            first = part.end;
         }
+        // The last of them is given out first.
+        batches.reverse();
         Ok(batches)
     }
 }
 
-/// How many pairs of rows two sides have in common.
-fn met(left: &Runs, right: &Runs) -> f64 {
-    let lengths = left.by_minor().into_iter().enumerate();
-    lengths.map(|(inner, count)| count as f64 * right.run(inner).len() as f64).sum()
-}
-
-/// The same of two sides whose inner position is the other one of both.
-fn met_within(left: &Runs, right: &Runs) -> f64 {
-    left.by_minor().into_iter().zip(right.by_minor()).map(|(a, b)| a as f64 * b as f64).sum()
-}
-
-fn as_array(right: &Runs) -> Right {
-    let entries = (0..right.majors())
-        .flat_map(|inner| right.run(inner).iter().map(move |entry| (inner, entry.minor as usize, entry)));
-    Right::new((right.majors(), right.minors), entries, right.traits)
+/// How many pairs of rows two sides have in common, by the other position of the left one and the first of the right one.
+fn met(left: Entries, right: Entries) -> f64 {
+    left.by_minor().into_iter().zip(right.by_major()).map(|(a, b)| f64::from(a) * f64::from(b)).sum()
 }
 
 /// The same with a position of their own for rows that have none.

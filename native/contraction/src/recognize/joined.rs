@@ -92,7 +92,8 @@ impl Joined {
         Self::join(plan, join, left, right)
     }
 
-    fn input(plan: &Arc<dyn ExecutionPlan>, number: usize) -> Self {
+    /// The rows of one input, of this number.
+    pub fn input(plan: &Arc<dyn ExecutionPlan>, number: usize) -> Self {
         let schema = plan.schema();
         let columns = schema.fields().iter().enumerate();
         let columns = columns.map(|(index, field)| Arc::new(Column::new(field.name(), index)) as _).collect();

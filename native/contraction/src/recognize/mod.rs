@@ -9,15 +9,19 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, internal_err};
 use datafusion_functions_aggregate::sum::Sum;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::{Partitioning, PhysicalExpr};
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::exec::ContractionExec;
 use crate::keys::has_positions;
+use crate::numbered::NumberedSumsExec;
+use crate::numbers::{Columns, are_numbers};
 use crate::option::Contractions;
 use crate::spec::{Contraction, Equality, Kind, Side};
 use crate::version::statistics;
@@ -68,9 +72,21 @@ fn dealt_out(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result
     }
 }
 
-/// The sum of products that a node is.
+/// The sums by positions that a node is.
 fn contraction(node: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(grouped) = grouped(node) else { return Ok(None) };
+    match of_products(node, grouped, how)? {
+        Some(contraction) => Ok(Some(contraction)),
+        None => by_number(node, grouped, how),
+    }
+}
+
+/// The sum of products over a join that a node is.
+fn of_products(
+    node: &Arc<dyn ExecutionPlan>,
+    grouped: &AggregateExec,
+    how: Contractions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(sum) = sum_of(grouped) else { return Ok(None) };
     for shape in SHAPES {
         let Some(joined) = Joined::of(grouped.input(), shape)? else { continue };
@@ -80,6 +96,44 @@ fn contraction(node: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Optio
         return Ok(Some(Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows))));
     }
     Ok(None)
+}
+
+/// The sums by whole numbers that a node is.
+fn by_number(
+    node: &Arc<dyn ExecutionPlan>,
+    grouped: &AggregateExec,
+    how: Contractions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(columns) = summed_by_number(grouped)? else { return Ok(None) };
+    let mut input = grouped.input();
+    while is_shuffle(input)
+        && let [below] = input.children().as_slice()
+    {
+        input = below;
+    }
+    let rows = Joined::input(input, 0);
+    let handover = with_rows(node, input, &rows.plan)?;
+    let statistics = statistics(node, None)?;
+    Ok(Some(Arc::new(NumberedSumsExec::new(Arc::clone(input), columns, handover, how, statistics))))
+}
+
+/// The columns of which groups by a column of whole numbers have the sums, and nothing else.
+fn summed_by_number(grouped: &AggregateExec) -> Result<Option<Columns>> {
+    let schema = grouped.input_schema();
+    let [(key, _)] = grouped.group_expr().expr() else { return Ok(None) };
+    let Some(key) = key.downcast_ref::<Column>() else { return Ok(None) };
+    let mut summed = vec![];
+    for aggregate in grouped.aggr_expr() {
+        let argument = summed_by(aggregate, &schema);
+        let Some(column) = argument.as_ref().and_then(|sum| sum.downcast_ref::<Column>()) else { return Ok(None) };
+        summed.push(column.index());
+    }
+    let are_all = grouped.filter_expr().iter().all(Option::is_none);
+    let read: BTreeSet<_> = summed.iter().copied().chain([key.index()]).collect();
+    let others_may_be_null =
+        schema.fields().iter().enumerate().all(|(index, field)| read.contains(&index) || field.is_nullable());
+    let are_sums = !summed.is_empty() && are_all && others_may_be_null;
+    Ok((are_sums && are_numbers(&key.data_type(&schema)?)).then(|| Columns { number: key.index(), summed }))
 }
 
 /// The node that groups rows, of a node that has the groups. The groups of partitions may be put together above it.
@@ -112,11 +166,15 @@ struct Summed {
 /// The only aggregate of groups, if it is a sum of doubles.
 fn sum_of(grouped: &AggregateExec) -> Option<Summed> {
     let ([sum], [condition]) = (grouped.aggr_expr(), grouped.filter_expr()) else { return None };
-    let sum: &AggregateFunctionExpr = sum.as_ref();
-    let is_sum = sum.fun().inner().is::<Sum>() && !sum.is_distinct() && sum.order_bys().is_empty();
-    let argument = sum.expressions().pop()?;
-    let is_double = argument.data_type(&grouped.input_schema()).ok()? == DataType::Float64;
-    (is_sum && is_double).then(|| Summed { argument, condition: condition.clone() })
+    let argument = summed_by(sum, &grouped.input_schema())?;
+    Some(Summed { argument, condition: condition.clone() })
+}
+
+/// What an aggregate sums, if it is a sum of doubles.
+fn summed_by(aggregate: &AggregateFunctionExpr, schema: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
+    let is_sum = aggregate.fun().inner().is::<Sum>() && !aggregate.is_distinct() && aggregate.order_bys().is_empty();
+    let argument = aggregate.expressions().pop()?;
+    (is_sum && argument.data_type(schema).ok()? == DataType::Float64).then_some(argument)
 }
 
 /// What the sum is over, if it is one of products over the join.

@@ -10,6 +10,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use xql_contraction::Contractions;
 
 use super::draw::Draw;
@@ -213,5 +214,65 @@ async fn a_plan_that_is_reset_computes_anew() -> Result<()> {
             assert_eq!(found, BTreeMap::from([("x|p".to_owned(), Some(11.0))]));
         }
     }
+    Ok(())
+}
+
+/// So many rows of two columns by numbers, each of which comes twice in a row.
+fn numbered(ctx: &SessionContext, rows: i64) -> Result<()> {
+    let number: ArrayRef = Arc::new((0..rows).map(|row| row / 2).collect::<Int64Array>());
+    let u: ArrayRef = Arc::new((0..rows).map(|row| (row % 3 > 0).then_some(row as f64)).collect::<Float64Array>());
+    let v: ArrayRef = Arc::new((0..rows).map(|row| -(row as f64)).collect::<Float64Array>());
+    let batch = RecordBatch::try_from_iter_with_nullable([("n", number, true), ("u", u, true), ("v", v, true)])?;
+    let parts = (0..4).map(|part| vec![batch.slice(part * rows as usize / 4, rows as usize / 4)]).collect();
+    ctx.register_table("a", Arc::new(MemTable::try_new(batch.schema(), parts)?))?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn several_columns_are_summed_by_a_number() -> Result<()> {
+    let ctx = session(3);
+    numbered(&ctx, 4000)?;
+    // The numbers of doubles are exact, so that they are keys here.
+    let found = all(&ctx, "SELECT n, SUM(u) AS u, SUM(v) AS v FROM a GROUP BY n").await?;
+    assert_eq!(found.len(), 2000);
+    let expected = |n: i64| {
+        let rows = [2 * n, 2 * n + 1];
+        let u = rows.iter().filter(|row| **row % 3 > 0).map(|row| *row as f64).sum::<f64>();
+        (format!("{n}|{u:?}"), Some(-(rows[0] + rows[1]) as f64))
+    };
+    let mut expected: Vec<_> = (0..2000).map(expected).collect();
+    expected.sort_by(|(a, _), (b, _)| a.cmp(b));
+    assert_eq!(found, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_memory_ends_for_is_handed_over_with_the_sums_so_far() -> Result<()> {
+    let sql = "SELECT n, SUM(v) AS v FROM a GROUP BY n";
+    let mut ways = vec![];
+    for bytes in [60_000, 250_000, 1_000_000] {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
+        let config = SessionConfig::new().with_target_partitions(1).with_batch_size(64);
+        let ctx = SessionContext::new_with_config_rt(config, runtime);
+        numbered(&ctx, 40_000)?;
+        let plan = by(&planned(&ctx, sql).await?, Contractions::On)?;
+        // DataFusion's groups need more than the least has as well.
+        let found = sums(Arc::clone(&plan), ctx.task_ctx()).await;
+        ways.push(metric(&plan, "handed_over").unwrap_or_default());
+        match found {
+            Ok(found) => assert_eq!(found["19999"], Some(-(39_998.0 + 39_999.0))),
+            Err(error) => assert!(error.to_string().contains("Resources exhausted"), "{error}"),
+        }
+        drop(plan);
+        // Tasks that an error ends give their memory back when they are polled for the last time.
+        for _ in 0..1000 {
+            if pool.reserved() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        assert_eq!(pool.reserved(), 0);
+    }
+    assert_eq!(ways, [1, 1, 0]);
     Ok(())
 }

@@ -4,6 +4,8 @@ use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     UInt64Array,
 };
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
@@ -236,6 +238,28 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])
     Ok((of, [sum(format!("SUM({product})")), sum(format!("SUM(abs({product}))"))]))
 }
 
+/// Sums by whole numbers. Most are positions, but some are NULL, negative or far away, in the first rows or in the last.
+fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])> {
+    let of = *draw.of(&[Values::Plain, Values::WithNulls, Values::Special]);
+    let rows = *draw.of(&[0, 1, 40, 900]);
+    let (near, far) = (*draw.of(&[1, 7, 400]), *draw.of(&[400, 400, 1 << 40]));
+    let (first, nulls) = (*draw.of(&[0, 0, 0, -3]), *draw.of(&[0, 0, 0, 10]));
+    let begin = *draw.of(&[0, rows / 2, rows]);
+    let number = |row: usize| {
+        let is_none = draw.percent(if row < begin { 0 } else { nulls });
+        let distance = draw.below(if row < begin { near } else { far }) as i64;
+        (!is_none).then(|| distance + if row < begin { 0 } else { first })
+    };
+    let numbers: ArrayRef = Arc::new((0..rows).map(number).collect::<Int64Array>());
+    let fits = far < 1 << 32 && first == 0;
+    let narrow = draw.of(&[DataType::Int64, DataType::Int16, DataType::UInt16, DataType::UInt64]);
+    let numbers = if fits { cast(&numbers, narrow)? } else { numbers };
+    let values = of_values(draw, of, rows);
+    add_table(ctx, draw, "a", vec![("k", numbers), ("v", values)])?;
+    let sum = |sum: &str| format!("SELECT k, SUM({sum}) AS total FROM (SELECT k, v, abs(v) AS size FROM a) GROUP BY k");
+    Ok((of, [sum("v"), sum("size")]))
+}
+
 fn are_close(found: Option<f64>, expected: Option<f64>, size: Option<f64>) -> bool {
     match (found, expected) {
         (None, None) => true,
@@ -254,7 +278,8 @@ async fn check(
     ctx: &SessionContext,
     values: Values,
     [sql, sizes]: [String; 2],
-    taken: &mut [usize; 3],
+    kernels: [&str; 2],
+    taken: &mut [usize; 2],
 ) -> Result<bool> {
     let expected = sums(planned(ctx, &sql).await?, ctx.task_ctx()).await?;
     let sizes = sums(planned(ctx, &sizes).await?, ctx.task_ctx()).await?;
@@ -274,7 +299,7 @@ async fn check(
             assert!(!sum.is_some_and(|sum| sum == 0.0 && sum.is_sign_negative()), "{way}: -0 for {key}: {sql}");
         }
         if way == Contractions::On {
-            for (count, kernel) in taken.iter_mut().zip(["dense", "sparse", "handed_over"]) {
+            for (count, kernel) in taken.iter_mut().zip(kernels) {
                 *count += metric(&contraction, kernel).unwrap_or_default();
             }
         }
@@ -289,27 +314,32 @@ fn cases() -> usize {
 /// Draws tables, and the statements of a case over them.
 type Case = fn(&SessionContext, &mut Draw) -> Result<(Values, [String; 2])>;
 
-/// Checks as many cases as there are to be, most of which have to be computed as arrays.
-async fn check_all(case: Case) -> Result<()> {
+/// Checks as many cases as there are to be, most of which have to be computed as arrays, and each of the ways to be taken.
+async fn check_all(case: Case, kernels: [&str; 2]) -> Result<()> {
     let mut draw = Draw::of_run();
-    let (mut found, mut taken) = (0, [0; 3]);
+    let (mut found, mut taken) = (0, [0; 2]);
     for _ in 0..cases() {
         let ctx = session(1 + draw.below(3));
         let (values, statements) = case(&ctx, &mut draw)?;
-        found += usize::from(check(&ctx, values, statements, &mut taken).await?);
+        found += usize::from(check(&ctx, values, statements, kernels, &mut taken).await?);
     }
-    println!("{found} of {} as arrays: dense, sparse, handed over {taken:?}", cases());
+    println!("{found} of {} as arrays: {kernels:?} {taken:?}", cases());
     assert!(found * 10 >= cases() * 7, "{found}");
-    assert!(taken.iter().take(2).all(|count| *count > 0), "{taken:?}");
+    assert!(taken.iter().all(|count| *count > 0), "{taken:?}");
     Ok(())
 }
 
 #[tokio::test]
 async fn sums_of_pairs_are_those_of_the_join() -> Result<()> {
-    check_all(pairs).await
+    check_all(pairs, ["dense", "sparse"]).await
 }
 
 #[tokio::test]
 async fn sums_of_chosen_pairs_are_those_of_the_joins() -> Result<()> {
-    check_all(chosen).await
+    check_all(chosen, ["dense", "sparse"]).await
+}
+
+#[tokio::test]
+async fn sums_by_numbers_are_those_of_groups() -> Result<()> {
+    check_all(by_number, ["numbers", "handed_over"]).await
 }

@@ -8,6 +8,7 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use super::builder::RegionBuilder;
+use super::contraction::with_sides_apart;
 use super::expressions::computed;
 use super::grouping_sets::apart;
 use super::nodes::Node;
@@ -28,6 +29,7 @@ pub fn aggregate(builder: &mut RegionBuilder, node: Node, aggregate: &Aggregate)
         let once = builder.stages.nodes.keep(drawn_below(aggregate, builder.names)?);
         return builder.region(&once);
     }
+    with_sides_apart(builder, aggregate)?;
     let mut below = builder.region(&aggregate.input)?;
     if aggregate.aggr_expr.iter().any(is_of_one_row) {
         // A row that is chosen by its place in an order is known again by its number.

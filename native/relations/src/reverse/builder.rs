@@ -31,6 +31,8 @@ pub struct RegionBuilder<'a> {
     pub variables: &'a [RowVariable],
     /// The stages so far.
     pub stages: &'a mut Stages,
+    /// Whether sums of products are computed apart.
+    pub contracts: bool,
     /// How many readers the relation has of which a region is being made.
     pub readers: usize,
     /// The stages around those of the iterations of recursive queries, the innermost last.
@@ -69,7 +71,7 @@ fn check_is_the_same(plan: &LogicalPlan) -> Result<()> {
 impl<'a> RegionBuilder<'a> {
     /// A builder that makes regions by a rule for each kind of node.
     pub fn new(names: &'a mut Names, variables: &'a [RowVariable], stages: &'a mut Stages, rule: Rule) -> Self {
-        Self { names, variables, stages, readers: 1, around: vec![], rule }
+        Self { names, variables, stages, contracts: false, readers: 1, around: vec![], rule }
     }
 
     /// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.

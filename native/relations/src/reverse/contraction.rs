@@ -6,11 +6,13 @@
 
 use datafusion_common::{Column, JoinType, Result};
 use datafusion_expr::utils::split_conjunction;
-use datafusion_expr::{BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator};
+use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator};
+use datafusion_functions_aggregate::sum::sum_udaf;
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
 use xql_autodiff::vocabulary::columns::columns_followed;
 
+use super::builder::RegionBuilder;
 use super::cotangents::{RowCotangents, sums};
 use super::region::{Leaf, Region};
 use super::stages::needs_no_stage;
@@ -89,6 +91,44 @@ impl<'r> PulledJoin<'r> {
         let read = columns_followed(expr);
         self.sides.iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.region)))
     }
+}
+
+/// Has the sides of a join computed once, as stages, if sums of products over both are grouped by keys of both. So the cotangents of a side
+/// that is itself a join are sums of products, and those of what it joins follow from them, one for each of its rows:
+///
+/// ```text
+/// SELECT p.t, v.dim, SUM(p.val * v.val) FROM (SELECT t, u, e / total AS val FROM e JOIN totals ...) p JOIN v ... GROUP BY p.t, v.dim
+/// ```
+pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> Result<()> {
+    // In an iteration they would be kept for all iterations.
+    let LogicalPlan::Join(join) = aggregate.input.as_ref() else { return Ok(()) };
+    if !builder.contracts || builder.stages.begin.is_some() || !multiplies(aggregate, join) {
+        return Ok(());
+    }
+    for side in [&join.left, &join.right] {
+        let node = builder.node(side)?;
+        if !node.reads || builder.stages.of(node).is_some() {
+            continue;
+        }
+        let region = builder.region(side)?;
+        if !region.single && !needs_no_stage(&region.plan)? {
+            builder.stored(node, region)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an aggregate is the sum of products of two sides by keys of both.
+fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
+    let [sum] = aggregate.aggr_expr.as_slice() else { return false };
+    let Expr::AggregateFunction(call) = sum.clone().unalias_nested().data else { return false };
+    let reads_both = |exprs: &[Expr]| {
+        let read: Vec<_> = exprs.iter().flat_map(columns_followed).collect();
+        [&join.left, &join.right].iter().all(|side| read.iter().any(|column| side.schema().has_column(column)))
+    };
+    let is_joined = join.join_type == JoinType::Inner && (!join.on.is_empty() || join.filter.is_some());
+    let is_sum = *call.func == *sum_udaf() && !call.params.distinct;
+    is_joined && is_sum && reads_both(&call.params.args) && reads_both(&aggregate.group_expr)
 }
 
 /// Whether a column of a region is one of a side, or is computed from columns of it alone.

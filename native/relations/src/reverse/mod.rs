@@ -51,7 +51,8 @@ pub use stages::Stages;
 pub use sweep::{check_float, gradients};
 pub use variable::{Reference, RowVariable};
 
-/// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
+/// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable. `contracts` says whether sums of
+/// products are computed apart.
 ///
 /// # Errors
 /// If gradients by row cannot pass through a node of it.
@@ -60,8 +61,11 @@ pub fn value(
     variables: &[RowVariable],
     stages: &mut Stages,
     names: &mut Names,
+    contracts: bool,
 ) -> Result<Option<Region>> {
-    RegionBuilder::new(names, variables, stages, rule).value(subquery)
+    let mut builder = RegionBuilder::new(names, variables, stages, rule);
+    builder.contracts = contracts;
+    builder.value(subquery)
 }
 
 /// What each kind of node is in reverse mode, if its rows depend on those of a variable.

@@ -149,7 +149,7 @@ impl ByRow {
         }
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let Some(region) = value(subquery, rows, stages, names)? else { continue };
+            let Some(region) = value(subquery, rows, stages, names, self.contracts)? else { continue };
             by.push(Swept { sweep, region, gradients: None, derivatives: vec![] });
         }
         let Some(Swept { region, .. }) = by.first() else { return Ok(None) };

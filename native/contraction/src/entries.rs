@@ -1,0 +1,69 @@
+//! The rows of an input by two positions.
+
+use crate::keys::{NONE, Positions};
+
+/// The factors of rows, one for each.
+#[derive(Debug, Clone, Default)]
+pub struct Factor {
+    /// The values, anything where there is none.
+    pub values: Vec<f64>,
+    /// Whether the factor of a row is NULL, empty if none is.
+    pub nulls: Vec<bool>,
+}
+
+/// The rows of an input by two positions, each with its factor. A row that lacks a position meets no other.
+#[derive(Debug, Clone, Copy)]
+pub struct Entries<'s> {
+    /// The position that comes first in the order of rows.
+    pub major: &'s Positions,
+    /// The other one.
+    pub minor: &'s Positions,
+    /// The factors.
+    pub factor: &'s Factor,
+}
+
+impl Factor {
+    /// The factor of a row, none if it is NULL.
+    pub fn of(&self, row: usize) -> Option<f64> {
+        if self.nulls.get(row) == Some(&true) { None } else { self.values.get(row).copied() }
+    }
+
+    /// Whether all that are not NULL are finite.
+    pub fn is_finite(&self) -> bool {
+        // Whatever stands where there is none may be infinite as well: then it costs a slower way and no more.
+        self.values.iter().all(|value| value.is_finite())
+    }
+}
+
+impl<'s> Entries<'s> {
+    /// The rows, each with its two positions and its number.
+    pub fn rows(self) -> impl Iterator<Item = (usize, usize, usize)> + 's {
+        let positions = self.major.of_rows.iter().zip(&self.minor.of_rows).enumerate();
+        positions.filter_map(|(row, (major, minor))| {
+            (*major != NONE && *minor != NONE).then_some((*major as usize, *minor as usize, row))
+        })
+    }
+
+    /// How many rows each first position has.
+    pub fn by_major(self) -> Vec<u32> {
+        let mut counts = vec![0; self.major.count];
+        self.rows().for_each(|(major, _, _)| counts[major] += 1);
+        counts
+    }
+
+    /// How many rows each other position has.
+    pub fn by_minor(self) -> Vec<u32> {
+        self.turned().by_major()
+    }
+
+    /// How many of all pairs of positions have rows, from 0 to 1.
+    pub fn filling(self) -> f64 {
+        let all = self.major.count as f64 * self.minor.count as f64;
+        if all > 0.0 { self.rows().count() as f64 / all } else { 0.0 }
+    }
+
+    /// The same rows with the positions the other way round.
+    pub fn turned(self) -> Self {
+        Self { major: self.minor, minor: self.major, factor: self.factor }
+    }
+}

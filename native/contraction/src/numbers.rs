@@ -1,0 +1,197 @@
+//! Sums by whole numbers, which are positions of their own.
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, new_null_array};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{cast, max, min};
+use arrow::datatypes::{DataType, Float64Type, SchemaRef};
+use datafusion_common::Result;
+use datafusion_execution::memory_pool::MemoryReservation;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Numbers up to here are positions, and beyond it those up to so many times as many as there are rows.
+const FREE: usize = 1 << 22;
+const SPARSE: usize = 64;
+
+/// Which columns of an input are summed by which.
+#[derive(Debug, Clone)]
+pub struct Columns {
+    /// The column with the numbers.
+    pub number: usize,
+    /// The columns that are summed, in the order of the sums.
+    pub summed: Vec<usize>,
+}
+
+/// The sums of rows so far.
+#[derive(Debug)]
+pub struct Sums {
+    columns: Columns,
+    /// How many rows there have been.
+    rows: usize,
+    /// By number, whether a row has it.
+    there: Vec<bool>,
+    sums: Vec<Sum>,
+}
+
+/// The sums of one column.
+#[derive(Debug, Default)]
+struct Sum {
+    /// By number, 0 where there is none.
+    values: Vec<f64>,
+    /// By number, whether a value is not NULL, if that is not so of all that are there.
+    known: Option<Vec<bool>>,
+}
+
+/// Whether numbers of a type are positions.
+pub fn are_numbers(data_type: &DataType) -> bool {
+    data_type.is_integer()
+}
+
+impl Sums {
+    /// The sums of no rows.
+    pub fn new(columns: Columns) -> Self {
+        let sums = columns.summed.iter().map(|_| Sum::default()).collect();
+        Self { columns, rows: 0, there: vec![], sums }
+    }
+
+    /// Adds rows. False, and nothing is added, if a number is no position or there is no memory for it.
+    ///
+    /// # Errors
+    /// If a column has another type.
+    pub fn add(&mut self, batch: &RecordBatch, reservation: &MemoryReservation) -> Result<bool> {
+        // A number that is none of these is NULL then.
+        let numbers = cast(batch.column(self.columns.number), &DataType::Int64)?;
+        let numbers: &Int64Array = numbers.as_primitive();
+        let (Some(least), Some(greatest)) = (min(numbers), max(numbers)) else { return Ok(numbers.is_empty()) };
+        let limit = FREE.max(SPARSE * (self.rows + batch.num_rows()));
+        if numbers.null_count() > 0 || least < 0 || greatest as u64 >= limit as u64 {
+            return Ok(false);
+        }
+        if !self.has_room(greatest as usize + 1, reservation) {
+            return Ok(false);
+        }
+        for (sum, column) in self.sums.iter_mut().zip(&self.columns.summed) {
+            sum.add(numbers, batch.column(*column).as_primitive::<Float64Type>(), &self.there);
+        }
+        numbers.values().iter().for_each(|number| self.there[*number as usize] = true);
+        self.rows += batch.num_rows();
+        Ok(true)
+    }
+
+    /// Makes room for so many numbers, if there is memory.
+    fn has_room(&mut self, numbers: usize, reservation: &MemoryReservation) -> bool {
+        let before = self.there.len();
+        if numbers <= before {
+            return true;
+        }
+        let after = numbers.next_power_of_two();
+        let bytes = 1 + self.sums.len() * (size_of::<f64>() + 1);
+        if reservation.try_grow((after - before) * bytes).is_err() {
+            return false;
+        }
+        self.there = extended(&self.there, after);
+        for sum in &mut self.sums {
+            sum.values = extended(&sum.values, after);
+            sum.known = sum.known.as_ref().map(|known| extended(known, after));
+        }
+        true
+    }
+
+    /// Adds other sums. False if there is no memory for them, and nothing is added.
+    pub fn add_all(&mut self, other: &Self, reservation: &MemoryReservation) -> bool {
+        if !self.has_room(other.there.len(), reservation) {
+            return false;
+        }
+        for (sum, other_sum) in self.sums.iter_mut().zip(&other.sums) {
+            if let Some(known) = &other_sum.known {
+                let there = &self.there;
+                let own = sum.known.get_or_insert_with(|| there.clone());
+                own.iter_mut().zip(known).for_each(|(own, known)| *own |= known);
+            } else if let Some(own) = &mut sum.known {
+                own.iter_mut().zip(&other.there).for_each(|(own, there)| *own |= there);
+            }
+            sum.values.iter_mut().zip(&other_sum.values).for_each(|(sum, value)| *sum += value);
+        }
+        self.there.iter_mut().zip(&other.there).for_each(|(own, there)| *own |= there);
+        self.rows += other.rows;
+        true
+    }
+
+    /// The numbers, in parts of so many.
+    pub fn parts(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (count, size) = (self.there.len(), size.max(1));
+        (0..count).step_by(size).map(move |first| first..count.min(first + size))
+    }
+
+    /// How many numbers have rows.
+    pub fn count(&self) -> usize {
+        self.there.iter().filter(|there| **there).count()
+    }
+
+    /// The rows of the result for some numbers: the number, then the sums.
+    ///
+    /// # Errors
+    /// If the schema has other columns.
+    pub fn result(&self, numbers: Range<usize>, schema: &SchemaRef) -> Result<RecordBatch> {
+        let (numbers, sums) = self.arrays(numbers);
+        let number = cast(&numbers, schema.field(0).data_type())?;
+        let columns = std::iter::once(number).chain(sums).collect();
+        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    }
+
+    /// Rows that have the same sums as those that have been added, for some numbers, with the columns of the input. Those that are
+    /// neither a number nor summed are NULL.
+    ///
+    /// # Errors
+    /// If the schema has other columns.
+    pub fn rows(&self, numbers: Range<usize>, schema: &SchemaRef) -> Result<RecordBatch> {
+        let (numbers, sums) = self.arrays(numbers);
+        let mut columns =
+            schema.fields().iter().map(|field| new_null_array(field.data_type(), numbers.len())).collect::<Vec<_>>();
+        columns[self.columns.number] = cast(&numbers, schema.field(self.columns.number).data_type())?;
+        for (position, sum) in self.columns.summed.iter().zip(sums) {
+            columns[*position] = sum;
+        }
+        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    }
+
+    /// Those of some numbers that have rows, and their sums.
+    fn arrays(&self, numbers: Range<usize>) -> (ArrayRef, Vec<ArrayRef>) {
+        let there: Vec<_> = numbers.filter(|number| self.there[*number]).collect();
+        let sum = |sum: &Sum| -> ArrayRef {
+            let values = there.iter().map(|number| sum.values[*number]).collect::<Vec<_>>();
+            let nulls =
+                sum.known.as_ref().map(|known| there.iter().map(|number| known[*number]).collect::<NullBuffer>());
+            Arc::new(Float64Array::new(values.into(), nulls))
+        };
+        let sums = self.sums.iter().map(sum).collect();
+        let numbers = there.iter().map(|number| *number as i64);
+        (Arc::new(Int64Array::from_iter_values(numbers)), sums)
+    }
+}
+
+impl Sum {
+    /// Adds values. `there` says of which numbers there were values before.
+    fn add(&mut self, numbers: &Int64Array, values: &Float64Array, there: &[bool]) {
+        let numbers = numbers.values().iter().map(|number| *number as usize);
+        if values.null_count() > 0 {
+            self.known.get_or_insert_with(|| there.to_vec());
+        }
+        match &mut self.known {
+            None => numbers.zip(values.values()).for_each(|(number, value)| self.values[number] += value),
+            Some(known) => numbers.zip(values).for_each(|(number, value)| {
+                if let Some(value) = value {
+                    self.values[number] += value;
+                    known[number] = true;
+                }
+            }),
+        }
+    }
+}
+
+/// The same with nothing behind, up to so many.
+fn extended<T: Clone + Default + Copy>(values: &[T], length: usize) -> Vec<T> {
+    let mut extended = vec![T::default(); length];
+    extended[..values.len()].copy_from_slice(values);
+    extended
+}
