@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import math
 import threading
 import tracemalloc
 import weakref
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -525,14 +527,171 @@ def test_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
 # -------------------------------------------------------------------------------------------------------- the page
 
 
-def test_pytorch() -> None:
-    """The block of the page; the others run with those of all pages."""
+# All blocks of the page run with those of other pages, but for PyTorch, which may be absent, and the sampling.
+
+
+def run_block(begin: str, names: dict[str, Any]) -> None:
+    """Runs the block of the page that begins so."""
+    (block,) = (b for b in blocks("python") if b.page == DOCS / "objective.md" and b.text.startswith(begin))
+    exec(block.text, names)
+
+
+class Counted:
+    """An objective that counts how often it is asked for what."""
+
+    def __init__(self, objective: xql_ffi.Objective) -> None:
+        self.objective, self.asked = objective, Counter[str]()
+
+    def __call__(self, x: Any) -> Any:
+        self.asked["gradient"] += 1
+        return self.objective(x)
+
+    def value(self, x: Any) -> float:
+        self.asked["value"] += 1
+        return self.objective.value(x)
+
+    def hvp(self, x: Any, t: Any) -> Any:
+        self.asked["hvp"] += 1
+        return self.objective.hvp(x, t)
+
+
+def counted_logistic() -> Counted:
+    return Counted(
+        xql_ffi.objective(host("datafusion", {**DATA, "w": {"j": range(3), "val": [0.0] * 3}}), LOGISTIC, "w.val")
+    )
+
+
+POINT = np.array([0.1, -0.2, 0.3])
+
+
+def test_jax_on_the_page() -> None:
+    objective = counted_logistic()
+    names: dict[str, Any] = {"objective": objective, "np": np, "jax": jax}
+    run_block("import jax.numpy", names)
+    expected = jax.grad(lambda x: logistic(jnp.tanh(x)) + 0.01 * jnp.sum(x * x))(POINT)
+    np.testing.assert_allclose(names["slopes"], expected, rtol=1e-9)
+    sql_loss = names["sql_loss"]
+    objective.asked.clear()
+    assert sql_loss(jnp.asarray(POINT)) == pytest.approx(float(logistic(POINT)), rel=1e-9)
+    assert objective.asked == {"value": 1}
+    single = jax.value_and_grad(sql_loss)(jnp.asarray(POINT, jnp.float32))
+    assert [each.dtype for each in single] == [jnp.float32, jnp.float32]
+    np.testing.assert_allclose(single[1], jax.grad(logistic)(POINT), rtol=1e-5)
+    with pytest.raises(ValueError, match="do not support JVP"):
+        jax.hessian(sql_loss)(POINT)
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(sql_loss, (POINT,), (POINT,))
+    with pytest.raises(NotImplementedError, match="vmap is only supported"):
+        jax.vmap(sql_loss)(jnp.ones((2, 3)))
+
+
+def test_sampling_a_posterior() -> None:
+    """The moments are within four standard errors of the closed form, at the number of independent draws."""
+    effective = pytest.importorskip("numpyro.diagnostics").effective_sample_size
+    names: dict[str, Any] = {"SessionContext": SessionContext, "xql_ffi": xql_ffi, "jax": jax}
+    for begin in ("import numpy", "import jax.numpy", "from numpyro"):
+        run_block(begin, names)
+    x, draws = names["x"], names["draws"]
+    precision = x.T @ x / 2**2 + np.eye(3)
+    mean = np.linalg.solve(precision, x.T @ names["measured"] / 2**2)
+    variance = np.diag(np.linalg.inv(precision))
+    # The density itself: its slope is zero at the mean, and its Hessian is the precision.
+    np.testing.assert_allclose(names["potential"](mean)[1], 0, atol=1e-9)
+    hessian = [names["potential"].hvp(mean, each) for each in np.eye(3)]
+    np.testing.assert_allclose(hessian, precision, rtol=1e-9, atol=1e-9)
+    squares = (draws - mean) ** 2
+    of_mean, of_variance = effective(draws[None]), effective(squares[None])
+    # Of fewer, the comparison would say little.
+    assert min(*of_mean, *of_variance) > 15
+    assert (np.abs(names["means"] - mean) < 4 * np.sqrt(variance / of_mean)).all()
+    # The variance of the square of a normal number is twice that of its own, squared.
+    assert (np.abs(squares.mean(axis=0) - variance) < 4 * variance * np.sqrt(2 / of_variance)).all()
+    np.testing.assert_allclose(names["deviations"], draws.std(axis=0))
+
+
+@pytest.fixture
+def on_torch() -> tuple[Any, Any, Any, Any]:
+    """PyTorch, the names of its block on the page, and the logistic regression in SQL, counted, and in PyTorch."""
     torch = pytest.importorskip("torch")
-    session = host("datafusion", {"w": {"k": [1, 2, 3], "val": [0.0] * 3}})
-    names: dict[str, Any] = {"objective": xql_ffi.objective(session, SQUARES, "w.val")}
-    for block in blocks("python"):
-        if block.page == DOCS / "objective.md" and block.text.startswith("import torch"):
-            exec(block.text, names)
-    moved = np.tanh([0.1, -0.2, 0.3])
-    expected = torch.from_numpy(2 * np.array([1, 2, 3]) * moved * (1 - moved**2))
-    torch.testing.assert_close(names["x"].grad, expected)
+    objective = counted_logistic()
+    names: dict[str, Any] = {"objective": objective}
+    run_block("import torch", names)
+    objective.asked.clear()
+    data, labels = torch.from_numpy(X), torch.from_numpy(LABELS)
+
+    def pure(w: Any) -> Any:
+        z = data.to(w) @ w
+        return torch.mean(torch.log1p(torch.exp(z)) - labels.to(w) * z)
+
+    return torch, names, objective, pure
+
+
+def test_pytorch_trains(on_torch: tuple[Any, Any, Any, Any]) -> None:
+    """A loop of PyTorch with the loss in SQL goes the way of the same loop with the loss in PyTorch."""
+    torch, names, _, pure = on_torch
+
+    def steps(loss: Any, dtype: Any) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).to(dtype)
+        adam = torch.optim.Adam(model.parameters(), lr=0.05)
+        for _ in range(20):
+            adam.zero_grad()
+            value = 2 * loss(model(torch.ones(4, dtype=dtype)))
+            value.backward()
+            adam.step()
+            yield [value.detach(), *(each.grad.clone() for each in model.parameters())]
+
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
+        expected = list(steps(pure, dtype))
+        for found, known in zip(steps(names["sql_loss"], dtype), expected, strict=True):
+            # `assert_close` compares types and devices as well.
+            torch.testing.assert_close(found, known, rtol=tolerance, atol=tolerance)
+    assert names["value"] < math.log(2)
+    assert names["model"].weight.grad.dtype == torch.float32
+
+
+def test_pytorch_derivatives(on_torch: tuple[Any, Any, Any, Any]) -> None:
+    torch, names, _, pure = on_torch
+    sql_loss, x = names["sql_loss"], torch.tensor(POINT, requires_grad=True)
+
+    def through(loss: Any) -> Any:
+        return lambda x: torch.exp(3 * loss(torch.tanh(x)))
+
+    assert torch.autograd.gradcheck(through(sql_loss), (x,))
+    assert torch.autograd.gradgradcheck(through(sql_loss), (x,))
+    for found, known in ((sql_loss, pure), (through(sql_loss), through(pure))):
+        hessian = torch.autograd.functional.hessian
+        torch.testing.assert_close(found(x), known(x), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(hessian(found, x), hessian(known, x), rtol=1e-9, atol=1e-9)
+    # The cotangent of the loss is a constant, but not the point: with a constant gradient these would be wrong.
+    slopes = [torch.autograd.grad(loss(x * x), x, create_graph=True)[0] for loss in (sql_loss, pure)]
+    found, known = (torch.autograd.grad(each.sum(), x, create_graph=True)[0] for each in slopes)
+    torch.testing.assert_close(found, known, rtol=1e-9, atol=1e-9)
+    with pytest.raises(NotImplementedError, match="backward or vjp"):
+        torch.autograd.grad(found.sum(), x)
+
+
+def test_pytorch_asks_for_what_is_needed(on_torch: tuple[Any, Any, Any, Any]) -> None:
+    torch, names, objective, _ = on_torch
+    sql_loss, x = names["sql_loss"], torch.tensor(POINT, requires_grad=True)
+    with torch.no_grad():
+        assert not sql_loss(x).requires_grad
+    sql_loss(x.detach())
+    assert objective.asked == {"value": 2}
+    objective.asked.clear()
+    sql_loss(x).backward()
+    assert objective.asked == {"gradient": 1}
+
+
+# That of PyTorch itself.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:FutureWarning")
+def test_pytorch_refuses(on_torch: tuple[Any, Any, Any, Any]) -> None:
+    torch, names, _, _ = on_torch
+    forward, sql_loss = importlib.import_module("torch.autograd.forward_ad"), names["sql_loss"]
+    x = torch.tensor(POINT)
+    for point in (x, x.clone().requires_grad_()):
+        with forward.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
+            sql_loss(forward.make_dual(point, x))
+    for transform in (torch.func.grad, torch.func.hessian, torch.func.vmap):
+        with pytest.raises(RuntimeError, match="setup_context"):
+            transform(sql_loss)(x)
