@@ -47,7 +47,8 @@ STATEMENTS = {
     "a layer, by its weights": (gradient(LAYER, "k, o", "w"), 2),
     "two layers, by the first": (gradient(NETWORK, "k, o", "w"), 4),
     "two layers, by the second": (gradient(NETWORK, "k, o", "v"), 3),
-    "attention, by its queries": (gradient(ATTENTION, "i, k", "x"), 3),
+    "attention, by its queries": (gradient(ATTENTION, "i, k", "x"), 4),
+    "attention, by what it reads": (gradient(ATTENTION, "i, k", "y"), 5),
     "an expression of each side": (
         gradient(LAYER.replace("x.val * w.val", "tanh(x.val) * w.val / 2"), "i, k", "x"),
         1,

@@ -16,11 +16,14 @@
 //! the factor is in, of the other factor times the cotangent of the group. So the other factor and the cotangents are multiplied, and the
 //! rows with the factor say which of all pairs are wanted.
 //!
+//! Sums by whole numbers, as those of cotangents by the numbers of rows are, need no table of groups either: a number is a position. A
+//! [`NumberedSumsExec`] adds the rows while they come, and hands over to DataFusion's groups where a number is no position.
+//!
 //! In the order of the modules, each of which imports only from those before it: `option` says how sums are computed, `spec` what they are
 //! over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts them. `bits` and `dense`, `sparse` and `chosen` are the
 //! kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows. `compute` has the rows of inputs, and `sums` goes from these to
-//! those of the sum. `read` reads the inputs, `handover` hands them over, `exec` is the operator, and `recognize` finds sums among the
-//! nodes of a plan.
+//! those of the sum. `read` reads the inputs, `handover` hands them over, and `exec` is the operator. `numbers` has sums by numbers, and `numbered` their operator.
+//! `recognize` finds sums among the nodes of a plan.
 
 mod bits;
 mod chosen;
@@ -44,6 +47,7 @@ mod sums;
 pub mod version;
 
 pub use exec::ContractionExec;
+pub use numbered::NumberedSumsExec;
 pub use option::Contractions;
 pub use read::held_by;
 pub use recognize::contracted;
