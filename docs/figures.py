@@ -98,6 +98,23 @@ $versions
 
 $rows
 
+## Sums of products
+
+`bench/contraction.py`: gradients by row that are made of [sums of products](contractions.md), on one thread, from the
+text of the statement to its rows, beside DataFusion's joins and groups for the same (`SET xql.contractions = false`)
+and beside NumPy from the same columns to the same rows.
+
+$contraction
+
+$contraction_goals
+
+`bench/nn2sql.py`: whole trainings on one thread, from the tables to the last weights, at the sizes of
+[NN2SQL](https://openreview.net/forum?id=Qxu3uH5EUE) by Schüle and others, and a larger one: all steps as one statement
+whose backward pass is derived, a statement a step whose backward pass is written by hand on plain DataFusion, NumPy,
+and JAX with its compilation.
+
+$nn2sql
+
 ## The adjoint of a recursive query
 
 `bench/adjoint.py`: the gradient by the field that a model of Lorenz (1996) starts from, in steps of Runge and Kutta,
@@ -242,6 +259,29 @@ def goals_table(program: str) -> str:
     )
 
 
+def contraction_table() -> str:
+    """Sums of products as arrays, by joins, and in NumPy."""
+    times, ratios = ("arrays", "planning", "joins", "NumPy"), ("over NumPy", "over joins")
+    columns = [values("contraction", figure) for figure in (*times, *ratios)]
+    lines = [
+        [
+            case,
+            *(f"{column[case]:,.0f} ms" for column in columns[:4]),
+            *(f"{column[case]:.2f}" for column in columns[4:]),
+        ]
+        for case in columns[0]
+    ]
+    return table(("gradient", *times, *ratios), lines)
+
+
+def nn2sql_table() -> str:
+    """Whole trainings in seconds."""
+    ways = ("SQL", "by hand", "NumPy", "JAX")
+    columns = [values("nn2sql", way) for way in ways]
+    lines = [[case, *(f"{column[case]:,.2f} s" for column in columns)] for case in columns[0]]
+    return table(("training", *ways), lines)
+
+
 def training_table() -> str:
     """Milliseconds of the first training, by rows and ways."""
     found = training("loading and first")
@@ -366,6 +406,9 @@ TABLES = {
     "added_mean": lambda: f"{sum(added()) / len(added()):.1f}",
     "versions": versions_table,
     "rows": lambda: goals_table("rows"),
+    "contraction": contraction_table,
+    "contraction_goals": lambda: goals_table("contraction"),
+    "nn2sql": nn2sql_table,
     "adjoint": lambda: goals_table("adjoint"),
     "training": training_table,
 }

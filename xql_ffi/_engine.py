@@ -1,6 +1,7 @@
 """Whether this process' ``datafusion`` can differentiate."""
 
 import warnings
+from pathlib import Path
 
 import datafusion
 
@@ -16,6 +17,11 @@ def engine_status() -> str:
     """Says in a sentence whether queries of this process are differentiated, and if not, what to do."""
     if _session.is_supported():
         return f"active: sessions of datafusion {datafusion.__version__} differentiate by its own extension points"
+    if datafusion.__version__.startswith(f"{STOCK}."):
+        return (
+            f"inactive: the library in {Path(_library.__file__).parent} is not for datafusion {STOCK}, as that of a "
+            "checkout is not; run `pip install xql-ffi` and start Python in another folder"
+        )
     if not _is_for_engine():
         return (
             f"inactive: this xql-ffi is for sessions of datafusion {STOCK}, and datafusion {datafusion.__version__} is "

@@ -156,6 +156,8 @@ class DataFusion:
             try:
                 return self._planned_by(self._joining, kind), True
             except Exception as error:
+                if _METADATA in str(error):
+                    raise ValueError(_WITHOUT_METADATA) from error
                 if _NO_JOIN not in str(error):
                     raise
         loop = self._planned_by(self._once, kind)
@@ -261,4 +263,10 @@ def _written(frame: Any) -> str:
     return written
 
 
+# What DataFusion says of a recursive query over a table whose schema has metadata, as tables of pandas have.
+_METADATA = "schema metadata differ"
+_WITHOUT_METADATA = (
+    "the loss reads a table whose Arrow schema has metadata, as those of pandas have, over which DataFusion runs no "
+    "recursive query. Register it without: ctx.from_arrow(table.replace_schema_metadata(None), name=...)"
+)
 _NOT_WRITTEN = "this DataFrame cannot be written as the query that it is: give the loss in SQL"

@@ -151,8 +151,12 @@ def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
 
 
 def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> str:
-    """The query that a relation is in the loss."""
-    return f"SELECT {', '.join(map(quoted, relation.rows.schema.names))} FROM {quoted(names.read(number, kind))}"
+    """The query that a relation is in the loss.
+
+    Of one row it says so: where it is not known, ``data CROSS JOIN parameters`` holds the data.
+    """
+    query = f"SELECT {', '.join(map(quoted, relation.rows.schema.names))} FROM {quoted(names.read(number, kind))}"
+    return f"{query} LIMIT 1" if relation.rows.num_rows == 1 else query
 
 
 TURNS, TURN, VALUE = "objective", "turn", "loss"

@@ -180,9 +180,10 @@ impl Groups {
 
     /// Adds to groups how many of their rows are chosen.
     fn ties(&self, groups: &mut Table, chosen: Expr, names: &mut Names) -> Result<Expr> {
-        let on = self.keys.iter().cloned().map(Expr::Column).zip(groups.columns.iter().cloned()).collect();
+        let on = groups.columns.iter().cloned().zip(self.keys.iter().cloned().map(Expr::Column)).collect();
         let nulls = NullEquality::NullEqualsNull;
-        let rows = joined(self.below.plan.clone(), groups.plan.clone(), on, None, JoinType::Inner, nulls)?;
+        // Groups are fewer than their rows, and DataFusion holds the left side where it knows of neither how many rows it has.
+        let rows = joined(groups.plan.clone(), self.below.plan.clone(), on, None, JoinType::Inner, nulls)?;
         let rows = LogicalPlan::Filter(Filter::try_new(chosen, Arc::new(rows))?);
         let count = Column::new_unqualified(names.part("ties"));
         let counted = count_all().unalias_nested().data.alias(count.name.clone());
