@@ -27,7 +27,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,7 +201,7 @@ def in_jax(task: Task, tables: Tables) -> list[Array]:
     def step(weights: list[Array], _: None) -> tuple[list[Array], None]:
         return [w - task.rate * g for w, g in zip(weights, jax.grad(loss)(weights), strict=True)], None
 
-    jax.clear_caches()
+    jax.clear_caches()  # type: ignore[no-untyped-call]
     fitted = jax.jit(lambda weights: jax.lax.scan(step, weights, None, length=task.iterations)[0])(weights)
     return [np.asarray(array) for array in fitted]
 
@@ -213,7 +213,7 @@ TASKS = {
 }
 
 
-def measure(task: Task, ways: list[Callable[[Task, Tables], list[Array]]]) -> list[float]:
+def measure(task: Task, ways: Sequence[Callable[[Task, Tables], list[Array]]]) -> list[float]:
     """The seconds of each way, all of which have to give the same weights."""
     tables = task.tables()
     expected = in_numpy(task, tables)
@@ -235,7 +235,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--duckdb", action="store_true", help="also the text of the statement on DuckDB")
     options, results = parse(parser, only=["mnist"])
-    jax.config.update("jax_enable_x64", val=True)
+    jax.config.update("jax_enable_x64", val=True)  # type: ignore[no-untyped-call]
     ways = [in_sql, by_hand, in_numpy, in_jax] + [on_duckdb] * options.duckdb
     names = ["SQL", "by hand", "NumPy", "JAX"] + ["DuckDB"] * options.duckdb
     table = results.table("training", *(Column(name, "s") for name in names))
