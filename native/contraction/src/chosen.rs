@@ -62,12 +62,12 @@ impl Choice {
     /// The sums by dense arrays, in blocks of about so many elements.
     pub fn by_arrays(&self, left: &Filled, right: &Filled, size: usize) -> Sums {
         let mut sums = Sums::of(self.groups.count);
-        let mut blocks = left.blocks(right, size);
+        let blocks = left.blocks(right, size);
         let order = (self.groups.count < self.groups.of_rows.len() || blocks.len() > 1).then(|| self.order());
         let row_at = |place: usize| order.as_ref().map_or(place, |order| order[place]);
         let mut rows =
             (0..self.groups.of_rows.len()).map(row_at).filter_map(|row| Some((row, self.pair(row)?))).peekable();
-        while let Some(block) = blocks.next() {
+        for block in blocks {
             if rows.peek().is_none_or(|(_, (p, _))| !block.contains(p)) {
                 continue;
             }
