@@ -58,6 +58,7 @@ PROGRAMS = (
     "growth",
     "limits",
     "memory",
+    "nn2sql",
     "objective",
     "planning",
     "relations",

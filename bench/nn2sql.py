@@ -69,6 +69,8 @@ class Task:
     rate: float
     filling: float = 1.0
     """How many of the inputs are not 0, and have a row."""
+    is_by_hand: bool = True
+    """Whether the steps by hand are measured: over the larger network they take half an hour."""
 
     @property
     def title(self) -> str:
@@ -209,16 +211,19 @@ def in_jax(task: Task, tables: Tables) -> list[Array]:
 TASKS = {
     "iris": (Task("Iris", 150, (4, 20, 3), 1000, 0.01), Task("Iris", 600, (4, 20, 3), 1000, 0.0025)),
     "mnist": (Task("MNIST", 2000, (784, 20, 10), 3, 0.001, 0.2),),
-    "larger": (Task("MNIST", 2000, (784, 128, 10), 50, 0.001, 0.2),),
+    "larger": (Task("MNIST", 2000, (784, 128, 10), 50, 0.001, 0.2, is_by_hand=False),),
 }
 
 
-def measure(task: Task, ways: Sequence[Callable[[Task, Tables], list[Array]]]) -> list[float]:
+def measure(task: Task, ways: Sequence[Callable[[Task, Tables], list[Array]]]) -> list[float | None]:
     """The seconds of each way, all of which have to give the same weights."""
     tables = task.tables()
     expected = in_numpy(task, tables)
-    found = []
+    found: list[float | None] = []
     for way in ways:
+        if way is by_hand and not task.is_by_hand:
+            found.append(None)
+            continue
         start = time.process_time()
         weights = way(task, tables)
         found.append(time.process_time() - start)
@@ -244,8 +249,9 @@ def main() -> int:
         for task in TASKS[name]:
             seconds = measure(task, ways)
             table.line(task.title, *seconds)
-            if name == "larger":
-                goals.append((f"{task.title}, over JAX", seconds[0] / seconds[names.index("JAX")], OVER_JAX))
+            ours, jax_takes = seconds[0], seconds[names.index("JAX")]
+            if name == "larger" and ours and jax_takes:
+                goals.append((f"{task.title}, over JAX", ours / jax_takes, OVER_JAX))
     reached = results.goals(goals)
     results.write()
     return int(not reached)

@@ -86,8 +86,8 @@ Planning one of the 22 statements of TPC-H takes $added ms longer at most, and $
 
 `bench/versions.py`: statements with derivatives on DataFusion 55 over the same on the engine for 54, by the programs
 that time planning, gradients by row and training, in their quick sizes. These were measured before a plan that runs in
-the library knew how many rows the tables of the host have (`product by x` held its larger side), and before the host
-planned on the stack of the thread.
+the library knew how many rows the tables of the host have (`product by x` held its larger side), before the host
+planned on the stack of the thread, and before sums of products were arrays.
 
 $versions
 
@@ -278,7 +278,7 @@ def nn2sql_table() -> str:
     """Whole trainings in seconds."""
     ways = ("SQL", "by hand", "NumPy", "JAX")
     columns = [values("nn2sql", way) for way in ways]
-    lines = [[case, *(f"{column[case]:,.2f} s" for column in columns)] for case in columns[0]]
+    lines = [[case, *(f"{c[case]:,.2f} s" if case in c else "" for c in columns)] for case in columns[0]]
     return table(("training", *ways), lines)
 
 
