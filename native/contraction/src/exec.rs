@@ -4,21 +4,16 @@ use arrow::array::RecordBatch;
 use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
-use datafusion_physical_expr::EquivalenceProperties;
-use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion_physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-};
-use futures::{StreamExt, TryStreamExt, stream};
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::handover::{Streams, with_inputs};
+use crate::handover::{Streams, handed_over, properties};
 use crate::kernel::Kernel;
 use crate::option::Contractions;
 use crate::read::Inputs;
@@ -64,13 +59,8 @@ impl ContractionExec {
     }
 
     fn of(work: Work) -> Self {
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(work.handover.schema()),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        Self { work: Arc::new(work), metrics: ExecutionPlanMetricsSet::new(), properties: Arc::new(properties) }
+        let properties = properties(&work.handover);
+        Self { work: Arc::new(work), metrics: ExecutionPlanMetricsSet::new(), properties }
     }
 }
 
@@ -183,15 +173,7 @@ impl Running {
 
     /// The rows that the plan behind the sum has.
     fn handed_over(self, streams: Vec<Streams>) -> Result<SendableRecordBatchStream> {
-        MetricBuilder::new(&self.metrics).global_counter("handed_over").add(1);
-        let mut plan = with_inputs(&self.work.handover, streams)?;
-        if plan.output_partitioning().partition_count() > 1 {
-            plan = Arc::new(CoalescePartitionsExec::new(plan));
-        }
-        let schema = plan.schema();
-        let measured = self.measured;
-        let rows = plan.execute(0, self.context)?.map(move |batch| batch.record_output(&measured));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+        handed_over(&self.work.handover, streams, self.context, &self.metrics, self.measured)
     }
 
     /// Notes how the sum is computed.

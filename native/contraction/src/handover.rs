@@ -3,7 +3,15 @@
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, Statistics, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
-use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion_physical_expr::EquivalenceProperties;
+use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, RecordOutput};
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+};
+use futures::StreamExt;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,10 +43,7 @@ impl InputExec {
 }
 
 /// A plan over inputs, in the state in which nothing has been executed, with their rows.
-///
-/// # Errors
-/// If the plan cannot be put together again.
-pub fn with_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Arc<dyn ExecutionPlan>> {
+fn with_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Arc<dyn ExecutionPlan>> {
     let mut inputs: Vec<_> = inputs.into_iter().map(Some).collect();
     let with_inputs = Arc::clone(plan).transform_up(|node| {
         let Some(input) = node.downcast_ref::<InputExec>() else { return node.reset_state().map(Transformed::yes) };
@@ -48,6 +53,37 @@ pub fn with_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Resul
         }
     })?;
     Ok(with_inputs.data)
+}
+
+/// The rows of a plan over inputs that are given, in one partition.
+///
+/// # Errors
+/// If the plan cannot be put together again, and those of the plan.
+pub fn handed_over(
+    plan: &Arc<dyn ExecutionPlan>,
+    inputs: Vec<Streams>,
+    context: Arc<TaskContext>,
+    metrics: &ExecutionPlanMetricsSet,
+    measured: BaselineMetrics,
+) -> Result<SendableRecordBatchStream> {
+    MetricBuilder::new(metrics).global_counter("handed_over").add(1);
+    let mut plan = with_inputs(plan, inputs)?;
+    if plan.output_partitioning().partition_count() > 1 {
+        plan = Arc::new(CoalescePartitionsExec::new(plan));
+    }
+    let schema = plan.schema();
+    let rows = plan.execute(0, context)?.map(move |batch| batch.record_output(&measured));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+}
+
+/// What is known of an operator in one partition that hands over to a plan.
+pub fn properties(plan: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(plan.schema()),
+        Partitioning::UnknownPartitioning(1),
+        EmissionType::Final,
+        Boundedness::Bounded,
+    ))
 }
 
 impl fmt::Debug for InputExec {

@@ -5,22 +5,17 @@ use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion_common_runtime::JoinSet;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
-use datafusion_physical_expr::EquivalenceProperties;
-use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion_physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-};
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::{StreamExt, TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::handover::with_inputs;
+use crate::handover::{handed_over, properties};
 use crate::numbers::{Columns, Sums};
 use crate::option::Contractions;
 use crate::version::without_expressions;
@@ -62,13 +57,8 @@ impl NumberedSumsExec {
     }
 
     fn of(work: Work) -> Self {
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(work.handover.schema()),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        Self { work: Arc::new(work), metrics: ExecutionPlanMetricsSet::new(), properties: Arc::new(properties) }
+        let properties = properties(&work.handover);
+        Self { work: Arc::new(work), metrics: ExecutionPlanMetricsSet::new(), properties }
     }
 }
 
@@ -208,7 +198,6 @@ impl Running {
 
     /// The rows that the plan behind the sums has.
     fn handed_over(self, first: Summed, others: Vec<Summed>) -> Result<SendableRecordBatchStream> {
-        MetricBuilder::new(&self.metrics).global_counter("handed_over").add(1);
         let schema = self.work.input.schema();
         let size = self.context.session_config().batch_size();
         let count = self.work.input.output_partitioning().partition_count();
@@ -216,14 +205,7 @@ impl Running {
             std::iter::once(first).chain(others).map(|summed| summed.stream(Arc::clone(&schema), size)).collect();
         // What has been added to the first is there no more.
         streams.resize_with(count, || Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), stream::empty())));
-        let mut plan = with_inputs(&self.work.handover, vec![streams])?;
-        if plan.output_partitioning().partition_count() > 1 {
-            plan = Arc::new(CoalescePartitionsExec::new(plan));
-        }
-        let schema = plan.schema();
-        let measured = self.measured;
-        let rows = plan.execute(0, self.context)?.map(move |batch| batch.record_output(&measured));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+        handed_over(&self.work.handover, vec![streams], self.context, &self.metrics, self.measured)
     }
 }
 
