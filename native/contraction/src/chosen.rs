@@ -13,8 +13,6 @@ pub struct Choice {
     pub pairs: [Positions; 2],
     /// The group of each row.
     pub groups: Positions,
-    /// The factor of each row.
-    pub factor: Factor,
     /// Which pairs of runs have rows.
     pub meet: Meet,
 }
@@ -47,23 +45,22 @@ struct Common {
 }
 
 impl Choice {
-    /// The sums by the runs themselves.
-    pub fn by_runs(&self, left: &Runs, right: &Runs) -> Sums {
+    /// The sums by the runs themselves, for rows with these factors.
+    pub fn by_runs(&self, factor: &Factor, left: &Runs, right: &Runs) -> Sums {
         let mut sums = Sums::of(self.groups.count);
-        for row in self.order() {
+        for row in self.order(factor) {
             let (Some((p, q)), group) = (self.pair(row), self.groups.of_rows[row]) else { continue };
-            let factor = self.factor.of(row);
-            let common = dot(left.run(p), right.run(q), factor);
+            let common = dot(left.run(p), right.run(q), factor.of(row));
             self.add(&mut sums, group, (p, q), common);
         }
         sums
     }
 
-    /// The sums by dense arrays, in blocks of about so many elements.
-    pub fn by_arrays(&self, left: &Filled, right: &Filled, size: usize) -> Sums {
+    /// The same by dense arrays, in blocks of about so many elements.
+    pub fn by_arrays(&self, factor: &Factor, left: &Filled, right: &Filled, size: usize) -> Sums {
         let mut sums = Sums::of(self.groups.count);
         let blocks = left.blocks(right, size);
-        let order = (self.groups.count < self.groups.of_rows.len() || blocks.len() > 1).then(|| self.order());
+        let order = (self.groups.count < self.groups.of_rows.len() || blocks.len() > 1).then(|| self.order(factor));
         let row_at = |place: usize| order.as_ref().map_or(place, |order| order[place]);
         let mut rows =
             (0..self.groups.of_rows.len()).map(row_at).filter_map(|row| Some((row, self.pair(row)?))).peekable();
@@ -73,7 +70,7 @@ impl Choice {
             }
             let block = left.block(right, block);
             while let Some((row, (p, q))) = rows.next_if(|(_, (p, _))| block.rows.contains(p)) {
-                let common = match self.factor.of(row) {
+                let common = match factor.of(row) {
                     // Infinity times a sum is not the sum of infinities.
                     Some(factor) if !factor.is_finite() => {
                         Common { there: block.has(p, q), sum: left.scaled(right, [p, q], factor) }
@@ -87,19 +84,19 @@ impl Choice {
         sums
     }
 
-    /// The sums by the products of whole runs, of which rows choose. The runs of the right side are by the inner position.
-    pub fn by_products(&self, left: &Runs, right: &Runs) -> Sums {
+    /// The same by the products of whole runs, of which rows choose. The runs of the right side are by the inner position.
+    pub fn by_products(&self, factor: &Factor, left: &Runs, right: &Runs) -> Sums {
         let mut sums = Sums::of(self.groups.count);
         let mut products = Sparse::new(right.minors, false);
         let mut of = None;
-        for row in self.order() {
+        for row in self.order(factor) {
             let Some((p, q)) = self.pair(row) else { continue };
             if of != Some(p) {
                 products.forget();
                 products.add_all(left.run(p), right);
                 of = Some(p);
             }
-            let common = match self.factor.of(row) {
+            let common = match factor.of(row) {
                 // Infinity times a sum is not the sum of infinities.
                 Some(factor) if !factor.is_finite() => {
                     Common { there: products.has(q), sum: scaled(left.run(p), right, q, factor) }
@@ -133,12 +130,12 @@ impl Choice {
 
     /// The rows by the runs of the left side. Those of one group are in an order of their own, so that sums over them are the same from
     /// run to run.
-    fn order(&self) -> Vec<usize> {
+    fn order(&self, factor: &Factor) -> Vec<usize> {
         let [p, q] = [&self.pairs[0], &self.pairs[1]];
         let rows = p.of_rows.len();
         if self.groups.count < rows {
             let mut order: Vec<_> = (0..rows).collect();
-            let key = |row: usize| (p.of_rows[row], q.of_rows[row], self.factor.of(row).map(f64::to_bits));
+            let key = |row: usize| (p.of_rows[row], q.of_rows[row], factor.of(row).map(f64::to_bits));
             order.sort_by_key(|row| key(*row));
             return order;
         }

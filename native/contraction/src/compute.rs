@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::entries::Factor;
 use crate::keys::{Key, NONE, Positions};
-use crate::spec::Contraction;
+use crate::spec::{Contraction, Equality};
 
 /// The rows of an input, as far as a sum reads them.
 pub struct Rows {
@@ -19,8 +19,10 @@ pub struct Rows {
     lengths: Vec<usize>,
     /// The keys of groups, each with its position among the columns of the result, in batches.
     pub groups: Vec<(usize, Vec<ArrayRef>)>,
+    /// The keys by which it is joined, each with the number of the equality, in batches.
+    on: Vec<(usize, Vec<ArrayRef>)>,
     /// The factors.
-    pub factor: Factor,
+    pub factor: Arc<Factor>,
 }
 
 impl Rows {
@@ -31,11 +33,19 @@ impl Rows {
         let of = &spec.sides[side];
         let groups = of.groups.iter().map(|(key, position)| Ok((*position, arrays(key, batches)?)));
         let groups = groups.collect::<Result<_>>()?;
+        let on = spec.equalities.iter().enumerate();
+        let on = on.filter_map(|(number, equality)| Some((number, equality.key_of(side)?)));
+        let on = on.map(|(number, key)| Ok((number, arrays(key, batches)?))).collect::<Result<_>>()?;
         let factor = match &of.factor {
             Some(factor) => factor_of(&arrays(factor, batches)?, count)?,
             None => Factor { values: vec![1.0; count], nulls: vec![] },
         };
-        Ok(Self { count, lengths, groups, factor })
+        Ok(Self { count, lengths, groups, on, factor: Arc::new(factor) })
+    }
+
+    /// All keys, in batches.
+    pub fn all_keys(&self) -> impl Iterator<Item = &ArrayRef> {
+        self.groups.iter().chain(&self.on).flat_map(|(_, values)| values)
     }
 
     /// The positions of the groups, none if there are not enough numbers.
@@ -79,7 +89,7 @@ impl Rows {
 }
 
 /// The values of an expression, in batches.
-pub fn arrays(expr: &Arc<dyn PhysicalExpr>, batches: &[RecordBatch]) -> Result<Vec<ArrayRef>> {
+fn arrays(expr: &Arc<dyn PhysicalExpr>, batches: &[RecordBatch]) -> Result<Vec<ArrayRef>> {
     batches.iter().map(|batch| expr.evaluate(batch)?.into_array(batch.num_rows())).collect()
 }
 
@@ -99,20 +109,18 @@ fn factor_of(arrays: &[ArrayRef], rows: usize) -> Result<Factor> {
 }
 
 /// The positions of the keys by which two inputs are joined, by row of each. None if there are not enough numbers.
-pub fn joined(spec: &Contraction, sides: [usize; 2], batches: &[Vec<RecordBatch>]) -> Result<Option<[Positions; 2]>> {
-    let counts = sides.map(|side| batches[side].iter().map(RecordBatch::num_rows).sum::<usize>());
-    let mut keys = vec![];
-    for equality in spec.equalities.iter().filter(|equality| equality.is_of(sides[0], sides[1])) {
-        let mut values = vec![];
-        for side in sides {
-            if let Some(key) = equality.key_of(side) {
-                values.extend(arrays(key, &batches[side])?);
-            }
-        }
-        keys.push(Key { values, nulls: equality.nulls });
-    }
-    let Some(mut both) = Positions::of(&keys, counts[0] + counts[1])? else { return Ok(None) };
-    let second = both.of_rows.split_off(counts[0]);
+pub fn joined(spec: &Contraction, [left, right]: [usize; 2], sides: &[Rows]) -> Result<Option<[Positions; 2]>> {
+    let [left_rows, right_rows] = [&sides[left], &sides[right]];
+    let equalities = spec.equalities.iter().enumerate().filter(|(_, equality)| equality.is_of(left, right));
+    let key = |(number, equality): (usize, &Equality)| {
+        let of =
+            |rows: &Rows| rows.on.iter().filter(|(of, _)| *of == number).flat_map(|(_, key)| key.clone()).collect();
+        let values: [Vec<_>; 2] = [left_rows, right_rows].map(of);
+        Key { values: values.concat(), nulls: equality.nulls }
+    };
+    let keys: Vec<_> = equalities.map(key).collect();
+    let Some(mut both) = Positions::of(&keys, left_rows.count + right_rows.count)? else { return Ok(None) };
+    let second = both.of_rows.split_off(left_rows.count);
     let count = both.count;
     Ok(Some([both, Positions { of_rows: second, count }]))
 }

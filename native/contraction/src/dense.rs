@@ -4,25 +4,35 @@
 //! two things: bits say the first.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::bits::Bits;
-use crate::entries::Entries;
+use crate::entries::{Entries, Factor};
+use crate::pages::zeros;
 use crate::runs::Runs;
 
-/// Rows as an array by their two positions.
+/// Where rows stand in an array by their two positions.
 #[derive(Debug)]
-pub struct Filled {
-    values: Vec<f64>,
+pub struct Layout {
     /// Which places have rows.
     there: Bits,
-    /// Which have a row whose factor is not NULL, if not all have.
-    known: Option<Bits>,
     rows: usize,
     columns: usize,
     /// Whether two rows have one place.
     repeated: bool,
-    /// Whether every place has a row whose factor is not NULL.
+    /// Whether every place has a row.
     full: bool,
+}
+
+/// Rows as an array.
+#[derive(Debug)]
+pub struct Filled {
+    layout: Arc<Layout>,
+    /// The factors, by row.
+    factor: Arc<Factor>,
+    values: Vec<f64>,
+    /// Which places have a row whose factor is not NULL, if not all that have rows.
+    known: Option<Bits>,
     /// Whether the factors are finite, and so are sums of them.
     finite: bool,
 }
@@ -40,68 +50,79 @@ pub struct Block {
     known: Option<Bits>,
 }
 
-impl Filled {
-    /// The rows of an input.
+impl Layout {
+    /// Where the rows of an input stand.
     pub fn of(rows: Entries) -> Self {
-        let mut filled = Self::empty(rows);
-        for (row, column, number) in rows.rows() {
-            if !filled.add(row, column, rows.factor.of(number)) {
-                return Self::of_sorted(rows);
-            }
-        }
-        let finite = filled.values.iter().all(|value| value.is_finite());
+        let [of_rows, of_columns] = [rows.major.count, rows.minor.count];
+        let mut there = Bits::new(of_rows, of_columns);
+        let mut repeated = false;
+        rows.rows().for_each(|(row, column, _)| repeated |= !there.set(row, column));
         // Where there is no place at all, nothing meets.
-        let is_full = filled.there.count() == filled.values.len() && !filled.values.is_empty();
-        let full = is_full && filled.known.is_none();
-        Self { finite, full, ..filled }
+        let places = of_rows * of_columns;
+        let full = places > 0 && there.count() == places;
+        Self { there, rows: of_rows, columns: of_columns, repeated, full }
+    }
+}
+
+impl Filled {
+    /// Rows in the places of a layout, or an array that there was before if it is of the same. The memory of another one is taken.
+    pub fn of(layout: &Arc<Layout>, rows: Entries, factor: &Arc<Factor>, before: Option<Arc<Self>>) -> Arc<Self> {
+        match before {
+            Some(before) if Arc::ptr_eq(&before.layout, layout) && before.factor.is_same(factor) => before,
+            before => Arc::new(Self::anew(layout, rows, factor, before.and_then(Arc::into_inner))),
+        }
     }
 
-    /// The rows of an input where several have one place. They are added in the order of runs, which is the same from run to run.
-    fn of_sorted(rows: Entries) -> Self {
-        let mut filled = Self::empty(rows);
-        let runs = Runs::of(rows);
+    fn anew(layout: &Arc<Layout>, rows: Entries, factor: &Arc<Factor>, before: Option<Self>) -> Self {
+        let known = (!factor.nulls.is_empty()).then(|| Bits::new(layout.rows, layout.columns));
+        let values = empty(layout.rows * layout.columns, before);
+        let mut filled = Self { layout: Arc::clone(layout), factor: Arc::clone(factor), values, known, finite: true };
+        if layout.repeated {
+            filled.add_runs(&Runs::of(rows, factor));
+        } else {
+            rows.rows().for_each(|(row, column, number)| filled.put(row, column, factor.of(number)));
+            filled.finite = factor.is_finite() || filled.values.iter().all(|value| value.is_finite());
+        }
+        filled
+    }
+
+    /// Puts a factor at a place.
+    fn put(&mut self, row: usize, column: usize, factor: Option<f64>) {
+        let Some(factor) = factor else { return };
+        self.values[row * self.layout.columns + column] = factor;
+        if let Some(known) = &mut self.known {
+            known.set(row, column);
+        }
+    }
+
+    /// Adds rows of which several have one place, in the order of runs, which is the same from run to run.
+    fn add_runs(&mut self, runs: &Runs) {
         let mut total = 0.0;
         for row in 0..runs.majors() {
-            for entry in runs.run(row) {
+            for entry in runs.run(row).iter().filter(|entry| entry.known) {
                 total += entry.factor.abs();
-                filled.add(row, entry.minor as usize, entry.known.then_some(entry.factor));
+                let sum = self.values[row * self.layout.columns + entry.minor as usize] + entry.factor;
+                self.put(row, entry.minor as usize, Some(sum));
             }
         }
-        Self { repeated: true, finite: total.is_finite(), ..filled }
+        self.finite = total.is_finite();
     }
 
-    fn empty(rows: Entries) -> Self {
-        let [of_rows, of_columns] = [rows.major.count, rows.minor.count];
-        let there = Bits::new(of_rows, of_columns);
-        let known = (!rows.factor.nulls.is_empty()).then(|| there.clone());
-        Self {
-            values: vec![0.0; of_rows * of_columns],
-            there,
-            known,
-            rows: of_rows,
-            columns: of_columns,
-            repeated: false,
-            full: false,
-            finite: false,
-        }
+    /// The memory that the array and what it is of take, in bytes.
+    pub fn memory(&self) -> usize {
+        Self::bytes(self.layout.rows, self.layout.columns) + self.factor.bytes()
     }
 
-    /// Adds a factor, and says whether it is the first of its place.
-    fn add(&mut self, row: usize, column: usize, factor: Option<f64>) -> bool {
-        if let Some(factor) = factor {
-            self.values[row * self.columns + column] += factor;
-            if let Some(known) = &mut self.known {
-                known.set(row, column);
-            }
-        }
-        self.there.set(row, column)
+    /// Whether every place has a row whose factor is not NULL.
+    fn is_full(&self) -> bool {
+        self.layout.full && self.known.is_none()
     }
 
     /// Whether a product with another array, of which each of these factors takes its part, has the meaning of the rows.
     pub fn is_meant(&self, right: &Self, factors_are_finite: bool) -> bool {
         // Rows of one place are added before they are multiplied, and their sum may be infinite where that of their products is not.
-        let have_sums = [self, right].iter().all(|side| !side.repeated || side.finite && factors_are_finite);
-        have_sums && (self.finite || right.full) && (right.finite || self.full)
+        let have_sums = [self, right].iter().all(|side| !side.layout.repeated || side.finite && factors_are_finite);
+        have_sums && (self.finite || right.is_full()) && (right.finite || self.is_full())
     }
 
     /// The memory of an array of so many rows and columns.
@@ -111,34 +132,35 @@ impl Filled {
 
     /// The rows, in blocks whose product with another array has about so many elements.
     pub fn blocks(&self, right: &Self, size: usize) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
-        let (rows, size) = (self.rows, rows_of_block(right.columns, size));
+        let (rows, size) = (self.layout.rows, rows_of_block(right.layout.columns, size));
         (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
     }
 
     /// The product of some rows with another array.
     pub fn block(&self, right: &Self, rows: Range<usize>) -> Block {
-        let left = &self.values[rows.start * self.columns..rows.end * self.columns];
-        let sums = product(left, &right.values, [rows.len(), self.columns, right.columns]);
-        let mut block = Block { rows, columns: right.columns, sums, there: None, known: None };
-        if !(self.full && right.full) {
+        let [inner, columns] = [self.layout.columns, right.layout.columns];
+        let left = &self.values[rows.start * inner..rows.end * inner];
+        let sums = product(left, &right.values, [rows.len(), inner, columns]);
+        let mut block = Block { rows, columns, sums, there: None, known: None };
+        if !(self.is_full() && right.is_full()) {
             let have_nulls = self.known.is_some() || right.known.is_some();
             block.known = have_nulls.then(|| self.pairs(right, block.rows.clone(), [self.known(), right.known()]));
-            let there = self.pairs(right, block.rows.clone(), [&self.there, &right.there]);
+            let there = self.pairs(right, block.rows.clone(), [&self.layout.there, &right.layout.there]);
             block.there = (there.count() < block.sums.len()).then_some(there);
         }
         block
     }
 
     fn known(&self) -> &Bits {
-        self.known.as_ref().unwrap_or(&self.there)
+        self.known.as_ref().unwrap_or(&self.layout.there)
     }
 
     /// Which pairs of rows here and columns there have a place in common.
     fn pairs(&self, right: &Self, rows: Range<usize>, [here, there]: [&Bits; 2]) -> Bits {
-        let mut pairs = Bits::new(rows.len(), right.columns);
+        let mut pairs = Bits::new(rows.len(), right.layout.columns);
         for (number, row) in rows.enumerate() {
             // All rows of a full array have the same columns.
-            let enough = if right.full { 1 } else { usize::MAX };
+            let enough = if right.is_full() { 1 } else { usize::MAX };
             here.columns(row).take(enough).for_each(|inner| pairs.add(number, there, inner));
         }
         pairs
@@ -148,9 +170,22 @@ impl Filled {
     pub fn scaled(&self, right: &Self, [row, column]: [usize; 2], factor: f64) -> Option<f64> {
         let common = self.known().columns(row).filter(|inner| right.known().has(*inner, column));
         common.fold(None, |sum, inner| {
-            let product = self.values[row * self.columns + inner] * right.values[inner * right.columns + column];
+            let left = self.values[row * self.layout.columns + inner];
+            let product = left * right.values[inner * right.layout.columns + column];
             Some(sum.unwrap_or(0.0) + product * factor)
         })
+    }
+}
+
+/// An array of zeros, in the memory of another one if it has as many elements.
+fn empty(length: usize, before: Option<Filled>) -> Vec<f64> {
+    match before {
+        Some(before) if before.values.len() == length => {
+            let mut values = before.values;
+            values.fill(0.0);
+            values
+        }
+        _ => zeros(length),
     }
 }
 

@@ -11,15 +11,13 @@ pub struct Factor {
     pub nulls: Vec<bool>,
 }
 
-/// The rows of an input by two positions, each with its factor. A row that lacks a position meets no other.
+/// The rows of an input by two positions. A row that lacks a position meets no other.
 #[derive(Debug, Clone, Copy)]
 pub struct Entries<'s> {
     /// The position that comes first in the order of rows.
     pub major: &'s Positions,
     /// The other one.
     pub minor: &'s Positions,
-    /// The factors.
-    pub factor: &'s Factor,
 }
 
 impl Factor {
@@ -32,6 +30,19 @@ impl Factor {
     pub fn is_finite(&self) -> bool {
         // Whatever stands where there is none may be infinite as well: then it costs a slower way and no more.
         self.values.iter().all(|value| value.is_finite())
+    }
+
+    /// Whether all are the same to the last bit.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let values = || self.values.iter().zip(&other.values);
+        self.nulls == other.nulls
+            && self.values.len() == other.values.len()
+            && values().all(|(one, other)| one.to_bits() == other.to_bits())
+    }
+
+    /// The memory that they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.values.len() * size_of::<f64>() + self.nulls.len()
     }
 }
 
@@ -64,6 +75,6 @@ impl<'s> Entries<'s> {
 
     /// The same rows with the positions the other way round.
     pub fn turned(self) -> Self {
-        Self { major: self.minor, minor: self.major, factor: self.factor }
+        Self { major: self.minor, minor: self.major }
     }
 }

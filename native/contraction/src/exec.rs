@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::handover::{Streams, handed_over, properties};
+use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::option::Contractions;
 use crate::read::Inputs;
@@ -44,6 +45,8 @@ struct Work {
     how: Contractions,
     /// What is known of the rows of the result.
     statistics: Arc<Statistics>,
+    /// What an execution leaves to the next one, in a loop or of a plan that is executed again.
+    kept: Arc<Kept>,
 }
 
 impl ContractionExec {
@@ -55,7 +58,7 @@ impl ContractionExec {
         how: Contractions,
         statistics: Arc<Statistics>,
     ) -> Self {
-        Self::of(Work { inputs, spec, handover, how, statistics })
+        Self::of(Work { inputs, spec, handover, how, statistics, kept: Arc::default() })
     }
 
     fn of(work: Work) -> Self {
@@ -131,7 +134,7 @@ impl Running {
     /// The rows of the sum.
     async fn rows(self) -> Result<SendableRecordBatchStream> {
         let work = Arc::clone(&self.work);
-        let Work { inputs, spec, how, handover, .. } = work.as_ref();
+        let Work { inputs, spec, how, handover, kept, .. } = work.as_ref();
         if *how == Contractions::HandedOver {
             let streams = inputs.iter().map(|input| {
                 (0..input.output_partitioning().partition_count())
@@ -149,7 +152,7 @@ impl Running {
         }
         let schema = handover.schema();
         let timer = self.measured.elapsed_compute().timer();
-        let setting = Setting { spec, how: *how, reservation: &reservation, schema: Arc::clone(&schema) };
+        let setting = Setting { spec, how: *how, reservation: &reservation, kept, schema: Arc::clone(&schema) };
         // What fails for a row of an input need not fail for one of the join.
         let computed = setting.computed(&read.batches()).ok().flatten();
         timer.done();

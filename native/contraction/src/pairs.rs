@@ -24,9 +24,9 @@ pub struct Pairs {
 /// How they are computed.
 pub enum Way {
     /// By dense arrays.
-    Dense(Filled, Filled),
+    Dense([Arc<Filled>; 2]),
     /// By runs, those of the right side by the inner position.
-    Sparse(Runs, Runs, Sparse),
+    Sparse([Runs; 2], Sparse),
 }
 
 /// So many sums, or pairs of rows of runs, go into a block, more or less.
@@ -36,8 +36,8 @@ impl Pairs {
     /// The sums of these rows, as rows of a schema.
     pub fn new(way: Way, keys: [Vec<(usize, ArrayRef)>; 2], schema: SchemaRef) -> Self {
         let blocks: Box<dyn Iterator<Item = _> + Send> = match &way {
-            Way::Dense(left, right) => Box::new(left.blocks(right, BLOCK)),
-            Way::Sparse(left, right, _) => {
+            Way::Dense([left, right]) => Box::new(left.blocks(right, BLOCK)),
+            Way::Sparse([left, right], _) => {
                 let runs = left.majors();
                 let steps = left.len() * right.len() / (runs.max(1) * right.majors().max(1));
                 let size = (BLOCK / steps.max(1)).max(1);
@@ -52,7 +52,7 @@ impl Pairs {
         let Some(runs) = self.blocks.next() else { return Ok(None) };
         let mut found = Found::default();
         match &mut self.way {
-            Way::Dense(left, right) => {
+            Way::Dense([left, right]) => {
                 let block = left.block(right, runs.clone());
                 match block.complete() {
                     Some(sums) => found = Found::all(runs, sums),
@@ -61,7 +61,7 @@ impl Pairs {
                     }),
                 }
             }
-            Way::Sparse(left, right, sparse) => runs.for_each(|run| {
+            Way::Sparse([left, right], sparse) => runs.for_each(|run| {
                 sparse.sums_of(left.run(run), right).for_each(|(column, sum)| found.add(run, column, sum));
             }),
         }

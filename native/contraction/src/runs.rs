@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::entries::Entries;
+use crate::entries::{Entries, Factor};
 
 /// A row in a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,8 +25,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The rows of an input.
-    pub fn of(rows: Entries) -> Self {
+    /// The rows of an input, each with its factor.
+    pub fn of(rows: Entries, factor: &Factor) -> Self {
         let mut starts = Vec::with_capacity(rows.major.count + 1);
         let mut next = 0;
         starts.push(next);
@@ -38,9 +38,9 @@ impl Runs {
         let mut entries = vec![nothing; next];
         let mut places = starts.clone();
         for (major, minor, row) in rows.rows() {
-            let factor = rows.factor.of(row);
+            let value = factor.of(row);
             entries[places[major]] =
-                Entry { minor: minor as u32, factor: factor.unwrap_or(0.0), known: factor.is_some() };
+                Entry { minor: minor as u32, factor: value.unwrap_or(0.0), known: value.is_some() };
             places[major] += 1;
         }
         for run in starts.windows(2) {

@@ -51,6 +51,17 @@ pub enum Kind {
     },
 }
 
+impl Contraction {
+    /// The two inputs that are multiplied.
+    pub fn multiplied(&self) -> [usize; 2] {
+        match self.kind {
+            Kind::Pairs | Kind::Chosen { by: 2, .. } => [0, 1],
+            Kind::Chosen { by: 1, .. } => [0, 2],
+            Kind::Chosen { .. } => [1, 2],
+        }
+    }
+}
+
 impl Equality {
     /// The key of an input, if it is one of the two.
     pub fn key_of(&self, side: usize) -> Option<&Arc<dyn PhysicalExpr>> {

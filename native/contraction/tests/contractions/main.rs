@@ -1,5 +1,6 @@
 //! Sums of products by every kernel, beside those by the join and the groups that DataFusion has for them.
 
+mod changing;
 mod draw;
 mod named;
 mod random;

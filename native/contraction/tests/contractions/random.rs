@@ -7,11 +7,13 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
-use datafusion::datasource::MemTable;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::SessionContext;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_contraction::Contractions;
 
+use super::changing::Changing;
 use super::draw::Draw;
 use super::session::{WAYS, by, count, metric, planned, session, sums};
 
@@ -81,7 +83,12 @@ fn of_values(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
 }
 
 /// A table of columns, in several batches and partitions.
-fn add_table(ctx: &SessionContext, draw: &mut Draw, name: &str, columns: Vec<(&str, ArrayRef)>) -> Result<()> {
+fn add_table(
+    ctx: &SessionContext,
+    draw: &mut Draw,
+    name: &str,
+    columns: Vec<(&str, ArrayRef)>,
+) -> Result<Vec<Changing>> {
     let batch =
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))?;
     let mut partitions = vec![vec![]; 1 + draw.below(3)];
@@ -92,8 +99,7 @@ fn add_table(ctx: &SessionContext, draw: &mut Draw, name: &str, columns: Vec<(&s
         partitions[of].push(batch.slice(first, length));
         first += length;
     }
-    ctx.register_table(name, Arc::new(MemTable::try_new(batch.schema(), partitions)?))?;
-    Ok(())
+    Changing::register(ctx, name, &batch.schema(), partitions)
 }
 
 /// How many rows and values a case has.
@@ -117,8 +123,17 @@ fn sizes(draw: &mut Draw) -> Sizes {
     }
 }
 
-/// A sum over two tables, what its values are drawn from, and the sum of its absolute products.
-fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])> {
+/// A sum over tables, and the sum of its absolute products.
+struct Case {
+    tables: Vec<Changing>,
+    /// What its values are drawn from.
+    values: Values,
+    statements: [String; 2],
+}
+
+/// A sum over two tables.
+fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
+    let mut tables = vec![];
     let Sizes { rows, groups, keys, nulls } = sizes(draw);
     let of = *draw.of(&[Values::Plain, Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
     let types: Vec<_> = (0..4).map(|_| *draw.of(&KEY_TYPES)).collect();
@@ -143,7 +158,7 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])>
             ("u", of_values(draw, of, count)),
             ("r", single),
         ];
-        add_table(ctx, draw, name, columns)?;
+        tables.extend(add_table(ctx, draw, name, columns)?);
     }
     let product = (*draw.of(&[
         "a.v * b.v",
@@ -181,11 +196,13 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])>
         "b.g, a.l",
     ]);
     let sum = |sum: &str| format!("SELECT {by}, {sum}{filter} AS total FROM a JOIN b ON {on} GROUP BY {by}");
-    Ok((of, [sum(&format!("SUM({product})")), sum(&format!("SUM(abs({product}))"))]))
+    let statements = [sum(&format!("SUM({product})")), sum(&format!("SUM(abs({product}))"))];
+    Ok(Case { tables, values: of, statements })
 }
 
 /// The same where rows of a third table choose pairs of the other two.
-fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])> {
+fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
+    let mut tables = vec![];
     let Sizes { rows, groups, keys, nulls } = sizes(draw);
     let of = *draw.of(&[Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
     let types: Vec<_> = (0..4).map(|_| *draw.of(&KEY_TYPES)).collect();
@@ -211,7 +228,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])
             };
             columns.push(("row", row));
         }
-        add_table(ctx, draw, name, columns)?;
+        tables.extend(add_table(ctx, draw, name, columns)?);
     }
     let product = *draw.of(&[
         "g.v * x.v",
@@ -235,11 +252,12 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])
              ON (g.s {is} j.s) AND (g.q {is} j.q) GROUP BY j.row"
         )
     };
-    Ok((of, [sum(format!("SUM({product})")), sum(format!("SUM(abs({product}))"))]))
+    let statements = [sum(format!("SUM({product})")), sum(format!("SUM(abs({product}))"))];
+    Ok(Case { tables, values: of, statements })
 }
 
 /// Sums by whole numbers. Most are positions, but some are NULL, negative or far away, in the first rows or in the last.
-fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 2])> {
+fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let of = *draw.of(&[Values::Plain, Values::WithNulls, Values::Special]);
     let rows = *draw.of(&[0, 1, 40, 900]);
     let (near, far) = (*draw.of(&[1, 7, 400]), *draw.of(&[400, 400, 1 << 40]));
@@ -255,9 +273,9 @@ fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<(Values, [String; 
     let narrow = draw.of(&[DataType::Int64, DataType::Int16, DataType::UInt16, DataType::UInt64]);
     let numbers = if fits { cast(&numbers, narrow)? } else { numbers };
     let values = of_values(draw, of, rows);
-    add_table(ctx, draw, "a", vec![("k", numbers), ("v", values)])?;
+    let tables = add_table(ctx, draw, "a", vec![("k", numbers), ("v", values)])?;
     let sum = |sum: &str| format!("SELECT k, SUM({sum}) AS total FROM (SELECT k, v, abs(v) AS size FROM a) GROUP BY k");
-    Ok((of, [sum("v"), sum("size")]))
+    Ok(Case { tables, values: of, statements: [sum("v"), sum("size")] })
 }
 
 fn are_close(found: Option<f64>, expected: Option<f64>, size: Option<f64>) -> bool {
@@ -273,31 +291,41 @@ fn are_close(found: Option<f64>, expected: Option<f64>, size: Option<f64>) -> bo
     }
 }
 
-/// Executes a sum in every way, and says how often each kernel was taken.
-async fn check(
-    ctx: &SessionContext,
-    values: Values,
-    [sql, sizes]: [String; 2],
-    kernels: [&str; 2],
-    taken: &mut [usize; 2],
-) -> Result<bool> {
-    let expected = sums(planned(ctx, &sql).await?, ctx.task_ctx()).await?;
-    let sizes = sums(planned(ctx, &sizes).await?, ctx.task_ctx()).await?;
-    let mut is_contracted = false;
-    for way in WAYS {
-        let contraction = by(&planned(ctx, &sql).await?, way)?;
-        is_contracted = count(&contraction) > 0;
-        let found = sums(Arc::clone(&contraction), ctx.task_ctx()).await?;
-        let keys = |sums: &std::collections::BTreeMap<String, _>| sums.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(keys(&found), keys(&expected), "{way}: {sql}");
+/// The sums of a case as DataFusion has them.
+struct Expected {
+    sums: BTreeMap<String, Option<f64>>,
+    sizes: BTreeMap<String, Option<f64>>,
+}
+
+impl Expected {
+    async fn of(ctx: &SessionContext, case: &Case) -> Result<Self> {
+        let [sql, sizes] = &case.statements;
+        let sums = sums(planned(ctx, sql).await?, ctx.task_ctx()).await?;
+        Ok(Self { sums, sizes: super::session::sums(planned(ctx, sizes).await?, ctx.task_ctx()).await? })
+    }
+
+    fn check(&self, case: &Case, found: BTreeMap<String, Option<f64>>, way: Contractions) {
+        let sql = &case.statements[0];
+        assert!(found.keys().eq(self.sums.keys()), "{way}: {found:?} is not {:?}: {sql}", self.sums);
         for (key, sum) in found {
-            let (expected, size) = (expected[&key], sizes[&key]);
+            let (expected, size) = (self.sums[&key], self.sizes[&key]);
             // What overflows on the way is infinite in one order and not in another.
-            let overflows = values == Values::Huge && size.is_some_and(f64::is_infinite);
+            let overflows = case.values == Values::Huge && size.is_some_and(f64::is_infinite);
             assert!(overflows || are_close(sum, expected, size), "{way}: {sum:?} is not {expected:?} for {key}: {sql}");
             assert_eq!(sum.is_none(), expected.is_none(), "{way}: {key}: {sql}");
             assert!(!sum.is_some_and(|sum| sum == 0.0 && sum.is_sign_negative()), "{way}: -0 for {key}: {sql}");
         }
+    }
+}
+
+/// Executes a sum in every way, and says how often each kernel was taken.
+async fn check(ctx: &SessionContext, case: &Case, kernels: [&str; 2], taken: &mut [usize; 2]) -> Result<bool> {
+    let expected = Expected::of(ctx, case).await?;
+    let mut is_contracted = false;
+    for way in WAYS {
+        let contraction = by(&planned(ctx, &case.statements[0]).await?, way)?;
+        is_contracted = count(&contraction) > 0;
+        expected.check(case, sums(Arc::clone(&contraction), ctx.task_ctx()).await?, way);
         if way == Contractions::On {
             for (count, kernel) in taken.iter_mut().zip(kernels) {
                 *count += metric(&contraction, kernel).unwrap_or_default();
@@ -307,21 +335,40 @@ async fn check(
     Ok(is_contracted)
 }
 
+/// Executes the plans of a sum again and again, while the rows of the tables change or stay.
+async fn check_again(ctx: &SessionContext, case: &Case, draw: &mut Draw) -> Result<()> {
+    let plan = planned(ctx, &case.statements[0]).await?;
+    let plans = WAYS.into_iter().map(|way| Ok((way, by(&plan, way)?)));
+    let plans: Vec<_> = plans.collect::<Result<_>>()?;
+    for _ in 0..6 {
+        let expected = Expected::of(ctx, case).await?;
+        for (way, plan) in &plans {
+            expected.check(case, sums(reset_plan_states(Arc::clone(plan))?, ctx.task_ctx()).await?, *way);
+        }
+        if draw.percent(70) {
+            for partition in &case.tables {
+                partition.change(draw)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn cases() -> usize {
     std::env::var("XQL_FFI_TEST_SUMS").map_or(150, |cases| cases.parse().expect("a number"))
 }
 
 /// Draws tables, and the statements of a case over them.
-type Case = fn(&SessionContext, &mut Draw) -> Result<(Values, [String; 2])>;
+type Drawn = fn(&SessionContext, &mut Draw) -> Result<Case>;
 
 /// Checks as many cases as there are to be, most of which have to be computed as arrays, and each of the ways to be taken.
-async fn check_all(case: Case, kernels: [&str; 2]) -> Result<()> {
+async fn check_all(drawn: Drawn, kernels: [&str; 2]) -> Result<()> {
     let mut draw = Draw::of_run();
     let (mut found, mut taken) = (0, [0; 2]);
     for _ in 0..cases() {
         let ctx = session(1 + draw.below(3));
-        let (values, statements) = case(&ctx, &mut draw)?;
-        found += usize::from(check(&ctx, values, statements, kernels, &mut taken).await?);
+        let case = drawn(&ctx, &mut draw)?;
+        found += usize::from(check(&ctx, &case, kernels, &mut taken).await?);
     }
     println!("{found} of {} as arrays: {kernels:?} {taken:?}", cases());
     assert!(found * 10 >= cases() * 7, "{found}");
@@ -342,4 +389,16 @@ async fn sums_of_chosen_pairs_are_those_of_the_joins() -> Result<()> {
 #[tokio::test]
 async fn sums_by_numbers_are_those_of_groups() -> Result<()> {
     check_all(by_number, ["numbers", "handed_over"]).await
+}
+
+#[tokio::test]
+async fn an_execution_gives_the_sums_of_its_own_rows() -> Result<()> {
+    let mut draw = Draw::of_run();
+    for number in 0..cases() {
+        let ctx = session(1 + draw.below(3));
+        let drawn: Drawn = if number % 2 == 0 { pairs } else { chosen };
+        let case = drawn(&ctx, &mut draw)?;
+        check_again(&ctx, &case, &mut draw).await?;
+    }
+    Ok(())
 }
