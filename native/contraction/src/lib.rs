@@ -19,10 +19,14 @@
 //! Sums by whole numbers, as those of cotangents by the numbers of rows are, need no table of groups either: a number is a position. A
 //! [`NumberedSumsExec`] adds the rows while they come, and hands over to DataFusion's groups where a number is no position.
 //!
+//! In a loop, and where a plan is executed again, most keys are what they were, and so are the factors of data. What an execution has
+//! encoded is kept for the next one, and taken where keys and factors are the same to the last bit.
+//!
 //! In the order of the modules, each of which imports only from those before it: `option` says how sums are computed, `spec` what they are
-//! over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts them. `bits` and `dense`, `sparse` and `chosen` are the
-//! kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows. `compute` has the rows of inputs, and `sums` goes from these to
-//! those of the sum. `read` reads the inputs, `handover` hands them over, and `exec` is the operator. `numbers` has sums by numbers, and `numbered` their operator.
+//! over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts them. `bits`, `pages` and `dense`, `sparse` and `chosen` are
+//! the kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows. `compute` has the rows of inputs, and `places` their
+//! positions. `handover` hands rows over, and `read` reads them. `kept` has what an execution leaves to the next one, `sums` goes from the
+//! rows of inputs to those of the sum, and `exec` is the operator. `numbers` has sums by numbers, and `numbered` their operator.
 //! `recognize` finds sums among the nodes of a plan.
 
 mod bits;

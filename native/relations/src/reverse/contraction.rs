@@ -170,16 +170,20 @@ fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
 impl RowCotangents {
     /// The sums by row, planned apart from what reads them.
     pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
-        let summed = sums(self.plan, self.row, self.cotangents, self.reached, names)?;
-        let exprs = columns(summed.plan.schema());
-        let plan = named(summed.plan, &exprs, names)?;
+        sums(self.plan, self.row, self.cotangents, self.reached, names)?.apart(names)
+    }
+
+    /// The same, planned apart from what reads them.
+    pub fn apart(self, names: &mut Names) -> Result<Self> {
+        let exprs = columns(self.plan.schema());
+        let plan = named(self.plan, &exprs, names)?;
         let relation = Arc::new(SharedRelation::apart(names.part("sums"), plan));
         let plan = relation.scan()?;
         // A union of several has names without a table.
         let exprs: Vec<_> = columns(plan.schema());
         let plan = named(plan, &exprs, names)?;
         let mut found = plan.schema().columns();
-        let row = summed.row.map(|_| found.remove(0));
-        Ok(Self { plan, row, cotangents: found, reached: summed.reached, own: vec![], repeated: false })
+        let row = self.row.map(|_| found.remove(0));
+        Ok(Self { plan, row, cotangents: found, reached: self.reached, own: vec![], repeated: false })
     }
 }

@@ -37,7 +37,13 @@ pub fn gradients(
     }
     let mut sweep = Sweep::new(stages, names, tangent, contracts);
     sweep.region(region, region.plan.clone(), cotangents)?;
-    sweep.through(stages)
+    let gradients = sweep.through(stages)?.into_iter();
+    let planned = gradients.map(|(variable, rows)| {
+        // Sums of contributions are by the numbers of rows, and are computed like those of products.
+        let is_sum = contracts && rows.row.is_some() && matches!(rows.plan, LogicalPlan::Aggregate(_));
+        Ok((variable, if is_sum { rows.apart(names)? } else { rows }))
+    });
+    planned.collect()
 }
 
 struct Sweep<'a> {
