@@ -1,5 +1,9 @@
 //! Sums of products of pairs that rows of a third side choose.
 
+use arrow::array::Float64Array;
+use arrow::buffer::NullBuffer;
+use std::ops::Range;
+
 use crate::dense::Filled;
 use crate::entries::{Entries, Factor};
 use crate::keys::{NONE, Positions};
@@ -163,6 +167,12 @@ impl Choice {
 impl Sums {
     fn of(groups: usize) -> Self {
         Self { there: vec![false; groups], known: vec![false; groups], sums: vec![0.0; groups] }
+    }
+
+    /// The sums of some groups as an array.
+    pub fn part(&self, groups: Range<usize>) -> Float64Array {
+        let known = self.known[groups.clone()].iter().copied().collect::<NullBuffer>();
+        Float64Array::new(self.sums[groups].to_vec().into(), Some(known))
     }
 
     /// The memory that so many groups take.

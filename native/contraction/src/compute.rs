@@ -1,15 +1,15 @@
 //! The rows of a sum, as they are computed from those of its inputs.
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, interleave};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion_common::Result;
 use datafusion_physical_expr::PhysicalExpr;
 use std::sync::Arc;
 
 use crate::entries::Factor;
 use crate::keys::{Key, NONE, Positions};
-use crate::spec::{Contraction, Equality};
+use crate::spec::{Contraction, Equality, Term};
 
 /// The rows of an input, as far as a sum reads them.
 pub struct Rows {
@@ -21,8 +21,8 @@ pub struct Rows {
     pub groups: Vec<(usize, Vec<ArrayRef>)>,
     /// The keys by which it is joined, each with the number of the equality, in batches.
     on: Vec<(usize, Vec<ArrayRef>)>,
-    /// The factors.
-    pub factor: Arc<Factor>,
+    /// The factors of each term. Those of several that are the same are one.
+    pub factors: Vec<Arc<Factor>>,
 }
 
 impl Rows {
@@ -36,11 +36,16 @@ impl Rows {
         let on = spec.equalities.iter().enumerate();
         let on = on.filter_map(|(number, equality)| Some((number, equality.key_of(side)?)));
         let on = on.map(|(number, key)| Ok((number, arrays(key, batches)?))).collect::<Result<_>>()?;
-        let factor = match &of.factor {
-            Some(factor) => factor_of(&arrays(factor, batches)?, count)?,
-            None => Factor { values: vec![1.0; count], nulls: vec![] },
-        };
-        Ok(Self { count, lengths, groups, on, factor: Arc::new(factor) })
+        let mut factors: Vec<Arc<Factor>> = vec![];
+        for (number, term) in spec.terms.iter().enumerate() {
+            let is_same = |other: &&Term| other.factors[side] == term.factors[side] && other.counts == term.counts;
+            let factor = match spec.terms[..number].iter().zip(&factors).find(|(other, _)| is_same(other)) {
+                Some((_, factor)) => Arc::clone(factor),
+                None => Arc::new(factor_of(term, side, batches, count)?),
+            };
+            factors.push(factor);
+        }
+        Ok(Self { count, lengths, groups, on, factors })
     }
 
     /// All keys, in batches.
@@ -93,18 +98,24 @@ fn arrays(expr: &Arc<dyn PhysicalExpr>, batches: &[RecordBatch]) -> Result<Vec<A
     batches.iter().map(|batch| expr.evaluate(batch)?.into_array(batch.num_rows())).collect()
 }
 
-fn factor_of(arrays: &[ArrayRef], rows: usize) -> Result<Factor> {
+/// The factor of a term that an input has.
+fn factor_of(term: &Term, side: usize, batches: &[RecordBatch], rows: usize) -> Result<Factor> {
+    let Some(factor) = &term.factors[side] else { return Ok(Factor { values: vec![1.0; rows], nulls: vec![] }) };
+    let arrays = arrays(factor, batches)?;
     let mut values = Vec::with_capacity(rows);
     let has_nulls = arrays.iter().any(|array| array.null_count() > 0);
     let mut nulls = Vec::with_capacity(if has_nulls { rows } else { 0 });
-    for array in arrays {
-        let array = cast(array, &DataType::Float64)?;
-        let array: &Float64Array = array.as_primitive();
-        values.extend_from_slice(array.values());
+    for array in &arrays {
         if has_nulls {
             nulls.extend((0..array.len()).map(|row| array.is_null(row)));
         }
+        if !term.counts {
+            let array = cast(array, &DataType::Float64)?;
+            values.extend_from_slice(array.as_primitive::<Float64Type>().values());
+        }
     }
+    // What is counted may be of any type.
+    values.resize(rows, 1.0);
     Ok(Factor { values, nulls })
 }
 

@@ -108,6 +108,11 @@ impl Filled {
         self.finite = total.is_finite();
     }
 
+    /// Whether these are the factors that it has.
+    pub fn is_of(&self, factor: &Arc<Factor>) -> bool {
+        Arc::ptr_eq(&self.factor, factor)
+    }
+
     /// The memory that the array and what it is of take, in bytes.
     pub fn memory(&self) -> usize {
         Self::bytes(self.layout.rows, self.layout.columns) + self.factor.bytes()
@@ -204,10 +209,9 @@ impl Block {
         (self.there.is_none() && self.known.is_none()).then_some(self.sums.as_slice())
     }
 
-    /// The columns in which a row has a sum over rows, each with the sum, none if all products are NULL.
-    pub fn sums_of(&self, row: usize) -> impl Iterator<Item = (usize, Option<f64>)> {
-        let columns = 0..self.columns;
-        columns.filter(move |column| self.has(row, *column)).map(move |column| (column, self.sum(row, column)))
+    /// The columns in which a row has a sum over rows.
+    pub fn columns_of(&self, row: usize) -> impl Iterator<Item = usize> {
+        (0..self.columns).filter(move |column| self.has(row, *column))
     }
 
     /// Whether a sum is over rows.

@@ -34,13 +34,13 @@ pub struct Left {
     rows: Positioned,
 }
 
-/// The positions of rows, and the arrays of the two inputs that are multiplied, if there are any.
+/// The positions of rows, and for each term the arrays of the two inputs that are multiplied, if there are any.
 #[derive(Debug, Clone)]
 pub struct Positioned {
     /// The positions.
     pub places: Arc<Places>,
     /// The arrays.
-    pub arrays: Option<[Arc<Filled>; 2]>,
+    pub arrays: Option<Vec<[Arc<Filled>; 2]>>,
 }
 
 impl Kept {
@@ -56,7 +56,7 @@ impl Kept {
             return;
         }
         let keys: Vec<_> = sides.iter().flat_map(Rows::all_keys).cloned().collect();
-        let arrays = rows.arrays.iter().flatten().map(|array| array.memory()).sum::<usize>();
+        let arrays = rows.arrays.iter().flatten().flatten().map(|array| array.memory()).sum::<usize>();
         let reservation = reservation.new_empty();
         if reservation.try_grow(held_by(&keys) + rows.places.memory() + arrays).is_ok() {
             let left = Left { keys, rows: rows.clone() };

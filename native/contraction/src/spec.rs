@@ -4,7 +4,9 @@ use datafusion_physical_expr::PhysicalExpr;
 use std::fmt;
 use std::sync::Arc;
 
-/// A sum of products over a join of two or three inputs, grouped.
+use crate::outputs::Output;
+
+/// Sums of products over a join of two or three inputs, grouped.
 #[derive(Debug)]
 pub struct Contraction {
     /// What each input contributes.
@@ -13,8 +15,21 @@ pub struct Contraction {
     pub equalities: Vec<Equality>,
     /// What the groups are.
     pub kind: Kind,
+    /// What is summed.
+    pub terms: Vec<Term>,
+    /// The aggregates of groups.
+    pub outputs: Vec<Output>,
+}
+
+/// A product that is summed.
+#[derive(Debug, Clone)]
+pub struct Term {
+    /// The factor of each input, 1 if there is none.
+    pub factors: Vec<Option<Arc<dyn PhysicalExpr>>>,
     /// Whether products are rounded to single precision before they are added.
     pub single: bool,
+    /// Whether it is 1 wherever the product is not NULL.
+    pub counts: bool,
 }
 
 /// What an input contributes.
@@ -22,8 +37,6 @@ pub struct Contraction {
 pub struct Side {
     /// The keys of groups that are of this input, each with its position among the columns of the result.
     pub groups: Vec<(Arc<dyn PhysicalExpr>, usize)>,
-    /// Its factor of the product, 1 if there is none.
-    pub factor: Option<Arc<dyn PhysicalExpr>>,
 }
 
 /// Keys of two inputs that are equal.
@@ -74,6 +87,14 @@ impl Equality {
     }
 }
 
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let factors = self.factors.iter().enumerate();
+        let factors = factors.filter_map(|(side, factor)| Some(format!("{} of {side}", factor.as_ref()?)));
+        write!(f, "{}", factors.collect::<Vec<_>>().join(" * "))
+    }
+}
+
 impl fmt::Display for Contraction {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut groups: Vec<_> = self
@@ -89,10 +110,16 @@ impl fmt::Display for Contraction {
             format!("{left} of {a} = {right} of {b}")
         };
         let on: Vec<_> = self.equalities.iter().map(on).collect();
-        let factors = self.sides.iter().enumerate();
-        let factors = factors.filter_map(|(side, of)| Some(format!("{} of {side}", of.factor.as_ref()?)));
-        let factors: Vec<_> = factors.collect();
-        write!(f, "by=[{}], on=[{}], sum=[{}]", groups.join(", "), on.join(", "), factors.join(" * "))?;
+        write!(f, "by=[{}], on=[{}]", groups.join(", "), on.join(", "))?;
+        for output in &self.outputs {
+            let (name, terms) = match output {
+                Output::Sum(terms) => ("sum", terms.as_slice()),
+                Output::Count(term) => ("count", std::slice::from_ref(term)),
+                Output::Average(terms, _) => ("avg", terms.as_slice()),
+            };
+            let terms: Vec<_> = terms.iter().map(|term| self.terms[*term].to_string()).collect();
+            write!(f, ", {name}=[{}]", terms.join(" + "))?;
+        }
         match self.kind {
             Kind::Pairs => Ok(()),
             Kind::Chosen { by, outer } => {

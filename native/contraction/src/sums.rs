@@ -1,7 +1,6 @@
 //! From the rows of the inputs of a sum to its own.
 
-use arrow::array::{Array, BooleanArray, Float64Array, RecordBatch};
-use arrow::buffer::NullBuffer;
+use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
@@ -96,90 +95,129 @@ impl Setting<'_> {
         let places = Arc::clone(&rows.places);
         let [left, right] = [&sides[0], &sides[1]];
         let keys = [left.keys(&places.outer[0])?, right.keys(&places.outer[1])?];
-        let is_filled = !self.spec.single && self.fill(sides, rows, pairs::BLOCK, true);
+        let is_single = self.spec.terms.iter().any(|term| term.single);
+        let is_filled = !is_single && self.fill(sides, rows, pairs::BLOCK, &[]);
         let (way, kernel) = match &rows.arrays {
             Some(arrays) if is_filled => (Way::Dense(arrays.clone()), Kernel::Dense),
-            _ => {
-                let [groups, _, columns] = places.work.sizes;
-                let runs = runs::bytes(left.count + right.count, groups + places.work.sizes[1]);
-                if self.reservation.try_grow(runs + Sparse::bytes(columns)).is_err() {
-                    return Ok(None);
-                }
-                let sparse = Sparse::new(columns, self.spec.single);
-                let runs = [Runs::of(places.left(), &left.factor), Runs::of(places.right(), &right.factor)];
-                (Way::Sparse(runs, sparse), Kernel::Sparse)
-            }
+            _ => match self.runs(&places, sides) {
+                Some(terms) => (Way::Sparse(terms), Kernel::Sparse),
+                None => return Ok(None),
+            },
         };
-        let pairs = Pairs::new(way, keys, Arc::clone(&self.schema));
+        let pairs = Pairs::new(way, keys, self.spec.outputs.clone(), Arc::clone(&self.schema));
         Ok(Some((Computed::Pairs(Box::new(pairs)), Some(Taken { kernel, work: places.work }))))
     }
 
-    /// Makes arrays of the two inputs that are multiplied. False if runs take less, if arrays have not the meaning of the rows, or if there
-    /// is no memory for them.
-    fn fill(&self, sides: &[Rows], rows: &mut Positioned, block: usize, finite: bool) -> bool {
+    /// The runs of both inputs for each term. None if there is no memory for them.
+    fn runs(&self, places: &Places, sides: &[Rows]) -> Option<Vec<([Runs; 2], Sparse)>> {
+        let [left, right] = [&sides[0], &sides[1]];
+        let [groups, inner, columns] = places.work.sizes;
+        let bytes = runs::bytes(left.count + right.count, groups + inner) + Sparse::bytes(columns);
+        self.reservation.try_grow(self.spec.terms.len() * bytes).ok()?;
+        let terms = self.spec.terms.iter().enumerate().map(|(number, term)| {
+            let runs =
+                [Runs::of(places.left(), &left.factors[number]), Runs::of(places.right(), &right.factors[number])];
+            (runs, Sparse::new(columns, term.single))
+        });
+        Some(terms.collect())
+    }
+
+    /// Makes arrays of the two inputs that are multiplied, for each term. `chosen` are the factors of rows that choose sums. False if runs
+    /// take less, if arrays have not the meaning of the rows, or if there is no memory for them.
+    fn fill(&self, sides: &[Rows], rows: &mut Positioned, block: usize, chosen: &[Arc<Factor>]) -> bool {
         let Positioned { places, arrays } = rows;
         let [left, inner, right] = places.work.sizes;
         let bytes =
             Filled::bytes(left, inner) + Filled::bytes(inner, right) + Block::bytes(right, block.min(left * right));
+        let bytes = self.spec.terms.len() * bytes;
         let before = arrays.take();
         if places.work.kernel(self.how) == Kernel::Sparse || self.reservation.try_grow(bytes).is_err() {
             return false;
         }
-        let [left, right] = self.spec.multiplied().map(|side| &sides[side].factor);
+        let mut before = before.into_iter().flatten();
+        let mut filled: Vec<[Arc<Filled>; 2]> = vec![];
+        for number in 0..self.spec.terms.len() {
+            let term = self.filled(sides, places, number, before.next(), &filled);
+            let finite = chosen.get(number).is_none_or(|factor| factor.is_finite());
+            if !term[0].is_meant(&term[1], finite) {
+                self.reservation.shrink(bytes);
+                return false;
+            }
+            filled.push(term);
+        }
+        *arrays = Some(filled);
+        true
+    }
+
+    /// The arrays of a term. Those of earlier ones are taken where the factors are the same.
+    fn filled(
+        &self,
+        sides: &[Rows],
+        places: &Places,
+        number: usize,
+        before: Option<[Arc<Filled>; 2]>,
+        earlier: &[[Arc<Filled>; 2]],
+    ) -> [Arc<Filled>; 2] {
+        let [left, right] = self.spec.multiplied().map(|side| &sides[side].factors[number]);
         let [of_left, of_right] = places.layouts();
         let [left_before, right_before] = before.map_or([None, None], |arrays| arrays.map(Some));
-        let filled = [
-            Filled::of(of_left, places.left(), left, left_before),
-            Filled::of(of_right, places.right(), right, right_before),
-        ];
-        let is_meant = filled[0].is_meant(&filled[1], finite);
-        if is_meant {
-            *arrays = Some(filled);
-        } else {
-            self.reservation.shrink(bytes);
-        }
-        is_meant
+        let known =
+            |side: usize, factor| earlier.iter().map(|term| &term[side]).find(|array| array.is_of(factor)).cloned();
+        [
+            known(0, left).unwrap_or_else(|| Filled::of(of_left, places.left(), left, left_before)),
+            known(1, right).unwrap_or_else(|| Filled::of(of_right, places.right(), right, right_before)),
+        ]
     }
 
     fn chosen(&self, by: usize, sides: &[Rows], rows: &mut Positioned) -> Result<Option<(Computed, Option<Taken>)>> {
         let places = Arc::clone(&rows.places);
         let Some(choice) = &places.choice else { return internal_err!("nothing says which sums are wanted") };
-        if self.reservation.try_grow(Sums::bytes(choice.groups.count)).is_err() {
+        let factors = &sides[by].factors;
+        if self.reservation.try_grow(factors.len() * Sums::bytes(choice.groups.count)).is_err() {
             return Ok(None);
         }
-        let factor = &sides[by].factor;
         // Sums that are few beside the rows are looked up in the order of the rows.
         let block = pairs::BLOCK.max(4 * choice.groups.of_rows.len());
-        let is_filled = self.fill(sides, rows, block, factor.is_finite());
-        let (sums, kernel) = match &rows.arrays {
-            Some([left, right]) if is_filled => (choice.by_arrays(factor, left, right, block), Kernel::Dense),
-            _ => match self.by_runs(&places, choice, sides, factor) {
-                Some(sums) => (sums, Kernel::Sparse),
-                None => return Ok(None),
-            },
+        let is_filled = self.fill(sides, rows, block, factors);
+        let (sums, kernel): (Vec<_>, _) = match &rows.arrays {
+            Some(terms) if is_filled => {
+                let terms = terms.iter().zip(factors);
+                let sums = terms.map(|([left, right], factor)| choice.by_arrays(factor, left, right, block));
+                (sums.collect(), Kernel::Dense)
+            }
+            _ => {
+                let terms = 0..factors.len();
+                let sums: Option<_> = terms.map(|term| self.by_runs(&places, choice, sides, [by, term])).collect();
+                let Some(sums) = sums else { return Ok(None) };
+                (sums, Kernel::Sparse)
+            }
         };
-        let rows = self.rows_of(&sides[by], &choice.groups, sums)?;
+        let rows = self.rows_of(&sides[by], &choice.groups, &sums)?;
         Ok(Some((Computed::Rows(rows), Some(Taken { kernel, work: places.work }))))
     }
 
-    /// The sums that rows choose, by runs. None if there is no memory for them.
-    fn by_runs(&self, places: &Places, choice: &Choice, sides: &[Rows], factor: &Factor) -> Option<Sums> {
+    /// The sums of a term that rows of an input choose, by runs. None if there is no memory for them.
+    fn by_runs(&self, places: &Places, choice: &Choice, sides: &[Rows], [by, term]: [usize; 2]) -> Option<Sums> {
         let (left, right) = (places.left(), places.right());
         let rows = left.major.of_rows.len() + right.major.of_rows.len();
         let sizes = places.work.sizes;
         let bytes = runs::bytes(rows, sizes.iter().sum()) + Sparse::bytes(sizes[2]);
         self.reservation.try_grow(bytes).ok()?;
-        let [of_left, of_right] = self.spec.multiplied().map(|side| &sides[side].factor);
+        let factor = &sides[by].factors[term];
+        let [of_left, of_right] = self.spec.multiplied().map(|side| &sides[side].factors[term]);
         let left = Runs::of(left, of_left);
-        Some(match places.has_few_steps {
+        let sums = match places.has_few_steps {
             true => choice.by_runs(factor, &left, &Runs::of(right.turned(), of_right)),
             false => choice.by_products(factor, &left, &Runs::of(right, of_right)),
-        })
+        };
+        self.reservation.shrink(bytes);
+        Some(sums)
     }
 
-    /// The groups that have rows, with their sums.
-    fn rows_of(&self, rows: &Rows, groups: &Positions, sums: Sums) -> Result<Vec<RecordBatch>> {
-        let there = BooleanArray::from(sums.there);
+    /// The groups that have rows, with their aggregates. All terms have the same groups.
+    fn rows_of(&self, rows: &Rows, groups: &Positions, sums: &[Sums]) -> Result<Vec<RecordBatch>> {
+        let Some(first_term) = sums.first() else { return internal_err!("a sum of no terms") };
+        let there = BooleanArray::from(first_term.there.clone());
         let mut batches = vec![];
         let mut first = 0;
         for mut columns in rows.keys_in_parts(groups)? {
@@ -187,8 +225,10 @@ impl Setting<'_> {
             columns.sort_by_key(|(place, _)| *place);
             let mut columns: Vec<_> = columns.into_iter().map(|(_, column)| column).collect();
             // A part has memory of its own, as slices of all values would each count as the whole.
-            let known = sums.known[part.clone()].iter().copied().collect::<NullBuffer>();
-            columns.push(Arc::new(Float64Array::new(sums.sums[part.clone()].to_vec().into(), Some(known))));
+            let of_terms: Vec<_> = sums.iter().map(|sums| sums.part(part.clone())).collect();
+            for output in &self.spec.outputs {
+                columns.push(output.column(&of_terms)?);
+            }
             let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
             batches.push(filter_record_batch(&batch, &there.slice(part.start, part.len()))?);
             first = part.end;

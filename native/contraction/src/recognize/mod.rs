@@ -2,13 +2,12 @@
 
 mod joined;
 mod product;
+mod terms;
 
 use arrow::array::{RecordBatch, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, internal_err};
-use datafusion_functions_aggregate::sum::Sum;
-use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::{Partitioning, PhysicalExpr};
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
@@ -23,10 +22,10 @@ use crate::keys::has_positions;
 use crate::numbered::NumberedSumsExec;
 use crate::numbers::{Columns, are_numbers};
 use crate::option::Contractions;
-use crate::spec::{Contraction, Equality, Kind, Side};
+use crate::spec::{Contraction, Equality, Kind, Side, Term};
 use crate::version::statistics;
 use joined::{Joined, SHAPES, is_shuffle, with_children};
-use product::{Product, product};
+use terms::{Terms, summed_by};
 
 /// A plan in which sums of products over joins are computed as arrays, if the session says so. All else stays as it is.
 ///
@@ -87,10 +86,9 @@ fn of_products(
     grouped: &AggregateExec,
     how: Contractions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some(sum) = sum_of(grouped) else { return Ok(None) };
     for shape in SHAPES {
         let Some(joined) = Joined::of(grouped.input(), shape)? else { continue };
-        let Some(spec) = spec(grouped, &sum, &joined)? else { continue };
+        let Some(spec) = spec(grouped, &joined)? else { continue };
         let handover = with_rows(node, grouped.input(), &joined.plan)?;
         let rows = statistics(node, None)?;
         return Ok(Some(Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows))));
@@ -157,28 +155,8 @@ fn grouped(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
         .then_some(grouped)
 }
 
-/// What is summed, and the condition for rows that are.
-struct Summed {
-    argument: Arc<dyn PhysicalExpr>,
-    condition: Option<Arc<dyn PhysicalExpr>>,
-}
-
-/// The only aggregate of groups, if it is a sum of doubles.
-fn sum_of(grouped: &AggregateExec) -> Option<Summed> {
-    let ([sum], [condition]) = (grouped.aggr_expr(), grouped.filter_expr()) else { return None };
-    let argument = summed_by(sum, &grouped.input_schema())?;
-    Some(Summed { argument, condition: condition.clone() })
-}
-
-/// What an aggregate sums, if it is a sum of doubles.
-fn summed_by(aggregate: &AggregateFunctionExpr, schema: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
-    let is_sum = aggregate.fun().inner().is::<Sum>() && !aggregate.is_distinct() && aggregate.order_bys().is_empty();
-    let argument = aggregate.expressions().pop()?;
-    (is_sum && argument.data_type(schema).ok()? == DataType::Float64).then_some(argument)
-}
-
 /// What the sum is over, if it is one of products over the join.
-fn spec(grouped: &AggregateExec, summed: &Summed, joined: &Joined) -> Result<Option<Contraction>> {
+fn spec(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Contraction>> {
     let mut sides: Vec<_> = joined.inputs.iter().map(|_| Side::default()).collect();
     for (position, (key, _)) in grouped.group_expr().expr().iter().enumerate() {
         let key = joined.over_inputs(key)?;
@@ -187,12 +165,7 @@ fn spec(grouped: &AggregateExec, summed: &Summed, joined: &Joined) -> Result<Opt
         };
         sides[side].groups.push((joined.local(side, key)?, position));
     }
-    let argument = joined.over_inputs(&summed.argument)?;
-    let condition = summed.condition.as_ref().map(|condition| joined.over_inputs(condition)).transpose()?;
-    let Some(Product { factors, single }) = product(&argument, condition.as_ref(), joined)? else { return Ok(None) };
-    for (number, factor) in factors.into_iter().enumerate() {
-        sides[number].factor = factor.map(|factor| joined.local(number, factor)).transpose()?;
-    }
+    let Some(Terms { terms, outputs }) = Terms::of(grouped, joined)? else { return Ok(None) };
     let mut equalities = vec![];
     for Equality { sides: [a, b], keys: [left, right], nulls } in &joined.equalities {
         if !has_positions(&left.data_type(&joined.schema)?) {
@@ -201,13 +174,13 @@ fn spec(grouped: &AggregateExec, summed: &Summed, joined: &Joined) -> Result<Opt
         let keys = [joined.local(*a, Arc::clone(left))?, joined.local(*b, Arc::clone(right))?];
         equalities.push(Equality { sides: [*a, *b], keys, nulls: *nulls });
     }
-    let Some(kind) = kind(&sides, &equalities, joined)? else { return Ok(None) };
-    let is_possible = !single || kind == Kind::Pairs;
-    Ok(is_possible.then_some(Contraction { sides, equalities, kind, single }))
+    let Some(kind) = kind(&sides, &terms, &equalities, joined)? else { return Ok(None) };
+    let is_possible = kind == Kind::Pairs || !terms.iter().any(|term| term.single);
+    Ok(is_possible.then_some(Contraction { sides, equalities, kind, terms, outputs }))
 }
 
 /// What the groups are, if such sums are computed.
-fn kind(sides: &[Side], equalities: &[Equality], joined: &Joined) -> Result<Option<Kind>> {
+fn kind(sides: &[Side], terms: &[Term], equalities: &[Equality], joined: &Joined) -> Result<Option<Kind>> {
     let joins = |a, b| equalities.iter().any(|equality| equality.is_of(a, b));
     if sides.len() == 2 {
         return Ok((joined.outer.is_none() && joins(0, 1)).then_some(Kind::Pairs));
@@ -219,9 +192,11 @@ fn kind(sides: &[Side], equalities: &[Equality], joined: &Joined) -> Result<Opti
     }
     // What a row gets that has none of an input must be nothing.
     if let Some(outer) = joined.outer {
-        let Some(factor) = &sides[outer].factor else { return Ok(None) };
-        if !is_null_for_nulls(factor, &joined.inputs[outer].schema())? {
-            return Ok(None);
+        for term in terms {
+            let Some(factor) = &term.factors[outer] else { return Ok(None) };
+            if !is_null_for_nulls(factor, &joined.inputs[outer].schema())? {
+                return Ok(None);
+            }
         }
     }
     Ok(Some(Kind::Chosen { by, outer: joined.outer }))

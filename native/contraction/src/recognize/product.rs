@@ -38,7 +38,7 @@ pub fn product(
     Ok(factors.map(|factors| Product { factors, single }))
 }
 
-type Factors = Vec<Option<Arc<dyn PhysicalExpr>>>;
+pub type Factors = Vec<Option<Arc<dyn PhysicalExpr>>>;
 
 /// The factors of an expression, and whether their product is in single precision.
 fn factors_or_single(expr: &Arc<dyn PhysicalExpr>, joined: &Joined) -> Result<Option<(Factors, bool)>> {
@@ -134,7 +134,7 @@ fn of_case(case: &CaseExpr, joined: &Joined) -> Result<Option<Factors>> {
 }
 
 /// Factors that are NULL where the part of a condition that is of their input is not true.
-fn where_true(condition: &Arc<dyn PhysicalExpr>, mut factors: Factors, joined: &Joined) -> Result<Option<Factors>> {
+pub fn where_true(condition: &Arc<dyn PhysicalExpr>, mut factors: Factors, joined: &Joined) -> Result<Option<Factors>> {
     for part in split_conjunction(condition) {
         let side = match joined.sides_of(part).as_slice() {
             [] => 0,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use xql_contraction::Contractions;
 
 use super::draw::Draw;
-use super::session::{WAYS, by, count, metric, planned, session, shown, sums};
+use super::session::{WAYS, by, count, metric, planned, session, shown, sums, totals};
 
 const PAIRS: &str = "SELECT a.g, b.h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
 
@@ -91,9 +91,12 @@ async fn no_rows_have_no_sums() -> Result<()> {
 async fn other_sums_stay() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0)", "(1, 'p', 3.0)").await?;
     for sql in [
-        PAIRS.replace("a.v * b.v", "a.v + b.v"),
-        PAIRS.replace("SUM(a.v * b.v)", "AVG(a.v * b.v)"),
+        PAIRS.replace("a.v * b.v", "a.v / (a.v + b.v)"),
+        PAIRS.replace("SUM(a.v * b.v)", "MAX(a.v * b.v)"),
+        PAIRS.replace("SUM(a.v * b.v)", "COUNT(*)"),
+        PAIRS.replace("SUM(a.v * b.v)", "SUM(a.v * b.v), MAX(a.v)"),
         PAIRS.replace("SUM(a.v * b.v)", "SUM(DISTINCT a.v * b.v)"),
+        PAIRS.replace("SUM(a.v * b.v)", "AVG(DISTINCT a.v * b.v)"),
         PAIRS.replace("SUM(a.v * b.v)", "SUM(a.k * b.k)"),
         PAIRS.replace("a.v * b.v", "CASE WHEN a.v < b.v THEN a.v * b.v END"),
         PAIRS.replace("a.v * b.v", "CASE WHEN a.v > 0 THEN a.v * b.v ELSE 1 END"),
@@ -109,6 +112,25 @@ async fn other_sums_stay() -> Result<()> {
     }
     let plan = planned(&ctx, PAIRS).await?;
     assert_eq!(shown(&by(&plan, Contractions::Off)?), shown(&plan));
+    Ok(())
+}
+
+/// A sum of products is NULL where one of them is, and a group is there without any.
+#[tokio::test]
+async fn groups_have_sums_counts_and_averages() -> Result<()> {
+    let ctx = tables("(1, 'x', 1.0), (2, 'x', NULL), (2, 'y', NULL)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
+    let aggregates =
+        "SUM(a.v * b.v + b.v) AS total0, COUNT(a.g) AS total1, COUNT(a.v) AS total2, AVG(b.v - a.v) AS total3";
+    let sql = PAIRS.replace("SUM(a.v * b.v) AS total", aggregates);
+    let expected = BTreeMap::from([
+        ("x|p".to_owned(), vec![Some(6.0), Some(2.0), Some(1.0), Some(2.0)]),
+        ("y|p".to_owned(), vec![None, Some(1.0), Some(0.0), None]),
+    ]);
+    for way in WAYS {
+        let plan = by(&planned(&ctx, &sql).await?, way)?;
+        assert_eq!(count(&plan), 1, "{}", shown(&plan));
+        assert_eq!(totals(plan, ctx.task_ctx()).await?, expected, "{way}");
+    }
     Ok(())
 }
 

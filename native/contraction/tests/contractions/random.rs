@@ -15,7 +15,7 @@ use xql_contraction::Contractions;
 
 use super::changing::Changing;
 use super::draw::Draw;
-use super::session::{WAYS, by, count, metric, planned, session, sums};
+use super::session::{WAYS, by, count, metric, planned, session, totals};
 
 /// What a value is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -131,6 +131,30 @@ struct Case {
     statements: [String; 2],
 }
 
+/// Aggregates beside a sum, each with one that is as large as the absolute values of what it is of.
+fn more(draw: &mut Draw, of: Values, products: [&str; 5]) -> Vec<[String; 2]> {
+    let number = if draw.percent(50) { 0 } else { 1 + draw.below(3) };
+    let one = |draw: &mut Draw| {
+        let [a, b] = [*draw.of(&products), *draw.of(&products)];
+        let absolute = format!("abs({a})");
+        // What overflows in one row is infinite beside another product, and no more than large without it.
+        match draw.below(if of == Values::Huge { 3 } else { 5 }) {
+            0 => [format!("COUNT({a})"), format!("COUNT({a})")],
+            1 => [format!("AVG({a})"), format!("AVG({absolute})")],
+            2 => [format!("SUM({a})"), format!("SUM({absolute})")],
+            3 => [format!("SUM({a} + {b})"), format!("SUM({absolute} + abs({b}))")],
+            _ => [format!("AVG({a} - {b})"), format!("AVG({absolute} + abs({b}))")],
+        }
+    };
+    (0..number).map(|_| one(draw)).collect()
+}
+
+/// The sum of a product with more aggregates, and the same of absolute values.
+fn aggregates(product: &str, more: &[[String; 2]]) -> [Vec<String>; 2] {
+    let sum = [format!("SUM({product})"), format!("SUM(abs({product}))")];
+    [0, 1].map(|which| [&sum].into_iter().chain(more).map(|aggregate| aggregate[which].clone()).collect())
+}
+
 /// A sum over two tables.
 fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let mut tables = vec![];
@@ -195,8 +219,16 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "a.g, a.h, b.g, b.h",
         "b.g, a.l",
     ]);
-    let sum = |sum: &str| format!("SELECT {by}, {sum}{filter} AS total FROM a JOIN b ON {on} GROUP BY {by}");
-    let statements = [sum(&format!("SUM({product})")), sum(&format!("SUM(abs({product}))"))];
+    let more =
+        more(draw, of, ["a.v * b.v", "b.u * a.u", "a.u", "a.v / 3 * b.u", "CASE WHEN a.u > 0 THEN a.u * b.v END"]);
+    let statements = aggregates(&product, &more).map(|aggregates| {
+        let aggregates: Vec<_> = aggregates
+            .iter()
+            .enumerate()
+            .map(|(number, aggregate)| format!("{aggregate}{filter} AS total{number}"))
+            .collect();
+        format!("SELECT {by}, {} FROM a JOIN b ON {on} GROUP BY {by}", aggregates.join(", "))
+    });
     Ok(Case { tables, values: of, statements })
 }
 
@@ -244,15 +276,20 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         ("INNER", "="),
         ("INNER", "IS NOT DISTINCT FROM"),
     ]);
-    let product = product.replace("x.v", "j.xv").replace("w.v", "j.wv");
-    let sum = |sum: String| {
+    let more = more(draw, of, ["g.v * x.v", "x.v * g.v * w.v", "g.v / 4", "g.v * x.v / 2", "g.v"]);
+    let statements = aggregates(product, &more).map(|aggregates| {
+        let aggregates: Vec<_> = aggregates
+            .iter()
+            .enumerate()
+            .map(|(number, sum)| format!("{sum} AS total{number}").replace("x.v", "j.xv").replace("w.v", "j.wv"))
+            .collect();
+        let aggregates = aggregates.join(", ");
         format!(
-            "SELECT j.row, {sum} AS total FROM g {kind} JOIN
+            "SELECT j.row, {aggregates} FROM g {kind} JOIN
                (SELECT x.s, w.q, w.row, x.v AS xv, w.v AS wv FROM x JOIN w ON x.p = w.p) AS j
              ON (g.s {is} j.s) AND (g.q {is} j.q) GROUP BY j.row"
         )
-    };
-    let statements = [sum(format!("SUM({product})")), sum(format!("SUM(abs({product}))"))];
+    });
     Ok(Case { tables, values: of, statements })
 }
 
@@ -293,22 +330,25 @@ fn are_close(found: Option<f64>, expected: Option<f64>, size: Option<f64>) -> bo
 
 /// The sums of a case as DataFusion has them.
 struct Expected {
-    sums: BTreeMap<String, Option<f64>>,
-    sizes: BTreeMap<String, Option<f64>>,
+    sums: Totals,
+    sizes: Totals,
 }
+
+type Totals = BTreeMap<String, Vec<Option<f64>>>;
 
 impl Expected {
     async fn of(ctx: &SessionContext, case: &Case) -> Result<Self> {
         let [sql, sizes] = &case.statements;
-        let sums = sums(planned(ctx, sql).await?, ctx.task_ctx()).await?;
-        Ok(Self { sums, sizes: super::session::sums(planned(ctx, sizes).await?, ctx.task_ctx()).await? })
+        let sums = totals(planned(ctx, sql).await?, ctx.task_ctx()).await?;
+        Ok(Self { sums, sizes: totals(planned(ctx, sizes).await?, ctx.task_ctx()).await? })
     }
 
-    fn check(&self, case: &Case, found: BTreeMap<String, Option<f64>>, way: Contractions) {
+    fn check(&self, case: &Case, found: Totals, way: Contractions) {
         let sql = &case.statements[0];
         assert!(found.keys().eq(self.sums.keys()), "{way}: {found:?} is not {:?}: {sql}", self.sums);
-        for (key, sum) in found {
-            let (expected, size) = (self.sums[&key], self.sizes[&key]);
+        let sums = found.iter().flat_map(|(key, sums)| sums.iter().enumerate().map(move |(at, sum)| (key, at, *sum)));
+        for (key, at, sum) in sums {
+            let (expected, size) = (self.sums[key][at], self.sizes[key][at]);
             // What overflows on the way is infinite in one order and not in another.
             let overflows = case.values == Values::Huge && size.is_some_and(f64::is_infinite);
             assert!(overflows || are_close(sum, expected, size), "{way}: {sum:?} is not {expected:?} for {key}: {sql}");
@@ -325,7 +365,7 @@ async fn check(ctx: &SessionContext, case: &Case, kernels: [&str; 2], taken: &mu
     for way in WAYS {
         let contraction = by(&planned(ctx, &case.statements[0]).await?, way)?;
         is_contracted = count(&contraction) > 0;
-        expected.check(case, sums(Arc::clone(&contraction), ctx.task_ctx()).await?, way);
+        expected.check(case, totals(Arc::clone(&contraction), ctx.task_ctx()).await?, way);
         if way == Contractions::On {
             for (count, kernel) in taken.iter_mut().zip(kernels) {
                 *count += metric(&contraction, kernel).unwrap_or_default();
@@ -343,7 +383,7 @@ async fn check_again(ctx: &SessionContext, case: &Case, draw: &mut Draw) -> Resu
     for _ in 0..6 {
         let expected = Expected::of(ctx, case).await?;
         for (way, plan) in &plans {
-            expected.check(case, sums(reset_plan_states(Arc::clone(plan))?, ctx.task_ctx()).await?, *way);
+            expected.check(case, totals(reset_plan_states(Arc::clone(plan))?, ctx.task_ctx()).await?, *way);
         }
         if draw.percent(70) {
             for partition in &case.tables {

@@ -1,6 +1,8 @@
 //! Sessions, and statements that are executed with sums of products as arrays and without.
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::Result;
 use datafusion::common::cast::as_float64_array;
@@ -41,8 +43,17 @@ pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Option<usize> {
     own.or_else(|| plan.children().into_iter().find_map(|child| metric(child, name)))
 }
 
-/// The sums of a plan by their keys, as text.
+/// The first sum of a plan by its keys, as text.
 pub async fn sums(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<BTreeMap<String, Option<f64>>> {
+    let totals = totals(plan, context).await?;
+    Ok(totals.into_iter().map(|(key, totals)| (key, totals[0])).collect())
+}
+
+/// The aggregates of a plan by their keys, as text. Their columns come last, and those that are called `total` and a number are several.
+pub async fn totals(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<BTreeMap<String, Vec<Option<f64>>>> {
     let mut found = BTreeMap::new();
     for batch in collect(plan, context).await? {
         for (key, sum) in rows(&batch)? {
@@ -52,17 +63,24 @@ pub async fn sums(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Re
     Ok(found)
 }
 
-fn rows(batch: &RecordBatch) -> Result<Vec<(String, Option<f64>)>> {
-    let (keys, last) = (batch.columns(), batch.num_columns() - 1);
+fn rows(batch: &RecordBatch) -> Result<Vec<(String, Vec<Option<f64>>)>> {
+    let several = batch.schema().fields().iter().filter(|field| field.name().starts_with("total")).count();
+    let (keys, totals) = batch.columns().split_at(batch.num_columns() - several.max(1));
     let options = FormatOptions::default().with_null("NULL");
-    let shown = keys[..last].iter().map(|key| ArrayFormatter::try_new(key.as_ref(), &options));
+    let shown = keys.iter().map(|key| ArrayFormatter::try_new(key.as_ref(), &options));
     let shown: Vec<_> = shown.collect::<std::result::Result<_, _>>()?;
-    let sums = as_float64_array(&keys[last])?;
+    let totals =
+        totals.iter().map(|total| cast(total, &DataType::Float64)).collect::<std::result::Result<Vec<_>, _>>()?;
+    let totals = totals.iter().map(|total| as_float64_array(total)).collect::<Result<Vec<_>>>()?;
     let keys = (0..batch.num_rows()).map(|row| {
         let keys: Vec<_> = shown.iter().map(|key| key.value(row).to_string()).collect();
         keys.join("|")
     });
-    Ok(keys.zip(sums).collect())
+    let totals = (0..batch.num_rows()).map(|row| {
+        let of_row = totals.iter().map(|total| total.is_valid(row).then(|| total.value(row)));
+        of_row.collect()
+    });
+    Ok(keys.zip(totals).collect())
 }
 
 /// A plan with its sums computed in one way.

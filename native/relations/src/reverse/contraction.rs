@@ -7,6 +7,8 @@
 use datafusion_common::{Column, JoinType, Result};
 use datafusion_expr::utils::split_conjunction;
 use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator};
+use datafusion_functions_aggregate::average::avg_udaf;
+use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
@@ -55,10 +57,10 @@ impl<'r> PulledJoin<'r> {
         join.join_type == JoinType::Inner && equalities > 0
     }
 
-    /// Whether the cotangents that a leaf gets, one for each of its columns, are sums of products.
+    /// Whether the cotangents that a leaf gets, one for each of its columns, are products that are summed.
     pub fn is_product(&self, leaf: &Leaf, cotangents: &[Option<Expr>]) -> Result<bool> {
         let [Some(cotangent)] = cotangents else { return Ok(false) };
-        if !leaf.repeated || leaf.row.is_none() || leaf.present.is_some() || !is_one_term(cotangent) {
+        if !leaf.repeated || leaf.row.is_none() || leaf.present.is_some() || !is_sum_of_products(cotangent) {
             return Ok(false);
         }
         for step in &self.region.steps {
@@ -118,17 +120,20 @@ pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> R
     Ok(())
 }
 
-/// Whether an aggregate is the sum of products of two sides by keys of both.
+/// Whether an aggregate is one of sums, averages and counts of products of two sides by keys of both.
 fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
-    let [sum] = aggregate.aggr_expr.as_slice() else { return false };
-    let Expr::AggregateFunction(call) = sum.clone().unalias_nested().data else { return false };
     let reads_both = |exprs: &[Expr]| {
         let read: Vec<_> = exprs.iter().flat_map(columns_followed).collect();
         [&join.left, &join.right].iter().all(|side| read.iter().any(|column| side.schema().has_column(column)))
     };
     let is_joined = join.join_type == JoinType::Inner && (!join.on.is_empty() || join.filter.is_some());
-    let is_sum = *call.func == *sum_udaf() && !call.params.distinct;
-    is_joined && is_sum && reads_both(&call.params.args) && reads_both(&aggregate.group_expr)
+    let known = [sum_udaf(), avg_udaf(), count_udaf()];
+    let is_known = |expr: &Expr| match expr {
+        Expr::AggregateFunction(call) => known.contains(&call.func) && !call.params.distinct,
+        _ => false,
+    };
+    let calls: Vec<_> = aggregate.aggr_expr.iter().map(|call| call.clone().unalias_nested().data).collect();
+    is_joined && calls.iter().all(is_known) && reads_both(&calls) && reads_both(&aggregate.group_expr)
 }
 
 /// Whether a column of a region is one of a side, or is computed from columns of it alone.
@@ -149,6 +154,16 @@ fn is_computed_over(column: &Column, side: &LogicalPlan, region: &Region) -> boo
         node = &projection.input;
     }
     false
+}
+
+/// Whether a cotangent is a product, or adds several.
+fn is_sum_of_products(cotangent: &Expr) -> bool {
+    match cotangent {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right }) => {
+            is_sum_of_products(left) && is_sum_of_products(right)
+        }
+        other => is_one_term(other),
+    }
 }
 
 /// Whether a cotangent is not a sum of several.
