@@ -12,8 +12,8 @@
 //! Which it is, is decided by the rows that there are. The result is that of the join and the groups: a group is there if the join has a
 //! row of it, its sum is NULL if all products are, and what is missing is no 0 that an infinity could meet.
 //!
-//! Several aggregates of the same groups are computed side by side, each from sums of its own: `COUNT` from a product that is 1 where there is
-//! a value, `AVG` from a sum and a count, and a sum of products from each of these.
+//! Several aggregates of the same groups are computed side by side, each from sums of its own: `COUNT` from a product that is 1 where there
+//! is a value, `AVG` from a sum and a count, and a sum of products from each of these.
 //!
 //! A third input may *choose* pairs: the derivative of a sum of products by a factor is the sum, over the rows of the join that a row with
 //! the factor is in, of the other factor times the cotangent of the group. So the other factor and the cotangents are multiplied, and the
@@ -26,11 +26,11 @@
 //! encoded is kept for the next one, and taken where keys and factors are the same to the last bit.
 //!
 //! In the order of the modules, each of which imports only from those before it: `option` says how sums are computed, `outputs` which
-//! aggregates are made of them, and `spec` what they are over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts them. `bits`, `pages` and `dense`, `sparse` and `chosen` are
-//! the kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows. `compute` has the rows of inputs, and `places` their
-//! positions. `handover` hands rows over, and `read` reads them. `kept` has what an execution leaves to the next one, `sums` goes from the
-//! rows of inputs to those of the sum, and `exec` is the operator. `numbers` has sums by numbers, and `numbered` their operator.
-//! `recognize` finds sums among the nodes of a plan.
+//! aggregates are made of them, and `spec` what they are over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts them.
+//! `bits`, `pages` and `dense`, `sparse` and `chosen` are the kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows.
+//! `compute` has the rows of inputs, and `places` their positions. `handover` hands rows over, and `read` reads them. `kept` has what an
+//! execution leaves to the next one, `sums` goes from the rows of inputs to those of the sum, and `exec` is the operator. `numbers` has
+//! sums by numbers, and `numbered` their operator. `recognize` finds sums among the nodes of a plan.
 
 mod bits;
 mod chosen;

@@ -38,6 +38,7 @@ pub fn product(
     Ok(factors.map(|factors| Product { factors, single }))
 }
 
+/// The factors of the inputs, 1 where there is none.
 pub type Factors = Vec<Option<Arc<dyn PhysicalExpr>>>;
 
 /// The factors of an expression, and whether their product is in single precision.
