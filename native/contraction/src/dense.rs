@@ -125,9 +125,12 @@ impl Filled {
 
     /// Whether a product with another array, of which each of these factors takes its part, has the meaning of the rows.
     pub fn is_meant(&self, right: &Self, factors_are_finite: bool) -> bool {
-        // Rows of one place are added before they are multiplied, and their sum may be infinite where that of their products is not.
-        let have_sums = [self, right].iter().all(|side| !side.layout.repeated || side.finite && factors_are_finite);
-        have_sums && (self.finite || right.is_full()) && (right.finite || self.is_full())
+        // Rows of one place are added before they are multiplied. Infinity times their sum is not the sum of infinities, and their
+        // sum may be infinite where that of their products is not.
+        if self.layout.repeated || right.layout.repeated {
+            return self.finite && right.finite && factors_are_finite;
+        }
+        (self.finite || right.is_full()) && (right.finite || self.is_full())
     }
 
     /// The memory of an array of so many rows and columns.

@@ -49,7 +49,7 @@ impl Places {
     }
 
     fn of_chosen(spec: &Contraction, sides: &[Rows], by: usize, outer: Option<usize>) -> Result<Option<Self>> {
-        let [a, b] = spec.multiplied();
+        let [a, b] = spec.kind.multiplied();
         let (Some(inner), Some([mut p, mut of_a]), Some([mut q, mut of_b]), Some(groups)) = (
             joined(spec, [a, b], sides)?,
             joined(spec, [by, a], sides)?,

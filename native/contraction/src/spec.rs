@@ -64,13 +64,13 @@ pub enum Kind {
     },
 }
 
-impl Contraction {
+impl Kind {
     /// The two inputs that are multiplied.
-    pub fn multiplied(&self) -> [usize; 2] {
-        match self.kind {
-            Kind::Pairs | Kind::Chosen { by: 2, .. } => [0, 1],
-            Kind::Chosen { by: 1, .. } => [0, 2],
-            Kind::Chosen { .. } => [1, 2],
+    pub fn multiplied(self) -> [usize; 2] {
+        match self {
+            Self::Pairs | Self::Chosen { by: 2, .. } => [0, 1],
+            Self::Chosen { by: 1, .. } => [0, 2],
+            Self::Chosen { .. } => [1, 2],
         }
     }
 }

@@ -158,7 +158,7 @@ impl Setting<'_> {
         before: Option<[Arc<Filled>; 2]>,
         earlier: &[[Arc<Filled>; 2]],
     ) -> [Arc<Filled>; 2] {
-        let [left, right] = self.spec.multiplied().map(|side| &sides[side].factors[number]);
+        let [left, right] = self.spec.kind.multiplied().map(|side| &sides[side].factors[number]);
         let [of_left, of_right] = places.layouts();
         let [left_before, right_before] = before.map_or([None, None], |arrays| arrays.map(Some));
         let known =
@@ -204,7 +204,7 @@ impl Setting<'_> {
         let bytes = runs::bytes(rows, sizes.iter().sum()) + Sparse::bytes(sizes[2]);
         self.reservation.try_grow(bytes).ok()?;
         let factor = &sides[by].factors[term];
-        let [of_left, of_right] = self.spec.multiplied().map(|side| &sides[side].factors[term]);
+        let [of_left, of_right] = self.spec.kind.multiplied().map(|side| &sides[side].factors[term]);
         let left = Runs::of(left, of_left);
         let sums = match places.has_few_steps {
             true => choice.by_runs(factor, &left, &Runs::of(right.turned(), of_right)),

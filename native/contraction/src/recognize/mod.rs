@@ -187,7 +187,9 @@ fn kind(sides: &[Side], terms: &[Term], equalities: &[Equality], joined: &Joined
     }
     let mut of_groups = (0..sides.len()).filter(|side| !sides[*side].groups.is_empty());
     let (Some(by), None) = (of_groups.next(), of_groups.next()) else { return Ok(None) };
-    if !(joins(0, 1) && joins(1, 2) && joins(0, 2)) || joined.outer == Some(by) {
+    // Rows that have no key in common with one of the two that are multiplied meet all of its rows, as one group.
+    let [a, b] = Kind::Chosen { by, outer: None }.multiplied();
+    if !(joins(a, b) && (joins(by, a) || joins(by, b))) || joined.outer == Some(by) {
         return Ok(None);
     }
     // What a row gets that has none of an input must be nothing.

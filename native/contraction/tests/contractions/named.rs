@@ -55,6 +55,15 @@ async fn a_group_is_there_without_a_sum() -> Result<()> {
     Ok(())
 }
 
+/// Rows of one place are not added before an infinity meets them.
+#[tokio::test]
+async fn an_infinity_meets_each_row() -> Result<()> {
+    let ctx = tables("(1, 'x', 'inf'), (2, 'x', 1.0)", "(1, 'p', 3.0), (1, 'p', -1.0), (2, 'p', 1.0)").await?;
+    let found = all(&ctx, PAIRS).await?;
+    assert!(matches!(found.as_slice(), [(key, Some(sum))] if key == "x|p" && sum.is_nan()), "{found:?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_infinity_meets_rows_only() -> Result<()> {
     let ctx =

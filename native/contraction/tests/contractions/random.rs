@@ -136,6 +136,8 @@ fn more(draw: &mut Draw, of: Values, products: [&str; 5]) -> Vec<[String; 2]> {
     let number = if draw.percent(50) { 0 } else { 1 + draw.below(3) };
     let one = |draw: &mut Draw| {
         let [a, b] = [*draw.of(&products), *draw.of(&products)];
+        // A sum may overflow before it is multiplied by the factor of a row that chooses it.
+        let a = if of == Values::Huge { a.trim_end_matches(" * w.v") } else { a };
         let absolute = format!("abs({a})");
         // What overflows in one row is infinite beside another product, and no more than large without it.
         match draw.below(if of == Values::Huge { 3 } else { 5 }) {
@@ -199,8 +201,9 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "2 * a.v * coalesce(b.v, 1) * 3",
     ]))
     .to_owned();
-    // Three factors are multiplied in another order, and may overflow on the way.
-    let product = if of == Values::Huge { "a.v * b.v".to_owned() } else { product };
+    // Three factors are multiplied in another order, and what is too large or too small on the way is infinite or 0 in one of them.
+    let is_extreme = of == Values::Huge || of == Values::Special && product.contains(") * a.u");
+    let product = if is_extreme { "a.v * b.v".to_owned() } else { product };
     let filter = *draw.of(&["", "", "", " FILTER (WHERE a.v > 0)", " FILTER (WHERE a.u < 1 AND b.v > -1)"]);
     let on = *draw.of(&[
         "a.k = b.k",
@@ -276,6 +279,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         ("INNER", "="),
         ("INNER", "IS NOT DISTINCT FROM"),
     ]);
+    let and = if draw.percent(75) { format!(" AND (g.q {is} j.q)") } else { String::new() };
     let more = more(draw, of, ["g.v * x.v", "x.v * g.v * w.v", "g.v / 4", "g.v * x.v / 2", "g.v"]);
     let statements = aggregates(product, &more).map(|aggregates| {
         let aggregates: Vec<_> = aggregates
@@ -287,7 +291,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         format!(
             "SELECT j.row, {aggregates} FROM g {kind} JOIN
                (SELECT x.s, w.q, w.row, x.v AS xv, w.v AS wv FROM x JOIN w ON x.p = w.p) AS j
-             ON (g.s {is} j.s) AND (g.q {is} j.q) GROUP BY j.row"
+             ON (g.s {is} j.s){and} GROUP BY j.row"
         )
     });
     Ok(Case { tables, values: of, statements })
