@@ -27,9 +27,14 @@ use super::writer::Writer;
 
 /// The text of a query whose columns have the names that the plan gives them. Rows that are written down are VALUES, or queries of
 /// a row each that are united.
-pub fn query_sql(plan: &LogicalPlan, options: &Arc<ConfigOptions>, unites_values: bool) -> Result<String> {
+pub fn query_sql(
+    plan: &LogicalPlan,
+    options: &Arc<ConfigOptions>,
+    unites_values: bool,
+    rereads: bool,
+) -> Result<String> {
     check_found_again(plan)?;
-    let mut writer = Writer::new(plan, options, unites_values)?;
+    let mut writer = Writer { unites_values, rereads, ..Writer::new(plan, options)? };
     let select = writer.select(plan)?;
     let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     let body = select.text(&names);
