@@ -18,7 +18,7 @@ use crate::splice::{Derivative, Edit, derivatives, edited};
 use crate::statement::{
     Source, Written, WrittenCall, calls, needed_at, outer_query, parse_one, parse_written, unnamed_items, with_sites,
 };
-use crate::write::query_sql;
+use crate::write::{Form, query_sql};
 
 /// The statements of a text without calls of the operators. A text without calls is given back as it is.
 ///
@@ -132,7 +132,8 @@ impl Expansion<'_> {
         let plan = simplified(with_held_views(plan, &self.planner, &self.options)?, &self.options)?;
         let keeps_words = has_words_in(&plan)?;
         let unites_values = self.source.has_columns_of_a_table(written);
-        let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values, self.rereads)?;
+        let form = Form { options: &self.options, unites_values, rereads: self.rereads };
+        let text = query_sql(&tidied(plan, &self.options)?, form)?;
         if keeps_words {
             // Only with the words in it is it a statement.
             return Ok(vec![Edit { range, text }]);

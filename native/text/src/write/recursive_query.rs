@@ -59,8 +59,8 @@ fn next(writer: &mut Writer, node: &RecursiveQuery, written: &str, columns: &[St
     writer.shared.extend(kept);
     let next = next?;
     match closed {
-        Some(closed) if closed.reads > 1 && !writer.rereads => plan_err!(
-            "the derivative reads the rows of the last iteration of {} {} times, and a recursive query of SQL may read them once. \
+        Some(closed) if closed.reads > 1 && !writer.form.rereads => plan_err!(
+            "the derivative reads the rows of the last iteration of {} {} times, and but for DuckDB a recursive query may read them once. \
              Write one step as a statement, keep its rows in a table, and repeat the statement in a loop",
             node.name,
             closed.reads

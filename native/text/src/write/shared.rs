@@ -21,12 +21,14 @@ pub fn shared(writer: &mut Writer, relation: &Arc<SharedRelation>) -> Result<(St
         return Ok((known.name, known.columns));
     }
     let before: Vec<_> = writer.open.iter().map(|open| open.reads).collect();
-    let iterations = if writer.rereads { recursion(relation)? } else { None };
-    let is_recursion = iterations.is_some();
-    let plan = iterations.unwrap_or_else(|| relation.plan().clone());
-    let plan = tidied(simplified(plan, writer.options)?, writer.options)?;
+    // The rows of iterations have their numbers.
+    let (plan, number) = match if writer.form.rereads { recursion(relation)? } else { None } {
+        Some(iterations) => (iterations, None),
+        None => (relation.plan().clone(), relation.number()),
+    };
+    let plan = tidied(simplified(plan, writer.form.options)?, writer.form.options)?;
     check_found_again(&plan)?;
-    let plan = repeatable(plan, relation.number().filter(|_| !is_recursion))?;
+    let plan = repeatable(plan, number)?;
     let depth = writer.depth_of(&plan)?;
     writer.loses_columns |= loses_columns(&plan);
     let columns = unique(relation.columns());

@@ -51,10 +51,21 @@ pub struct Shared {
     pub reads: Vec<usize>,
 }
 
-/// What is kept of a query while its plan is written.
-pub struct Writer<'a> {
+/// How a query is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Form<'a> {
     /// What derivatives are simplified with.
     pub options: &'a Arc<ConfigOptions>,
+    /// Whether rows that are written down are a query each.
+    pub unites_values: bool,
+    /// Whether a recursive term may read the rows of the last iteration several times.
+    pub rereads: bool,
+}
+
+/// What is kept of a query while its plan is written.
+pub struct Writer<'a> {
+    /// How it is written.
+    pub form: Form<'a>,
     /// The common table expressions of the whole query so far.
     pub tables: Vec<Table>,
     /// The shared relations that have one.
@@ -69,21 +80,17 @@ pub struct Writer<'a> {
     pub scanned: HashSet<String>,
     /// The columns of the queries around, the outermost first.
     pub outer: Vec<Vec<Select>>,
-    /// Whether rows that are written down are a query each.
-    pub unites_values: bool,
-    /// Whether a recursive term may read the rows of the last iteration several times.
-    pub rereads: bool,
     /// Whether DataFusion would take columns from recursive queries that these read themselves.
     pub loses_columns: bool,
 }
 
 impl<'a> Writer<'a> {
     /// Nothing of a plan so far.
-    pub fn new(plan: &LogicalPlan, options: &'a Arc<ConfigOptions>) -> Result<Self> {
+    pub fn new(plan: &LogicalPlan, form: Form<'a>) -> Result<Self> {
         let mut scanned = HashSet::new();
         names_of_tables(plan, &mut scanned)?;
         Ok(Self {
-            options,
+            form,
             tables: vec![],
             shared: vec![],
             open: vec![],
@@ -91,8 +98,6 @@ impl<'a> Writer<'a> {
             taken: HashSet::new(),
             scanned,
             outer: vec![],
-            unites_values: false,
-            rereads: false,
             loses_columns: loses_columns(plan),
         })
     }
@@ -145,7 +150,7 @@ impl<'a> Writer<'a> {
     /// too many of them in one another already. Parsers do not read queries of any depth.
     pub fn derived(&mut self, text: &str, names: Vec<String>, select: &Select) -> Select {
         const DEEP: usize = 8;
-        if select.source.depth >= DEEP && self.outer.is_empty() && (self.open.is_empty() || self.rereads) {
+        if select.source.depth >= DEEP && self.outer.is_empty() && (self.open.is_empty() || self.form.rereads) {
             let name = self.table_name(&plain(&select.source.hint));
             self.tables_at(self.depth).push(Table { name: name.clone(), text: text.to_owned(), is_recursive: false });
             return self.named(&name, names, Arc::clone(&select.schema), &select.source.hint);

@@ -156,7 +156,7 @@ fn last_iteration(relation: &Arc<SharedRelation>) -> Result<LogicalPlan> {
     let scan = relation.scan()?;
     let last = columns(scan.schema()).pop().map(|number| max(number).alias("∂last"));
     let last = LogicalPlanBuilder::from(scan).aggregate(Vec::<Expr>::new(), last)?.build()?;
-    let exprs = columns(last.schema()).into_iter().map(|last| (last.clone() - last % lit(STRIDE)).alias("∂last"));
+    let exprs = columns(last.schema()).into_iter().map(|last| multiple(last).alias("∂last"));
     LogicalPlanBuilder::from(last.clone()).project(exprs)?.build()
 }
 
@@ -174,7 +174,7 @@ fn rows_before(tape: &Arc<SharedRelation>, here: &Arc<SharedRelation>) -> Result
     let rows = tape.scan()?;
     let all = columns(rows.schema());
     let Some(number) = all.last().cloned() else { return internal_err!("rows have no numbers") };
-    between(rows, &number, here, |here| [here.clone() - lit(STRIDE), here])?.project(all)?.build()
+    of_iteration(rows, number, here, |here| here - lit(STRIDE))?.project(all)?.build()
 }
 
 /// The cotangents of the rows of an iteration by their numbers in it: from that after it and from outside.
@@ -190,23 +190,29 @@ fn incoming(
     let carried = carried.project(all[1..=given.schema().fields().len()].to_vec())?.build()?;
     let total = union(carried, outside.scan()?)?;
     let all = columns(total.schema());
-    let rows = between(total, &all[0], here, |here| [here.clone(), here + lit(STRIDE)])?.build()?;
+    let rows = of_iteration(total, all[0].clone(), here, |here| here)?.build()?;
     let here = columns(rows.schema()).pop();
     let number = here.map(|here| (all[0].clone() - here).alias("∂row"));
     LogicalPlanBuilder::from(rows).aggregate(number, all[1..].iter().cloned().map(sum))?.build()
 }
 
-/// Rows, each with the multiple of [`STRIDE`] in `here` if its number is between what `bounds` makes of that.
-fn between(
+/// Those of some rows that are of an iteration, each with the multiple of [`STRIDE`] in `here`, of which `of` makes that of the iteration.
+fn of_iteration(
     rows: LogicalPlan,
-    number: &Expr,
+    number: Expr,
     here: &Arc<SharedRelation>,
-    bounds: fn(Expr) -> [Expr; 2],
+    of: fn(Expr) -> Expr,
 ) -> Result<LogicalPlanBuilder> {
     let here = here.scan()?;
-    let [first, last] = bounds(columns(here.schema())[0].clone());
-    let is_between = [number.clone().gt(first), number.clone().lt(last)];
-    LogicalPlanBuilder::from(rows).join_on(here, JoinType::Inner, is_between)
+    // An equality, by which an engine goes through the rows once.
+    let is_of = columns(here.schema()).into_iter().map(|here| multiple(number.clone()).eq(of(here)));
+    let is_of: Vec<_> = is_of.collect();
+    LogicalPlanBuilder::from(rows).join_on(here, JoinType::Inner, is_of)
+}
+
+/// The multiple of [`STRIDE`] below a number.
+fn multiple(number: Expr) -> Expr {
+    number.clone() - number % lit(STRIDE)
 }
 
 /// A plan over rows in the place of those that an iteration is given: `work` in the place of the rows before, with their numbers as one
