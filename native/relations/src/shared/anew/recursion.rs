@@ -92,7 +92,7 @@ impl Recursion<'_> {
         let before = self.part("before", rows_before(&tape, &here)?);
         let incoming = self.part("incoming", incoming(given, &state, &outside, &here)?);
         let step = taking(step, (work, &before), Some((given, &incoming)))?;
-        let first = union(self.marker(last_iteration(&tape)?, |last| last)?, self.from_outside(&outside)?)?;
+        let first = union(self.marker(last_iteration(&tape)?, |last| last)?, self.to_first_rows(&outside)?)?;
         let marker = self.marker(here.scan()?, |here| here - lit(STRIDE))?;
         let next = union(marker, self.contributions(step, here.scan()?)?)?;
         let query = self.query(first, next)?;
@@ -110,7 +110,7 @@ impl Recursion<'_> {
     }
 
     /// The cotangents that the first rows have from outside.
-    fn from_outside(&self, outside: &Arc<SharedRelation>) -> Result<LogicalPlan> {
+    fn to_first_rows(&self, outside: &Arc<SharedRelation>) -> Result<LogicalPlan> {
         let rows = outside.scan()?;
         let all = columns(rows.schema());
         let rows = LogicalPlanBuilder::from(rows).filter(all[0].clone().lt(lit(STRIDE)))?.build()?;
