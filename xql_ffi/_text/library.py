@@ -84,6 +84,12 @@ def add_function(catalog: Any, call: str, field: pa.Field | None, *, is_volatile
     _check(_lib.xql_ffi_catalog_function(catalog, text(call), pointer, is_volatile, error), error)
 
 
+def let_reread(catalog: Any) -> None:
+    """Says that recursive terms may read the rows of the last iteration several times."""
+    error = _ffi.new("char **")
+    _check(_lib.xql_ffi_catalog_rereads(catalog, error), error)
+
+
 def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
     """The statements of a text without derivatives.
 

@@ -30,6 +30,8 @@ struct Encoded {
 /// The keys and the positions of rows.
 #[derive(Debug)]
 pub struct Left {
+    /// How many rows each input had.
+    counts: Vec<usize>,
     keys: Vec<ArrayRef>,
     rows: Positioned,
 }
@@ -59,7 +61,7 @@ impl Kept {
         let arrays = rows.arrays.iter().flatten().flatten().map(|array| array.memory()).sum::<usize>();
         let reservation = reservation.new_empty();
         if reservation.try_grow(held_by(&keys) + rows.places.memory() + arrays).is_ok() {
-            let left = Left { keys, rows: rows.clone() };
+            let left = Left { counts: sides.iter().map(|side| side.count).collect(), keys, rows: rows.clone() };
             state.encoded = Some(Encoded { left, _reservation: reservation });
         }
     }
@@ -75,7 +77,8 @@ impl Left {
         let mut before = self.keys.iter();
         let mut keys = sides.iter().flat_map(Rows::all_keys);
         let are_same = keys.all(|key| before.next().is_some_and(|before| is_same(key, before)));
-        (are_same && before.next().is_none()).then_some(self.rows)
+        let counts = sides.iter().map(|side| side.count);
+        (are_same && before.next().is_none() && counts.eq(self.counts)).then_some(self.rows)
     }
 }
 

@@ -156,6 +156,20 @@ pub unsafe extern "C" fn xql_ffi_catalog_function(
     unsafe { changed(catalog, error, add) }
 }
 
+/// Says that recursive terms may read the rows of the last iteration several times, and what is computed of them.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_rereads(catalog: *mut xql_ffi_catalog, error: *mut *mut c_char) -> bool {
+    let say = |catalog: &mut Catalog| {
+        catalog.rereads = true;
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, say) }
+}
+
 /// The statements of a text without calls of the operators, for `xql_ffi_string_free`. Null and a reason in `error` if there is
 /// no such text. A reason with characters 1 asks what the call of a function gives, which is to be added before the text
 /// is asked for again: between the first two is the name of the function, and behind each of its arguments is another one.

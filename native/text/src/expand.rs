@@ -18,7 +18,7 @@ use crate::splice::{Derivative, Edit, derivatives, edited};
 use crate::statement::{
     Source, Written, WrittenCall, calls, needed_at, outer_query, parse_one, parse_written, unnamed_items, with_sites,
 };
-use crate::write::query_sql;
+use crate::write::{Form, query_sql};
 
 /// The statements of a text without calls of the operators. A text without calls is given back as it is.
 ///
@@ -41,7 +41,7 @@ pub fn edits(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Vec<Edit>> 
     let source = Source::new(text)?;
     let planner = Planner::new(catalog, rules);
     let options = Arc::new(ConfigOptions::new());
-    let mut expansion = Expansion { source, planner, options };
+    let mut expansion = Expansion { source, planner, options, rereads: catalog.rereads };
     let mut all = vec![];
     for written in expansion.source.statements()? {
         let edits = expansion.statement(&written)?;
@@ -70,7 +70,8 @@ pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &
     let text = format!("{start}{expression}\n, {column}\n) FROM {table}");
     let source = Source::new(&text)?;
     let planner = Planner::new(catalog, rules);
-    let expansion = Expansion { source, planner, options: Arc::new(ConfigOptions::new()) };
+    let options = Arc::new(ConfigOptions::new());
+    let expansion = Expansion { source, planner, options, rereads: catalog.rereads };
     let statements = expansion.source.statements()?;
     // What is handed over may not close the call that is around it.
     let whole = start.len() - "grad(".len()..text.len() - format!(" FROM {table}").len();
@@ -92,6 +93,8 @@ struct Expansion<'a> {
     source: Source<'a>,
     planner: Planner<'a>,
     options: Arc<ConfigOptions>,
+    /// Whether a recursive term may read the rows of the last iteration several times.
+    rereads: bool,
 }
 
 /// A statement whose derivatives see through relations.
@@ -129,7 +132,8 @@ impl Expansion<'_> {
         let plan = simplified(with_held_views(plan, &self.planner, &self.options)?, &self.options)?;
         let keeps_words = has_words_in(&plan)?;
         let unites_values = self.source.has_columns_of_a_table(written);
-        let text = query_sql(&tidied(plan, &self.options)?, &self.options, unites_values)?;
+        let form = Form { options: &self.options, unites_values, rereads: self.rereads };
+        let text = query_sql(&tidied(plan, &self.options)?, form)?;
         if keeps_words {
             // Only with the words in it is it a statement.
             return Ok(vec![Edit { range, text }]);

@@ -60,5 +60,6 @@ DUCKDB = Host(
     float_literal="{}e0",
     not_finite=not_finite("DOUBLE", "Infinity"),
     materializes=True,
+    rereads=True,
     has_unsigned=True,
 )

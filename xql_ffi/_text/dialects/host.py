@@ -104,6 +104,8 @@ class Host:
     not_finite: Mapping[str, str] = field(default_factory=dict)
     # Whether a common table expression can be said to be computed once.
     materializes: bool = False
+    # Whether a recursive term may read the rows of the last iteration several times, and aggregate them.
+    rereads: bool = False
     # Whether the planner writes out the columns of subqueries wherever they are read.
     writes_out: bool = False
     # Whether an aggregate may have a FILTER.

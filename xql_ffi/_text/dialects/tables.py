@@ -65,6 +65,8 @@ def _described(connection: Any, query: str) -> list[tuple[str, str]]:
 
 def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping[str, str] | None = None) -> Known:
     made = library.catalog()
+    if host.rereads:
+        library.let_reread(made)
     names: dict[str, str] = {}
     floats: dict[str, bool] = {}
     views = []

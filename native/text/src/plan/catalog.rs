@@ -27,6 +27,8 @@ pub struct Catalog {
     pub held: HashMap<(String, String), Arc<Table>>,
     /// Those that have been replaced, by what they are known by.
     replaced: HashMap<String, Arc<Table>>,
+    /// Whether a recursive term may read the rows of the last iteration several times, and what is computed of them.
+    pub rereads: bool,
 }
 
 impl Catalog {

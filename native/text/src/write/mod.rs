@@ -32,3 +32,4 @@ mod window;
 mod writer;
 
 pub use plans::query_sql;
+pub use writer::Form;

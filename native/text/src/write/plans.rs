@@ -1,9 +1,7 @@
 //! A query of a plan.
 
-use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Distinct, LogicalPlan};
-use std::sync::Arc;
 use xql_relations::anew::check_found_again;
 
 use super::aggregate::aggregate;
@@ -23,13 +21,12 @@ use super::union::union;
 use super::unnest::unnest;
 use super::values::values;
 use super::window::window;
-use super::writer::Writer;
+use super::writer::{Form, Writer};
 
-/// The text of a query whose columns have the names that the plan gives them. Rows that are written down are VALUES, or queries of
-/// a row each that are united.
-pub fn query_sql(plan: &LogicalPlan, options: &Arc<ConfigOptions>, unites_values: bool) -> Result<String> {
+/// The text of a query whose columns have the names that the plan gives them.
+pub fn query_sql(plan: &LogicalPlan, form: Form) -> Result<String> {
     check_found_again(plan)?;
-    let mut writer = Writer::new(plan, options, unites_values)?;
+    let mut writer = Writer::new(plan, form)?;
     let select = writer.select(plan)?;
     let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     let body = select.text(&names);

@@ -13,8 +13,8 @@ use crate::names::plain;
 pub fn recursive_query(writer: &mut Writer, node: &RecursiveQuery) -> Result<Select> {
     let schema = Arc::clone(node.static_term.schema());
     let columns = unique_names(&schema);
-    let depth = writer.depth(&LogicalPlan::RecursiveQuery(node.clone()))?;
-    let first = term(writer, &node.static_term)?.text(&columns);
+    let depth = writer.depth_of(&LogicalPlan::RecursiveQuery(node.clone()))?;
+    let first = writer.at(depth, |writer| term(writer, &node.static_term))?.text(&columns);
     let written = writer.table_name(&plain(&node.name));
     let next = next(writer, node, &written, &columns)?;
     let union = if node.is_distinct { "UNION" } else { "UNION ALL" };
@@ -45,7 +45,7 @@ fn next(writer: &mut Writer, node: &RecursiveQuery, written: &str, columns: &[St
     writer.open.push(Open { name, written, columns: columns.to_vec(), tables: vec![], reads: 0 });
     let depth = writer.open.len();
     let shared = writer.shared.len();
-    let next = term(writer, &node.recursive_term).map(|next| {
+    let next = writer.at(depth, |writer| term(writer, &node.recursive_term)).map(|next| {
         let has_tables = !writer.open[depth - 1].tables.is_empty();
         let text = writer.with_tables(next.text(columns), depth);
         if has_tables { format!("(\n{}\n)", indented(&text)) } else { text }
@@ -53,13 +53,14 @@ fn next(writer: &mut Writer, node: &RecursiveQuery, written: &str, columns: &[St
     let closed = writer.open.pop();
     // Those of this term are known in it only.
     let of_term = writer.shared.split_off(shared);
-    let is_known = |name: &str| writer.tables.iter().any(|table| table.name == name);
+    let around = || writer.open.iter().flat_map(|open| &open.tables).chain(&writer.tables);
+    let is_known = |name: &str| around().any(|table| table.name == name);
     let kept: Vec<_> = of_term.into_iter().filter(|shared| is_known(&shared.name)).collect();
     writer.shared.extend(kept);
     let next = next?;
     match closed {
-        Some(closed) if closed.reads > 1 => plan_err!(
-            "the derivative reads the rows of the last iteration of {} {} times, and a recursive query of SQL may read them once. \
+        Some(closed) if closed.reads > 1 && !writer.form.rereads => plan_err!(
+            "the derivative reads the rows of the last iteration of {} {} times, and but for DuckDB a recursive query may read them once. \
              Write one step as a statement, keep its rows in a table, and repeat the statement in a loop",
             node.name,
             closed.reads

@@ -4,7 +4,7 @@
 use datafusion_common::Result;
 use std::sync::Arc;
 use xql_relations::SharedRelation;
-use xql_relations::anew::{check_found_again, repeatable};
+use xql_relations::anew::{check_found_again, recursion, repeatable};
 
 use super::names::unique;
 use super::writer::{Shared, Table, Writer};
@@ -21,13 +21,18 @@ pub fn shared(writer: &mut Writer, relation: &Arc<SharedRelation>) -> Result<(St
         return Ok((known.name, known.columns));
     }
     let before: Vec<_> = writer.open.iter().map(|open| open.reads).collect();
-    let plan = tidied(simplified(relation.plan().clone(), writer.options)?, writer.options)?;
+    // The rows of iterations have their numbers.
+    let (plan, number) = match if writer.form.rereads { recursion(relation)? } else { None } {
+        Some(iterations) => (iterations, None),
+        None => (relation.plan().clone(), relation.number()),
+    };
+    let plan = tidied(simplified(plan, writer.form.options)?, writer.form.options)?;
     check_found_again(&plan)?;
-    let plan = repeatable(plan, relation.number())?;
-    let depth = writer.depth(&plan)?;
+    let plan = repeatable(plan, number)?;
+    let depth = writer.depth_of(&plan)?;
     writer.loses_columns |= loses_columns(&plan);
     let columns = unique(relation.columns());
-    let text = writer.select(&plan)?.text(&columns);
+    let text = writer.at(depth, |writer| writer.select(&plan))?.text(&columns);
     let name = writer.table_name(&plain(relation.name()));
     writer.tables_at(depth).push(Table { name: name.clone(), text, is_recursive: false });
     let reads = writer.open.iter().zip(before).map(|(open, before)| open.reads - before).collect();

@@ -18,7 +18,7 @@ pub fn values(writer: &mut Writer, node: &Values) -> Result<Select> {
     let rows = node.values.iter().map(|row| {
         let over = &mut Over::all(writer, &[]);
         let row = row.iter().map(|value| sql(value, over)).collect::<Result<Vec<_>>>()?;
-        Ok(if writer.unites_values {
+        Ok(if writer.form.unites_values {
             let items = row.iter().zip(&quoted).map(|(value, name)| format!("{value} AS {name}"));
             format!("SELECT {}", items.collect::<Vec<_>>().join(", "))
         } else {
@@ -27,7 +27,7 @@ pub fn values(writer: &mut Writer, node: &Values) -> Result<Select> {
     });
     let rows = rows.collect::<Result<Vec<_>>>()?;
     let alias = writer.alias("rows");
-    let from = if writer.unites_values {
+    let from = if writer.form.unites_values {
         format!("(\n{}\n) AS {alias}", indented(&rows.join("\nUNION ALL\n")))
     } else {
         format!("(VALUES {}) AS {alias}({})", rows.join(", "), quoted.join(", "))

@@ -51,42 +51,53 @@ pub struct Shared {
     pub reads: Vec<usize>,
 }
 
-/// What is kept of a query while its plan is written.
-pub struct Writer<'a> {
+/// How a query is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Form<'a> {
     /// What derivatives are simplified with.
     pub options: &'a Arc<ConfigOptions>,
+    /// Whether rows that are written down are a query each.
+    pub unites_values: bool,
+    /// Whether a recursive term may read the rows of the last iteration several times.
+    pub rereads: bool,
+}
+
+/// What is kept of a query while its plan is written.
+pub struct Writer<'a> {
+    /// How it is written.
+    pub form: Form<'a>,
     /// The common table expressions of the whole query so far.
     pub tables: Vec<Table>,
     /// The shared relations that have one.
     pub shared: Vec<Shared>,
     /// The recursive queries around, the outermost first.
     pub open: Vec<Open>,
+    /// In how many of them the part that is being written will stand.
+    pub depth: usize,
     /// Names that relations in FROM have.
     pub taken: HashSet<String>,
     /// Names of tables in the plan, which no common table expression may have.
     pub scanned: HashSet<String>,
     /// The columns of the queries around, the outermost first.
     pub outer: Vec<Vec<Select>>,
-    /// Whether rows that are written down are a query each.
-    pub unites_values: bool,
     /// Whether DataFusion would take columns from recursive queries that these read themselves.
     pub loses_columns: bool,
 }
 
 impl<'a> Writer<'a> {
     /// Nothing of a plan so far.
-    pub fn new(plan: &LogicalPlan, options: &'a Arc<ConfigOptions>, unites_values: bool) -> Result<Self> {
+    pub fn new(plan: &LogicalPlan, form: Form<'a>) -> Result<Self> {
         let mut scanned = HashSet::new();
         names_of_tables(plan, &mut scanned)?;
         Ok(Self {
-            options,
+            form,
             tables: vec![],
             shared: vec![],
             open: vec![],
+            depth: 0,
             taken: HashSet::new(),
             scanned,
             outer: vec![],
-            unites_values,
             loses_columns: loses_columns(plan),
         })
     }
@@ -139,9 +150,9 @@ impl<'a> Writer<'a> {
     /// too many of them in one another already. Parsers do not read queries of any depth.
     pub fn derived(&mut self, text: &str, names: Vec<String>, select: &Select) -> Select {
         const DEEP: usize = 8;
-        if select.source.depth >= DEEP && self.outer.is_empty() && self.open.is_empty() {
+        if select.source.depth >= DEEP && self.outer.is_empty() && (self.open.is_empty() || self.form.rereads) {
             let name = self.table_name(&plain(&select.source.hint));
-            self.tables.push(Table { name: name.clone(), text: text.to_owned(), is_recursive: false });
+            self.tables_at(self.depth).push(Table { name: name.clone(), text: text.to_owned(), is_recursive: false });
             return self.named(&name, names, Arc::clone(&select.schema), &select.source.hint);
         }
         let alias = self.alias(&select.source.hint);
@@ -164,8 +175,16 @@ impl<'a> Writer<'a> {
         Select::new(schema, Some(from), items, &alias)
     }
 
+    /// What is written of a part that will stand in so many of the open recursions.
+    pub fn at<T>(&mut self, depth: usize, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let around = std::mem::replace(&mut self.depth, depth);
+        let written = write(self);
+        self.depth = around;
+        written
+    }
+
     /// How many of the open recursions a plan is inside of: up to the last one whose rows it reads.
-    pub fn depth(&self, plan: &LogicalPlan) -> Result<usize> {
+    pub fn depth_of(&self, plan: &LogicalPlan) -> Result<usize> {
         for (index, open) in self.open.iter().enumerate().rev() {
             if SharedRelation::reads_iteration(plan, &open.name)? {
                 return Ok(index + 1);

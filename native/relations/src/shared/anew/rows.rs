@@ -35,9 +35,9 @@ fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         if let Some(iterations) = Iterations::of(node) {
             return plan_err!(
-                "a gradient by row passes through the recursive query {}, whose iterations are kept while the statement runs. A text \
-                 keeps none, nor does a plan with xql.share_relations = false: run the statement itself in a session that has the \
-                 functions registered",
+                "a gradient by row passes through the recursive query {}, whose iterations are kept while the statement runs, in the session \
+                 that has the functions registered. Run it there, without xql.share_relations = false; or as text for DuckDB, the only \
+                 engine whose recursive term may read the rows before several times and aggregate them",
                 iterations.query()
             );
         }
