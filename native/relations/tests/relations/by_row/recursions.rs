@@ -167,7 +167,7 @@ async fn what_is_refused() -> Result<()> {
     for (before, statement, says) in [
         ("", of_sum.replace("UNION ALL", "UNION"), "r is a recursive query with UNION, which compares whole rows"),
         ("", of_sum.replace("SELECT step + 1, k, sin(val) FROM r", noise), "draws random numbers"),
-        ("SET xql.share_relations = false", of_sum.clone(), "run the statement itself in a session"),
+        ("SET xql.share_relations = false", of_sum.clone(), "Run it there, without xql.share_relations = false"),
     ] {
         execute(&ctx, if before.is_empty() { "SELECT 1" } else { before }).await?;
         let statement = format!("{statement} SELECT grad((SELECT l FROM loss), val) AS d FROM w");
