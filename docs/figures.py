@@ -85,7 +85,9 @@ $stock
 Planning one of the 22 statements of TPC-H takes $added ms longer at most, and $added_mean ms in the mean.
 
 `bench/versions.py`: statements with derivatives on DataFusion 55 over the same on the engine for 54, by the programs
-that time planning, gradients by row and training, in their quick sizes.
+that time planning, gradients by row and training, in their quick sizes. These were measured before a plan that runs in
+the library knew how many rows the tables of the host have (`product by x` held its larger side), before the host
+planned on the stack of the thread, and before sums of products were arrays.
 
 $versions
 
