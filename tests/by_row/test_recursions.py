@@ -118,7 +118,8 @@ def test_heat_in_a_rod(session: SessionContext) -> None:
     assert_gradient(session, gradient(ctes, "conductivity", "cell"), by_conductivity, ["cell"])
 
 
-def test_a_recurrent_network(session: SessionContext) -> None:
+def recurrent_network(session: SessionContext) -> tuple[str, list[jax.Array]]:
+    """Adds the tables of a recurrent network. Its loss as CTEs, and the gradients by `x`, `w` and `u` in JAX."""
     samples, times, inputs, units = 3, 6, 2, 4
     data, target = numbers(6, samples, times, inputs), numbers(7, samples, units)
     weights, recurrent = numbers(8, inputs, units) / 2, numbers(9, units, units) / 2
@@ -141,7 +142,11 @@ def test_a_recurrent_network(session: SessionContext) -> None:
             h = jnp.tanh(data[:, t] @ weights + h @ recurrent)
         return jnp.mean((h - target) ** 2)
 
-    by_data, by_weights, by_recurrent = jax.grad(loss, argnums=(0, 1, 2))(data, weights, recurrent)
+    return ctes, list(jax.grad(loss, argnums=(0, 1, 2))(data, weights, recurrent))
+
+
+def test_a_recurrent_network(session: SessionContext) -> None:
+    ctes, (by_data, by_weights, by_recurrent) = recurrent_network(session)
     assert_gradient(session, gradient(ctes, "w", "i", "o"), by_weights, ["i", "o"])
     assert_gradient(session, gradient(ctes, "u", "i", "o"), by_recurrent, ["i", "o"])
     assert_gradient(session, gradient(ctes, "x", "s", "t", "i"), by_data, ["s", "t", "i"])

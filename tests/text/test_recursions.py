@@ -14,7 +14,7 @@ from datafusion import SessionContext
 
 import xql_ffi
 from by_row.test_named_cases import add, numbers
-from by_row.test_recursions import CELLS, STEPS, add_stencil, gradient, lorenz, runge_kutta
+from by_row.test_recursions import CELLS, STEPS, add_stencil, gradient, lorenz, recurrent_network, runge_kutta
 from support.compare import assert_same_rows, rows_of
 from support.sessions import session as differentiating
 from xql_ffi._text.expansion import DIALECTS
@@ -252,33 +252,9 @@ def test_the_field_that_a_model_starts_with() -> None:
 
 def test_a_recurrent_network() -> None:
     """By weights that every iteration reads, beside inputs of its own."""
-    samples, times, inputs, units = 3, 6, 2, 4
-    data, target = numbers(6, samples, times, inputs), numbers(7, samples, units)
-    weights, recurrent = numbers(8, inputs, units) / 2, numbers(9, units, units) / 2
     tables: Any = DuckDB({})
-    for name, values, axes in (
-        ("x", data, "sti"),
-        ("y", target, "so"),
-        ("w", weights, "io"),
-        ("u", recurrent, "io"),
-    ):
-        add(tables, name, values, *axes)
-    ctes = f"""h AS (SELECT 0 AS t, s, o, CAST(0 AS DOUBLE) AS val FROM y
-        UNION ALL SELECT * FROM (
-            WITH part AS (SELECT h.t, h.s, u.o, h.val * u.val AS val FROM h JOIN u ON u.i = h.o
-                UNION ALL SELECT x.t, x.s, w.o, x.val * w.val FROM x JOIN w ON w.i = x.i
-                    JOIN (SELECT t, s FROM h WHERE o = 0) now ON now.t = x.t AND now.s = x.s)
-            SELECT t + 1, s, o, tanh(SUM(val)) FROM part WHERE t < {times} GROUP BY t, s, o) q),
-        loss AS (SELECT AVG(power(h.val - y.val, 2)) AS l
-            FROM h JOIN y ON y.s = h.s AND y.o = h.o WHERE h.t = {times})"""
-
-    def loss(weights: jax.Array, recurrent: jax.Array) -> jax.Array:
-        h = jnp.zeros((samples, units))
-        for t in range(times):
-            h = jnp.tanh(data[:, t] @ weights + h @ recurrent)
-        return jnp.mean((h - target) ** 2)
-
-    for name, expected in zip("wu", jax.grad(loss, argnums=(0, 1))(weights, recurrent), strict=True):
+    ctes, (_, by_weights, by_recurrent) = recurrent_network(tables)
+    for name, expected in (("w", by_weights), ("u", by_recurrent)):
         found = tables.gradient(gradient(ctes, name, "i", "o"), 2, expected.shape)
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 

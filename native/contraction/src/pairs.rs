@@ -18,7 +18,7 @@ pub struct Pairs {
     way: Way,
     /// The keys of the groups of each side, each with its position among the columns of the result.
     keys: [Vec<(usize, ArrayRef)>; 2],
-    blocks: Box<dyn Iterator<Item = Range<usize>> + Send>,
+    blocks: std::vec::IntoIter<Range<usize>>,
     outputs: Vec<Output>,
     schema: SchemaRef,
 }
@@ -37,14 +37,13 @@ pub const BLOCK: usize = 1 << 16;
 impl Pairs {
     /// The sums of these rows, as rows of a schema.
     pub fn new(way: Way, keys: [Vec<(usize, ArrayRef)>; 2], outputs: Vec<Output>, schema: SchemaRef) -> Self {
-        let blocks: Box<dyn Iterator<Item = _> + Send> = match &way {
-            Way::Dense(terms) => Box::new(
-                terms.first().into_iter().flat_map(|[l, r]| l.blocks(r, BLOCK)).collect::<Vec<_>>().into_iter(),
-            ),
-            Way::Sparse(terms) => Box::new(
-                terms.first().into_iter().flat_map(|(runs, _)| blocks_of_runs(runs)).collect::<Vec<_>>().into_iter(),
-            ),
-        };
+        // All terms have the same groups.
+        let blocks: Vec<_> = match &way {
+            Way::Dense(terms) => terms.first().map(|[left, right]| left.blocks(right, BLOCK).collect()),
+            Way::Sparse(terms) => terms.first().map(|(runs, _)| blocks_of_runs(runs).collect()),
+        }
+        .unwrap_or_default();
+        let blocks = blocks.into_iter();
         Self { way, keys, blocks, outputs, schema }
     }
 
