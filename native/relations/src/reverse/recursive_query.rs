@@ -3,7 +3,7 @@
 use arrow::datatypes::Schema;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, TableScan};
+use datafusion_expr::{LogicalPlan, Projection, RecursiveQuery};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::builder::RegionBuilder;
 use super::nodes::Node;
 use super::region::{Region, StageId};
 use super::stages::{Iterations, Kind, Stages, Stored};
-use crate::shared::{self, Given, SharedRelation, each_rewritten};
+use crate::shared::{self, Given, SharedRelation, each_rewritten, read_from};
 use crate::vocabulary::names::{Names, columns};
-use crate::vocabulary::work_table::{is_work_table, source_column};
+use crate::vocabulary::work_table::is_work_table;
 
 /// The rows of all iterations are a stage. An iteration has stages of its own, which are kept for each iteration, so that the cotangents
 /// of its rows find the rows that they are of, and nothing is computed twice.
@@ -124,18 +124,4 @@ fn iteration(
         builder.rows(region)
     })?;
     Ok((given, body, rows))
-}
-
-/// What a scan of the work table reads, from the rows before.
-fn read_from(read: &TableScan, rows: LogicalPlan) -> Result<LogicalPlan> {
-    let all = columns(rows.schema());
-    let exprs: Vec<Expr> = read
-        .projected_schema
-        .iter()
-        .enumerate()
-        .map(|(index, (table, field))| {
-            all[source_column(read, index)].clone().alias_qualified(table.cloned(), field.name())
-        })
-        .collect();
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?))
 }

@@ -22,6 +22,6 @@ pub use given::Given;
 pub use here::is_computed_here;
 pub use iterations::Iterations;
 pub use once::{each_row_once, unchecked};
-pub use relation::SharedRelation;
+pub use relation::{SharedRelation, read_from};
 pub use replaced::{Replaced, each_rewritten};
 pub use written_out::{looked_through, written_out};

@@ -315,12 +315,17 @@ async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn Execut
 
 /// What a scan of a relation reads, from a plan that has the columns of the relation.
 pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let exprs = columns_read(scan, &plan);
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+}
+
+/// The columns that a scan reads, from rows that take its place.
+pub fn columns_read(scan: &TableScan, plan: &LogicalPlan) -> Vec<Expr> {
     let exprs = scan.projected_schema.iter().enumerate().map(|(index, (table, field))| {
         let column = Column::from(plan.schema().qualified_field(source_column(scan, index)));
         Expr::Column(column).alias_qualified(table.cloned(), field.name())
     });
-    let exprs = exprs.collect();
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+    exprs.collect()
 }
 
 fn parameters_of(plan: &LogicalPlan) -> Vec<(String, Option<FieldRef>)> {

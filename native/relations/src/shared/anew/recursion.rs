@@ -12,11 +12,10 @@ use std::sync::Arc;
 use crate::physical::{BEFORE, FIRST};
 use crate::shared::given::Given;
 use crate::shared::iterations::Iterations;
-use crate::shared::relation::{SharedRelation, read_from};
+use crate::shared::relation::{SharedRelation, columns_read, read_from};
 use crate::shared::replaced::each_rewritten;
 use crate::version::recursive_query;
 use crate::vocabulary::names::columns;
-use crate::vocabulary::work_table::source_column;
 
 /// The numbers of the rows of an iteration are between a multiple of this and the next one.
 const STRIDE: i64 = 1 << 32;
@@ -243,10 +242,7 @@ fn numbered(plan: &LogicalPlan, work: InPlace) -> Result<Option<LogicalPlan>> {
     let (exprs, rows) = match plan {
         LogicalPlan::TableScan(scan) if is_scan(plan, work.0) => {
             let rows = work.1.scan()?;
-            let all = columns(rows.schema());
-            let read = (0..scan.projected_schema.fields().len()).map(|index| all[source_column(scan, index)].clone());
-            let named = read.zip(scan.projected_schema.iter());
-            (named.map(|(column, (table, field))| column.alias_qualified(table.cloned(), field.name())).collect(), rows)
+            (columns_read(scan, &rows), rows)
         }
         LogicalPlan::Projection(node) => match numbered(&node.input, work)? {
             Some(rows) => (node.expr.clone(), rows),
@@ -254,7 +250,6 @@ fn numbered(plan: &LogicalPlan, work: InPlace) -> Result<Option<LogicalPlan>> {
         },
         _ => return Ok(None),
     };
-    let exprs: Vec<_> = exprs;
     let number = columns(rows.schema()).pop();
     let exprs = exprs.into_iter().chain(number).collect();
     Ok(Some(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?)))
