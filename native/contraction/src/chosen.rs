@@ -1,7 +1,7 @@
 //! Sums of products of pairs that rows of a third side choose.
 
 use arrow::array::Float64Array;
-use arrow::buffer::NullBuffer;
+use arrow::buffer::BooleanBuffer;
 use std::ops::Range;
 
 use crate::dense::Filled;
@@ -55,7 +55,7 @@ impl Choice {
         for row in self.order(factor) {
             let (Some((p, q)), group) = (self.pair(row), self.groups.of_rows[row]) else { continue };
             let common = dot(left.run(p), right.run(q), factor.of(row));
-            self.add(&mut sums, group, (p, q), common);
+            self.add(&mut sums, group as usize, (p, q), common);
         }
         sums
     }
@@ -64,28 +64,52 @@ impl Choice {
     pub fn by_arrays(&self, factor: &Factor, left: &Filled, right: &Filled, size: usize) -> Sums {
         let mut sums = Sums::of(self.groups.count);
         let blocks = left.blocks(right, size);
-        let order = (self.groups.count < self.groups.of_rows.len() || blocks.len() > 1).then(|| self.order(factor));
-        let row_at = |place: usize| order.as_ref().map_or(place, |order| order[place]);
-        let mut rows =
-            (0..self.groups.of_rows.len()).map(row_at).filter_map(|row| Some((row, self.pair(row)?))).peekable();
+        if self.groups.count == self.groups.of_rows.len() && blocks.len() == 1 {
+            let rows = 0..self.groups.of_rows.len();
+            blocks.for_each(|block| self.add_block(&mut sums, rows.clone(), factor, [left, right], block));
+            return sums;
+        }
+        let order = self.order(factor);
+        let mut rows = order.as_slice();
         for block in blocks {
-            if rows.peek().is_none_or(|(_, (p, _))| !block.contains(p)) {
-                continue;
-            }
-            let block = left.block(right, block);
-            while let Some((row, (p, q))) = rows.next_if(|(_, (p, _))| block.rows.contains(p)) {
-                let common = match factor.of(row) {
-                    // Infinity times a sum is not the sum of infinities.
-                    Some(factor) if !factor.is_finite() => {
-                        Common { there: block.has(p, q), sum: left.scaled(right, [p, q], factor) }
-                    }
-                    Some(factor) => Common { there: block.has(p, q), sum: block.sum(p, q).map(|sum| sum * factor) },
-                    None => Common { there: block.has(p, q), sum: None },
-                };
-                self.add(&mut sums, self.groups.of_rows[row], (p, q), common);
+            // Rows without a run are the last.
+            let (within, others) = rows.split_at(rows.partition_point(|row| self.run(*row) < block.end));
+            rows = others;
+            if !within.is_empty() {
+                self.add_block(&mut sums, within.iter().copied(), factor, [left, right], block);
             }
         }
         sums
+    }
+
+    /// Adds what rows choose of a block of the product of arrays.
+    fn add_block(
+        &self,
+        sums: &mut Sums,
+        rows: impl Iterator<Item = usize>,
+        factor: &Factor,
+        [left, right]: [&Filled; 2],
+        block: Range<usize>,
+    ) {
+        let block = left.block(right, block);
+        let rows = rows.filter_map(|row| Some((row, self.groups.of_rows[row] as usize, self.pair(row)?)));
+        if let (Some(product), true) = (block.complete(), factor.nulls.is_empty() && factor.is_finite()) {
+            for (row, group, (p, q)) in rows {
+                sums.there[group] = true;
+                sums.known[group] = true;
+                sums.sums[group] += product[block.place(p, q)] * factor.values[row];
+            }
+            return;
+        }
+        for (row, group, (p, q)) in rows {
+            let sum = match factor.of(row) {
+                // Infinity times a sum is not the sum of infinities.
+                Some(factor) if !factor.is_finite() => left.scaled(right, [p, q], factor),
+                Some(factor) => block.sum(p, q).map(|sum| sum * factor),
+                None => None,
+            };
+            self.add(sums, group, (p, q), Common { there: block.has(p, q), sum });
+        }
     }
 
     /// The same by the products of whole runs, of which rows choose. The runs of the right side are by the inner position.
@@ -108,9 +132,14 @@ impl Choice {
                 Some(factor) => Common { there: products.has(q), sum: products.sum(q).map(|sum| sum * factor) },
                 None => Common { there: products.has(q), sum: None },
             };
-            self.add(&mut sums, self.groups.of_rows[row], (p, q), common);
+            self.add(&mut sums, self.groups.of_rows[row] as usize, (p, q), common);
         }
         sums
+    }
+
+    /// The run of the left side that a row chooses, one behind all if it has none.
+    fn run(&self, row: usize) -> usize {
+        self.pairs[0].of_rows[row] as usize
     }
 
     /// The runs that a row chooses.
@@ -119,8 +148,7 @@ impl Choice {
         (p != NONE && q != NONE).then_some((p as usize, q as usize))
     }
 
-    fn add(&self, sums: &mut Sums, group: u32, (p, q): (usize, usize), common: Common) {
-        let group = group as usize;
+    fn add(&self, sums: &mut Sums, group: usize, (p, q): (usize, usize), common: Common) {
         sums.there[group] |= match &self.meet {
             Meet::Common => common.there,
             Meet::Either(0, has_rows) => has_rows[p],
@@ -159,8 +187,9 @@ impl Choice {
     /// How many rows of runs are gone through, if it is by these.
     pub fn steps(&self, left: Entries, right: Entries) -> usize {
         let [left, right] = [left, right].map(Entries::by_major);
-        let rows = 0..self.groups.of_rows.len();
-        rows.filter_map(|row| self.pair(row)).map(|(p, q)| left[p] as usize + right[q] as usize).sum()
+        let [p, q] = [&self.pairs[0], &self.pairs[1]].map(|positions| positions.of_rows.iter());
+        let pairs = p.zip(q).filter(|(p, q)| **p != NONE && **q != NONE);
+        pairs.map(|(p, q)| left[*p as usize] as usize + right[*q as usize] as usize).sum()
     }
 }
 
@@ -171,8 +200,9 @@ impl Sums {
 
     /// The sums of some groups as an array.
     pub fn part(&self, groups: Range<usize>) -> Float64Array {
-        let known = self.known[groups.clone()].iter().copied().collect::<NullBuffer>();
-        Float64Array::new(self.sums[groups].to_vec().into(), Some(known))
+        let known = &self.known[groups.clone()];
+        let nulls = BooleanBuffer::collect_bool(known.len(), |group| known[group]);
+        Float64Array::new(self.sums[groups].to_vec().into(), Some(nulls.into()))
     }
 
     /// The memory that so many groups take.

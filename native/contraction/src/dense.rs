@@ -222,6 +222,11 @@ impl Block {
         self.there.as_ref().is_none_or(|there| there.has(row - self.rows.start, column))
     }
 
+    /// Where the sum of a row and a column stands among all.
+    pub fn place(&self, row: usize, column: usize) -> usize {
+        (row - self.rows.start) * self.columns + column
+    }
+
     /// The sum of the products, none if all are NULL.
     pub fn sum(&self, row: usize, column: usize) -> Option<f64> {
         let number = row - self.rows.start;
@@ -229,7 +234,7 @@ impl Block {
             Some(known) => known.has(number, column),
             None => self.has(row, column),
         };
-        known.then(|| self.sums[number * self.columns + column])
+        known.then(|| self.sums[self.place(row, column)])
     }
 }
 

@@ -157,6 +157,14 @@ impl Sums {
 
     /// Those of some numbers that have rows, and their sums.
     fn arrays(&self, numbers: Range<usize>) -> (ArrayRef, Vec<ArrayRef>) {
+        if self.there[numbers.clone()].iter().all(|there| *there) {
+            let sums = self.sums.iter().map(|sum| {
+                let known = sum.known.as_ref().map(|known| NullBuffer::from(&known[numbers.clone()]));
+                Arc::new(Float64Array::new(sum.values[numbers.clone()].to_vec().into(), known)) as ArrayRef
+            });
+            let sums = sums.collect();
+            return (Arc::new(Int64Array::from_iter_values(numbers.map(|number| number as i64))), sums);
+        }
         let there: Vec<_> = numbers.filter(|number| self.there[*number]).collect();
         let sum = |sum: &Sum| -> ArrayRef {
             let values = there.iter().map(|number| sum.values[*number]).collect::<Vec<_>>();

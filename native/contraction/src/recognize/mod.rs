@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use crate::exec::ContractionExec;
 use crate::keys::has_positions;
+use crate::lookup::LookupExec;
 use crate::numbered::NumberedSumsExec;
 use crate::numbers::{Columns, are_numbers};
 use crate::option::Contractions;
@@ -46,7 +47,12 @@ pub fn contracted(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc
         }
         None => Ok(Transformed::no(node)),
     })?;
-    Ok(contracted.data)
+    // Joins that no sum has taken.
+    let looked_up = contracted.data.transform_down(|node| match LookupExec::of(&node, how)? {
+        Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
+        None => Ok(Transformed::no(node)),
+    })?;
+    Ok(looked_up.data)
 }
 
 /// A plan whose rows are a sum under other names, of which nobody counts on its partitions.

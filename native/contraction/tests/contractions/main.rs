@@ -2,6 +2,7 @@
 
 mod changing;
 mod draw;
+mod lookups;
 mod named;
 mod random;
 mod session;

@@ -19,7 +19,7 @@ use super::session::{WAYS, by, count, metric, planned, session, totals};
 
 /// What a value is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Values {
+pub enum Values {
     Plain,
     WithNulls,
     Special,
@@ -27,7 +27,7 @@ enum Values {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum KeyType {
+pub enum KeyType {
     Int,
     Wide,
     Small,
@@ -50,7 +50,7 @@ const KEY_TYPES: [KeyType; 8] = [
 ];
 
 /// A key of so many values, some of which may be NULL.
-fn key(draw: &mut Draw, of: KeyType, rows: usize, values: usize, nulls: usize) -> ArrayRef {
+pub fn key(draw: &mut Draw, of: KeyType, rows: usize, values: usize, nulls: usize) -> ArrayRef {
     let codes: Vec<_> = (0..rows).map(|_| (!draw.percent(nulls)).then(|| draw.below(values) as i64)).collect();
     let codes = codes.into_iter();
     match of {
@@ -78,12 +78,12 @@ fn value(draw: &mut Draw, values: Values) -> Option<f64> {
     Some(draw.unit() * 4.0 - 2.0)
 }
 
-fn of_values(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
+pub fn of_values(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
     Arc::new((0..rows).map(|_| value(draw, values)).collect::<Float64Array>())
 }
 
 /// A table of columns, in several batches and partitions.
-fn add_table(
+pub fn add_table(
     ctx: &SessionContext,
     draw: &mut Draw,
     name: &str,
@@ -398,7 +398,7 @@ async fn check_again(ctx: &SessionContext, case: &Case, draw: &mut Draw) -> Resu
     Ok(())
 }
 
-fn cases() -> usize {
+pub fn cases() -> usize {
     std::env::var("XQL_FFI_TEST_SUMS").map_or(150, |cases| cases.parse().expect("a number"))
 }
 

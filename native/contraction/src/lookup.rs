@@ -1,0 +1,325 @@
+//! The operator of a join in which each row looks one other up.
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{concat_batches, filter, filter_record_batch, is_not_null, take};
+use datafusion_common::{JoinType, NullEquality, Result, Statistics, internal_err};
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+use crate::handover::{InputExec, Streams, handed_over};
+use crate::option::Contractions;
+use crate::read::held_by;
+use crate::unique::{Unique, have_numbers};
+use crate::version::{statistics, without_expressions};
+
+/// A join of two inputs by whole numbers, of which no two rows of the first have the same: a row of the second looks its partner up.
+///
+/// So are joins by the numbers of rows, and by the keys of groups. The rows of the second input are not copied where each has a partner.
+/// If two rows of the first have the same keys, or these lie far apart, both inputs go to the join that DataFusion has planned.
+#[derive(Debug)]
+pub struct LookupExec {
+    work: Arc<Work>,
+    /// The first input, where several partitions of the second one look rows up in it.
+    shared: Option<Arc<OnceCell<Arc<Built>>>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+struct Work {
+    /// The join of DataFusion.
+    join: Arc<dyn ExecutionPlan>,
+    inputs: [Arc<dyn ExecutionPlan>; 2],
+    /// The keys of both inputs.
+    keys: [Vec<Arc<dyn PhysicalExpr>>; 2],
+    /// Whether NULL is equal to NULL.
+    nulls: bool,
+    /// Whether rows of the second input that have no partner stay.
+    keeps_all: bool,
+    /// Whether each partition of the second input has its partners in the same one of the first.
+    by_partition: bool,
+    /// The columns of the result: the input and the number there.
+    columns: Vec<(usize, usize)>,
+    how: Contractions,
+}
+
+/// The first input.
+#[derive(Debug)]
+struct Built {
+    rows: Rows,
+    _reservation: MemoryReservation,
+}
+
+#[derive(Debug)]
+enum Rows {
+    /// All of them, and where they stand by their keys.
+    ByKey(RecordBatch, Unique),
+    /// As they have come, as they are not looked up.
+    AsRead(Vec<RecordBatch>),
+}
+
+impl LookupExec {
+    /// A join of DataFusion as a lookup, if it may be one. The rows of its first input decide whether it is.
+    ///
+    /// # Errors
+    /// If a key is not one of the inputs.
+    pub fn of(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Self>> {
+        // What reads a file may skip rows by the keys of the first input.
+        let filter = join.downcast_ref::<HashJoinExec>().and_then(HashJoinExec::dynamic_filter_expr);
+        if filter.is_some_and(|filter| filter.is_used()) { Ok(None) } else { Self::over(join, how) }
+    }
+
+    fn over(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Self>> {
+        let Some(node) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+        let is_plain = node.filter().is_none() && !node.null_aware && node.fetch().is_none();
+        let keeps_all = match node.join_type() {
+            JoinType::Inner => false,
+            JoinType::Right => true,
+            _ => return Ok(None),
+        };
+        if !is_plain || *node.partition_mode() == PartitionMode::Auto {
+            return Ok(None);
+        }
+        let inputs = [node.left(), node.right()].map(Arc::clone);
+        let mut keys = [vec![], vec![]];
+        for (left, right) in node.on() {
+            for (side, key) in [left, right].into_iter().enumerate() {
+                if !have_numbers(&key.data_type(&inputs[side].schema())?) {
+                    return Ok(None);
+                }
+                keys[side].push(Arc::clone(key));
+            }
+        }
+        let width = inputs[0].schema().fields().len();
+        let all = width + inputs[1].schema().fields().len();
+        let column = |index: usize| if index < width { (0, index) } else { (1, index - width) };
+        let columns = match &node.projection {
+            Some(projection) => projection.iter().map(|index| column(*index)).collect(),
+            None => (0..all).map(column).collect(),
+        };
+        let by_partition = *node.partition_mode() == PartitionMode::Partitioned;
+        let nulls = node.null_equality() == NullEquality::NullEqualsNull;
+        let is_shared = !by_partition && inputs[1].output_partitioning().partition_count() > 1;
+        let work = Work { join: Arc::clone(join), inputs, keys, nulls, keeps_all, by_partition, columns, how };
+        let shared = is_shared.then(Arc::default);
+        Ok(Some(Self { work: Arc::new(work), shared, metrics: ExecutionPlanMetricsSet::new() }))
+    }
+}
+
+impl DisplayAs for LookupExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let [left, right] = &self.work.keys;
+        let keys: Vec<_> = left.iter().zip(right).map(|(left, right)| format!("{left} of 0 = {right} of 1")).collect();
+        write!(
+            f,
+            "LookupExec: on=[{}]{}",
+            keys.join(", "),
+            if self.work.keeps_all { ", rows of 0 or none" } else { "" }
+        )
+    }
+}
+
+impl ExecutionPlan for LookupExec {
+    fn name(&self) -> &str {
+        "LookupExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.work.join.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.work.inputs.iter().collect()
+    }
+
+    without_expressions!();
+
+    // A plan may be part of another one, which is optimised as a whole.
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        self.work.join.required_input_distribution()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        self.work.join.benefits_from_input_partitioning()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.work.join.maintains_input_order()
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let join = Arc::clone(&self.work.join).with_new_children(children)?;
+        Ok(Self::over(&join, self.work.how)?.map_or(join, |lookup| Arc::new(lookup)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        statistics(&self.work.join, partition)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let running = Running {
+            work: Arc::clone(&self.work),
+            shared: self.shared.clone(),
+            partition,
+            context,
+            metrics: self.metrics.clone(),
+            measured: BaselineMetrics::new(&self.metrics, partition),
+        };
+        let rows = stream::once(running.rows()).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
+
+/// One execution of a partition.
+struct Running {
+    work: Arc<Work>,
+    shared: Option<Arc<OnceCell<Arc<Built>>>>,
+    partition: usize,
+    context: Arc<TaskContext>,
+    metrics: ExecutionPlanMetricsSet,
+    measured: BaselineMetrics,
+}
+
+impl Running {
+    /// The rows of the join.
+    async fn rows(self) -> Result<SendableRecordBatchStream> {
+        let built = match &self.shared {
+            Some(shared) => Arc::clone(shared.get_or_try_init(|| self.built()).await?),
+            None => self.built().await?,
+        };
+        let Self { work, partition, context, metrics, measured, .. } = self;
+        let schema = work.join.schema();
+        let looked_up = || work.inputs[1].execute(partition, Arc::clone(&context));
+        let rows = match &built.rows {
+            Rows::ByKey(rows, _) => rows,
+            Rows::AsRead(batches) => {
+                let read = stream::iter(batches.clone().into_iter().map(Ok));
+                let read = RecordBatchStreamAdapter::new(work.inputs[0].schema(), read);
+                let streams = [(work.first(partition), Box::pin(read) as _), (partition, looked_up()?)];
+                return handed_over(&work.handover()?, work.in_partitions(streams), context, &metrics, measured);
+            }
+        };
+        if rows.num_rows() == 0 && !work.keeps_all {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
+        }
+        let rows = looked_up()?.map(move |batch| {
+            let timer = measured.elapsed_compute().timer();
+            let joined = batch.and_then(|batch| built.joined(&work, &batch));
+            timer.done();
+            joined.map(|batch| batch.record_output(&measured))
+        });
+        let rows = rows.try_filter(|batch| std::future::ready(batch.num_rows() > 0));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+
+    /// The first input, and its rows by their keys.
+    async fn built(&self) -> Result<Arc<Built>> {
+        let Self { work, context, .. } = self;
+        let reservation = MemoryConsumer::new("rows that are looked up").register(context.memory_pool());
+        let mut stream = work.inputs[0].execute(work.first(self.partition), Arc::clone(context))?;
+        let mut batches = vec![];
+        while let Some(batch) = stream.next().await.transpose()? {
+            reservation.try_grow(held_by(batch.columns()))?;
+            batches.push(batch);
+        }
+        let timer = self.measured.elapsed_compute().timer();
+        let rows = work.by_key(batches, &reservation)?;
+        timer.done();
+        Ok(Arc::new(Built { rows, _reservation: reservation }))
+    }
+}
+
+impl Built {
+    /// Rows of the second input, each with its partner.
+    fn joined(&self, work: &Work, batch: &RecordBatch) -> Result<RecordBatch> {
+        let Rows::ByKey(first, unique) = &self.rows else { return internal_err!("rows that cannot be looked up") };
+        let mut batch = batch.clone();
+        let mut partners = unique.rows_of(&work.keys_of(1, &batch)?, batch.num_rows())?;
+        if partners.null_count() > 0 && !work.keeps_all {
+            let have_one = is_not_null(&partners)?;
+            batch = filter_record_batch(&batch, &have_one)?;
+            partners = filter(&partners, &have_one)?.as_primitive().clone();
+        }
+        let column = |(input, index): &(usize, usize)| match input {
+            0 => Ok(take(first.column(*index), &partners, None)?),
+            _ => Ok(Arc::clone(batch.column(*index))),
+        };
+        let columns = work.columns.iter().map(column).collect::<Result<_>>()?;
+        let count = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(work.join.schema(), columns, &count)?)
+    }
+}
+
+impl Work {
+    /// The partition of the first input in which one of the second has its partners.
+    fn first(&self, partition: usize) -> usize {
+        if self.by_partition { partition } else { 0 }
+    }
+
+    /// The keys of rows of an input.
+    fn keys_of(&self, input: usize, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        self.keys[input].iter().map(|key| key.evaluate(batch)?.into_array(batch.num_rows())).collect()
+    }
+
+    /// Rows of the first input by their keys, if they can be looked up.
+    fn by_key(&self, mut batches: Vec<RecordBatch>, reservation: &MemoryReservation) -> Result<Rows> {
+        if self.how == Contractions::HandedOver {
+            return Ok(Rows::AsRead(batches));
+        }
+        // While rows are put together they are there twice.
+        let held = reservation.size();
+        let copied = if batches.len() == 1 { 0 } else { held };
+        reservation.try_grow(copied)?;
+        let rows = match batches.as_slice() {
+            [rows] => rows.clone(),
+            _ => concat_batches(&self.inputs[0].schema(), &batches)?,
+        };
+        let unique = Unique::of(&self.keys_of(0, &rows)?, rows.num_rows(), self.nulls)?;
+        let rows = match unique {
+            Some(unique) => {
+                batches.clear();
+                reservation.try_grow(unique.memory())?;
+                Rows::ByKey(rows, unique)
+            }
+            None => Rows::AsRead(batches),
+        };
+        reservation.shrink(copied);
+        Ok(rows)
+    }
+
+    /// The join over the rows of both inputs, which are still to be given.
+    fn handover(&self) -> Result<Arc<dyn ExecutionPlan>> {
+        let inputs = self.inputs.iter().enumerate();
+        let inputs = inputs.map(|(number, input)| Arc::new(InputExec::new(number, input)) as _).collect();
+        Arc::clone(&self.join).with_new_children(inputs)
+    }
+
+    /// The rows of a partition of each input, all others without rows.
+    fn in_partitions(&self, rows: [(usize, SendableRecordBatchStream); 2]) -> Vec<Streams> {
+        let of = |((partition, rows), input): ((usize, SendableRecordBatchStream), &Arc<dyn ExecutionPlan>)| {
+            let mut rows = Some(rows);
+            let others = 0..input.output_partitioning().partition_count();
+            let streams = others.map(|number| match rows.take_if(|_| number == partition) {
+                Some(rows) => rows,
+                None => Box::pin(RecordBatchStreamAdapter::new(input.schema(), stream::empty())) as _,
+            });
+            streams.collect()
+        };
+        rows.into_iter().zip(&self.inputs).map(of).collect()
+    }
+}

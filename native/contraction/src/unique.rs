@@ -1,0 +1,123 @@
+//! Rows by keys that no two of them have in common.
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, UInt32Array};
+use arrow::buffer::ScalarBuffer;
+use arrow::compute::{cast, max, min};
+use arrow::datatypes::{DataType, Int64Type, UInt64Type};
+use datafusion_common::Result;
+
+use crate::keys::NONE;
+
+/// So many places a table may have beside four for each row.
+const FREE: usize = 1 << 16;
+
+/// The rows of a relation by their keys.
+#[derive(Debug)]
+pub struct Unique {
+    /// The values of each key.
+    spans: Vec<Span>,
+    /// The row at each place, `NONE` if there is none. A place is the number of all keys together.
+    rows: Vec<u32>,
+}
+
+/// The values of a key from the least on, and NULL before them if it is a key.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    least: i64,
+    width: usize,
+    nulls: bool,
+}
+
+/// Whether keys of a type are whole numbers, or have one each.
+pub fn have_numbers(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || matches!(data_type, DataType::Boolean | DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
+}
+
+impl Unique {
+    /// So many rows by these keys. None if two rows have the same, or if the keys lie too far apart. A row has no place if a key of it is
+    /// NULL and `nulls` does not say that this is a key.
+    ///
+    /// # Errors
+    /// If the keys have no numbers.
+    pub fn of(keys: &[ArrayRef], rows: usize, nulls: bool) -> Result<Option<Self>> {
+        let keys = keys.iter().map(numbers).collect::<Result<Vec<_>>>()?;
+        let spans: Vec<_> = keys.iter().map(|key| Span::of(key, nulls)).collect();
+        let places = spans.iter().fold(1_usize, |places, span| places.saturating_mul(span.width));
+        if places > 4 * rows + FREE || places >= NONE as usize {
+            return Ok(None);
+        }
+        let mut unique = Self { spans, rows: vec![NONE; places] };
+        for (row, place) in unique.places(&keys, rows).into_iter().enumerate() {
+            if place == NONE {
+                continue;
+            }
+            if std::mem::replace(&mut unique.rows[place as usize], row as u32) != NONE {
+                return Ok(None);
+            }
+        }
+        Ok(Some(unique))
+    }
+
+    /// For each of so many rows of another relation the row with the same keys, NULL if there is none.
+    ///
+    /// # Errors
+    /// If the keys have no numbers.
+    pub fn rows_of(&self, keys: &[ArrayRef], rows: usize) -> Result<UInt32Array> {
+        let keys = keys.iter().map(numbers).collect::<Result<Vec<_>>>()?;
+        let row = |place: u32| if place == NONE { NONE } else { self.rows[place as usize] };
+        let found: Vec<_> = self.places(&keys, rows).into_iter().map(row).collect();
+        if found.contains(&NONE) {
+            return Ok(found.into_iter().map(|row| (row != NONE).then_some(row)).collect());
+        }
+        Ok(UInt32Array::from(found))
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        self.rows.len() * size_of::<u32>()
+    }
+
+    /// The places of rows with these keys.
+    fn places(&self, keys: &[Int64Array], rows: usize) -> Vec<u32> {
+        let mut places = vec![0; rows];
+        for (key, span) in keys.iter().zip(&self.spans) {
+            if key.null_count() == 0 {
+                let values = places.iter_mut().zip(key.values());
+                values.for_each(|(place, value)| *place = span.place(*place, Some(*value)));
+            } else {
+                places.iter_mut().zip(key).for_each(|(place, value)| *place = span.place(*place, value));
+            }
+        }
+        places
+    }
+}
+
+impl Span {
+    fn of(key: &Int64Array, nulls: bool) -> Self {
+        let values = min(key).zip(max(key)).map(|(least, greatest)| (least, greatest.abs_diff(least)));
+        let (least, width) = values.map_or((0, 0), |(least, range)| (least, (range as usize).saturating_add(1)));
+        Self { least, width: width.saturating_add(usize::from(nulls)), nulls }
+    }
+
+    /// The place of a value of this key among those of a place of the keys before.
+    fn place(self, before: u32, value: Option<i64>) -> u32 {
+        let number = match value {
+            Some(value) if value >= self.least => value.abs_diff(self.least).saturating_add(u64::from(self.nulls)),
+            Some(_) => return NONE,
+            None if self.nulls => 0,
+            None => return NONE,
+        };
+        // Both are less than the number of places, which `NONE` is not.
+        if before == NONE || number >= self.width as u64 { NONE } else { before * self.width as u32 + number as u32 }
+    }
+}
+
+/// Keys as whole numbers. Those without a sign are known by their bits.
+fn numbers(key: &ArrayRef) -> Result<Int64Array> {
+    if let Some(key) = key.as_primitive_opt::<UInt64Type>() {
+        let bits = ScalarBuffer::new(key.values().inner().clone(), 0, key.len());
+        return Ok(Int64Array::new(bits, key.nulls().cloned()));
+    }
+    Ok(cast(key, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+}
