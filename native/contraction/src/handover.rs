@@ -42,6 +42,16 @@ impl InputExec {
     }
 }
 
+/// A node with other inputs.
+pub fn with_children(
+    plan: &Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut children = children.into_iter();
+    let plan = Arc::clone(plan).map_children(|child| Ok(Transformed::yes(children.next().unwrap_or(child))))?;
+    Ok(plan.data)
+}
+
 /// A plan over inputs, in the state in which nothing has been executed, with their rows.
 fn with_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Arc<dyn ExecutionPlan>> {
     let mut inputs: Vec<_> = inputs.into_iter().map(Some).collect();

@@ -9,19 +9,17 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion_physical_plan::{
-    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-};
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::{StreamExt, TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-use crate::handover::{InputExec, Streams, handed_over};
+use crate::handover::{InputExec, Streams, handed_over, with_children};
 use crate::option::Contractions;
 use crate::read::held_by;
 use crate::unique::{Unique, have_numbers};
-use crate::version::{statistics, without_expressions};
+use crate::version::{distributed_as, filters_elsewhere, statistics, without_expressions};
 
 /// A join of two inputs by whole numbers, of which no two rows of the first have the same: a row of the second looks its partner up.
 ///
@@ -76,12 +74,13 @@ impl LookupExec {
     /// If a key is not one of the inputs.
     pub fn of(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Self>> {
         // What reads a file may skip rows by the keys of the first input.
-        let filter = join.downcast_ref::<HashJoinExec>().and_then(HashJoinExec::dynamic_filter_expr);
-        if filter.is_some_and(|filter| filter.is_used()) { Ok(None) } else { Self::over(join, how) }
+        match join.downcast_ref::<HashJoinExec>() {
+            Some(node) if !filters_elsewhere(node) => Self::over(join, node, how),
+            _ => Ok(None),
+        }
     }
 
-    fn over(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Self>> {
-        let Some(node) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+    fn over(join: &Arc<dyn ExecutionPlan>, node: &HashJoinExec, how: Contractions) -> Result<Option<Self>> {
         let is_plain = node.filter().is_none() && !node.null_aware && node.fetch().is_none();
         let keeps_all = match node.join_type() {
             JoinType::Inner => false,
@@ -146,9 +145,7 @@ impl ExecutionPlan for LookupExec {
     without_expressions!();
 
     // A plan may be part of another one, which is optimised as a whole.
-    fn required_input_distribution(&self) -> Vec<Distribution> {
-        self.work.join.required_input_distribution()
-    }
+    distributed_as!(work.join);
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         self.work.join.benefits_from_input_partitioning()
@@ -159,8 +156,9 @@ impl ExecutionPlan for LookupExec {
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let join = Arc::clone(&self.work.join).with_new_children(children)?;
-        Ok(Self::over(&join, self.work.how)?.map_or(join, |lookup| Arc::new(lookup)))
+        let join = with_children(&self.work.join, children)?;
+        let Some(node) = join.downcast_ref::<HashJoinExec>() else { return internal_err!("a lookup is a hash join") };
+        Ok(Self::over(&join, node, self.work.how)?.map_or(Arc::clone(&join), |lookup| Arc::new(lookup)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -172,7 +170,7 @@ impl ExecutionPlan for LookupExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let running = Running {
+        let lookup = Lookup {
             work: Arc::clone(&self.work),
             shared: self.shared.clone(),
             partition,
@@ -180,13 +178,13 @@ impl ExecutionPlan for LookupExec {
             metrics: self.metrics.clone(),
             measured: BaselineMetrics::new(&self.metrics, partition),
         };
-        let rows = stream::once(running.rows()).try_flatten();
+        let rows = stream::once(lookup.rows()).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }
 
 /// One execution of a partition.
-struct Running {
+struct Lookup {
     work: Arc<Work>,
     shared: Option<Arc<OnceCell<Arc<Built>>>>,
     partition: usize,
@@ -195,7 +193,7 @@ struct Running {
     measured: BaselineMetrics,
 }
 
-impl Running {
+impl Lookup {
     /// The rows of the join.
     async fn rows(self) -> Result<SendableRecordBatchStream> {
         let built = match &self.shared {
@@ -306,7 +304,7 @@ impl Work {
     fn handover(&self) -> Result<Arc<dyn ExecutionPlan>> {
         let inputs = self.inputs.iter().enumerate();
         let inputs = inputs.map(|(number, input)| Arc::new(InputExec::new(number, input)) as _).collect();
-        Arc::clone(&self.join).with_new_children(inputs)
+        with_children(&self.join, inputs)
     }
 
     /// The rows of a partition of each input, all others without rows.

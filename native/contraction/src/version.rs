@@ -3,6 +3,7 @@
 
 use datafusion_common::{Result, Statistics};
 use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::joins::HashJoinExec;
 use std::sync::Arc;
 
 /// What is known of the rows of a plan, or of one of its partitions.
@@ -22,6 +23,42 @@ pub fn statistics(plan: &Arc<dyn ExecutionPlan>, partition: Option<usize>) -> Re
 #[cfg(not(feature = "datafusion-55"))]
 pub fn statistics(plan: &Arc<dyn ExecutionPlan>, partition: Option<usize>) -> Result<Arc<Statistics>> {
     plan.partition_statistics(partition)
+}
+
+/// Whether a part of another input asks for the filter that a join makes of the keys of its first input.
+#[cfg(feature = "datafusion-55")]
+pub fn filters_elsewhere(join: &HashJoinExec) -> bool {
+    #[expect(deprecated, reason = "to look for it below each join takes time that grows as the square of nested joins")]
+    join.dynamic_filter_expr().is_some_and(|filter| filter.is_used())
+}
+
+/// Whether a part of another input asks for the filter that a join makes of the keys of its first input.
+#[cfg(not(feature = "datafusion-55"))]
+pub fn filters_elsewhere(join: &HashJoinExec) -> bool {
+    join.dynamic_filter_expr().is_some_and(|filter| filter.is_used())
+}
+
+/// The method by which a node of DataFusion 55 says how the rows of its inputs are to be dealt out, for one that asks for what a node in a
+/// field of it does.
+#[cfg(feature = "datafusion-55")]
+macro_rules! distributed_as {
+    ($($node:ident).+) => {
+        fn input_distribution_requirements(
+            &self,
+        ) -> datafusion_physical_plan::InputDistributionRequirements {
+            self.$($node).+.input_distribution_requirements()
+        }
+    };
+}
+
+/// The same for DataFusion 54.
+#[cfg(not(feature = "datafusion-55"))]
+macro_rules! distributed_as {
+    ($($node:ident).+) => {
+        fn required_input_distribution(&self) -> Vec<datafusion_physical_plan::Distribution> {
+            self.$($node).+.required_input_distribution()
+        }
+    };
 }
 
 /// The method by which a physical node of DataFusion 55 shows its expressions, for one that shows none.
@@ -48,4 +85,5 @@ macro_rules! without_expressions {
     () => {};
 }
 
+pub(crate) use distributed_as;
 pub use without_expressions;

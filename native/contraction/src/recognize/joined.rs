@@ -13,7 +13,7 @@ use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use std::sync::Arc;
 
-use crate::handover::InputExec;
+use crate::handover::{InputExec, with_children};
 use crate::spec::Equality;
 
 /// How joins stand above one another.
@@ -51,16 +51,6 @@ pub struct Joined {
 pub fn is_shuffle(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let coalesces = plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|node| node.fetch().is_none());
     coalesces || plan.is::<RepartitionExec>()
-}
-
-/// A node with other inputs.
-pub fn with_children(
-    plan: &Arc<dyn ExecutionPlan>,
-    children: Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut children = children.into_iter();
-    let plan = Arc::clone(plan).map_children(|child| Ok(Transformed::yes(children.next().unwrap_or(child))))?;
-    Ok(plan.data)
 }
 
 impl Joined {

@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::exec::ContractionExec;
+use crate::handover::with_children;
 use crate::keys::has_positions;
 use crate::lookup::LookupExec;
 use crate::numbered::NumberedSumsExec;
@@ -25,7 +26,7 @@ use crate::numbers::{Columns, are_numbers};
 use crate::option::Contractions;
 use crate::spec::{Contraction, Equality, Kind, Side, Term};
 use crate::version::statistics;
-use joined::{Joined, SHAPES, is_shuffle, with_children};
+use joined::{Joined, SHAPES, is_shuffle};
 use terms::{Terms, summed_by};
 
 /// A plan in which sums of products over joins are computed as arrays, if the session says so. All else stays as it is.
