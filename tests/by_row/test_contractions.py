@@ -34,6 +34,7 @@ ATTENTION = """s AS (SELECT x.i AS t, y.i AS u, SUM(x.val * y.val) / 2 AS val
     p AS (SELECT t, u, e / SUM(e) OVER (PARTITION BY t) AS val
           FROM (SELECT t, u, exp(val - MAX(val) OVER (PARTITION BY t)) AS e FROM s) q),
     z AS (SELECT p.t, y.k, SUM(p.val * y.val) AS val FROM p JOIN y ON p.u = y.i GROUP BY p.t, y.k)"""
+CAUSAL = ATTENTION.replace("ON x.k = y.k GROUP", "ON x.k = y.k AND y.i <= x.i GROUP")
 SQUARES = "loss AS (SELECT SUM(val * val) / 7 AS l FROM z)"
 
 
@@ -49,6 +50,16 @@ STATEMENTS = {
     "two layers, by the second": (gradient(NETWORK, "k, o", "v"), 3),
     "attention, by its queries": (gradient(ATTENTION, "i, k", "x"), 4),
     "attention, by what it reads": (gradient(ATTENTION, "i, k", "y"), 5),
+    "attention with a mask, by its queries": (gradient(CAUSAL, "i, k", "x"), 4),
+    "attention with a mask, by what it reads": (gradient(CAUSAL, "i, k", "y"), 5),
+    "a mask of expressions of keys": (
+        gradient(LAYER.replace("ON x.k = w.k", "ON x.k = w.k AND (x.i + w.o) % 3 <> 1 AND x.i > w.o"), "i, k", "x"),
+        2,
+    ),
+    "a condition of what no group is by": (
+        gradient(LAYER.replace("ON x.k = w.k", "ON x.k = w.k AND x.val < w.val"), "i, k", "x"),
+        0,
+    ),
     "an expression of each side": (
         gradient(LAYER.replace("x.val * w.val", "tanh(x.val) * w.val / 2"), "i, k", "x"),
         1,
@@ -106,6 +117,22 @@ def test_gradients_are_those_of_joins(name: str, there: float, nulls: float) -> 
         shown = plan(ctx, statement, "true")
         assert shown.count("ContractionExec") == count, shown
         assert "ContractionExec" not in plan(ctx, statement, "false")
+
+
+def test_what_a_mask_leaves_out_is_not_multiplied() -> None:
+    """An infinity and a NaN meet no row with which they have no group."""
+    ctx = sessions.session(
+        {
+            "x": {"i": [0, 0, 1, 1], "k": [0, 1, 0, 1], "val": [1.0, 2.0, 3.0, 4.0]},
+            "w": {"k": [0, 1, 0, 1], "o": [0, 0, 1, 1], "val": [5.0, 6.0, float("inf"), float("nan")]},
+        }
+    )
+    statement = gradient(LAYER.replace("ON x.k = w.k", "ON x.k = w.k AND w.o < x.i"), "i, k", "x")
+    assert_same(ctx, statement)
+    found = rows(ctx, statement, "true")
+    # z is 3 * 5 + 4 * 6 in the only group.
+    expected = {(0, 0): 0.0, (0, 1): 0.0, (1, 0): 2 * 39 * 5 / 7, (1, 1): 2 * 39 * 6 / 7}
+    assert found == pytest.approx(expected, rel=1e-15)
 
 
 def test_a_loop_computes_them_in_every_step() -> None:

@@ -22,6 +22,9 @@
 //! Sums by whole numbers, as those of cotangents by the numbers of rows are, need no table of groups either: a number is a position. A
 //! [`NumberedSumsExec`] adds the rows while they come, and hands over to DataFusion's groups where a number is no position.
 //!
+//! Between two sums, rows meet by numbers and by the keys of groups. A [`LookupExec`] joins them where no two rows of one side have the same
+//! keys: a key is the place of its row.
+//!
 //! In a loop, and where a plan is executed again, most keys are what they were, and so are the factors of data. What an execution has
 //! encoded is kept for the next one, and taken where keys and factors are the same to the last bit.
 //!
@@ -30,7 +33,8 @@
 //! `bits`, `pages` and `dense`, `sparse` and `chosen` are the kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows.
 //! `compute` has the rows of inputs, and `places` their positions. `handover` hands rows over, and `read` reads them. `kept` has what an
 //! execution leaves to the next one, `sums` goes from the rows of inputs to those of the sum, and `exec` is the operator. `numbers` has
-//! sums by numbers, and `numbered` their operator. `recognize` finds sums among the nodes of a plan.
+//! sums by numbers, and `numbered` their operator. `unique` has rows by keys of their own, and `lookup` the operator that looks them up.
+//! `recognize` finds sums and lookups among the nodes of a plan.
 
 mod bits;
 mod chosen;

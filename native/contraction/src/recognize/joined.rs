@@ -2,13 +2,14 @@
 
 use arrow::datatypes::{Schema, SchemaBuilder, SchemaRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{JoinType, NullEquality, Result, internal_err};
+use datafusion_common::{JoinSide, JoinType, NullEquality, Result, internal_err};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::utils::collect_columns;
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion_physical_plan::joins::HashJoinExec;
+use datafusion_physical_plan::joins::utils::ColumnIndex;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Joined {
     columns: Vec<Arc<dyn PhysicalExpr>>,
     /// By what they are joined, over the columns of the inputs.
     pub equalities: Vec<Equality>,
+    /// What rows have to fulfil beside that, over the columns of the inputs.
+    pub conditions: Vec<Arc<dyn PhysicalExpr>>,
     /// The input that a row need not have a row of.
     pub outer: Option<usize>,
     /// The plan over inputs that are still to be given.
@@ -88,12 +91,19 @@ impl Joined {
         let columns = schema.fields().iter().enumerate();
         let columns = columns.map(|(index, field)| Arc::new(Column::new(field.name(), index)) as _).collect();
         let marker = Arc::new(InputExec::new(number, plan));
-        Self { inputs: vec![Arc::clone(plan)], schema, columns, equalities: vec![], outer: None, plan: marker }
+        Self {
+            inputs: vec![Arc::clone(plan)],
+            schema,
+            columns,
+            equalities: vec![],
+            conditions: vec![],
+            outer: None,
+            plan: marker,
+        }
     }
 
     fn join(plan: &Arc<dyn ExecutionPlan>, join: &HashJoinExec, left: Self, right: Self) -> Result<Option<Self>> {
-        if join.filter().is_some() || join.null_aware || join.fetch().is_some() || right.outer.or(left.outer).is_some()
-        {
+        if join.null_aware || join.fetch().is_some() || right.outer.or(left.outer).is_some() {
             return Ok(None);
         }
         let (width, inputs) = (left.schema.fields().len(), left.inputs.len());
@@ -114,9 +124,29 @@ impl Joined {
             schema,
             columns: vec![],
             equalities: vec![],
+            conditions: left.conditions,
             outer,
             plan,
         };
+        // What a condition says of rows that stay without a partner is another thing.
+        if join.filter().is_some() && outer.is_some() {
+            return Ok(None);
+        }
+        let mut conditions = both.conditions.clone();
+        for condition in right.conditions {
+            conditions.push(moved(&condition, width as isize)?);
+        }
+        if let Some(filter) = join.filter() {
+            let column = |ColumnIndex { index, side }: &ColumnIndex| match side {
+                JoinSide::Left => left.columns.get(*index).cloned(),
+                JoinSide::Right => right_columns.get(*index).cloned(),
+                JoinSide::None => None,
+            };
+            let Some(read) = filter.column_indices().iter().map(column).collect::<Option<Vec<_>>>() else {
+                return Ok(None);
+            };
+            conditions.push(substituted(filter.expression(), &read)?);
+        }
         let mut equalities = left.equalities;
         for Equality { sides, keys: [a, b], nulls } in right.equalities {
             let keys = [moved(&a, width as isize)?, moved(&b, width as isize)?];
@@ -132,7 +162,7 @@ impl Joined {
         if let Some(projection) = &join.projection {
             columns = projection.iter().map(|index| Arc::clone(&columns[*index])).collect();
         }
-        Ok(Some(Self { columns, equalities, ..both }))
+        Ok(Some(Self { columns, equalities, conditions, ..both }))
     }
 
     /// An expression over the rows, over the columns of the inputs.

@@ -6,11 +6,12 @@ mod terms;
 
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{Field, Schema};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result, internal_err};
 use datafusion_physical_expr::expressions::Column;
-use datafusion_physical_expr::{Partitioning, PhysicalExpr};
+use datafusion_physical_expr::{Partitioning, PhysicalExpr, conjunction_opt};
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
@@ -96,9 +97,14 @@ fn of_products(
     for shape in SHAPES {
         let Some(joined) = Joined::of(grouped.input(), shape)? else { continue };
         let Some(spec) = spec(grouped, &joined)? else { continue };
+        let Some(condition) = condition(grouped, &joined, spec.kind)? else { continue };
         let handover = with_rows(node, grouped.input(), &joined.plan)?;
         let rows = statistics(node, None)?;
-        return Ok(Some(Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows))));
+        let sums = Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows));
+        return match condition {
+            Some(condition) => Ok(Some(Arc::new(FilterExec::try_new(condition, sums)?))),
+            None => Ok(Some(sums)),
+        };
     }
     Ok(None)
 }
@@ -184,6 +190,37 @@ fn spec(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Contraction>>
     let Some(kind) = kind(&sides, &terms, &equalities, joined)? else { return Ok(None) };
     let is_possible = kind == Kind::Pairs || !terms.iter().any(|term| term.single);
     Ok(is_possible.then_some(Contraction { sides, equalities, kind, terms, outputs }))
+}
+
+/// What groups have to fulfil, if that is what the rows of a join have to: `a.item <= b.item` over groups by both. None if rows of one
+/// group differ in it.
+fn condition(grouped: &AggregateExec, joined: &Joined, kind: Kind) -> Result<Option<Option<Arc<dyn PhysicalExpr>>>> {
+    if joined.conditions.is_empty() {
+        return Ok(Some(None));
+    }
+    if kind != Kind::Pairs {
+        return Ok(None);
+    }
+    let keys = grouped.group_expr().expr().iter().map(|(key, _)| joined.over_inputs(key));
+    let keys = keys.collect::<Result<Vec<_>>>()?;
+    let schema = grouped.schema();
+    let mut of_groups = vec![];
+    for condition in &joined.conditions {
+        let mut is_of_keys = !condition.exists(|part| Ok(part.is_volatile_node()))?;
+        let of_group = Arc::clone(condition).transform_down(|part| {
+            if let Some(key) = keys.iter().position(|key| key.as_ref() == part.as_ref()) {
+                let column = Arc::new(Column::new(schema.field(key).name(), key)) as _;
+                return Ok(Transformed::new(column, true, TreeNodeRecursion::Jump));
+            }
+            is_of_keys &= !part.is::<Column>();
+            Ok(Transformed::no(part))
+        })?;
+        if !is_of_keys {
+            return Ok(None);
+        }
+        of_groups.push(of_group.data);
+    }
+    Ok(Some(conjunction_opt(of_groups)))
 }
 
 /// What the groups are, if such sums are computed.

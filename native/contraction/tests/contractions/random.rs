@@ -222,6 +222,9 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "a.g, a.h, b.g, b.h",
         "b.g, a.l",
     ]);
+    // A condition of the keys of groups is one of the groups.
+    let masks = ["a.g < b.g", "a.g <> b.g", "(a.g IS DISTINCT FROM b.g)", "coalesce(a.g > b.g, true)"];
+    let mask = if draw.percent(20) { format!(" AND {}", draw.of(&masks)) } else { String::new() };
     let more =
         more(draw, of, ["a.v * b.v", "b.u * a.u", "a.u", "a.v / 3 * b.u", "CASE WHEN a.u > 0 THEN a.u * b.v END"]);
     let statements = aggregates(&product, &more).map(|aggregates| {
@@ -230,7 +233,7 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
             .enumerate()
             .map(|(number, aggregate)| format!("{aggregate}{filter} AS total{number}"))
             .collect();
-        format!("SELECT {by}, {} FROM a JOIN b ON {on} GROUP BY {by}", aggregates.join(", "))
+        format!("SELECT {by}, {} FROM a JOIN b ON ({on}){mask} GROUP BY {by}", aggregates.join(", "))
     });
     Ok(Case { tables, values: of, statements })
 }

@@ -4,15 +4,15 @@
 //! factor and the cotangent. Where this is so, the sums are planned as a plan of their own, in which `xql_contraction` finds them, and no
 //! row of the join is made.
 
-use datafusion_common::{Column, JoinType, Result};
-use datafusion_expr::utils::split_conjunction;
-use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator};
+use datafusion_common::{Column, JoinType, Result, internal_err};
+use datafusion_expr::utils::{conjunction, split_conjunction};
+use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator, Projection};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use std::sync::Arc;
 use xql_autodiff::is_smooth;
-use xql_autodiff::vocabulary::columns::columns_followed;
+use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
 
 use super::builder::RegionBuilder;
 use super::cotangents::{RowCotangents, sums};
@@ -26,35 +26,67 @@ pub struct PulledJoin<'r> {
     region: &'r Region,
     /// The two sides.
     sides: [&'r Arc<LogicalPlan>; 2],
+    /// Those keys of the groups that are columns of the sides.
+    keys: Vec<Column>,
 }
 
 impl<'r> PulledJoin<'r> {
     /// The rows of a region as such, none if they are not. Each side is read anew for every sum, and so has to be cheap to compute.
     pub fn of(region: &'r Region, rows: &LogicalPlan) -> Option<Self> {
-        let has_groups = matches!(below_projections(rows), LogicalPlan::Join(join)
-            if join.join_type == JoinType::Right && !join.on.is_empty() && join.filter.is_none());
+        let groups = match below_projections(rows) {
+            LogicalPlan::Join(join) if join.join_type == JoinType::Right && join.filter.is_none() => join,
+            _ => return None,
+        };
         let LogicalPlan::Join(join) = below_projections(&region.plan) else { return None };
         let sides = [&join.left, &join.right];
         let are_cheap = sides.iter().all(|side| needs_no_stage(side).unwrap_or(false));
-        let pulled = Self { region, sides };
-        (has_groups && are_cheap && pulled.has_equal_keys(join)).then_some(pulled)
+        let keys = groups.on.iter().filter_map(|(_, key)| source(key, &region.plan)).collect();
+        let pulled = Self { region, sides, keys };
+        (!groups.on.is_empty() && are_cheap && pulled.has_equal_keys(join)).then_some(pulled)
     }
 
     /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below.
     fn has_equal_keys(&self, join: &Join) -> bool {
-        let mut equalities = join.on.len();
-        for part in join.filter.iter().flat_map(split_conjunction) {
-            match part {
-                _ if self.is_of_one_side(part) => {}
-                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })
-                    if self.is_of_one_side(left) && self.is_of_one_side(right) =>
-                {
-                    equalities += 1;
-                }
-                _ => return false,
+        let parts: Vec<_> = join.filter.iter().flat_map(split_conjunction).collect();
+        let has_keys = !join.on.is_empty() || parts.iter().any(|part| self.is_equality(part));
+        let are_known = parts.iter().all(|part| self.is_of_sides(part) || self.is_mask(part));
+        join.join_type == JoinType::Inner && has_keys && are_known
+    }
+
+    /// Whether a part of a condition is one of a side alone, or that keys of both are equal.
+    fn is_of_sides(&self, part: &Expr) -> bool {
+        self.is_of_one_side(part) || self.is_equality(part)
+    }
+
+    fn is_equality(&self, part: &Expr) -> bool {
+        matches!(part, Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })
+            if self.is_of_one_side(left) && self.is_of_one_side(right))
+    }
+
+    /// Whether a part of a condition is one of the keys of groups: `k.item <= q.item` over groups by both.
+    fn is_mask(&self, part: &Expr) -> bool {
+        !is_volatile(part) && part.column_refs().into_iter().all(|column| self.keys.contains(column))
+    }
+
+    /// The rows, each with the cotangent of its group, and others that have none: rows which do not fulfil a condition of the keys of
+    /// groups have no group with their keys.
+    pub fn without_masks(&self, rows: LogicalPlan) -> Result<LogicalPlan> {
+        match rows {
+            LogicalPlan::Projection(Projection { expr, input, .. }) => {
+                let below = self.without_masks(Arc::unwrap_or_clone(input))?;
+                Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
             }
+            LogicalPlan::Join(mut join) if join.join_type == JoinType::Right => {
+                join.right = Arc::new(self.without_masks(Arc::unwrap_or_clone(join.right))?);
+                Ok(LogicalPlan::Join(join))
+            }
+            LogicalPlan::Join(mut join) => {
+                let parts = join.filter.iter().flat_map(split_conjunction);
+                join.filter = conjunction(parts.filter(|part| self.is_of_sides(part)).cloned().collect::<Vec<_>>());
+                Ok(LogicalPlan::Join(join))
+            }
+            other => internal_err!("{} is no join", other.display()),
         }
-        join.join_type == JoinType::Inner && equalities > 0
     }
 
     /// Whether the cotangents that a leaf gets, one for each of its columns, are products that are summed.
@@ -134,6 +166,15 @@ fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
     };
     let calls: Vec<_> = aggregate.aggr_expr.iter().map(|call| call.clone().unalias_nested().data).collect();
     is_joined && calls.iter().all(is_known) && reads_both(&calls) && reads_both(&aggregate.group_expr)
+}
+
+/// The column below the projections of a plan that an expression over it is.
+fn source(expr: &Expr, plan: &LogicalPlan) -> Option<Column> {
+    let Expr::Column(column) = expr else { return None };
+    let LogicalPlan::Projection(projection) = plan else { return Some(column.clone()) };
+    let index = projection.schema.maybe_index_of_column(column)?;
+    let below = projection.expr[index].clone().unalias_nested().data;
+    source(&below, &projection.input)
 }
 
 /// Whether a column of a region is one of a side, or is computed from columns of it alone.

@@ -165,7 +165,8 @@ impl<'a> Sweep<'a> {
                 others.push((leaf, cotangents));
                 continue;
             }
-            self.contribution(leaf, leaf.row.clone(), None, rows.clone(), cotangents, &[])?;
+            let rows = pulled.without_masks(rows.clone())?;
+            self.contribution(leaf, leaf.row.clone(), None, rows, cotangents, &[])?;
             if let Some(contribution) = self.contributions[leaf.stage].pop() {
                 let summed = contribution.summed_apart(self.names)?;
                 self.contributions[leaf.stage].push(summed);
