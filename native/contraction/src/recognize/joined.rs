@@ -9,7 +9,7 @@ use datafusion_physical_expr::utils::collect_columns;
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion_physical_plan::joins::HashJoinExec;
-use datafusion_physical_plan::joins::utils::ColumnIndex;
+use datafusion_physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use std::sync::Arc;
@@ -137,15 +137,8 @@ impl Joined {
             conditions.push(moved(&condition, width as isize)?);
         }
         if let Some(filter) = join.filter() {
-            let column = |ColumnIndex { index, side }: &ColumnIndex| match side {
-                JoinSide::Left => left.columns.get(*index).cloned(),
-                JoinSide::Right => right_columns.get(*index).cloned(),
-                JoinSide::None => None,
-            };
-            let Some(read) = filter.column_indices().iter().map(column).collect::<Option<Vec<_>>>() else {
-                return Ok(None);
-            };
-            conditions.push(substituted(filter.expression(), &read)?);
+            let Some(condition) = over_columns(filter, [&left.columns, &right_columns])? else { return Ok(None) };
+            conditions.push(condition);
         }
         let mut equalities = left.equalities;
         for Equality { sides, keys: [a, b], nulls } in right.equalities {
@@ -205,6 +198,20 @@ impl Joined {
         let schema: &Schema = &self.schema;
         expr.data_type(schema)
     }
+}
+
+/// The condition of a join with these in the place of the columns of its inputs.
+fn over_columns(
+    filter: &JoinFilter,
+    [left, right]: [&[Arc<dyn PhysicalExpr>]; 2],
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let column = |ColumnIndex { index, side }: &ColumnIndex| match side {
+        JoinSide::Left => left.get(*index).cloned(),
+        JoinSide::Right => right.get(*index).cloned(),
+        JoinSide::None => None,
+    };
+    let read = filter.column_indices().iter().map(column).collect::<Option<Vec<_>>>();
+    read.map(|read| substituted(filter.expression(), &read)).transpose()
 }
 
 /// An expression with these in the place of columns.
