@@ -93,11 +93,11 @@ def plan(ctx: SessionContext, statement: str, contractions: str, explain: str = 
     return str(shown[-1]["plan"])
 
 
-def assert_same(ctx: SessionContext, statement: str) -> None:
+def assert_same(ctx: SessionContext, statement: str, ways: Sequence[str] = WAYS) -> None:
     expected = rows(ctx, statement, "false")
     assert expected
     size = max((abs(value) for value in expected.values() if value is not None), default=1.0)
-    for way in WAYS:
+    for way in ways:
         found = rows(ctx, statement, way)
         assert found.keys() == expected.keys(), way
         for key, value in expected.items():
@@ -160,6 +160,76 @@ def test_a_recursion_is_gone_back_through() -> None:
         SELECT k, o, grad((SELECT l FROM loss), val) AS d FROM w"""
     for there in (1.0, 0.6):
         assert_same(session(8, there=there), statement)
+
+
+PRODUCT = "SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k = w.k GROUP BY x.i, w.o"
+# By name: a statement without a derivative by row, and how many sums of it are products.
+PLAIN = {
+    "a product": (PRODUCT, 1),
+    "an average and a count beside it": (PRODUCT.replace("SUM(", "COUNT(*) AS n, AVG("), 1),
+    "rows that fulfil a condition": (PRODUCT.replace("GROUP", "WHERE x.i > 2 AND w.val < 1 GROUP"), 1),
+    "a product of a product": (
+        f"""WITH z AS ({PRODUCT}) SELECT z.i, v.o, SUM(z.val * v.val) AS val FROM z JOIN v ON z.o = v.k
+        GROUP BY z.i, v.o HAVING COUNT(*) > 1""",
+        2,
+    ),
+    "a relation that is read twice": (
+        f"WITH z AS ({PRODUCT}) SELECT a.i, b.o, a.val - b.val AS val FROM z a JOIN z b ON a.i = b.i AND a.o = b.o + 1",
+        2,
+    ),
+    "a subquery": (f"SELECT i, k, val / (SELECT MAX(val) FROM ({PRODUCT}) q) AS val FROM x", 1),
+    "names in quotes": (
+        f'''SELECT "Q".i, "Q".o, "Q"."SUM" AS val FROM ({PRODUCT.replace("AS val", 'AS "SUM"')}) "Q"''',
+        1,
+    ),
+    "a query that reads the one around it": (
+        """SELECT DISTINCT w.k, (SELECT SUM(a.val * b.val) FROM w a JOIN v b ON a.o = b.k WHERE a.k = w.k) AS val
+        FROM w""",
+        0,
+    ),
+    "a training by hand": (
+        """WITH RECURSIVE fit AS (SELECT 0 AS step, k, o, val FROM w UNION ALL
+            SELECT step + 1, k, o, val FROM (
+                SELECT f.step, x.i AS k, f.o, SUM(x.val * f.val) / 4 AS val FROM x JOIN fit f ON x.k = f.k
+                WHERE f.step < 4 GROUP BY f.step, x.i, f.o) q WHERE k < 6)
+        SELECT step, k, o, val FROM fit""",
+        1,
+    ),
+    "a gradient beside it": (
+        f"""WITH z AS ({PRODUCT}), loss AS (SELECT SUM(val * val) AS l FROM z)
+        SELECT w.k, w.o, grad((SELECT l FROM loss), w.val) AS d
+        FROM w JOIN (SELECT v.k, y.i, SUM(v.val * y.val) AS s FROM v JOIN y ON v.k = y.k GROUP BY v.k, y.i) q
+        ON q.k = w.o AND q.i = w.k WHERE s < 100""",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_sums_are_computed_so_where_the_session_says_so(name: str) -> None:
+    statement, count = PLAIN[name]
+    for partitions, nulls in ((1, 0.0), (2, 0.2)):
+        ctx = session(len(name), there=0.8, nulls=nulls, partitions=partitions)
+        assert_same(ctx, statement, ["everywhere"])
+        shown = plan(ctx, statement, "everywhere")
+        assert shown.count("ContractionExec") == count, shown
+        if name != "a gradient beside it":
+            assert "ContractionExec" not in plan(ctx, statement, "true")
+
+
+def test_plain_sums_of_prepared_statements_and_views() -> None:
+    ctx = session(4)
+    query(ctx, "SET xql.contractions = everywhere")
+    query(ctx, f"CREATE VIEW z AS {PRODUCT}")
+    query(ctx, f"PREPARE p(DOUBLE) AS {PRODUCT.replace('w.val)', 'w.val * $1)')}")
+    once, twice = (
+        {(row["i"], row["o"]): row["val"] for row in query(ctx, text).to_pylist()}
+        for text in ("SELECT * FROM z", "EXECUTE p(2.0)")
+    )
+    assert twice == pytest.approx({key: 2 * value for key, value in once.items()})
+    query(ctx, "CREATE TABLE t AS SELECT i, SUM(val) AS s FROM z GROUP BY i")
+    query(ctx, f"INSERT INTO t SELECT i, val FROM ({PRODUCT}) q")
+    assert query(ctx, "SELECT COUNT(*) AS n FROM t").to_pylist() == [{"n": 9 + 45}]
 
 
 def test_the_kernel_is_shown() -> None:

@@ -35,7 +35,9 @@ impl Work {
         let is_dense = match how {
             Contractions::Dense => true,
             Contractions::Sparse => false,
-            Contractions::On | Contractions::Off | Contractions::HandedOver => self.dense() < self.pairs * PAIR,
+            Contractions::On | Contractions::Everywhere | Contractions::Off | Contractions::HandedOver => {
+                self.dense() < self.pairs * PAIR
+            }
         };
         if is_dense { Kernel::Dense } else { Kernel::Sparse }
     }

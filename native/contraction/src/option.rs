@@ -11,6 +11,8 @@ pub enum Contractions {
     /// Whichever way costs least for the rows that there are.
     #[default]
     On,
+    /// The same, for the sums that a statement has of itself, too.
+    Everywhere,
     /// By dense arrays where these have the meaning of the rows, whatever it costs, and else by runs.
     Dense,
     /// By sorted runs, whatever it costs.
@@ -20,9 +22,10 @@ pub enum Contractions {
 }
 
 impl Contractions {
-    const NAMES: [(&'static str, Self); 5] = [
+    const NAMES: [(&'static str, Self); 6] = [
         ("true", Self::On),
         ("false", Self::Off),
+        ("everywhere", Self::Everywhere),
         ("dense", Self::Dense),
         ("sparse", Self::Sparse),
         ("handed_over", Self::HandedOver),

@@ -33,8 +33,9 @@
 //! has what columns carry and the tangent of an expression; `rows` has the derivatives of aggregates and window functions;
 //! `shared` has relations that are computed once, by the nodes of `physical`; `forward` gives the columns of a plan their
 //! tangents, with a file for each kind of node; `reverse` carries cotangents down from the value of a subquery to the rows of its
-//! relations; `calls` replaces the calls of a node; `stack` writes those that say all by themselves as stacks of projections;
-//! `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
+//! relations; `calls` replaces the calls of a node; `plain_sums` plans sums of products that a
+//! statement has of itself apart, if the session says so;
+//! `stack` writes those that say all by themselves as stacks of projections; `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
 //! with `stops` and `observe`, by which recursive queries tell what they compute. `workarounds` keeps what DataFusion gets
 //! wrong about recursive queries, or takes long for, from doing harm where they differentiate.
 //!
@@ -77,6 +78,7 @@ mod observe;
 mod options;
 mod passes;
 mod physical;
+mod plain_sums;
 mod plan;
 mod register;
 mod reverse;

@@ -3,8 +3,10 @@
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::LogicalPlan;
+use xql_contraction::Contractions;
 
 use crate::calls::plan::Differentiation;
+use crate::plain_sums::sums_apart;
 use crate::shared::{each_rewritten, written_out};
 use crate::stack::{Size, stacked};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
@@ -30,8 +32,8 @@ pub struct Setting {
     pub shares_relations: bool,
     /// Whether the sides of joins are put where they cost least.
     pub orders_joins: bool,
-    /// Whether sums of products are computed apart from what reads them.
-    pub contracts: bool,
+    /// How sums of products are computed.
+    pub contractions: Contractions,
 }
 
 /// A pass over a plan.
@@ -63,7 +65,18 @@ const PASSES: &[Pass] = &[
     Pass {
         name: "differentiation",
         over: Over::Statement,
-        run: |plan, setting| Differentiation::new(setting.recognize, setting.contracts, &plan)?.differentiated(plan),
+        run: |plan, setting| {
+            let contracts = setting.contractions != Contractions::Off;
+            Differentiation::new(setting.recognize, contracts, &plan)?.differentiated(plan)
+        },
+    },
+    Pass {
+        name: "sums_apart",
+        over: Over::Statement,
+        run: |plan, setting| match setting.contractions {
+            Contractions::Everywhere => sums_apart(plan),
+            _ => Ok(Transformed::no(plan)),
+        },
     },
     #[cfg(not(feature = "datafusion-55"))]
     Pass {
@@ -151,7 +164,7 @@ mod tests {
             size: Size { functions: usize::MAX, threshold: Threshold { times: 2, more: 100, repeated: 16 } },
             shares_relations: true,
             orders_joins: true,
-            contracts: true,
+            contractions: Contractions::On,
         };
         let relation = Arc::new(SharedRelation::numbered("r", plan, "row"));
         let relation = SharedRelation::new("of r", relation.scan()?);

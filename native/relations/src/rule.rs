@@ -61,13 +61,14 @@ impl DifferentiateRelations {
 
     fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
         let operators = Operators::of(&plan, self.recognize)?;
-        if operators.is_empty() {
+        let contractions = contractions(config);
+        if operators.is_empty() && contractions != Contractions::Everywhere {
             return Ok(Transformed::no(plan));
         }
         let before = changed_rows(&plan)?;
         let Self { recognize, size, orders_joins } = *self;
-        let (shares_relations, contracts) = (shares_relations(config), contractions(config) != Contractions::Off);
-        let setting = Setting { recognize, operators, size, shares_relations, orders_joins, contracts };
+        let shares_relations = shares_relations(config);
+        let setting = Setting { recognize, operators, size, shares_relations, orders_joins, contractions };
         let differentiated = passed(plan, &setting)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(

@@ -153,7 +153,7 @@ pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> R
 }
 
 /// Whether an aggregate is one of sums, averages and counts of products of two sides by keys of both.
-fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
+pub fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
     let reads_both = |exprs: &[Expr]| {
         let read: Vec<_> = exprs.iter().flat_map(columns_followed).collect();
         [&join.left, &join.right].iter().all(|side| read.iter().any(|column| side.schema().has_column(column)))

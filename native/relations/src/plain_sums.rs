@@ -1,0 +1,62 @@
+//! Sums of products that a statement has of itself, without a derivative.
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion_expr::{Aggregate, Expr, LogicalPlan, Projection};
+use std::sync::Arc;
+
+use crate::reverse::multiplies;
+use crate::shared::SharedRelation;
+use crate::vocabulary::names::{Names, columns, is_added, named};
+
+/// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
+///
+/// ```text
+/// SELECT a.i, b.j, SUM(a.v * b.v) AS v FROM a JOIN b ON a.k = b.k GROUP BY a.i, b.j
+/// ```
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn sums_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    // The plan of a relation is planned as a statement, and what is in it is apart.
+    if plan.schema().fields().iter().any(|field| is_added(field.name())) {
+        return Ok(Transformed::no(plan));
+    }
+    let mut names = Names::of(&plan)?;
+    plan.transform_up_with_subqueries(|node| match &node {
+        LogicalPlan::Aggregate(aggregate) if is_sum_of_products(aggregate) && !reads_outside(&node)? => {
+            Ok(Transformed::yes(apart(node, &mut names)?))
+        }
+        _ => Ok(Transformed::no(node)),
+    })
+}
+
+/// Whether an aggregate is over a join, or the rows of one that fulfil a condition, and has sums of products of both sides.
+fn is_sum_of_products(aggregate: &Aggregate) -> bool {
+    let mut below = &aggregate.input;
+    while let LogicalPlan::Filter(filter) = below.as_ref() {
+        below = &filter.input;
+    }
+    matches!(below.as_ref(), LogicalPlan::Join(join) if multiplies(aggregate, join))
+}
+
+/// Whether a plan reads columns of the query around it.
+fn reads_outside(plan: &LogicalPlan) -> Result<bool> {
+    let mut reads = false;
+    plan.apply_with_subqueries(|node| {
+        reads |= node.contains_outer_reference();
+        Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(reads)
+}
+
+/// The rows of a plan under its own names, computed by a relation.
+fn apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+    let schema = Arc::clone(plan.schema());
+    let exprs = columns(&schema);
+    let plan = named(plan, &exprs, names)?;
+    let scan = Arc::new(SharedRelation::apart(names.part("sums"), plan)).scan()?;
+    let read = scan.schema().columns().into_iter().zip(schema.iter());
+    let exprs = read.map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()));
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs.collect(), Arc::new(scan))?))
+}
