@@ -135,6 +135,18 @@ def test_what_a_mask_leaves_out_is_not_multiplied() -> None:
     assert found == pytest.approx(expected, rel=1e-15)
 
 
+@pytest.mark.parametrize("variable", ["x", "w"])
+def test_what_fails_under_a_mask_is_not_computed(variable: str) -> None:
+    tables = {
+        "x": {"i": [0, 0, 1, 1], "k": [0, 1, 0, 1], "val": [1.0, 2.0, 3.0, 4.0]},
+        "w": {"k": [0, 1, 0, 1], "o": [0, 0, 9, 9], "text": ["1.5", "2.5", "a", "?"], "val": [5.0, 6.0, 7.0, 8.0]},
+    }
+    model = LAYER.replace("x.val * w.val", "x.val * w.val * CAST(w.text AS DOUBLE)")
+    model = model.replace("ON x.k = w.k", "ON x.k = w.k AND w.o <= x.i")
+    keys = "i, k" if variable == "x" else "k, o"
+    assert_same(sessions.session(tables), gradient(model, keys, variable))
+
+
 def test_a_loop_computes_them_in_every_step() -> None:
     ctx = session(5)
     model = LAYER.replace("JOIN w", "JOIN fit AS w")
@@ -246,5 +258,5 @@ def test_the_kernel_is_shown() -> None:
 
 def test_the_option_has_its_values() -> None:
     ctx = session(3)
-    with pytest.raises(Exception, match=r"xql\.contractions is one of true, false, dense, sparse, handed_over, not 3"):
+    with pytest.raises(Exception, match=r"xql\.contractions is one of true, false, everywhere, dense, sparse, handed_over, not 3"):
         query(ctx, "SET xql.contractions = 3")

@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{concat_batches, filter, filter_record_batch, is_not_null, take};
-use datafusion_common::{JoinType, NullEquality, Result, Statistics, internal_err};
+use datafusion_common::{DataFusionError, JoinType, NullEquality, Result, Statistics, internal_err};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::PhysicalExpr;
@@ -10,10 +10,10 @@ use datafusion_physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use std::fmt;
-use std::sync::Arc;
-use tokio::sync::OnceCell;
+use std::sync::{Arc, OnceLock};
 
 use crate::handover::{InputExec, Streams, handed_over, with_children};
 use crate::option::Contractions;
@@ -29,9 +29,12 @@ use crate::version::{distributed_as, filters_elsewhere, statistics, without_expr
 pub struct LookupExec {
     work: Arc<Work>,
     /// The first input, where several partitions of the second one look rows up in it.
-    shared: Option<Arc<OnceCell<Arc<Built>>>>,
+    shared: Option<Arc<OnceLock<Building>>>,
     metrics: ExecutionPlanMetricsSet,
 }
+
+/// The first input, which is read once, and goes on being read when one of those that wait for it is gone.
+type Building = Shared<BoxFuture<'static, Result<Arc<Built>, Arc<DataFusionError>>>>;
 
 /// What there is to do.
 #[derive(Debug)]
@@ -186,7 +189,7 @@ impl ExecutionPlan for LookupExec {
 /// One execution of a partition.
 struct Lookup {
     work: Arc<Work>,
-    shared: Option<Arc<OnceCell<Arc<Built>>>>,
+    shared: Option<Arc<OnceLock<Building>>>,
     partition: usize,
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
@@ -196,9 +199,16 @@ struct Lookup {
 impl Lookup {
     /// The rows of the join.
     async fn rows(self) -> Result<SendableRecordBatchStream> {
+        let built = || {
+            let (work, context, measured) = (&self.work, &self.context, &self.measured);
+            built(Arc::clone(work), self.partition, Arc::clone(context), measured.clone())
+        };
         let built = match &self.shared {
-            Some(shared) => Arc::clone(shared.get_or_try_init(|| self.built()).await?),
-            None => self.built().await?,
+            Some(shared) => {
+                let building = shared.get_or_init(|| built().map_err(Arc::new).boxed().shared()).clone();
+                building.await.map_err(DataFusionError::Shared)?
+            }
+            None => built().await?,
         };
         let Self { work, partition, context, metrics, measured, .. } = self;
         let schema = work.join.schema();
@@ -224,22 +234,26 @@ impl Lookup {
         let rows = rows.try_filter(|batch| std::future::ready(batch.num_rows() > 0));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
+}
 
-    /// The first input, and its rows by their keys.
-    async fn built(&self) -> Result<Arc<Built>> {
-        let Self { work, context, .. } = self;
-        let reservation = MemoryConsumer::new("rows that are looked up").register(context.memory_pool());
-        let mut stream = work.inputs[0].execute(work.first(self.partition), Arc::clone(context))?;
-        let mut batches = vec![];
-        while let Some(batch) = stream.next().await.transpose()? {
-            reservation.try_grow(held_by(batch.columns()))?;
-            batches.push(batch);
-        }
-        let timer = self.measured.elapsed_compute().timer();
-        let rows = work.by_key(batches, &reservation)?;
-        timer.done();
-        Ok(Arc::new(Built { rows, _reservation: reservation }))
+/// The first input for a partition of the second, and its rows by their keys.
+async fn built(
+    work: Arc<Work>,
+    partition: usize,
+    context: Arc<TaskContext>,
+    measured: BaselineMetrics,
+) -> Result<Arc<Built>> {
+    let reservation = MemoryConsumer::new("rows that are looked up").register(context.memory_pool());
+    let mut stream = work.inputs[0].execute(work.first(partition), context)?;
+    let mut batches = vec![];
+    while let Some(batch) = stream.next().await.transpose()? {
+        reservation.try_grow(held_by(batch.columns()))?;
+        batches.push(batch);
     }
+    let timer = measured.elapsed_compute().timer();
+    let rows = work.by_key(batches, &reservation)?;
+    timer.done();
+    Ok(Arc::new(Built { rows, _reservation: reservation }))
 }
 
 impl Built {

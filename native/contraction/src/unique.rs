@@ -42,7 +42,11 @@ impl Unique {
     /// If the keys have no numbers.
     pub fn of(keys: &[ArrayRef], rows: usize, nulls: bool) -> Result<Option<Self>> {
         let keys = keys.iter().map(numbers).collect::<Result<Vec<_>>>()?;
-        let spans: Vec<_> = keys.iter().map(|key| Span::of(key, nulls)).collect();
+        let mut spans: Vec<_> = keys.iter().map(|key| Span::of(key, nulls)).collect();
+        // Where a key has no value, no row has a place, whatever the other keys are.
+        if let Some(nothing) = spans.iter().position(|span| span.width == 0) {
+            spans = vec![Span { least: 0, ..spans[nothing] }];
+        }
         let places = spans.iter().fold(1_usize, |places, span| places.saturating_mul(span.width));
         if places > 4 * rows + FREE || places >= NONE as usize {
             return Ok(None);

@@ -7,9 +7,8 @@ use datafusion_expr::{Expr, Operator};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::export::export;
+use super::failures::is_total;
 use super::intern::{Graph, Node, NodeId};
-use crate::table::{Algebraic, Treatment};
-use crate::vocabulary::types::is_float;
 
 /// Expressions over the output of the highest of some layers.
 #[derive(Debug)]
@@ -131,7 +130,7 @@ fn places(graph: &Graph, order: &[NodeId], roots: &[Root], threshold: Threshold)
     for id in order {
         let node = graph.node(*id);
         let children = &node.children;
-        safe[id.0] = children.iter().all(|child| safe[child.0]) && never_fails(graph, node);
+        safe[id.0] = children.iter().all(|child| safe[child.0]) && is_total(graph, node);
         let movable = !children.is_empty()
             && (always[id.0] || safe[id.0])
             && !node.volatile
@@ -151,31 +150,6 @@ fn places(graph: &Graph, order: &[NodeId], roots: &[Root], threshold: Threshold)
         places[id.0] = Place { uses, tree, size, movable, layer, cut, read_by: None };
     }
     places
-}
-
-/// Whether an operation has a value whatever its operands are, as float arithmetic has.
-fn never_fails(graph: &Graph, node: &Node) -> bool {
-    let of_floats = node.children.iter().all(|child| is_float(graph.data_type(*child)));
-    match &node.shape {
-        Expr::Literal(..) | Expr::Column(_) | Expr::Case(_) => true,
-        Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
-        Expr::Negative(_) => of_floats,
-        Expr::Cast(_) => {
-            let from = graph.data_type(node.children[0]);
-            is_float(node.field.data_type()) && (is_float(from) || from.is_integer())
-        }
-        Expr::BinaryExpr(binary) => match binary.op {
-            Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide => of_floats,
-            Operator::And | Operator::Or => true,
-            Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => true,
-            _ => false,
-        },
-        // A power may: DataFusion refuses to raise 0 to a negative one.
-        Expr::ScalarFunction(_) => node.line().is_some_and(|line| {
-            of_floats && (matches!(line.treatment, Treatment::Choice(_)) || line.algebraic != Some(Algebraic::Power))
-        }),
-        _ => false,
-    }
 }
 
 /// Whether a node may leave out a child where its value does not matter.

@@ -134,6 +134,26 @@ async fn rows_that_look_up_are_not_copied() -> Result<()> {
     Ok(())
 }
 
+/// Keys that lie far apart beside one that no row has.
+#[tokio::test]
+async fn rows_without_a_key_have_no_partner() -> Result<()> {
+    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    let far = |values: [i64; 4]| Arc::new(Int64Array::from_iter_values(values)) as ArrayRef;
+    for (name, last) in [("a", [None; 4]), ("b", [None, Some(1), None, Some(2)])] {
+        let keys = [("p", far([0, 1 << 62, 5, 7])), ("q", far([0, (1 << 62) - 3, 3, 4]))];
+        let last = ("r", Arc::new(last.into_iter().collect::<Int64Array>()) as ArrayRef);
+        let batch = RecordBatch::try_from_iter(keys.into_iter().chain([last]))?;
+        ctx.register_table(name, Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))?;
+    }
+    for (join, count) in [("JOIN", 0), ("RIGHT JOIN", 4)] {
+        let sql = format!("SELECT a.p AS a, b.p AS b FROM a {join} b ON a.p = b.p AND a.q = b.q AND a.r = b.r");
+        let plan = by(&planned(&ctx, &sql).await?, Contractions::On)?;
+        assert_contains!(shown(&plan), "LookupExec");
+        assert_eq!(rows(&plan, &ctx.task_ctx()).await?.len(), count, "{join}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_lookup_that_has_no_memory_says_so() -> Result<()> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(100_000))).build_arc()?;

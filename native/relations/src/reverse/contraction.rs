@@ -11,8 +11,8 @@ use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use std::sync::Arc;
-use xql_autodiff::is_smooth;
 use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
+use xql_autodiff::{is_smooth, never_fails};
 
 use super::builder::RegionBuilder;
 use super::cotangents::{RowCotangents, sums};
@@ -49,8 +49,10 @@ impl<'r> PulledJoin<'r> {
     fn has_equal_keys(&self, join: &Join) -> bool {
         let parts: Vec<_> = join.filter.iter().flat_map(split_conjunction).collect();
         let has_keys = !join.on.is_empty() || parts.iter().any(|part| self.is_equality(part));
-        let are_known = parts.iter().all(|part| self.is_of_sides(part) || self.is_mask(part));
-        join.join_type == JoinType::Inner && has_keys && are_known
+        let masks: Vec<_> = parts.iter().filter(|part| !self.is_of_sides(part)).collect();
+        // What a mask leaves out is computed as well.
+        let are_left = || masks.iter().all(|part| self.is_mask(part)) && self.never_fails().unwrap_or(false);
+        join.join_type == JoinType::Inner && has_keys && (masks.is_empty() || are_left())
     }
 
     /// Whether a part of a condition is one of a side alone, or that keys of both are equal.
@@ -66,6 +68,25 @@ impl<'r> PulledJoin<'r> {
     /// Whether a part of a condition is one of the keys of groups: `k.item <= q.item` over groups by both.
     fn is_mask(&self, part: &Expr) -> bool {
         !is_volatile(part) && part.column_refs().into_iter().all(|column| self.keys.contains(column))
+    }
+
+    /// Whether the rows of a join have all values that are computed of them, whichever rows they are.
+    fn never_fails(&self) -> Result<bool> {
+        for step in &self.region.steps {
+            if !never_fails(&step.expr, self.region.plan.schema())? {
+                return Ok(false);
+            }
+        }
+        let mut node = &self.region.plan;
+        while let LogicalPlan::Projection(projection) = node {
+            for expr in &projection.expr {
+                if !never_fails(&expr.clone().unalias_nested().data, projection.input.schema())? {
+                    return Ok(false);
+                }
+            }
+            node = &projection.input;
+        }
+        Ok(true)
     }
 
     /// The rows, each with the cotangent of its group, and others that have none: rows which do not fulfil a condition of the keys of

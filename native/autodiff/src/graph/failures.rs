@@ -1,0 +1,46 @@
+//! Whether expressions may fail.
+
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::{Expr, Operator};
+
+use super::import::import;
+use super::intern::{Graph, Node};
+use crate::table::{Algebraic, Treatment};
+use crate::vocabulary::spelled::read;
+use crate::vocabulary::types::is_float;
+
+/// Whether an expression has a value in all rows, so that it may be computed where nobody asks for it: `CAST(t AS DOUBLE)` fails for a
+/// text that is no number.
+///
+/// # Errors
+/// If the expression cannot be typed over the columns.
+pub fn never_fails(expression: &Expr, schema: &DFSchema) -> Result<bool> {
+    let mut graph = Graph::new(schema);
+    let root = import(&mut graph, &read(expression.clone())?.data)?;
+    Ok(graph.reachable(root).into_iter().all(|id| is_total(&graph, graph.node(id))))
+}
+
+/// Whether an operation has a value whatever its operands are, as float arithmetic has.
+pub fn is_total(graph: &Graph, node: &Node) -> bool {
+    let of_floats = node.children.iter().all(|child| is_float(graph.data_type(*child)));
+    match &node.shape {
+        Expr::Literal(..) | Expr::Column(_) | Expr::Case(_) => true,
+        Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
+        Expr::Negative(_) => of_floats,
+        Expr::Cast(_) => {
+            let from = graph.data_type(node.children[0]);
+            is_float(node.field.data_type()) && (is_float(from) || from.is_integer())
+        }
+        Expr::BinaryExpr(binary) => match binary.op {
+            Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide => of_floats,
+            Operator::And | Operator::Or => true,
+            Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => true,
+            _ => false,
+        },
+        // A power may: DataFusion refuses to raise 0 to a negative one.
+        Expr::ScalarFunction(_) => node.line().is_some_and(|line| {
+            of_floats && (matches!(line.treatment, Treatment::Choice(_)) || line.algebraic != Some(Algebraic::Power))
+        }),
+        _ => false,
+    }
+}
