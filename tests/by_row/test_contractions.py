@@ -258,5 +258,7 @@ def test_the_kernel_is_shown() -> None:
 
 def test_the_option_has_its_values() -> None:
     ctx = session(3)
-    with pytest.raises(Exception, match=r"xql\.contractions is one of true, false, everywhere, dense, sparse, handed_over, not 3"):
+    with pytest.raises(
+        Exception, match=r"xql\.contractions is one of true, false, everywhere, dense, sparse, handed_over, not 3"
+    ):
         query(ctx, "SET xql.contractions = 3")
