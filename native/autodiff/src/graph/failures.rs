@@ -44,3 +44,28 @@ pub fn is_total(graph: &Graph, node: &Node) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::testing::columns;
+    use arrow::datatypes::DataType;
+    use datafusion_expr::{cast, col, lit};
+
+    #[test]
+    fn what_may_fail() -> Result<()> {
+        let schema = columns()?;
+        let exprs = [
+            col("x") / col("y"),
+            col("i") / col("i"),
+            col("x") % col("y"),
+            col("x").lt(col("y")),
+            col("y") * (col("i") / col("i")),
+            cast(col("i"), DataType::Float64),
+            cast(lit("a"), DataType::Float64),
+        ];
+        let fails: Vec<_> = exprs.iter().map(|expr| Ok(!never_fails(expr, &schema)?)).collect::<Result<_>>()?;
+        assert_eq!(fails, [false, true, true, false, true, false, true]);
+        Ok(())
+    }
+}
