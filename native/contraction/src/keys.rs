@@ -105,7 +105,8 @@ impl Positions {
     }
 }
 
-fn limit(rows: usize) -> u64 {
+/// How many numbers a table for so many rows may have.
+pub fn limit(rows: usize) -> u64 {
     (4 * rows + FREE) as u64
 }
 

@@ -6,10 +6,7 @@ use arrow::compute::{cast, max, min};
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion_common::Result;
 
-use crate::keys::NONE;
-
-/// So many places a table may have beside four for each row.
-const FREE: usize = 1 << 16;
+use crate::keys::{NONE, limit};
 
 /// The rows of a relation by their keys.
 #[derive(Debug)]
@@ -44,11 +41,11 @@ impl Unique {
         let keys = keys.iter().map(numbers).collect::<Result<Vec<_>>>()?;
         let mut spans: Vec<_> = keys.iter().map(|key| Span::of(key, nulls)).collect();
         // Where a key has no value, no row has a place, whatever the other keys are.
-        if let Some(nothing) = spans.iter().position(|span| span.width == 0) {
-            spans = vec![Span { least: 0, ..spans[nothing] }];
+        if let Some(nothing) = spans.iter().copied().find(|span| span.width == 0) {
+            spans = vec![nothing];
         }
         let places = spans.iter().fold(1_usize, |places, span| places.saturating_mul(span.width));
-        if places > 4 * rows + FREE || places >= NONE as usize {
+        if places as u64 > limit(rows) || places >= NONE as usize {
             return Ok(None);
         }
         let mut unique = Self { spans, rows: vec![NONE; places] };

@@ -26,14 +26,10 @@ pub fn statistics(plan: &Arc<dyn ExecutionPlan>, partition: Option<usize>) -> Re
 }
 
 /// Whether a part of another input asks for the filter that a join makes of the keys of its first input.
-#[cfg(feature = "datafusion-55")]
-pub fn filters_elsewhere(join: &HashJoinExec) -> bool {
-    #[expect(deprecated, reason = "to look for it below each join takes time that grows as the square of nested joins")]
-    join.dynamic_filter_expr().is_some_and(|filter| filter.is_used())
-}
-
-/// Whether a part of another input asks for the filter that a join makes of the keys of its first input.
-#[cfg(not(feature = "datafusion-55"))]
+#[cfg_attr(
+    feature = "datafusion-55",
+    expect(deprecated, reason = "to look for it below each join takes time that grows as the square of nested joins")
+)]
 pub fn filters_elsewhere(join: &HashJoinExec) -> bool {
     join.dynamic_filter_expr().is_some_and(|filter| filter.is_used())
 }

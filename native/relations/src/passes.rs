@@ -6,7 +6,7 @@ use datafusion_expr::LogicalPlan;
 use xql_contraction::Contractions;
 
 use crate::calls::plan::Differentiation;
-use crate::plain_sums::sums_apart;
+use crate::plain_sums::plain_sums_apart;
 use crate::shared::{each_rewritten, written_out};
 use crate::stack::{Size, stacked};
 use crate::vocabulary::operators::{Operators, Recognize, left_to_simplify};
@@ -71,10 +71,10 @@ const PASSES: &[Pass] = &[
         },
     },
     Pass {
-        name: "sums_apart",
+        name: "plain_sums_apart",
         over: Over::Statement,
         run: |plan, setting| match setting.contractions {
-            Contractions::Everywhere => sums_apart(plan),
+            Contractions::Everywhere => plain_sums_apart(plan),
             _ => Ok(Transformed::no(plan)),
         },
     },

@@ -5,9 +5,8 @@ use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 
-use crate::reverse::multiplies;
-use crate::shared::SharedRelation;
-use crate::vocabulary::names::{Names, columns, is_added, named};
+use crate::reverse::{multiplies, sums_apart};
+use crate::vocabulary::names::{Names, is_added};
 
 /// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
 ///
@@ -17,7 +16,7 @@ use crate::vocabulary::names::{Names, columns, is_added, named};
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn sums_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+pub fn plain_sums_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     // The plan of a relation is planned as a statement, and what is in it is apart.
     if plan.schema().fields().iter().any(|field| is_added(field.name())) {
         return Ok(Transformed::no(plan));
@@ -53,9 +52,7 @@ fn reads_outside(plan: &LogicalPlan) -> Result<bool> {
 /// The rows of a plan under its own names, computed by a relation.
 fn apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
     let schema = Arc::clone(plan.schema());
-    let exprs = columns(&schema);
-    let plan = named(plan, &exprs, names)?;
-    let scan = Arc::new(SharedRelation::apart(names.part("sums"), plan)).scan()?;
+    let scan = sums_apart(plan, names)?;
     let read = scan.schema().columns().into_iter().zip(schema.iter());
     let exprs = read.map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()));
     Ok(LogicalPlan::Projection(Projection::try_new(exprs.collect(), Arc::new(scan))?))

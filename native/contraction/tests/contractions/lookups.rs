@@ -1,7 +1,6 @@
 //! Joins in which each row looks one other up, beside those of DataFusion.
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{Result, assert_contains};
 use datafusion::datasource::MemTable;
 use datafusion::execution::TaskContext;
@@ -16,19 +15,13 @@ use xql_contraction::Contractions;
 use super::changing::Changing;
 use super::draw::Draw;
 use super::random::{KeyType, Values, add_table, cases, key, of_values};
-use super::session::{by, metric, planned, shown};
+use super::session::{by, metric, planned, shown, texts};
 
 /// The rows of a plan as text, in the order of the text.
 async fn rows(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<Vec<String>> {
-    let options = FormatOptions::default().with_null("NULL");
     let mut found = vec![];
     for batch in collect(reset_plan_states(Arc::clone(plan))?, Arc::clone(context)).await? {
-        let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
-        let columns: Vec<_> = columns.collect::<std::result::Result<_, _>>()?;
-        found.extend((0..batch.num_rows()).map(|row| {
-            let values: Vec<_> = columns.iter().map(|column| column.value(row).to_string()).collect();
-            values.join("|")
-        }));
+        found.extend(texts(batch.columns(), batch.num_rows())?);
     }
     found.sort();
     Ok(found)
@@ -115,13 +108,19 @@ fn numbered(ctx: &SessionContext, name: &str, rows: i64) -> Result<()> {
     Ok(())
 }
 
+/// A session with two such tables, in one partition.
+fn both_numbered(a: i64, b: i64) -> Result<SessionContext> {
+    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    numbered(&ctx, "a", a)?;
+    numbered(&ctx, "b", b)?;
+    Ok(ctx)
+}
+
 const BY_NUMBER: &str = "SELECT a.v AS a, b.v AS b FROM a JOIN b ON a.n = b.n";
 
 #[tokio::test]
 async fn rows_that_look_up_are_not_copied() -> Result<()> {
-    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    numbered(&ctx, "a", 50)?;
-    numbered(&ctx, "b", 100)?;
+    let ctx = both_numbered(50, 100)?;
     let plan = by(&planned(&ctx, BY_NUMBER).await?, Contractions::On)?;
     assert_contains!(shown(&plan), "LookupExec: on=[n@0 of 0 = n@0 of 1]");
     assert_eq!(collect(plan, ctx.task_ctx()).await?[0].num_rows(), 50);
@@ -170,9 +169,7 @@ async fn a_lookup_that_has_no_memory_says_so() -> Result<()> {
 
 #[tokio::test]
 async fn a_session_that_wants_no_arrays_joins() -> Result<()> {
-    let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    numbered(&ctx, "a", 5)?;
-    numbered(&ctx, "b", 5)?;
+    let ctx = both_numbered(5, 5)?;
     let plan = by(&planned(&ctx, BY_NUMBER).await?, Contractions::Off)?;
     assert_contains!(shown(&plan), "HashJoinExec");
     Ok(())

@@ -1,6 +1,6 @@
 //! Sessions, and statements that are executed with sums of products as arrays and without.
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -66,21 +66,24 @@ pub async fn totals(
 fn rows(batch: &RecordBatch) -> Result<Vec<(String, Vec<Option<f64>>)>> {
     let several = batch.schema().fields().iter().filter(|field| field.name().starts_with("total")).count();
     let (keys, totals) = batch.columns().split_at(batch.num_columns() - several.max(1));
-    let options = FormatOptions::default().with_null("NULL");
-    let shown = keys.iter().map(|key| ArrayFormatter::try_new(key.as_ref(), &options));
-    let shown: Vec<_> = shown.collect::<std::result::Result<_, _>>()?;
+    let keys = texts(keys, batch.num_rows())?;
     let totals =
         totals.iter().map(|total| cast(total, &DataType::Float64)).collect::<std::result::Result<Vec<_>, _>>()?;
     let totals = totals.iter().map(|total| as_float64_array(total)).collect::<Result<Vec<_>>>()?;
-    let keys = (0..batch.num_rows()).map(|row| {
-        let keys: Vec<_> = shown.iter().map(|key| key.value(row).to_string()).collect();
-        keys.join("|")
-    });
     let totals = (0..batch.num_rows()).map(|row| {
         let of_row = totals.iter().map(|total| total.is_valid(row).then(|| total.value(row)));
         of_row.collect()
     });
-    Ok(keys.zip(totals).collect())
+    Ok(keys.into_iter().zip(totals).collect())
+}
+
+/// The values of columns as text, by row.
+pub fn texts(columns: &[ArrayRef], rows: usize) -> Result<Vec<String>> {
+    let options = FormatOptions::default().with_null("NULL");
+    let shown = columns.iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
+    let shown: Vec<_> = shown.collect::<std::result::Result<_, _>>()?;
+    let text = |row: usize| shown.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join("|");
+    Ok((0..rows).map(text).collect())
 }
 
 /// A plan with its sums computed in one way.

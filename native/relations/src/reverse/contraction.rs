@@ -24,8 +24,8 @@ use crate::vocabulary::names::{Names, columns, named};
 /// The rows of a region that is a join of two sides, each with the cotangent of its group.
 pub struct PulledJoin<'r> {
     region: &'r Region,
-    /// The two sides.
-    sides: [&'r Arc<LogicalPlan>; 2],
+    /// The join.
+    join: &'r Join,
     /// Those keys of the groups that are columns of the sides.
     keys: Vec<Column>,
 }
@@ -38,21 +38,35 @@ impl<'r> PulledJoin<'r> {
             _ => return None,
         };
         let LogicalPlan::Join(join) = below_projections(&region.plan) else { return None };
-        let sides = [&join.left, &join.right];
-        let are_cheap = sides.iter().all(|side| needs_no_stage(side).unwrap_or(false));
         let keys = groups.on.iter().filter_map(|(_, key)| source(key, &region.plan)).collect();
-        let pulled = Self { region, sides, keys };
-        (!groups.on.is_empty() && are_cheap && pulled.has_equal_keys(join)).then_some(pulled)
+        let pulled = Self { region, join, keys };
+        let are_cheap = pulled.sides().iter().all(|side| needs_no_stage(side).unwrap_or(false));
+        (!groups.on.is_empty() && are_cheap && pulled.has_equal_keys()).then_some(pulled)
+    }
+
+    /// The two sides.
+    fn sides(&self) -> [&'r Arc<LogicalPlan>; 2] {
+        [&self.join.left, &self.join.right]
     }
 
     /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below.
-    fn has_equal_keys(&self, join: &Join) -> bool {
-        let parts: Vec<_> = join.filter.iter().flat_map(split_conjunction).collect();
-        let has_keys = !join.on.is_empty() || parts.iter().any(|part| self.is_equality(part));
-        let masks: Vec<_> = parts.iter().filter(|part| !self.is_of_sides(part)).collect();
+    fn has_equal_keys(&self) -> bool {
+        let has_keys = !self.join.on.is_empty() || self.parts().any(|part| self.is_equality(part));
+        let mut masks = self.masks().peekable();
         // What a mask leaves out is computed as well.
-        let are_left = || masks.iter().all(|part| self.is_mask(part)) && self.never_fails().unwrap_or(false);
-        join.join_type == JoinType::Inner && has_keys && (masks.is_empty() || are_left())
+        let are_left =
+            masks.peek().is_none() || masks.all(|part| self.is_mask(part)) && self.never_fails().unwrap_or(false);
+        self.join.join_type == JoinType::Inner && has_keys && are_left
+    }
+
+    /// The parts of the condition.
+    fn parts(&self) -> impl Iterator<Item = &'r Expr> {
+        self.join.filter.iter().flat_map(split_conjunction)
+    }
+
+    /// What it asks beside equal keys of both sides and what is of one side alone.
+    fn masks(&self) -> impl Iterator<Item = &'r Expr> {
+        self.parts().filter(|part| !self.is_of_sides(part))
     }
 
     /// Whether a part of a condition is one of a side alone, or that keys of both are equal.
@@ -93,6 +107,7 @@ impl<'r> PulledJoin<'r> {
     /// groups have no group with their keys.
     pub fn without_masks(&self, rows: LogicalPlan) -> Result<LogicalPlan> {
         match rows {
+            rows if self.masks().next().is_none() => Ok(rows),
             LogicalPlan::Projection(Projection { expr, input, .. }) => {
                 let below = self.without_masks(Arc::unwrap_or_clone(input))?;
                 Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
@@ -102,8 +117,8 @@ impl<'r> PulledJoin<'r> {
                 Ok(LogicalPlan::Join(join))
             }
             LogicalPlan::Join(mut join) => {
-                let parts = join.filter.iter().flat_map(split_conjunction);
-                join.filter = conjunction(parts.filter(|part| self.is_of_sides(part)).cloned().collect::<Vec<_>>());
+                join.filter =
+                    conjunction(self.parts().filter(|part| self.is_of_sides(part)).cloned().collect::<Vec<_>>());
                 Ok(LogicalPlan::Join(join))
             }
             other => internal_err!("{} is no join", other.display()),
@@ -144,7 +159,7 @@ impl<'r> PulledJoin<'r> {
 
     fn is_of_one_side(&self, expr: &Expr) -> bool {
         let read = columns_followed(expr);
-        self.sides.iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.region)))
+        self.sides().iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.region)))
     }
 }
 
@@ -244,6 +259,13 @@ fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
     }
 }
 
+/// The rows of a plan that has sums, planned apart from what reads them, under names of their own.
+pub fn sums_apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+    let exprs = columns(plan.schema());
+    let plan = named(plan, &exprs, names)?;
+    Arc::new(SharedRelation::apart(names.part("sums"), plan)).scan()
+}
+
 impl RowCotangents {
     /// The sums by row, planned apart from what reads them.
     pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
@@ -252,10 +274,7 @@ impl RowCotangents {
 
     /// The same, planned apart from what reads them.
     pub fn apart(self, names: &mut Names) -> Result<Self> {
-        let exprs = columns(self.plan.schema());
-        let plan = named(self.plan, &exprs, names)?;
-        let relation = Arc::new(SharedRelation::apart(names.part("sums"), plan));
-        let plan = relation.scan()?;
+        let plan = sums_apart(self.plan, names)?;
         // A union of several has names without a table.
         let exprs: Vec<_> = columns(plan.schema());
         let plan = named(plan, &exprs, names)?;
