@@ -35,6 +35,11 @@ ATTENTION = """s AS (SELECT x.i AS t, y.i AS u, SUM(x.val * y.val) / 2 AS val
           FROM (SELECT t, u, exp(val - MAX(val) OVER (PARTITION BY t)) AS e FROM s) q),
     z AS (SELECT p.t, y.k, SUM(p.val * y.val) AS val FROM p JOIN y ON p.u = y.i GROUP BY p.t, y.k)"""
 CAUSAL = ATTENTION.replace("ON x.k = y.k GROUP", "ON x.k = y.k AND y.i <= x.i GROUP")
+# A sixth of the rows of each side has no partner.
+FILLED = """z AS (SELECT x.i, w.o, SUM(x.val * COALESCE(w.val, 0.5)) AS val
+    FROM x LEFT JOIN w ON x.k = w.k + 1 GROUP BY x.i, w.o)"""
+FILLED_BOTH = """z AS (SELECT x.i, w.o, SUM(COALESCE(x.val, 0.25) * COALESCE(w.val, 0.5)) AS val
+    FROM x RIGHT JOIN w ON x.k = w.k + 1 GROUP BY x.i, w.o)"""
 SQUARES = "loss AS (SELECT SUM(val * val) / 7 AS l FROM z)"
 
 
@@ -64,6 +69,10 @@ STATEMENTS = {
         gradient(LAYER.replace("x.val * w.val", "tanh(x.val) * w.val / 2"), "i, k", "x"),
         1,
     ),
+    "rows without a partner, by those that stay": (gradient(FILLED, "i, k", "x"), 2),
+    "rows without a partner, by the others": (gradient(FILLED, "k, o", "w"), 2),
+    "both sides filled, by those that stay": (gradient(FILLED_BOTH, "k, o", "w"), 2),
+    "both sides filled, by the others": (gradient(FILLED_BOTH, "i, k", "x"), 2),
     "rows that a filter leaves": (gradient(LAYER.replace("JOIN w ON", "JOIN w ON w.o > 1 AND"), "k, o", "w"), 2),
 }
 
@@ -136,6 +145,35 @@ def test_what_a_mask_leaves_out_is_not_multiplied() -> None:
 
 
 @pytest.mark.parametrize("variable", ["x", "w"])
+@pytest.mark.parametrize("way", ["true", "sparse", "handed_over", "false"])
+def test_rows_without_a_partner(variable: str, way: str) -> None:
+    """Where no weight is known, a value takes its place, and a group has no key of the weights."""
+    ctx = sessions.session(
+        {
+            "x": {"i": [0, 0, 0, 1, 1], "k": [0, 1, 2, 0, None], "val": [1.0, 2.0, 3.0, 4.0, 5.0]},
+            "w": {"k": [0, 0, 1, 7, None], "o": [0, 1, 0, 0, 0], "val": [6.0, 7.0, None, 8.0, 9.0]},
+        }
+    )
+    model = FILLED.replace("w.k + 1", "w.k")
+    found = rows(ctx, gradient(model, "i, k" if variable == "x" else "k, o", variable), way)
+    z = {(0, 0): 1 * 6 + 2 * 0.5, (0, 1): 1 * 7, (0, None): 3 * 0.5, (1, 0): 4 * 6, (1, 1): 4 * 7, (1, None): 5 * 0.5}
+    c = {group: 2 * value / 7 for group, value in z.items()}
+    by_x = {
+        (0, 0): c[0, 0] * 6 + c[0, 1] * 7,
+        (0, 1): c[0, 0] * 0.5,
+        (0, 2): c[0, None] * 0.5,
+        (1, 0): c[1, 0] * 6 + c[1, 1] * 7,
+        (1, None): c[1, None] * 0.5,
+    }
+    by_w = {(0, 0): c[0, 0] + c[1, 0] * 4, (0, 1): c[0, 1] + c[1, 1] * 4, (1, 0): None, (7, 0): 0.0, (None, 0): 0.0}
+    expected = by_x if variable == "x" else by_w
+    assert found.keys() == expected.keys()
+    assert {key: value for key, value in found.items() if value is not None} == pytest.approx(
+        {key: value for key, value in expected.items() if value is not None}, rel=1e-15
+    )
+
+
+@pytest.mark.parametrize("variable", ["x", "w"])
 def test_what_fails_under_a_mask_is_not_computed(variable: str) -> None:
     tables = {
         "x": {"i": [0, 0, 1, 1], "k": [0, 1, 0, 1], "val": [1.0, 2.0, 3.0, 4.0]},
@@ -179,6 +217,7 @@ PRODUCT = "SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k = w.k
 PLAIN = {
     "a product": (PRODUCT, 1),
     "an average and a count beside it": (PRODUCT.replace("SUM(", "COUNT(*) AS n, AVG("), 1),
+    "rows without a partner": (FILLED.removeprefix("z AS (").removesuffix(")"), 1),
     "rows that fulfil a condition": (PRODUCT.replace("GROUP", "WHERE x.i > 2 AND w.val < 1 GROUP"), 1),
     "a product of a product": (
         f"""WITH z AS ({PRODUCT}) SELECT z.i, v.o, SUM(z.val * v.val) AS val FROM z JOIN v ON z.o = v.k

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::entries::Factor;
 use crate::keys::{Key, NONE, Positions};
-use crate::spec::{Contraction, Equality, Term};
+use crate::spec::{Contraction, Equality, Extension, Term};
 
 /// The rows of an input, as far as a sum reads them.
 pub struct Rows {
@@ -26,8 +26,10 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The rows of an input.
+    /// The rows of an input, and behind them the row of NULLs that rows of another one meet.
     pub fn of(spec: &Contraction, side: usize, batches: &[RecordBatch]) -> Result<Self> {
+        let nulls = spec.extension.iter().filter(|extension| extension.by == side).map(|extension| &extension.nulls);
+        let batches = &batches.iter().chain(nulls).cloned().collect::<Vec<_>>();
         let lengths: Vec<_> = batches.iter().map(RecordBatch::num_rows).collect();
         let count = lengths.iter().sum();
         let of = &spec.sides[side];
@@ -133,7 +135,27 @@ pub fn joined(spec: &Contraction, [left, right]: [usize; 2], sides: &[Rows]) -> 
     let Some(mut both) = Positions::of(&keys, left_rows.count + right_rows.count)? else { return Ok(None) };
     let second = both.of_rows.split_off(left_rows.count);
     let count = both.count;
-    Ok(Some([both, Positions { of_rows: second, count }]))
+    let second = Positions { of_rows: second, count };
+    let [first, second] = match &spec.extension {
+        Some(Extension { of, by, .. }) if [*of, *by] == [left, right] => extended([both, second]),
+        Some(Extension { of, by, .. }) if [*by, *of] == [left, right] => {
+            let [second, first] = extended([second, both]);
+            [first, second]
+        }
+        _ => [both, second],
+    };
+    Ok(Some([first, second]))
+}
+
+/// The same, but that rows of the first without a partner meet the last row of the second, which has NULLs and no other partner.
+fn extended([mut of, mut by]: [Positions; 2]) -> [Positions; 2] {
+    by.of_rows.pop();
+    let have_partners = by.has_rows();
+    let place = of.count as u32;
+    let is_alone = |position: u32| position == NONE || !have_partners[position as usize];
+    of.of_rows.iter_mut().filter(|position| is_alone(**position)).for_each(|position| *position = place);
+    by.of_rows.push(place);
+    [of, by].map(|positions| Positions { count: positions.count + 1, ..positions })
 }
 
 /// The same positions, but for those that only one of the two has.

@@ -1,5 +1,6 @@
 //! What a sum of products is over.
 
+use arrow::array::RecordBatch;
 use datafusion_physical_expr::PhysicalExpr;
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ pub struct Contraction {
     pub sides: Vec<Side>,
     /// By what they are joined.
     pub equalities: Vec<Equality>,
+    /// What rows without a partner meet, if they meet anything.
+    pub extension: Option<Extension>,
     /// What the groups are.
     pub kind: Kind,
     /// What is summed.
@@ -48,6 +51,17 @@ pub struct Equality {
     pub keys: [Arc<dyn PhysicalExpr>; 2],
     /// Whether keys that are NULL are equal.
     pub nulls: bool,
+}
+
+/// A row of NULLs that rows without a partner meet, as `LEFT JOIN` has it.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    /// The input whose rows stay.
+    pub of: usize,
+    /// The input among which they have no partner.
+    pub by: usize,
+    /// A row of this input that has NULLs alone.
+    pub nulls: RecordBatch,
 }
 
 /// What the groups are.
@@ -119,6 +133,9 @@ impl fmt::Display for Contraction {
             };
             let terms: Vec<_> = terms.iter().map(|term| self.terms[*term].to_string()).collect();
             write!(f, ", {name}=[{}]", terms.join(" + "))?;
+        }
+        if let Some(Extension { of, by, .. }) = &self.extension {
+            write!(f, ", rows of {of} without one of {by} meet NULLs")?;
         }
         match self.kind {
             Kind::Pairs => Ok(()),

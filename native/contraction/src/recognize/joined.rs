@@ -1,6 +1,7 @@
 //! Joins of two or three inputs among the nodes of a plan.
 
-use arrow::datatypes::{Schema, SchemaBuilder, SchemaRef};
+use arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{JoinSide, JoinType, NullEquality, Result, internal_err};
 use datafusion_physical_expr::PhysicalExpr;
@@ -15,7 +16,7 @@ use datafusion_physical_plan::repartition::RepartitionExec;
 use std::sync::Arc;
 
 use crate::handover::{InputExec, with_children};
-use crate::spec::Equality;
+use crate::spec::{Equality, Extension};
 
 /// How joins stand above one another.
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +45,10 @@ pub struct Joined {
     pub equalities: Vec<Equality>,
     /// What rows have to fulfil beside that, over the columns of the inputs.
     pub conditions: Vec<Arc<dyn PhysicalExpr>>,
-    /// The input that a row need not have a row of.
+    /// The input that a row of two others need not have a row of.
     pub outer: Option<usize>,
+    /// What rows of one input meet that have none of another.
+    pub extension: Option<Extension>,
     /// The plan over inputs that are still to be given.
     pub plan: Arc<dyn ExecutionPlan>,
 }
@@ -98,6 +101,7 @@ impl Joined {
             equalities: vec![],
             conditions: vec![],
             outer: None,
+            extension: None,
             plan: marker,
         }
     }
@@ -113,10 +117,31 @@ impl Joined {
             JoinType::Right if inputs == 1 => Some(0),
             _ => return Ok(None),
         };
+        // What a condition says of rows that stay without a partner is another thing.
+        if join.filter().is_some() && outer.is_some() {
+            return Ok(None);
+        }
         let plan = with_children(plan, vec![Arc::clone(&left.plan), Arc::clone(&right.plan)])?;
-        let mut schema = SchemaBuilder::from(left.schema.as_ref());
-        right.schema.fields().iter().for_each(|field| schema.push(Arc::clone(field)));
-        let schema = Arc::new(schema.finish());
+        let fields = [&left, &right].into_iter().zip([0, inputs]).flat_map(|(side, first)| {
+            let is_outer = outer == Some(first) && side.inputs.len() == 1;
+            let fields = side.schema.fields().iter().cloned();
+            fields.map(move |field| if is_outer { Arc::new(field.as_ref().clone().with_nullable(true)) } else { field })
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let of_two = match outer {
+            Some(by) if inputs + right.inputs.len() == 2 => {
+                let nulls = row_of_nulls(&[&left, &right][by].schema)?;
+                Some(Extension { of: 1 - by, by, nulls })
+            }
+            _ => None,
+        };
+        let outer = outer.filter(|_| of_two.is_none());
+        let moved_on = |extension: &Extension| Extension {
+            of: extension.of + inputs,
+            by: extension.by + inputs,
+            nulls: extension.nulls.clone(),
+        };
+        let extension = of_two.or(left.extension).or(right.extension.as_ref().map(moved_on));
         let right_columns: Vec<_> =
             right.columns.iter().map(|column| moved(column, width as isize)).collect::<Result<_>>()?;
         let both = Self {
@@ -126,12 +151,9 @@ impl Joined {
             equalities: vec![],
             conditions: left.conditions,
             outer,
+            extension,
             plan,
         };
-        // What a condition says of rows that stay without a partner is another thing.
-        if join.filter().is_some() && outer.is_some() {
-            return Ok(None);
-        }
         let mut conditions = both.conditions.clone();
         for condition in right.conditions {
             conditions.push(moved(&condition, width as isize)?);
@@ -198,6 +220,15 @@ impl Joined {
         let schema: &Schema = &self.schema;
         expr.data_type(schema)
     }
+}
+
+/// A row of a relation that has NULLs alone.
+pub fn row_of_nulls(schema: &Schema) -> Result<RecordBatch> {
+    let fields = schema.fields().iter();
+    let (fields, columns): (Vec<_>, Vec<_>) =
+        fields.map(|field| (field.as_ref().clone().with_nullable(true), new_null_array(field.data_type(), 1))).unzip();
+    let count = RecordBatchOptions::new().with_row_count(Some(1));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &count)?)
 }
 
 /// The condition of a join with these in the place of the columns of its inputs.

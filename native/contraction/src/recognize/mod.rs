@@ -4,8 +4,8 @@ mod joined;
 mod product;
 mod terms;
 
-use arrow::array::{RecordBatch, new_null_array};
-use arrow::datatypes::{Field, Schema};
+use arrow::array::Array;
+use arrow::datatypes::Schema;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result, internal_err};
 use datafusion_physical_expr::expressions::Column;
@@ -27,7 +27,7 @@ use crate::numbers::{Columns, are_numbers};
 use crate::option::Contractions;
 use crate::spec::{Contraction, Equality, Kind, Side, Term};
 use crate::version::statistics;
-use joined::{Joined, SHAPES, is_shuffle};
+use joined::{Joined, SHAPES, is_shuffle, row_of_nulls};
 use terms::{Terms, summed_by};
 
 /// A plan in which sums of products over joins are computed as arrays, if the session says so. All else stays as it is.
@@ -189,7 +189,14 @@ fn spec(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Contraction>>
     }
     let Some(kind) = kind(&sides, &terms, &equalities, joined)? else { return Ok(None) };
     let is_possible = kind == Kind::Pairs || !terms.iter().any(|term| term.single);
-    Ok(is_possible.then_some(Contraction { sides, equalities, kind, terms, outputs }))
+    Ok(is_possible.then_some(Contraction {
+        sides,
+        equalities,
+        extension: joined.extension.clone(),
+        kind,
+        terms,
+        outputs,
+    }))
 }
 
 /// What groups have to fulfil, if that is what the rows of a join have to: `a.item <= b.item` over groups by both. None if rows of one
@@ -227,13 +234,17 @@ fn condition(grouped: &AggregateExec, joined: &Joined, kind: Kind) -> Result<Opt
 fn kind(sides: &[Side], terms: &[Term], equalities: &[Equality], joined: &Joined) -> Result<Option<Kind>> {
     let joins = |a, b| equalities.iter().any(|equality| equality.is_of(a, b));
     if sides.len() == 2 {
-        return Ok((joined.outer.is_none() && joins(0, 1)).then_some(Kind::Pairs));
+        return Ok(joins(0, 1).then_some(Kind::Pairs));
     }
     let mut of_groups = (0..sides.len()).filter(|side| !sides[*side].groups.is_empty());
     let (Some(by), None) = (of_groups.next(), of_groups.next()) else { return Ok(None) };
     // Rows that have no key in common with one of the two that are multiplied meet all of its rows, as one group.
     let [a, b] = Kind::Chosen { by, outer: None }.multiplied();
     if !(joins(a, b) && (joins(by, a) || joins(by, b))) || joined.outer == Some(by) {
+        return Ok(None);
+    }
+    // Rows that choose may be those that stay without a partner.
+    if joined.extension.as_ref().is_some_and(|extension| extension.of != by) {
         return Ok(None);
     }
     // What a row gets that has none of an input must be nothing.
@@ -250,12 +261,8 @@ fn kind(sides: &[Side], terms: &[Term], equalities: &[Equality], joined: &Joined
 
 /// Whether an expression is NULL where all columns are.
 fn is_null_for_nulls(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
-    let fields: Vec<_> =
-        schema.fields().iter().map(|field| Field::new(field.name(), field.data_type().clone(), true)).collect();
-    let columns = schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
-    let nothing = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
     // What fails for it may fail for a row.
-    let Ok(value) = expr.evaluate(&nothing) else { return Ok(false) };
+    let Ok(value) = expr.evaluate(&row_of_nulls(schema)?) else { return Ok(false) };
     Ok(value.into_array(1)?.is_null(0))
 }
 

@@ -199,6 +199,7 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "a.r * b.v",
         "a.v * (b.v / b.u)",
         "2 * a.v * coalesce(b.v, 1) * 3",
+        "coalesce(a.v, 0) * coalesce(b.v, 0.5)",
     ]))
     .to_owned();
     // Three factors are multiplied in another order, and what is too large or too small on the way is infinite or 0 in one of them.
@@ -224,7 +225,10 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     ]);
     // A condition of the keys of groups is one of the groups.
     let masks = ["a.g < b.g", "a.g <> b.g", "(a.g IS DISTINCT FROM b.g)", "coalesce(a.g > b.g, true)"];
-    let mask = if draw.percent(20) { format!(" AND {}", draw.of(&masks)) } else { String::new() };
+    // What a mask says of rows without a partner is another thing.
+    let kind = *draw.of(&["INNER", "INNER", "LEFT", "RIGHT"]);
+    let is_masked = kind == "INNER" && draw.percent(25);
+    let mask = if is_masked { format!(" AND {}", draw.of(&masks)) } else { String::new() };
     let more =
         more(draw, of, ["a.v * b.v", "b.u * a.u", "a.u", "a.v / 3 * b.u", "CASE WHEN a.u > 0 THEN a.u * b.v END"]);
     let statements = aggregates(&product, &more).map(|aggregates| {
@@ -233,7 +237,7 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
             .enumerate()
             .map(|(number, aggregate)| format!("{aggregate}{filter} AS total{number}"))
             .collect();
-        format!("SELECT {by}, {} FROM a JOIN b ON ({on}){mask} GROUP BY {by}", aggregates.join(", "))
+        format!("SELECT {by}, {} FROM a {kind} JOIN b ON ({on}){mask} GROUP BY {by}", aggregates.join(", "))
     });
     Ok(Case { tables, values: of, statements })
 }
@@ -273,6 +277,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "g.v * CASE WHEN w.v IS NOT NULL THEN x.v END",
         "g.v * x.v * w.v",
         "g.v * 2 / 3",
+        "g.v * coalesce(x.v, 0.5)",
         "g.v * CASE WHEN w.v > 0 AND x.v < 1 THEN x.v END",
     ]);
     let product = if of == Values::Huge { "g.v * x.v" } else { product };
@@ -282,6 +287,8 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         ("INNER", "="),
         ("INNER", "IS NOT DISTINCT FROM"),
     ]);
+    // Rows that choose may have no partner in `x`.
+    let lower = *draw.of(&["INNER", "INNER", "RIGHT"]);
     let and = if draw.percent(75) { format!(" AND (g.q {is} j.q)") } else { String::new() };
     let more = more(draw, of, ["g.v * x.v", "x.v * g.v * w.v", "g.v / 4", "g.v * x.v / 2", "g.v"]);
     let statements = aggregates(product, &more).map(|aggregates| {
@@ -293,7 +300,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         let aggregates = aggregates.join(", ");
         format!(
             "SELECT j.row, {aggregates} FROM g {kind} JOIN
-               (SELECT x.s, w.q, w.row, x.v AS xv, w.v AS wv FROM x JOIN w ON x.p = w.p) AS j
+               (SELECT x.s, w.q, w.row, x.v AS xv, w.v AS wv FROM x {lower} JOIN w ON x.p = w.p) AS j
              ON (g.s {is} j.s){and} GROUP BY j.row"
         )
     });

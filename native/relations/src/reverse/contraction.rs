@@ -10,13 +10,14 @@ use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Oper
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
+use std::collections::HashSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
 use xql_autodiff::{is_smooth, never_fails};
 
 use super::builder::RegionBuilder;
 use super::cotangents::{RowCotangents, sums};
-use super::region::{Leaf, Region};
+use super::region::{Leaf, Region, filled};
 use super::stages::needs_no_stage;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named};
@@ -49,9 +50,13 @@ impl<'r> PulledJoin<'r> {
         [&self.join.left, &self.join.right]
     }
 
-    /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below.
+    /// Whether a join is of rows with equal keys. What its condition asks of one side alone DataFusion asks below, unless rows stay that
+    /// do not fulfil it.
     fn has_equal_keys(&self) -> bool {
         let has_keys = !self.join.on.is_empty() || self.parts().any(|part| self.is_equality(part));
+        if matches!(self.join.join_type, JoinType::Left | JoinType::Right) {
+            return has_keys && self.parts().all(|part| self.is_equality(part));
+        }
         let mut masks = self.masks().peekable();
         // What a mask leaves out is computed as well.
         let are_left =
@@ -131,13 +136,24 @@ impl<'r> PulledJoin<'r> {
         if !leaf.repeated || leaf.row.is_none() || leaf.present.is_some() || !is_sum_of_products(cotangent) {
             return Ok(false);
         }
+        let mut of_leaf: HashSet<&str> = leaf.columns.iter().map(String::as_str).collect();
         for step in &self.region.steps {
+            if !columns_followed(&step.expr).iter().any(|column| of_leaf.contains(column.name.as_str())) {
+                continue;
+            }
+            of_leaf.insert(&step.output);
             // A derivative by the factors of a product is the product of the others.
-            if !self.is_product_of_sides(&step.expr)? || !is_smooth(&step.expr, self.region.plan.schema())? {
+            if !self.is_product_of_sides(&step.expr)? || !self.is_linear(&step.expr)? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether the cotangents of what an expression is computed from are its own, each times a partial derivative.
+    fn is_linear(&self, expr: &Expr) -> Result<bool> {
+        let filled = filled(expr, self.region)?;
+        is_smooth(filled.as_ref().unwrap_or(expr), self.region.plan.schema())
     }
 
     /// Whether an expression is a product of expressions over one side each.
@@ -194,7 +210,8 @@ pub fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
         let read: Vec<_> = exprs.iter().flat_map(columns_followed).collect();
         [&join.left, &join.right].iter().all(|side| read.iter().any(|column| side.schema().has_column(column)))
     };
-    let is_joined = join.join_type == JoinType::Inner && (!join.on.is_empty() || join.filter.is_some());
+    let is_known_join = matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right);
+    let is_joined = is_known_join && (!join.on.is_empty() || join.filter.is_some());
     let known = [sum_udaf(), avg_udaf(), count_udaf()];
     let is_known = |expr: &Expr| match expr {
         Expr::AggregateFunction(call) => known.contains(&call.func) && !call.params.distinct,

@@ -16,7 +16,7 @@ use xql_autodiff::vocabulary::types::decoded;
 use super::adjoint::contributions;
 use super::contraction::PulledJoin;
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
-use super::region::{Leaf, Region};
+use super::region::{Leaf, Region, filled};
 use super::stages::{Iterations, Kind, Pulled, Stages, Stored};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, with_columns};
@@ -114,9 +114,13 @@ impl<'a> Sweep<'a> {
                 check_float(input, rows.schema())?;
             }
             // A row that does not contribute has the cotangent NULL, and so have its inputs.
-            if is_smooth(&step.expr, rows.schema())? {
+            let filled = filled(&step.expr, region)?;
+            if is_smooth(filled.as_ref().unwrap_or(&step.expr), rows.schema())? {
                 for input in inputs {
-                    let partial = tangent(&input, &lit(1.0));
+                    let mut partial = tangent(&input, &lit(1.0));
+                    if let Some(filled) = &filled {
+                        partial = when(filled.clone().is_not_null(), partial).end()?;
+                    }
                     cotangents.add(&input.name, binary_expr(cotangent.clone(), Operator::Multiply, partial));
                 }
                 continue;

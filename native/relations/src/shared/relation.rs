@@ -55,6 +55,8 @@ enum Kind {
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
     EachOnce(usize),
+    /// They are handed on to their only reader.
+    Part,
     /// They are kept for their only reader. The plan is made apart from that of the reader.
     Apart,
 }
@@ -89,6 +91,11 @@ impl SharedRelation {
         Self { kind: Kind::EachOnce(position), ..Self::new(name, plan) }
     }
 
+    /// The relation that `plan` computes for its only reader, planned apart with the columns that are read. Its rows are not kept.
+    pub fn part(name: impl Into<String>, plan: LogicalPlan) -> Self {
+        Self { kind: Kind::Part, ..Self::new(name, plan) }
+    }
+
     /// The relation that `plan` computes for its only reader, as a plan of its own.
     pub fn apart(name: impl Into<String>, plan: LogicalPlan) -> Self {
         Self { kind: Kind::Apart, ..Self::new(name, plan) }
@@ -109,7 +116,7 @@ impl SharedRelation {
 
     /// Whether it has one reader, which gets the rows of the plan as they are.
     pub fn is_read_once(&self) -> bool {
-        matches!(self.kind, Kind::EachOnce(_) | Kind::Apart)
+        matches!(self.kind, Kind::EachOnce(_) | Kind::Part | Kind::Apart)
     }
 
     /// Whether the last column is not of the plan but numbers its rows.
@@ -242,23 +249,29 @@ impl SharedRelation {
         Ok((shared, true))
     }
 
-    /// The physical plan of these columns under the names of a schema, which checks that each number in column `row` comes once.
-    async fn checked(
+    /// The physical plan of what a reader reads under the names of a schema.
+    async fn part_of(
         &self,
         state: &dyn Session,
         handed_on: &[Expr],
-        row: usize,
         columns: Vec<usize>,
         schema: SchemaRef,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.with_values(handed_on)?;
-        let number = columns.iter().position(|column| *column == row);
-        let read = columns.iter().chain(number.is_none().then_some(&row));
-        let read = read.map(|column| Column::from(plan.schema().qualified_field(*column))).collect::<Vec<_>>();
-        let plan = LogicalPlanBuilder::from(plan).project(read.into_iter().map(Expr::Column))?.build()?;
+        let checked = match self.kind {
+            Kind::EachOnce(row) => Some(columns.iter().position(|column| *column == row).ok_or(row)),
+            _ => None,
+        };
+        let beside = checked.and_then(Result::err);
+        let read = columns.iter().zip(schema.fields()).map(|(column, field)| (*column, field.name().as_str()));
+        let read = read.chain(beside.map(|row| (row, self.schema.field(row).name().as_str())));
+        let read = read.map(|(column, name)| Expr::Column(plan.schema().qualified_field(column).into()).alias(name));
+        let read = read.collect::<Vec<_>>();
+        let plan = LogicalPlanBuilder::from(plan).project(read)?.build()?;
         let part = Whole::left_to_plan_a_part(state);
         let plan = alone(&plan, part.as_ref().map_or(state, |part| part)).await?;
-        let number = number.unwrap_or(columns.len());
+        let Some(checked) = checked else { return Ok(plan) };
+        let number = checked.unwrap_or(columns.len());
         let projection = (0..columns.len()).collect();
         Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, schema)))
     }
@@ -358,10 +371,10 @@ impl TableProvider for Reader {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let Kind::EachOnce(row) = self.relation.kind {
+        if matches!(self.relation.kind, Kind::EachOnce(_) | Kind::Part) {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
             let schema = Arc::new(self.schema.project(&columns)?);
-            return self.relation.checked(state, filters, row, columns, schema).await;
+            return self.relation.part_of(state, filters, columns, schema).await;
         }
         let whole = Whole::of(state);
         let state = whole.as_deref().map_or(state, |whole| whole.session());

@@ -171,6 +171,7 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
+        let contracts = self.contracts;
         let read = self.read(expression, variable, names, tangent)?;
         if read.is_empty() {
             return Ok(None);
@@ -178,7 +179,7 @@ impl ByRow {
         let mut parts: Vec<(Column, Vec<Column>)> = vec![];
         for Read { numbered, column, swept, .. } in read {
             for numbered in numbered {
-                let derivative = swept.by_cell(numbered, column, input, names)?;
+                let derivative = swept.by_cell(numbered, column, input, names, contracts)?;
                 add_part(&mut parts, column, derivative);
             }
         }

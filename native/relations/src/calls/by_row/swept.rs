@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::variables::Numbered;
 use crate::reverse::{Reference, Region, RowCotangents, joined};
-use crate::shared::each_row_once;
+use crate::shared::{each_row_once, joined_apart};
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::{Names, with_columns};
 
@@ -30,13 +30,14 @@ impl Swept {
     }
 
     /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
-    /// vary.
+    /// vary. `contracts` says whether joins of rows by their numbers are planned apart.
     pub fn by_cell(
         &mut self,
         variable: &Numbered,
         value: &Column,
         input: &mut LogicalPlan,
         names: &mut Names,
+        contracts: bool,
     ) -> Result<Option<Column>> {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
         let Reference { number, groups } = variable.cell.as_ref();
@@ -49,9 +50,13 @@ impl Swept {
                 // A row that came twice would be two rows of the statement.
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
+            let looks_up = contracts && gradient.row.is_some();
             let on = gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of)));
             let (left, on) = (std::mem::take(input), on.into_iter().collect());
             *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+            if looks_up {
+                *input = joined_apart(std::mem::take(input), names)?;
+            }
             let mut exprs = vec![];
             let mut derivatives = vec![];
             for cotangent in gradient.cotangents {

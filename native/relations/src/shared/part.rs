@@ -1,0 +1,54 @@
+//! Plans that are planned apart from what reads them.
+
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{Result, tree_node::TreeNode};
+use datafusion_expr::{Expr, LogicalPlan, Projection};
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
+
+use super::relation::SharedRelation;
+use crate::vocabulary::names::Names;
+use crate::vocabulary::nodes::any_part;
+
+/// The rows of a join of shared relations, planned apart from what reads them, so that `xql_contraction` finds the joins in it. The plan
+/// has the same columns as before. One that reads other tables stays, as a condition above it may reach these.
+///
+/// ```text
+/// Left Join: a.∂row = b.∂row             ->      TableScan: ∂joined                EXPLAIN shows LookupExec: on=[∂row of 0 = ∂row of 1]
+/// ```
+///
+/// # Errors
+/// If the plan cannot be gone through.
+pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+    if !reads_relations_alone(&plan)? {
+        return Ok(plan);
+    }
+    let schema = Arc::clone(plan.schema());
+    let exprs = schema.iter().map(|part| Expr::Column(part.into()));
+    let named = exprs.map(|column| column.alias(names.part("column"))).collect();
+    let plan = LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?);
+    let relation = Arc::new(SharedRelation::part(names.part("joined"), plan));
+    let scan = relation.scan()?;
+    let columns = scan.schema().columns().into_iter().zip(schema.iter());
+    let columns =
+        columns.map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()));
+    Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::new(scan))?))
+}
+
+/// Whether all tables that a plan reads are shared relations, and nothing in it is of the plan around.
+fn reads_relations_alone(plan: &LogicalPlan) -> Result<bool> {
+    let mut reads_others = false;
+    plan.apply(|node| {
+        let is_of_another = |expr: &Expr| expr.contains_outer() || has_subquery(expr) || is_volatile(expr);
+        reads_others |= match node {
+            LogicalPlan::TableScan(scan) => SharedRelation::scanned(scan).is_none(),
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Join(_) => any_part(node, is_of_another)?,
+            _ => true,
+        };
+        Ok(if reads_others { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(!reads_others)
+}
