@@ -51,6 +51,7 @@ PROGRAMS = (
     "adjoint",
     "checkpoints",
     "contraction",
+    "contraction_growth",
     "derivatives",
     "engine_vs_stock",
     "forms",
@@ -65,6 +66,7 @@ PROGRAMS = (
     "rows",
     "texts",
     "training",
+    "xarray_sql_nn",
 )
 LIBRARIES = {"darwin": ("lib", ".dylib"), "win32": ("", ".dll")}  # how the names of shared libraries begin and end
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")

@@ -152,7 +152,12 @@ impl Filled {
         let mut block = Block { rows, columns, sums, there: None, known: None };
         if !(self.is_full() && right.is_full()) {
             let have_nulls = self.known.is_some() || right.known.is_some();
-            block.known = have_nulls.then(|| self.pairs(right, block.rows.clone(), [self.known(), right.known()]));
+            let known = have_nulls.then(|| self.pairs(right, block.rows.clone(), [self.known(), right.known()]));
+            // What has a product that is not NULL has rows.
+            if known.as_ref().is_some_and(|known| known.count() == block.sums.len()) {
+                return block;
+            }
+            block.known = known;
             let there = self.pairs(right, block.rows.clone(), [&self.layout.there, &right.layout.there]);
             block.there = (there.count() < block.sums.len()).then_some(there);
         }

@@ -83,6 +83,32 @@ impl LookupExec {
         }
     }
 
+    /// A join that keeps all rows of its first input, of which nothing says that they are fewer than those of the second, as one that
+    /// keeps those of its second. DataFusion does this where it knows how many rows there are.
+    ///
+    /// # Errors
+    /// If the join cannot be put together again.
+    pub fn turned(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+        let mode = *node.partition_mode();
+        // The first input of a join in one piece has one partition.
+        let is_distributed =
+            mode == PartitionMode::Partitioned || node.right().output_partitioning().partition_count() == 1;
+        let [left, right] = [node.left(), node.right()].map(|input| statistics(input, None));
+        let is_larger = match [left?, right?].map(|rows| rows.num_rows.get_value().copied()) {
+            [Some(left), Some(right)] => right > left,
+            _ => false,
+        };
+        if *node.join_type() != JoinType::Left || !is_distributed || is_larger || filters_elsewhere(node) {
+            return Ok(None);
+        }
+        let turned = node.swap_inputs(mode)?;
+        // A projection above it gives columns their order.
+        let below = if turned.is::<HashJoinExec>() { Some(&turned) } else { turned.children().first().copied() };
+        let is_possible = below.map(|join| Self::of(join, how)).transpose()?.flatten().is_some();
+        Ok(is_possible.then_some(turned))
+    }
+
     fn over(join: &Arc<dyn ExecutionPlan>, node: &HashJoinExec, how: Contractions) -> Result<Option<Self>> {
         let is_plain = node.filter().is_none() && !node.null_aware && node.fetch().is_none();
         let keeps_all = match node.join_type() {

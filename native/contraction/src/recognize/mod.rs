@@ -50,9 +50,14 @@ pub fn contracted(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc
         None => Ok(Transformed::no(node)),
     })?;
     // Joins that no sum has taken.
-    let looked_up = contracted.data.transform_down(|node| match LookupExec::of(&node, how)? {
-        Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
-        None => Ok(Transformed::no(node)),
+    let looked_up = contracted.data.transform_down(|node| {
+        let turned = LookupExec::turned(&node, how)?;
+        let is_turned = turned.is_some();
+        let node = turned.unwrap_or(node);
+        match LookupExec::of(&node, how)? {
+            Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
+            None => Ok(Transformed::new_transformed(node, is_turned)),
+        }
     })?;
     Ok(looked_up.data)
 }
@@ -234,7 +239,9 @@ fn condition(grouped: &AggregateExec, joined: &Joined, kind: Kind) -> Result<Opt
 fn kind(sides: &[Side], terms: &[Term], equalities: &[Equality], joined: &Joined) -> Result<Option<Kind>> {
     let joins = |a, b| equalities.iter().any(|equality| equality.is_of(a, b));
     if sides.len() == 2 {
-        return Ok(joins(0, 1).then_some(Kind::Pairs));
+        // Where rows are extended, and grouped by one of the inputs alone, each looks one other up.
+        let is_product = joined.extension.is_none() || sides.iter().all(|side| !side.groups.is_empty());
+        return Ok((joins(0, 1) && is_product).then_some(Kind::Pairs));
     }
     let mut of_groups = (0..sides.len()).filter(|side| !sides[*side].groups.is_empty());
     let (Some(by), None) = (of_groups.next(), of_groups.next()) else { return Ok(None) };
