@@ -121,7 +121,7 @@ JAX with its compilation, and the text of the one statement on DuckDB.
 $nn2sql
 
 `bench/xarray_sql_nn.py`: the network that the benchmark `nn.py` of
-[xarray-sql](https://github.com/xqlsystems/xarray-sql) trains, at its size and on one thread: all steps as one statement,
+[xarray-sql](https://github.com/xqlsystems/xarray-sql) trains, at its size, on one thread: all steps as one statement,
 a client's loop with the backward pass by hand on plain DataFusion, NumPy, and JAX with its compilation. The author of
 that benchmark reports 2.56 s a step, and 1.45 s without the pixels that are 0, as here.
 

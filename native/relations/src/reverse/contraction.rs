@@ -12,12 +12,13 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use std::collections::HashSet;
 use std::sync::Arc;
+use xql_autodiff::never_fails;
 use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
-use xql_autodiff::{is_smooth, never_fails};
 
 use super::builder::RegionBuilder;
 use super::cotangents::{RowCotangents, sums};
-use super::region::{Leaf, Region, filled};
+use super::linear::Linear;
+use super::region::{Leaf, Region};
 use super::stages::needs_no_stage;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named};
@@ -108,26 +109,44 @@ impl<'r> PulledJoin<'r> {
         Ok(true)
     }
 
-    /// The rows, each with the cotangent of its group, and others that have none: rows which do not fulfil a condition of the keys of
-    /// groups have no group with their keys.
-    pub fn without_masks(&self, rows: LogicalPlan) -> Result<LogicalPlan> {
+    /// The rows that have a row of a leaf, each with the cotangent of its group, and others that have none: rows which do not fulfil a
+    /// condition of the keys of groups have no group with their keys.
+    pub fn rows_of(&self, leaf: &Leaf, rows: LogicalPlan) -> Result<LogicalPlan> {
+        if self.masks().next().is_none() && !self.is_extended_by(leaf) {
+            return Ok(rows);
+        }
         match rows {
-            rows if self.masks().next().is_none() => Ok(rows),
             LogicalPlan::Projection(Projection { expr, input, .. }) => {
-                let below = self.without_masks(Arc::unwrap_or_clone(input))?;
+                let below = self.rows_of(leaf, Arc::unwrap_or_clone(input))?;
                 Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
             }
-            LogicalPlan::Join(mut join) if join.join_type == JoinType::Right => {
-                join.right = Arc::new(self.without_masks(Arc::unwrap_or_clone(join.right))?);
-                Ok(LogicalPlan::Join(join))
+            LogicalPlan::Join(join) if join.left != self.join.left => {
+                let right = self.rows_of(leaf, Arc::unwrap_or_clone(join.right))?;
+                let Join { left, on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
+                let right = Arc::new(right);
+                Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)
+                    .map(LogicalPlan::Join)
             }
-            LogicalPlan::Join(mut join) => {
-                join.filter =
+            LogicalPlan::Join(join) => {
+                let Join { left, right, on, join_type, join_constraint, null_equality, null_aware, .. } = join;
+                let filter =
                     conjunction(self.parts().filter(|part| self.is_of_sides(part)).cloned().collect::<Vec<_>>());
-                Ok(LogicalPlan::Join(join))
+                let join_type = if self.is_extended_by(leaf) { JoinType::Inner } else { join_type };
+                Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)
+                    .map(LogicalPlan::Join)
             }
             other => internal_err!("{} is no join", other.display()),
         }
+    }
+
+    /// Whether the side of a leaf need not have a row in a row of the join.
+    fn is_extended_by(&self, leaf: &Leaf) -> bool {
+        let side = match self.join.join_type {
+            JoinType::Left => &self.join.right,
+            JoinType::Right => &self.join.left,
+            _ => return false,
+        };
+        leaf.row.as_ref().is_some_and(|row| side.schema().has_column(row))
     }
 
     /// Whether the cotangents that a leaf gets, one for each of its columns, are products that are summed.
@@ -143,17 +162,11 @@ impl<'r> PulledJoin<'r> {
             }
             of_leaf.insert(&step.output);
             // A derivative by the factors of a product is the product of the others.
-            if !self.is_product_of_sides(&step.expr)? || !self.is_linear(&step.expr)? {
+            if !self.is_product_of_sides(&step.expr)? || Linear::of(&step.expr, self.region)?.is_none() {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    /// Whether the cotangents of what an expression is computed from are its own, each times a partial derivative.
-    fn is_linear(&self, expr: &Expr) -> Result<bool> {
-        let filled = filled(expr, self.region)?;
-        is_smooth(filled.as_ref().unwrap_or(expr), self.region.plan.schema())
     }
 
     /// Whether an expression is a product of expressions over one side each.

@@ -22,6 +22,7 @@ mod filter;
 mod grouping_sets;
 mod join;
 mod lateral;
+mod linear;
 mod nodes;
 mod projection;
 mod recursive_query;

@@ -8,7 +8,6 @@ use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
-use xql_autodiff::vocabulary::spelled::read;
 
 use crate::shared::SharedRelation;
 use crate::tangents::pairs::{pair_of_tangent, tangent_of_pair};
@@ -273,15 +272,4 @@ pub fn told_apart(on: Vec<(Expr, Expr)>, left: &LogicalPlan, right: &LogicalPlan
         keys.push((coalesce(vec![a, none.clone()]), coalesce(vec![b, none])));
     }
     Ok(keys)
-}
-
-/// What is taken unless it is NULL, where something that does not vary takes its place: `w.val` of `COALESCE(w.val, 0)`. Where it is
-/// NULL, nothing contributes.
-pub fn filled(expr: &Expr, region: &Region) -> Result<Option<Expr>> {
-    let Expr::Case(case) = read(expr.clone())?.data else { return Ok(None) };
-    let [(condition, first), others @ ..] = case.when_then_expr.as_slice() else { return Ok(None) };
-    let mut others = others.iter().flat_map(|(condition, value)| [condition, value]).chain(&case.else_expr);
-    let is_taken = matches!(condition.as_ref(), Expr::IsNotNull(known) if known == first) && case.expr.is_none();
-    let is_filled = is_taken && others.all(|other| region.varying_in(other).is_empty());
-    Ok(is_filled.then(|| first.as_ref().clone()))
 }

@@ -9,14 +9,14 @@ use datafusion_expr::{
 use datafusion_functions::core::expr_fn::nullif;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use xql_autodiff::is_smooth;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::decoded;
 
 use super::adjoint::contributions;
 use super::contraction::PulledJoin;
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
-use super::region::{Leaf, Region, filled};
+use super::linear::Linear;
+use super::region::{Leaf, Region};
 use super::stages::{Iterations, Kind, Pulled, Stages, Stored};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, with_columns};
@@ -114,13 +114,9 @@ impl<'a> Sweep<'a> {
                 check_float(input, rows.schema())?;
             }
             // A row that does not contribute has the cotangent NULL, and so have its inputs.
-            let filled = filled(&step.expr, region)?;
-            if is_smooth(filled.as_ref().unwrap_or(&step.expr), rows.schema())? {
+            if let Some(linear) = Linear::of(&step.expr, region)? {
                 for input in inputs {
-                    let mut partial = tangent(&input, &lit(1.0));
-                    if let Some(filled) = &filled {
-                        partial = when(filled.clone().is_not_null(), partial).end()?;
-                    }
+                    let partial = linear.partial(&input, tangent(&input, &lit(1.0)))?;
                     cotangents.add(&input.name, binary_expr(cotangent.clone(), Operator::Multiply, partial));
                 }
                 continue;
@@ -169,7 +165,7 @@ impl<'a> Sweep<'a> {
                 others.push((leaf, cotangents));
                 continue;
             }
-            let rows = pulled.without_masks(rows.clone())?;
+            let rows = pulled.rows_of(leaf, rows.clone())?;
             self.contribution(leaf, leaf.row.clone(), None, rows, cotangents, &[])?;
             if let Some(contribution) = self.contributions[leaf.stage].pop() {
                 let summed = contribution.summed_apart(self.names)?;
