@@ -194,7 +194,7 @@ impl Sum {
     fn add_run(&mut self, run: Range<usize>, values: &Float64Array, there: &[bool]) {
         let sums = self.values[run.clone()].iter_mut().zip(values.values());
         if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
-            let known = self.known.get_or_insert_with(|| there.to_vec());
+            let known = self.known.get_or_insert_with(|| Vec::from(there));
             for (((sum, value), known), is_known) in sums.zip(&mut known[run]).zip(nulls) {
                 // What stands where there is no value may be a NaN.
                 *sum += if is_known { *value } else { 0.0 };

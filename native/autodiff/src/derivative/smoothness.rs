@@ -2,6 +2,7 @@
 
 use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::Expr;
+use std::collections::HashSet;
 
 use crate::algebra::{self, Algebra};
 use crate::graph::import;
@@ -18,10 +19,19 @@ use crate::vocabulary::spelled::read;
 pub fn is_smooth(expression: &Expr, schema: &DFSchema, varies: impl Fn(&Column) -> bool) -> Result<bool> {
     let mut algebra = Algebra::new(schema);
     let root = import(&mut algebra, &read(expression.clone())?.data)?;
-    let is_varying = |id| match &algebra.node(id).shape {
-        Expr::Column(column) => varies(column),
-        _ => false,
-    };
-    let chooses = |id| algebra.node(id).is_choice() && algebra.reachable(id).into_iter().any(is_varying);
-    Ok(algebra::is_smooth(&algebra, root) && !algebra.reachable(root).into_iter().any(chooses))
+    let mut varying = HashSet::new();
+    let mut chooses = false;
+    // Operands come before what is computed from them.
+    for id in algebra.reachable(root) {
+        let node = algebra.node(id);
+        let is_varying = match &node.shape {
+            Expr::Column(column) => varies(column),
+            _ => node.children.iter().any(|child| varying.contains(child)),
+        };
+        if is_varying {
+            varying.insert(id);
+            chooses |= node.is_choice();
+        }
+    }
+    Ok(algebra::is_smooth(&algebra, root) && !chooses)
 }

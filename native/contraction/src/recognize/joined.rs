@@ -122,26 +122,9 @@ impl Joined {
             return Ok(None);
         }
         let plan = with_children(plan, vec![Arc::clone(&left.plan), Arc::clone(&right.plan)])?;
-        let fields = [&left, &right].into_iter().zip([0, inputs]).flat_map(|(side, first)| {
-            let is_outer = outer == Some(first) && side.inputs.len() == 1;
-            let fields = side.schema.fields().iter().cloned();
-            fields.map(move |field| if is_outer { Arc::new(field.as_ref().clone().with_nullable(true)) } else { field })
-        });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let of_two = match outer {
-            Some(by) if inputs + right.inputs.len() == 2 => {
-                let nulls = row_of_nulls(&[&left, &right][by].schema)?;
-                Some(Extension { of: 1 - by, by, nulls })
-            }
-            _ => None,
-        };
-        let outer = outer.filter(|_| of_two.is_none());
-        let moved_on = |extension: &Extension| Extension {
-            of: extension.of + inputs,
-            by: extension.by + inputs,
-            nulls: extension.nulls.clone(),
-        };
-        let extension = of_two.or(left.extension).or(right.extension.as_ref().map(moved_on));
+        let schema = joined_schema([&left, &right], outer);
+        let extension = extension([&left, &right], outer)?;
+        let outer = outer.filter(|_| inputs + right.inputs.len() > 2);
         let right_columns: Vec<_> =
             right.columns.iter().map(|column| moved(column, width as isize)).collect::<Result<_>>()?;
         let both = Self {
@@ -220,6 +203,28 @@ impl Joined {
         let schema: &Schema = &self.schema;
         expr.data_type(schema)
     }
+}
+
+/// The columns of both sides of a join, with NULLs in those of the outer input.
+fn joined_schema(sides: [&Joined; 2], outer: Option<usize>) -> SchemaRef {
+    let starts = [0, sides[0].inputs.len()];
+    let fields = sides.into_iter().zip(starts).flat_map(|(side, first)| {
+        let is_outer = outer == Some(first) && side.inputs.len() == 1;
+        let fields = side.schema.fields().iter().cloned();
+        fields.map(move |field| if is_outer { Arc::new(field.as_ref().clone().with_nullable(true)) } else { field })
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// What rows of one input meet that have none of another: in this join, if it is one of two inputs, or in one below.
+fn extension(sides: [&Joined; 2], outer: Option<usize>) -> Result<Option<Extension>> {
+    let [left, right] = sides.map(|side| side.inputs.len());
+    if let Some(by) = outer.filter(|_| left + right == 2) {
+        return Ok(Some(Extension { of: 1 - by, by, nulls: row_of_nulls(&sides[by].schema)? }));
+    }
+    let [of_left, of_right] = sides.map(|side| side.extension.clone());
+    let moved_on = |extension: Extension| Extension { of: extension.of + left, by: extension.by + left, ..extension };
+    Ok(of_left.or(of_right.map(moved_on)))
 }
 
 /// A row of a relation that has NULLs alone.

@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, Result};
 use datafusion_expr::utils::conjunction;
-use datafusion_expr::{Expr, cast, when};
+use datafusion_expr::{Cast, Expr, cast, when};
 use xql_autodiff::is_smooth;
 use xql_autodiff::vocabulary::columns::columns_followed;
 use xql_autodiff::vocabulary::spelled::read;
@@ -13,8 +13,8 @@ use super::region::Region;
 
 /// An expression that varies, for the cotangents of what it is computed from.
 pub struct Linear {
-    /// What `COALESCE` fills with something that does not vary: `w.val` of `x.val * COALESCE(w.val, 0)`. Where it is NULL, nothing
-    /// contributes to it.
+    /// The columns that `COALESCE` fills with something that does not vary: `w.val` of `x.val * COALESCE(w.val, 0)`. Where one is NULL,
+    /// nothing contributes to it.
     filled: Vec<Expr>,
 }
 
@@ -43,7 +43,7 @@ impl Linear {
         let filled = self.filled.iter().filter(|filled| columns_followed(filled).contains(input));
         match conjunction(filled.map(|filled| filled.clone().is_not_null())) {
             Some(is_known) => Ok(cast(when(is_known, derivative).end()?, DataType::Float64)),
-            None => Ok(derivative),
+            _ => Ok(derivative),
         }
     }
 }
@@ -63,11 +63,22 @@ fn chosen(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// What an expression takes unless it is NULL, if what takes its place then does not vary: `w.val` of `COALESCE(w.val, 0)`.
+/// The column that an expression takes unless it is NULL, if what takes its place then does not vary: `w.val` of `COALESCE(w.val, 0)`.
+/// A column alone, as there is nothing to differentiate by where it is NULL: in `w.val + COALESCE(w.val * w.u, 0)` there is.
 fn taken(expr: &Expr, varies: impl Fn(&Expr) -> bool) -> Option<Expr> {
     let Expr::Case(case) = expr else { return None };
     let [(condition, first), others @ ..] = case.when_then_expr.as_slice() else { return None };
     let mut others = others.iter().flat_map(|(condition, value)| [condition, value]).chain(&case.else_expr);
     let is_taken = matches!(condition.as_ref(), Expr::IsNotNull(known) if known == first) && case.expr.is_none();
-    (is_taken && varies(first) && !others.any(|other| varies(other))).then(|| first.as_ref().clone())
+    (is_taken && is_column(first) && varies(first) && !others.any(|other| varies(other)))
+        .then(|| first.as_ref().clone())
+}
+
+/// Whether an expression is a column, in whatever precision.
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(Cast { expr, field }) => is_column(expr) && field.data_type().is_floating(),
+        _ => false,
+    }
 }

@@ -1,0 +1,74 @@
+"""What takes the place of a missing value, in sums over rows, beside derivatives of one row by its own value.
+
+An expression that is NULL is not a value that is NULL: its derivative is that of what takes its place, and the same
+value may count elsewhere in the row.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.cases import query
+from support.sessions import session
+
+# u and f are NULL in some of the rows, val is in one.
+TABLE = {
+    "r": [0, 1, 2, 3, 4, 5],
+    "val": [1.0, 2.0, 3.0, -0.5, None, 0.7],
+    "u": [None, 2.0, None, 0.0, 1.5, -2.0],
+    "f": [0.3, None, None, 1.1, 2.0, 0.0],
+}
+EXPRESSIONS = [
+    "COALESCE(val, 0.5)",
+    "u * COALESCE(val, 0.5)",
+    "COALESCE(u, 2) * val",
+    "COALESCE(u, 2) * COALESCE(val, 0.5)",
+    "val + COALESCE(u * val, 0)",
+    "COALESCE(val, 1) * COALESCE(u * val, 3)",
+    "COALESCE(f + val, u) - val",
+    "val * val * val + COALESCE(f - val, 0.5)",
+    "COALESCE(COALESCE(val * f, 2) * val, 1)",
+    "COALESCE(COALESCE(val, 2), 3) * val",
+    "COALESCE(nullif(val, 2), 3) * val + val",
+    "COALESCE(val, u) * COALESCE(u, f, 1)",
+    "CASE WHEN val IS NOT NULL THEN val ELSE 4 END * sin(val)",
+    "CASE WHEN u > 0 THEN u ELSE -1 END * val",
+    "COALESCE(CAST(val AS FLOAT), 0.5) * COALESCE(f, 1)",
+    "COALESCE(sqrt(val * val), 1) * val",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_what_is_missing_in_a_sum(expression: str) -> None:
+    ctx = session({"t": TABLE})
+    by_row = query(ctx, f"SELECT r, grad((SELECT SUM({expression}) FROM t), val) AS d FROM t ORDER BY r").to_pylist()
+    alone = query(ctx, f"SELECT r, val, {expression} AS e, grad({expression}, val) AS d FROM t ORDER BY r").to_pylist()
+    for found, expected in zip(by_row, alone, strict=True):
+        if expected["val"] is not None:
+            # What has no value in a row has no part in a sum.
+            assert found["d"] == pytest.approx(expected["d"] if expected["e"] is not None else 0.0, rel=1e-6), found
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (
+            """WITH a AS (SELECT r, val * 1 AS val FROM t)
+            SELECT r, grad((SELECT SUM(p.val + COALESCE(p.val * q.val, 0)) FROM a p LEFT JOIN a q ON q.r = p.r + 1),
+                val) AS d FROM a ORDER BY r""",
+            [1 + 2.0, 1 + 3.0 + 1.0, 1 - 0.5 + 2.0, 1 + 3.0, None, 1.0],
+        ),
+        (
+            """WITH a AS (SELECT r % 2 AS k, SUM(val) AS s FROM t GROUP BY r % 2),
+                b AS (SELECT a.s + COALESCE(a.s * t.f, 7) AS z FROM a JOIN t ON a.k = t.r % 2)
+            SELECT r, grad((SELECT SUM(z) FROM b), val) AS d FROM t ORDER BY r""",
+            [3 + 2.3, 3 + 1.1, 3 + 2.3, 3 + 1.1, None, 3 + 1.1],
+        ),
+    ],
+    ids=["another row", "groups"],
+)
+def test_what_another_row_lacks(statement: str, expected: list[float | None]) -> None:
+    found = [row["d"] for row in query(session({"t": TABLE}), statement).to_pylist()]
+    assert [d for d, e in zip(found, expected, strict=True) if e is not None] == pytest.approx(
+        [e for e in expected if e is not None], rel=1e-14
+    )
