@@ -47,6 +47,7 @@ DIFFERENCES = {
             for name in (
                 "a product",
                 "an average and a count beside it",
+                "rows without a partner",
                 "rows that fulfil a condition",
                 "a product of a product",
                 "a relation that is read twice",
