@@ -90,22 +90,38 @@ impl LookupExec {
     /// If the join cannot be put together again.
     pub fn turned(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(node) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+        let is_plain = node.filter().is_none() && !node.null_aware && node.fetch().is_none();
+        if *node.join_type() != JoinType::Left || !is_plain || filters_elsewhere(node) {
+            return Ok(None);
+        }
         let mode = *node.partition_mode();
-        // The first input of a join in one piece has one partition.
-        let is_distributed =
-            mode == PartitionMode::Partitioned || node.right().output_partitioning().partition_count() == 1;
         let [left, right] = [node.left(), node.right()].map(|input| statistics(input, None));
-        let is_larger = match [left?, right?].map(|rows| rows.num_rows.get_value().copied()) {
+        let is_smaller = match [left?, right?].map(|rows| rows.num_rows.get_value().copied()) {
             [Some(left), Some(right)] => right > left,
             _ => false,
         };
-        if *node.join_type() != JoinType::Left || !is_distributed || is_larger || filters_elsewhere(node) {
+        // The first input of a join in one piece has one partition.
+        let is_divided = mode != PartitionMode::Partitioned && node.right().output_partitioning().partition_count() > 1;
+        if is_smaller || is_divided {
             return Ok(None);
         }
-        let turned = node.swap_inputs(mode)?;
-        // A projection above it gives columns their order.
-        let below = if turned.is::<HashJoinExec>() { Some(&turned) } else { turned.children().first().copied() };
-        let is_possible = below.map(|join| Self::of(join, how)).transpose()?.flatten().is_some();
+        let on = node.on().iter().map(|(left, right)| (Arc::clone(right), Arc::clone(left))).collect();
+        let [left, right] = [node.left(), node.right()].map(|input| input.schema().fields().len());
+        let columns =
+            node.projection.as_ref().map_or_else(|| (0..left + right).collect::<Vec<_>>(), |all| all.to_vec());
+        let moved = |column: usize| if column < left { right + column } else { column - left };
+        let turned: Arc<dyn ExecutionPlan> = Arc::new(HashJoinExec::try_new(
+            Arc::clone(node.right()),
+            Arc::clone(node.left()),
+            on,
+            None,
+            &JoinType::Right,
+            Some(columns.into_iter().map(moved).collect()),
+            mode,
+            node.null_equality(),
+            false,
+        )?);
+        let is_possible = Self::of(&turned, how)?.is_some();
         Ok(is_possible.then_some(turned))
     }
 
