@@ -76,63 +76,26 @@ impl LookupExec {
     /// # Errors
     /// If a key is not one of the inputs.
     pub fn of(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Self>> {
-        // What reads a file may skip rows by the keys of the first input.
-        match join.downcast_ref::<HashJoinExec>() {
-            Some(node) if !filters_elsewhere(node) => Self::over(join, node, how),
-            _ => Ok(None),
-        }
-    }
-
-    /// A join that keeps all rows of its first input, of which nothing says that they are fewer than those of the second, as one that
-    /// keeps those of its second. DataFusion does this where it knows how many rows there are.
-    ///
-    /// # Errors
-    /// If the join cannot be put together again.
-    pub fn turned(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(node) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
         let is_plain = node.filter().is_none() && !node.null_aware && node.fetch().is_none();
-        if *node.join_type() != JoinType::Left || !is_plain || filters_elsewhere(node) {
+        // What reads a file may skip rows by the keys of the first input.
+        if !is_plain || filters_elsewhere(node) {
             return Ok(None);
         }
-        let mode = *node.partition_mode();
-        let [left, right] = [node.left(), node.right()].map(|input| statistics(input, None));
-        let is_smaller = match [left?, right?].map(|rows| rows.num_rows.get_value().copied()) {
-            [Some(left), Some(right)] => right > left,
-            _ => false,
-        };
-        // The first input of a join in one piece has one partition.
-        let is_divided = mode != PartitionMode::Partitioned && node.right().output_partitioning().partition_count() > 1;
-        if is_smaller || is_divided {
-            return Ok(None);
+        match turned(node)? {
+            Some(turned) => Self::over(&turned, how),
+            None => Self::over(join, how),
         }
-        let on = node.on().iter().map(|(left, right)| (Arc::clone(right), Arc::clone(left))).collect();
-        let [left, right] = [node.left(), node.right()].map(|input| input.schema().fields().len());
-        let columns =
-            node.projection.as_ref().map_or_else(|| (0..left + right).collect::<Vec<_>>(), |all| all.to_vec());
-        let moved = |column: usize| if column < left { right + column } else { column - left };
-        let turned: Arc<dyn ExecutionPlan> = Arc::new(HashJoinExec::try_new(
-            Arc::clone(node.right()),
-            Arc::clone(node.left()),
-            on,
-            None,
-            &JoinType::Right,
-            Some(columns.into_iter().map(moved).collect()),
-            mode,
-            node.null_equality(),
-            false,
-        )?);
-        let is_possible = Self::of(&turned, how)?.is_some();
-        Ok(is_possible.then_some(turned))
     }
 
-    fn over(join: &Arc<dyn ExecutionPlan>, node: &HashJoinExec, how: Contractions) -> Result<Option<Self>> {
-        let is_plain = node.filter().is_none() && !node.null_aware && node.fetch().is_none();
+    fn over(join: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Self>> {
+        let Some(node) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
         let keeps_all = match node.join_type() {
             JoinType::Inner => false,
             JoinType::Right => true,
             _ => return Ok(None),
         };
-        if !is_plain || *node.partition_mode() == PartitionMode::Auto {
+        if *node.partition_mode() == PartitionMode::Auto {
             return Ok(None);
         }
         let inputs = [node.left(), node.right()].map(Arc::clone);
@@ -159,6 +122,42 @@ impl LookupExec {
         let shared = is_shared.then(Arc::default);
         Ok(Some(Self { work: Arc::new(work), shared, metrics: ExecutionPlanMetricsSet::new() }))
     }
+}
+
+/// A join that keeps all rows of its first input, of which nothing says that they are fewer than those of the second, as one that keeps
+/// those of its second. DataFusion does this where it knows how many rows there are.
+fn turned(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if *join.join_type() != JoinType::Left {
+        return Ok(None);
+    }
+    let mode = *join.partition_mode();
+    let [left, right] = [join.left(), join.right()].map(|input| statistics(input, None));
+    let is_smaller = match [left?, right?].map(|rows| rows.num_rows.get_value().copied()) {
+        [Some(left), Some(right)] => right > left,
+        _ => false,
+    };
+    // The first input of a join in one piece has one partition.
+    let is_divided = mode != PartitionMode::Partitioned && join.right().output_partitioning().partition_count() > 1;
+    if is_smaller || is_divided {
+        return Ok(None);
+    }
+    let on = join.on().iter().map(|(left, right)| (Arc::clone(right), Arc::clone(left))).collect();
+    let [left, right] = [join.left(), join.right()].map(|input| input.schema().fields().len());
+    let columns = join.projection.as_ref().map_or_else(|| (0..left + right).collect::<Vec<_>>(), |all| all.to_vec());
+    let moved = |column: usize| if column < left { right + column } else { column - left };
+    // DataFusion's own way gives up where a filter for scans has been made, though none reads it.
+    let turned = HashJoinExec::try_new(
+        Arc::clone(join.right()),
+        Arc::clone(join.left()),
+        on,
+        None,
+        &JoinType::Right,
+        Some(columns.into_iter().map(moved).collect()),
+        mode,
+        join.null_equality(),
+        false,
+    )?;
+    Ok(Some(Arc::new(turned)))
 }
 
 impl DisplayAs for LookupExec {
@@ -202,8 +201,7 @@ impl ExecutionPlan for LookupExec {
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let join = with_children(&self.work.join, children)?;
-        let Some(node) = join.downcast_ref::<HashJoinExec>() else { return internal_err!("a lookup is a hash join") };
-        Ok(Self::over(&join, node, self.work.how)?.map_or(Arc::clone(&join), |lookup| Arc::new(lookup)))
+        Ok(Self::over(&join, self.work.how)?.map_or(Arc::clone(&join), |lookup| Arc::new(lookup)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -2,11 +2,11 @@
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_expr::{Aggregate, Expr, LogicalPlan, Projection};
+use datafusion_expr::{Aggregate, LogicalPlan};
 use std::sync::Arc;
 
 use crate::reverse::{multiplies, sums_apart};
-use crate::vocabulary::names::{Names, is_added};
+use crate::vocabulary::names::{Names, is_added, under_names_of};
 
 /// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
 ///
@@ -52,8 +52,5 @@ fn reads_outside(plan: &LogicalPlan) -> Result<bool> {
 /// The rows of a plan under its own names, computed by a relation.
 fn apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
     let schema = Arc::clone(plan.schema());
-    let scan = sums_apart(plan, names)?;
-    let read = scan.schema().columns().into_iter().zip(schema.iter());
-    let exprs = read.map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()));
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs.collect(), Arc::new(scan))?))
+    under_names_of(&schema, sums_apart(plan, names)?)
 }

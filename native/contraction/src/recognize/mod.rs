@@ -50,14 +50,9 @@ pub fn contracted(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc
         None => Ok(Transformed::no(node)),
     })?;
     // Joins that no sum has taken.
-    let looked_up = contracted.data.transform_down(|node| {
-        let turned = LookupExec::turned(&node, how)?;
-        let is_turned = turned.is_some();
-        let node = turned.unwrap_or(node);
-        match LookupExec::of(&node, how)? {
-            Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
-            None => Ok(Transformed::new_transformed(node, is_turned)),
-        }
+    let looked_up = contracted.data.transform_down(|node| match LookupExec::of(&node, how)? {
+        Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
+        None => Ok(Transformed::no(node)),
     })?;
     Ok(looked_up.data)
 }

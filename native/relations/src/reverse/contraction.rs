@@ -120,18 +120,18 @@ impl<'r> PulledJoin<'r> {
                 let below = self.rows_of(leaf, Arc::unwrap_or_clone(input))?;
                 Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
             }
-            LogicalPlan::Join(join) if join.left != self.join.left => {
-                let right = self.rows_of(leaf, Arc::unwrap_or_clone(join.right))?;
-                let Join { left, on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
-                let right = Arc::new(right);
-                Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)
-                    .map(LogicalPlan::Join)
-            }
-            LogicalPlan::Join(join) => {
-                let Join { left, right, on, join_type, join_constraint, null_equality, null_aware, .. } = join;
-                let filter =
-                    conjunction(self.parts().filter(|part| self.is_of_sides(part)).cloned().collect::<Vec<_>>());
-                let join_type = if self.is_extended_by(leaf) { JoinType::Inner } else { join_type };
+            LogicalPlan::Join(mut join) => {
+                if join.left != self.join.left {
+                    join.right = Arc::new(self.rows_of(leaf, Arc::unwrap_or_clone(join.right))?);
+                } else {
+                    let parts = self.parts().filter(|part| self.is_of_sides(part)).cloned();
+                    join.filter = conjunction(parts.collect::<Vec<_>>());
+                    if self.is_extended_by(leaf) {
+                        join.join_type = JoinType::Inner;
+                    }
+                }
+                // Its columns may be NULL elsewhere than before.
+                let Join { left, right, on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
                 Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)
                     .map(LogicalPlan::Join)
             }

@@ -24,15 +24,13 @@ impl Linear {
         let varies = |expr: &Expr| !region.varying_in(expr).is_empty();
         let mut filled = vec![];
         let known = read(expr.clone())?.data.transform_up(|part| {
-            let part = chosen(part)?;
-            let taken = part.transform_data(|part| match taken(&part, varies) {
+            chosen(part)?.transform_data(|part| match taken(&part, varies) {
                 Some(taken) => {
                     filled.push(taken.clone());
                     Ok(Transformed::yes(taken))
                 }
                 None => Ok(Transformed::no(part)),
-            })?;
-            Ok(taken)
+            })
         })?;
         let varying = |column: &Column| region.varying.contains(&column.name);
         Ok(is_smooth(&known.data, region.plan.schema(), varying)?.then_some(Self { filled }))
@@ -43,7 +41,7 @@ impl Linear {
         let filled = self.filled.iter().filter(|filled| columns_followed(filled).contains(input));
         match conjunction(filled.map(|filled| filled.clone().is_not_null())) {
             Some(is_known) => Ok(cast(when(is_known, derivative).end()?, DataType::Float64)),
-            _ => Ok(derivative),
+            None => Ok(derivative),
         }
     }
 }

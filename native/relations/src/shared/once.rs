@@ -2,12 +2,12 @@
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, Result};
-use datafusion_expr::{Expr, LogicalPlan, Projection};
+use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 
 use super::relation::{SharedRelation, read_from};
 use super::replaced::each_rewritten;
-use crate::vocabulary::names::Names;
+use crate::vocabulary::names::{Names, under_names_of};
 use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::source_column;
@@ -29,11 +29,7 @@ pub fn each_row_once(plan: LogicalPlan, row: &Column, names: &mut Names) -> Resu
         return Ok(plan);
     }
     let relation = Arc::new(SharedRelation::each_once(names.part("cotangents"), plan, position));
-    let scan = relation.scan()?;
-    let columns = scan.schema().columns().into_iter().zip(schema.iter());
-    let columns =
-        columns.map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()));
-    Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::new(scan))?))
+    under_names_of(&schema, relation.scan()?)
 }
 
 /// The plan, and those of the shared relations in it, without these checks.

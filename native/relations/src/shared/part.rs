@@ -1,13 +1,13 @@
 //! Plans that are planned apart from what reads them.
 
-use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{Result, tree_node::TreeNode};
-use datafusion_expr::{Expr, LogicalPlan, Projection};
+use datafusion_common::Result;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 
 use super::relation::SharedRelation;
-use crate::vocabulary::names::Names;
+use crate::vocabulary::names::{Names, columns, named, under_names_of};
 use crate::vocabulary::nodes::any_part;
 
 /// The rows of a join of shared relations, planned apart from what reads them, so that `xql_contraction` finds the joins in it. The plan
@@ -24,15 +24,9 @@ pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan>
         return Ok(plan);
     }
     let schema = Arc::clone(plan.schema());
-    let exprs = schema.iter().map(|part| Expr::Column(part.into()));
-    let named = exprs.map(|column| column.alias(names.part("column"))).collect();
-    let plan = LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?);
+    let plan = named(plan, &columns(&schema), names)?;
     let relation = Arc::new(SharedRelation::part(names.part("joined"), plan));
-    let scan = relation.scan()?;
-    let columns = scan.schema().columns().into_iter().zip(schema.iter());
-    let columns =
-        columns.map(|(column, (table, field))| Expr::Column(column).alias_qualified(table.cloned(), field.name()));
-    Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::new(scan))?))
+    under_names_of(&schema, relation.scan()?)
 }
 
 /// Whether all tables that a plan reads are shared relations, and nothing in it is of the plan around.

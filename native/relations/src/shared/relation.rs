@@ -249,31 +249,32 @@ impl SharedRelation {
         Ok((shared, true))
     }
 
-    /// The physical plan of what a reader reads under the names of a schema.
+    /// The physical plan of these columns, for a reader that has all columns under the names of a schema.
     async fn part_of(
         &self,
         state: &dyn Session,
         handed_on: &[Expr],
         columns: Vec<usize>,
-        schema: SchemaRef,
+        schema: &Schema,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.with_values(handed_on)?;
+        let mut read = columns.clone();
+        // The column whose numbers are checked is read for that at least.
         let checked = match self.kind {
-            Kind::EachOnce(row) => Some(columns.iter().position(|column| *column == row).ok_or(row)),
+            Kind::EachOnce(row) => Some(read.iter().position(|column| *column == row).unwrap_or_else(|| {
+                read.push(row);
+                columns.len()
+            })),
             _ => None,
         };
-        let beside = checked.and_then(Result::err);
-        let read = columns.iter().zip(schema.fields()).map(|(column, field)| (*column, field.name().as_str()));
-        let read = read.chain(beside.map(|row| (row, self.schema.field(row).name().as_str())));
-        let read = read.map(|(column, name)| Expr::Column(plan.schema().qualified_field(column).into()).alias(name));
-        let read = read.collect::<Vec<_>>();
+        let of_plan = |column: usize| Expr::Column(plan.schema().qualified_field(column).into());
+        let read: Vec<_> = read.into_iter().map(|column| of_plan(column).alias(schema.field(column).name())).collect();
         let plan = LogicalPlanBuilder::from(plan).project(read)?.build()?;
         let part = Whole::left_to_plan_a_part(state);
         let plan = alone(&plan, part.as_ref().map_or(state, |part| part)).await?;
-        let Some(checked) = checked else { return Ok(plan) };
-        let number = checked.unwrap_or(columns.len());
+        let Some(number) = checked else { return Ok(plan) };
         let projection = (0..columns.len()).collect();
-        Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, schema)))
+        Ok(Arc::new(UniqueRowsExec::new(plan, number, projection, Arc::new(schema.project(&columns)?))))
     }
 }
 
@@ -373,8 +374,7 @@ impl TableProvider for Reader {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if matches!(self.relation.kind, Kind::EachOnce(_) | Kind::Part) {
             let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-            let schema = Arc::new(self.schema.project(&columns)?);
-            return self.relation.part_of(state, filters, columns, schema).await;
+            return self.relation.part_of(state, filters, columns, &self.schema).await;
         }
         let whole = Whole::of(state);
         let state = whole.as_deref().map_or(state, |whole| whole.session());

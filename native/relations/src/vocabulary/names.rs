@@ -123,6 +123,13 @@ pub fn named(plan: LogicalPlan, exprs: &[Expr], names: &mut Names) -> Result<Log
     Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan))?))
 }
 
+/// The columns of a plan, in their order, under the names of a schema.
+pub fn under_names_of(schema: &DFSchema, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let columns = columns(plan.schema()).into_iter().zip(schema.iter());
+    let exprs = columns.map(|(column, (table, field))| column.alias_qualified(table.cloned(), field.name()));
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs.collect(), Arc::new(plan))?))
+}
+
 /// `plan` with the columns of `schema` only, in that order.
 pub fn restore(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     let same = plan.schema().fields().len() == schema.fields().len()
