@@ -5,7 +5,7 @@ use arrow::buffer::BooleanBuffer;
 use std::ops::Range;
 
 use crate::dense::Filled;
-use crate::entries::{Entries, Factor};
+use crate::entries::Factor;
 use crate::keys::{NONE, Positions};
 use crate::runs::{Entry, Runs};
 use crate::sparse::Sparse;
@@ -184,9 +184,8 @@ impl Choice {
         order
     }
 
-    /// How many rows of runs are gone through, if it is by these.
-    pub fn steps(&self, left: Entries, right: Entries) -> usize {
-        let [left, right] = [left, right].map(Entries::by_major);
+    /// How many rows of runs are gone through, if it is by these, of which the rows are counted.
+    pub fn steps(&self, left: &[u32], right: &[u32]) -> usize {
         let [p, q] = [&self.pairs[0], &self.pairs[1]].map(|positions| positions.of_rows.iter());
         let pairs = p.zip(q).filter(|(p, q)| **p != NONE && **q != NONE);
         pairs.map(|(p, q)| left[*p as usize] as usize + right[*q as usize] as usize).sum()

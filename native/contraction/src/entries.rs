@@ -20,6 +20,25 @@ pub struct Entries<'s> {
     pub minor: &'s Positions,
 }
 
+/// How many rows positions have.
+#[derive(Debug)]
+pub struct Counts {
+    /// All rows that have both positions.
+    pub rows: usize,
+    /// The rows of each first position.
+    pub major: Vec<u32>,
+    /// The rows of each other position.
+    pub minor: Vec<u32>,
+}
+
+impl Counts {
+    /// How many of all pairs of positions have rows, from 0 to 1.
+    pub fn filling(&self) -> f64 {
+        let all = self.major.len() as f64 * self.minor.len() as f64;
+        if all > 0.0 { self.rows as f64 / all } else { 0.0 }
+    }
+}
+
 impl Factor {
     /// The factor of a row, none if it is NULL.
     pub fn of(&self, row: usize) -> Option<f64> {
@@ -62,15 +81,15 @@ impl<'s> Entries<'s> {
         counts
     }
 
-    /// How many rows each other position has.
-    pub fn by_minor(self) -> Vec<u32> {
-        self.turned().by_major()
-    }
-
-    /// How many of all pairs of positions have rows, from 0 to 1.
-    pub fn filling(self) -> f64 {
-        let all = self.major.count as f64 * self.minor.count as f64;
-        if all > 0.0 { self.rows().count() as f64 / all } else { 0.0 }
+    /// How many rows each position has, of the first ones and of the others.
+    pub fn counts(self) -> Counts {
+        let mut counts = Counts { rows: 0, major: vec![0; self.major.count], minor: vec![0; self.minor.count] };
+        self.rows().for_each(|(major, minor, _)| {
+            counts.rows += 1;
+            counts.major[major] += 1;
+            counts.minor[minor] += 1;
+        });
+        counts
     }
 
     /// The same rows with the positions the other way round.

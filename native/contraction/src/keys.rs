@@ -73,8 +73,13 @@ impl Positions {
     /// By number, whether a row has it.
     pub fn has_rows(&self) -> Vec<bool> {
         let mut has_rows = vec![false; self.count];
-        let known = self.of_rows.iter().filter(|position| **position != NONE);
-        known.for_each(|position| has_rows[*position as usize] = true);
+        let mut missing = self.count;
+        for position in self.of_rows.iter().filter(|position| **position != NONE) {
+            missing -= usize::from(!std::mem::replace(&mut has_rows[*position as usize], true));
+            if missing == 0 {
+                break;
+            }
+        }
         has_rows
     }
 
@@ -86,20 +91,16 @@ impl Positions {
 
     /// The same without numbers that no row has.
     pub fn dense(self) -> Self {
-        let mut numbers = vec![NONE; self.count];
-        for code in &self.of_rows {
-            if *code != NONE {
-                numbers[*code as usize] = 0;
-            }
-        }
-        let mut count = 0;
-        for number in numbers.iter_mut().filter(|number| **number != NONE) {
-            *number = count;
-            count += 1;
-        }
-        if count as usize == self.count {
+        let has_rows = self.has_rows();
+        if has_rows.iter().all(|has_rows| *has_rows) {
             return self;
         }
+        let mut count = 0;
+        let numbers = has_rows.into_iter().map(|has_rows| {
+            count += u32::from(has_rows);
+            count.wrapping_sub(1)
+        });
+        let numbers: Vec<_> = numbers.collect();
         let number = |code: u32| if code == NONE { NONE } else { numbers[code as usize] };
         Self { of_rows: self.of_rows.into_iter().map(number).collect(), count: count as usize }
     }
@@ -150,6 +151,9 @@ fn of_integers<T: ArrowNativeType + Into<i64>>(key: &Key, rows: usize) -> Positi
     }
     let parts: Vec<_> = key.values.iter().map(|array| array.to_data()).collect();
     if parts.iter().all(|part| part.null_count() == 0) {
+        if let Some(close) = by_distance(parts.iter().map(|part| &part.buffer::<T>(0)[..part.len()]), rows) {
+            return close;
+        }
         return integers(parts.iter().flat_map(numbers::<T>).map(Some), rows, key.nulls);
     }
     let values = parts.iter().flat_map(|part| {
@@ -157,6 +161,26 @@ fn of_integers<T: ArrowNativeType + Into<i64>>(key: &Key, rows: usize) -> Positi
         rows.map(|(row, number)| part.is_valid(row).then_some(number))
     });
     integers(values, rows, key.nulls)
+}
+
+/// The positions of integers of which none is NULL and which lie close. Its loops are over slices, which makes them several times as fast.
+fn by_distance<'s, T: Copy + Into<i64> + 's>(
+    parts: impl Iterator<Item = &'s [T]> + Clone,
+    rows: usize,
+) -> Option<Positions> {
+    let all = parts.clone().flatten().map(|number| (*number).into());
+    let none = (i64::MAX, i64::MIN);
+    let (least, greatest) = all.fold(none, |(least, greatest), number| (least.min(number), greatest.max(number)));
+    let range = greatest.abs_diff(least);
+    if least > greatest || range >= limit(rows) {
+        return None;
+    }
+    let mut of_rows = Vec::with_capacity(rows);
+    for part in parts {
+        // The distances are less than the limit, so that nothing is lost.
+        of_rows.extend(part.iter().map(|number| (*number).into().wrapping_sub(least) as u32));
+    }
+    Some(Positions { of_rows, count: range as usize + 1 })
 }
 
 /// The positions of integers: by their distance from the least where they lie close, else by a dictionary.

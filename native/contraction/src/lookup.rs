@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use crate::handover::{InputExec, Streams, handed_over, with_children};
 use crate::option::Contractions;
 use crate::read::held_by;
-use crate::unique::{Unique, have_numbers};
+use crate::unique::{Partners, Unique, have_numbers};
 use crate::version::{distributed_as, filters_elsewhere, statistics, without_expressions};
 
 /// A join of two inputs by whole numbers, of which no two rows of the first have the same: a row of the second looks its partner up.
@@ -301,14 +301,18 @@ impl Built {
     fn joined(&self, work: &Work, batch: &RecordBatch) -> Result<RecordBatch> {
         let Rows::ByKey(first, unique) = &self.rows else { return internal_err!("rows that cannot be looked up") };
         let mut batch = batch.clone();
-        let mut partners = unique.rows_of(&work.keys_of(1, &batch)?, batch.num_rows())?;
-        if partners.null_count() > 0 && !work.keeps_all {
-            let have_one = is_not_null(&partners)?;
+        let mut partners = unique.partners(&work.keys_of(1, &batch)?, batch.num_rows())?;
+        if let Partners::At(rows) = &mut partners
+            && rows.null_count() > 0
+            && !work.keeps_all
+        {
+            let have_one = is_not_null(rows)?;
             batch = filter_record_batch(&batch, &have_one)?;
-            partners = filter(&partners, &have_one)?.as_primitive().clone();
+            *rows = filter(rows, &have_one)?.as_primitive().clone();
         }
-        let column = |(input, index): &(usize, usize)| match input {
-            0 => Ok(take(first.column(*index), &partners, None)?),
+        let column = |(input, index): &(usize, usize)| match (input, &partners) {
+            (0, Partners::Run(start)) => Ok(first.column(*index).slice(*start, batch.num_rows())),
+            (0, Partners::At(rows)) => Ok(take(first.column(*index), rows, None)?),
             _ => Ok(Arc::clone(batch.column(*index))),
         };
         let columns = work.columns.iter().map(column).collect::<Result<_>>()?;

@@ -156,19 +156,16 @@ impl Running {
             return self.handed_over(first, left);
         }
         MetricBuilder::new(&self.metrics).global_counter("numbers").add(first.sums.count());
-        let Self { work, context, measured, .. } = self;
-        let parts = first.sums.parts(context.session_config().batch_size());
-        let schema = work.handover.schema();
-        let of_rows = Arc::clone(&schema);
+        let schema = self.work.handover.schema();
         let Summed { sums, reservation, .. } = first;
-        let batches = parts.map(move |numbers| {
+        let timer = self.measured.elapsed_compute().timer();
+        let batch = sums.result(&schema)?.record_output(&self.measured);
+        timer.done();
+        // The rows are one batch: those that look them up would have to put parts together.
+        let rows = stream::iter((batch.num_rows() > 0).then_some(batch)).map(move |batch| {
             let _held = &reservation;
-            let timer = measured.elapsed_compute().timer();
-            let batch = sums.result(numbers, &of_rows);
-            timer.done();
-            batch.map(|batch| batch.record_output(&measured))
+            Ok(batch)
         });
-        let rows = stream::iter(batches).try_filter(|batch| std::future::ready(batch.num_rows() > 0));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 

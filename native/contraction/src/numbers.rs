@@ -1,13 +1,17 @@
 //! Sums by whole numbers, which are positions of their own.
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch, new_null_array,
+};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, max, min};
-use arrow::datatypes::{DataType, Float64Type, SchemaRef};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use datafusion_common::Result;
 use datafusion_execution::memory_pool::MemoryReservation;
 use std::ops::Range;
 use std::sync::Arc;
+
+use crate::unique::numbers;
 
 /// Numbers up to here are positions, and beyond it those up to so many times as many as there are rows.
 const FREE: usize = 1 << 22;
@@ -59,9 +63,8 @@ impl Sums {
     /// # Errors
     /// If a column has another type.
     pub fn add(&mut self, batch: &RecordBatch, reservation: &MemoryReservation) -> Result<bool> {
-        // A number that is none of these is NULL then.
-        let numbers = cast(batch.column(self.columns.number), &DataType::Int64)?;
-        let numbers: &Int64Array = numbers.as_primitive();
+        // A number beyond all of these is negative then.
+        let numbers = &numbers(batch.column(self.columns.number))?;
         let (Some(least), Some(greatest)) = (min(numbers), max(numbers)) else { return Ok(numbers.is_empty()) };
         let limit = FREE.max(SPARSE * (self.rows + batch.num_rows()));
         if numbers.null_count() > 0 || least < 0 || greatest as u64 >= limit as u64 {
@@ -139,13 +142,14 @@ impl Sums {
         self.there.iter().filter(|there| **there).count()
     }
 
-    /// The rows of the result for some numbers: the number, then the sums.
+    /// The rows of the result: the number, then the sums.
     ///
     /// # Errors
     /// If the schema has other columns.
-    pub fn result(&self, numbers: Range<usize>, schema: &SchemaRef) -> Result<RecordBatch> {
-        let (numbers, sums) = self.arrays(numbers);
-        let number = cast(&numbers, schema.field(0).data_type())?;
+    pub fn result(mut self, schema: &SchemaRef) -> Result<RecordBatch> {
+        let numbers = self.have_rows(0..self.there.len());
+        let number = array(&numbers, schema.field(0).data_type())?;
+        let sums = std::mem::take(&mut self.sums).into_iter().map(|sum| sum.result(&numbers));
         let columns = std::iter::once(number).chain(sums).collect();
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
@@ -156,40 +160,83 @@ impl Sums {
     /// # Errors
     /// If the schema has other columns.
     pub fn rows(&self, numbers: Range<usize>, schema: &SchemaRef) -> Result<RecordBatch> {
-        let (numbers, sums) = self.arrays(numbers);
-        let mut columns =
-            schema.fields().iter().map(|field| new_null_array(field.data_type(), numbers.len())).collect::<Vec<_>>();
-        columns[self.columns.number] = cast(&numbers, schema.field(self.columns.number).data_type())?;
-        for (position, sum) in self.columns.summed.iter().zip(sums) {
-            columns[*position] = sum;
+        let numbers = self.have_rows(numbers);
+        let nulls = schema.fields().iter().map(|field| new_null_array(field.data_type(), numbers.len()));
+        let mut columns = nulls.collect::<Vec<_>>();
+        columns[self.columns.number] = array(&numbers, schema.field(self.columns.number).data_type())?;
+        for (position, sum) in self.columns.summed.iter().zip(&self.sums) {
+            columns[*position] = sum.of(&numbers);
         }
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
 
-    /// Those of some numbers that have rows, and their sums.
-    fn arrays(&self, numbers: Range<usize>) -> (ArrayRef, Vec<ArrayRef>) {
-        if self.there[numbers.clone()].iter().all(|there| *there) {
-            let sums = self.sums.iter().map(|sum| {
-                let known = sum.known.as_ref().map(|known| NullBuffer::from(&known[numbers.clone()]));
-                Arc::new(Float64Array::new(sum.values[numbers.clone()].to_vec().into(), known)) as ArrayRef
-            });
-            let sums = sums.collect();
-            return (Arc::new(Int64Array::from_iter_values(numbers.map(|number| number as i64))), sums);
+    /// Those of some numbers that have rows.
+    fn have_rows(&self, numbers: Range<usize>) -> Numbers {
+        let there = &self.there[numbers.clone()];
+        let last = there.iter().rposition(|there| *there).map_or(0, |last| last + 1);
+        if there[..last].iter().all(|there| *there) {
+            return Numbers::Run(numbers.start..numbers.start + last);
         }
-        let there: Vec<_> = numbers.filter(|number| self.there[*number]).collect();
-        let sum = |sum: &Sum| -> ArrayRef {
-            let values = there.iter().map(|number| sum.values[*number]).collect::<Vec<_>>();
-            let nulls =
-                sum.known.as_ref().map(|known| there.iter().map(|number| known[*number]).collect::<NullBuffer>());
-            Arc::new(Float64Array::new(values.into(), nulls))
-        };
-        let sums = self.sums.iter().map(sum).collect();
-        let numbers = there.iter().map(|number| *number as i64);
-        (Arc::new(Int64Array::from_iter_values(numbers)), sums)
+        Numbers::Some(numbers.filter(|number| self.there[*number]).collect())
+    }
+}
+
+/// Numbers that have rows.
+enum Numbers {
+    /// All from one to another.
+    Run(Range<usize>),
+    Some(Vec<usize>),
+}
+
+impl Numbers {
+    fn len(&self) -> usize {
+        match self {
+            Self::Run(run) => run.len(),
+            Self::Some(numbers) => numbers.len(),
+        }
+    }
+}
+
+/// Numbers as an array.
+fn array(numbers: &Numbers, data_type: &DataType) -> Result<ArrayRef> {
+    fn whole<T: ArrowPrimitiveType>(numbers: &Numbers, of: impl Fn(usize) -> T::Native) -> ArrayRef {
+        Arc::new(match numbers {
+            Numbers::Run(run) => PrimitiveArray::<T>::from_iter_values(run.clone().map(of)),
+            Numbers::Some(numbers) => PrimitiveArray::<T>::from_iter_values(numbers.iter().copied().map(of)),
+        })
+    }
+    match data_type {
+        DataType::UInt64 => Ok(whole::<UInt64Type>(numbers, |number| number as u64)),
+        data_type => Ok(cast(&whole::<Int64Type>(numbers, |number| number as i64), data_type)?),
     }
 }
 
 impl Sum {
+    /// The sums of some numbers.
+    fn of(&self, numbers: &Numbers) -> ArrayRef {
+        let (values, known): (Vec<_>, Option<NullBuffer>) = match numbers {
+            Numbers::Run(run) => {
+                let known = self.known.as_ref().map(|known| NullBuffer::from(&known[run.clone()]));
+                (self.values[run.clone()].to_vec(), known)
+            }
+            Numbers::Some(numbers) => {
+                let known = self.known.as_ref();
+                let known = known.map(|known| numbers.iter().map(|number| known[*number]).collect());
+                (numbers.iter().map(|number| self.values[*number]).collect(), known)
+            }
+        };
+        Arc::new(Float64Array::new(values.into(), known))
+    }
+
+    /// The same, and its values are not copied if they are those of all numbers up to one.
+    fn result(self, numbers: &Numbers) -> ArrayRef {
+        let Numbers::Run(Range { start: 0, end }) = *numbers else { return self.of(numbers) };
+        let known = self.known.map(|known| NullBuffer::from(&known[..end]));
+        let mut values = self.values;
+        values.truncate(end);
+        Arc::new(Float64Array::new(values.into(), known))
+    }
+
     /// Adds the values of numbers that follow each other.
     fn add_run(&mut self, run: Range<usize>, values: &Float64Array, there: &[bool]) {
         let sums = self.values[run.clone()].iter_mut().zip(values.values());
@@ -215,7 +262,19 @@ impl Sum {
             self.known.get_or_insert_with(|| there.to_vec());
         }
         match &mut self.known {
-            None => numbers.zip(values.values()).for_each(|(number, value)| self.values[number] += value),
+            None => {
+                // A sum to which several rows are added one after the other waits for its memory once.
+                let Some(first) = numbers.clone().next() else { return };
+                let (mut last, mut sum) = (first, self.values[first]);
+                for (number, value) in numbers.zip(values.values()) {
+                    if number != last {
+                        self.values[last] = sum;
+                        (last, sum) = (number, self.values[number]);
+                    }
+                    sum += value;
+                }
+                self.values[last] = sum;
+            }
             Some(known) => numbers.zip(values).for_each(|(number, value)| {
                 if let Some(value) = value {
                     self.values[number] += value;

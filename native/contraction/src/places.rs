@@ -79,9 +79,10 @@ impl Places {
         let sizes = [outer[0].count, inner[0].count, outer[1].count];
         let work = Work { sizes, pairs: 0.0, filling: 0.0 };
         let mut places = Self { outer, inner, choice, has_few_steps: false, work, layouts: OnceLock::new() };
-        let (left, right) = (places.left(), places.right());
-        let products = met(left, right);
-        let steps = places.choice.as_ref().map(|choice| choice.steps(left, right.turned()) as f64);
+        let (left, right) = (places.left().counts(), places.right().counts());
+        // How many pairs of rows both sides have in common.
+        let products: f64 = left.minor.iter().zip(&right.major).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+        let steps = places.choice.as_ref().map(|choice| choice.steps(&left.major, &right.minor) as f64);
         let all = sizes.iter().map(|size| *size as f64).product::<f64>();
         let filling = steps.map_or_else(|| products / all, |_| left.filling() * right.filling());
         places.has_few_steps = steps.is_some_and(|steps| steps <= products);
@@ -110,11 +111,6 @@ impl Places {
         let positions = self.outer.iter().chain(&self.inner).chain(chosen);
         positions.map(|positions| positions.of_rows.len() * size_of::<u32>()).sum()
     }
-}
-
-/// How many pairs of rows two sides have in common, by the other position of the left one and the first of the right one.
-fn met(left: Entries, right: Entries) -> f64 {
-    left.by_minor().into_iter().zip(right.by_major()).map(|(a, b)| f64::from(a) * f64::from(b)).sum()
 }
 
 /// The same with a position of their own for rows that have none.

@@ -25,6 +25,15 @@ struct Span {
     nulls: bool,
 }
 
+/// Where the partners of rows stand among the rows of a relation.
+#[derive(Debug)]
+pub enum Partners {
+    /// One after the other from a row on, as many as there are rows that ask.
+    Run(usize),
+    /// At these rows, NULL where there is none.
+    At(UInt32Array),
+}
+
 /// Whether keys of a type are whole numbers, or have one each.
 pub fn have_numbers(data_type: &DataType) -> bool {
     data_type.is_integer()
@@ -60,18 +69,22 @@ impl Unique {
         Ok(Some(unique))
     }
 
-    /// For each of so many rows of another relation the row with the same keys, NULL if there is none.
+    /// For each of so many rows of another relation the row with the same keys.
     ///
     /// # Errors
     /// If the keys have no numbers.
-    pub fn rows_of(&self, keys: &[ArrayRef], rows: usize) -> Result<UInt32Array> {
+    pub fn partners(&self, keys: &[ArrayRef], rows: usize) -> Result<Partners> {
         let keys = keys.iter().map(numbers).collect::<Result<Vec<_>>>()?;
         let row = |place: u32| if place == NONE { NONE } else { self.rows[place as usize] };
         let found: Vec<_> = self.places(&keys, rows).into_iter().map(row).collect();
-        if found.contains(&NONE) {
-            return Ok(found.into_iter().map(|row| (row != NONE).then_some(row)).collect());
+        let first = found.first().copied().unwrap_or(0);
+        if first != NONE && found.iter().zip(first..).all(|(row, next)| *row == next) {
+            return Ok(Partners::Run(first as usize));
         }
-        Ok(UInt32Array::from(found))
+        if found.contains(&NONE) {
+            return Ok(Partners::At(found.into_iter().map(|row| (row != NONE).then_some(row)).collect()));
+        }
+        Ok(Partners::At(UInt32Array::from(found)))
     }
 
     /// The memory that it takes, in bytes.
@@ -85,7 +98,7 @@ impl Unique {
         for (key, span) in keys.iter().zip(&self.spans) {
             if key.null_count() == 0 {
                 let values = places.iter_mut().zip(key.values());
-                values.for_each(|(place, value)| *place = span.place(*place, Some(*value)));
+                values.for_each(|(place, value)| *place = span.place_of(*place, *value));
             } else {
                 places.iter_mut().zip(key).for_each(|(place, value)| *place = span.place(*place, value));
             }
@@ -101,21 +114,33 @@ impl Span {
         Self { least, width: width.saturating_add(usize::from(nulls)), nulls }
     }
 
-    /// The place of a value of this key among those of a place of the keys before.
+    /// The place of a value of this key, or of NULL, among those of a place of the keys before.
     fn place(self, before: u32, value: Option<i64>) -> u32 {
-        let number = match value {
-            Some(value) if value >= self.least => value.abs_diff(self.least).saturating_add(u64::from(self.nulls)),
-            Some(_) => return NONE,
-            None if self.nulls => 0,
-            None => return NONE,
-        };
+        match value {
+            Some(value) => self.place_of(before, value),
+            None if self.nulls && before != NONE => before * self.width as u32,
+            None => NONE,
+        }
+    }
+
+    /// The place of a value of this key among those of a place of the keys before.
+    fn place_of(self, before: u32, value: i64) -> u32 {
+        // What is less than the least comes out greater than the distance to any value.
+        let distance = value.wrapping_sub(self.least) as u64;
+        let nulls = u64::from(self.nulls);
         // Both are less than the number of places, which `NONE` is not.
-        if before == NONE || number >= self.width as u64 { NONE } else { before * self.width as u32 + number as u32 }
+        if before == NONE || distance >= self.width as u64 - nulls {
+            return NONE;
+        }
+        before * self.width as u32 + (distance + nulls) as u32
     }
 }
 
 /// Keys as whole numbers. Those without a sign are known by their bits.
-fn numbers(key: &ArrayRef) -> Result<Int64Array> {
+///
+/// # Errors
+/// If they have no numbers.
+pub fn numbers(key: &ArrayRef) -> Result<Int64Array> {
     if let Some(key) = key.as_primitive_opt::<UInt64Type>() {
         let bits = ScalarBuffer::new(key.values().inner().clone(), 0, key.len());
         return Ok(Int64Array::new(bits, key.nulls().cloned()));
