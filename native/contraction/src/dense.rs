@@ -245,7 +245,7 @@ impl Block {
 
 /// The product of two arrays, of as many rows, inner positions and columns.
 fn product(left: &[f64], right: &[f64], [rows, inner, columns]: [usize; 3]) -> Vec<f64> {
-    let mut sums = vec![0.0; rows * columns];
+    let mut sums = zeros(rows * columns);
     assert!(left.len() == rows * inner && right.len() == inner * columns, "arrays of other sizes");
     let (by_inner, by_column) = (inner as isize, columns as isize);
     // SAFETY: the three arrays have as many elements as their sizes say, one row after the other, and the last overlaps no other.

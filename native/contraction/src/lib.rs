@@ -43,6 +43,7 @@ mod dense;
 mod entries;
 mod exec;
 mod handover;
+mod integers;
 mod kept;
 mod kernel;
 mod keys;

@@ -16,9 +16,10 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::handover::{InputExec, Streams, handed_over, with_children};
+use crate::integers::have_numbers;
 use crate::option::Contractions;
 use crate::read::held_by;
-use crate::unique::{Partners, Unique, have_numbers};
+use crate::unique::{Partners, Unique};
 use crate::version::{distributed_as, filters_elsewhere, statistics, without_expressions};
 
 /// A join of two inputs by whole numbers, of which no two rows of the first have the same: a row of the second looks its partner up.

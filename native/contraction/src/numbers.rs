@@ -4,14 +4,14 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch, new_null_array,
 };
 use arrow::buffer::NullBuffer;
-use arrow::compute::{cast, max, min};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use datafusion_common::Result;
 use datafusion_execution::memory_pool::MemoryReservation;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::unique::numbers;
+use crate::integers::{numbers, run};
 
 /// Numbers up to here are positions, and beyond it those up to so many times as many as there are rows.
 const FREE: usize = 1 << 22;
@@ -65,18 +65,19 @@ impl Sums {
     pub fn add(&mut self, batch: &RecordBatch, reservation: &MemoryReservation) -> Result<bool> {
         // A number beyond all of these is negative then.
         let numbers = &numbers(batch.column(self.columns.number))?;
-        let (Some(least), Some(greatest)) = (min(numbers), max(numbers)) else { return Ok(numbers.is_empty()) };
-        let limit = FREE.max(SPARSE * (self.rows + batch.num_rows()));
-        if numbers.null_count() > 0 || least < 0 || greatest as u64 >= limit as u64 {
-            return Ok(false);
-        }
-        if !self.has_room(greatest as usize + 1, reservation) {
-            return Ok(false);
+        if numbers.null_count() > 0 || numbers.is_empty() {
+            return Ok(numbers.is_empty());
         }
         // Rows often come by their numbers, and loops over neighbours are several times as fast.
-        let run = (greatest - least == numbers.len() as i64 - 1)
-            .then_some(least as usize..greatest as usize + 1)
-            .filter(|run| numbers.values().iter().zip(run.clone()).all(|(number, place)| *number == place as i64));
+        let run = run(numbers).and_then(|first| usize::try_from(first).ok());
+        let run = run.map(|first| first..first + numbers.len());
+        let greatest = match &run {
+            Some(run) => run.end - 1,
+            None => bound(numbers),
+        };
+        if greatest >= FREE.max(SPARSE * (self.rows + batch.num_rows())) || !self.has_room(greatest + 1, reservation) {
+            return Ok(false);
+        }
         for (sum, column) in self.sums.iter_mut().zip(&self.columns.summed) {
             let values = batch.column(*column).as_primitive::<Float64Type>();
             match &run {
@@ -283,6 +284,12 @@ impl Sum {
             }),
         }
     }
+}
+
+/// As much as the greatest number or more, but with no more digits in base two, and more than all positions if one is negative.
+fn bound(numbers: &Int64Array) -> usize {
+    let all = numbers.values().iter().fold(0, |all, number| all | number);
+    usize::try_from(all).unwrap_or(usize::MAX)
 }
 
 /// The same with nothing behind, up to so many.

@@ -27,10 +27,13 @@ async fn rows(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Resu
     Ok(found)
 }
 
-/// Whole numbers up to as many as there are rows, none of which comes twice, in an order of their own.
+/// Whole numbers that follow each other, as many as there are rows, half of the times in an order of their own.
 fn numbers(draw: &mut Draw, rows: usize) -> ArrayRef {
-    let mut numbers: Vec<_> = (0..rows as i64).collect();
-    (1..rows).for_each(|place| numbers.swap(place, draw.below(place + 1)));
+    let first = *draw.of(&[0, 0, 0, 0, 1, 30, -7, i64::MAX - rows as i64, i64::MIN]);
+    let mut numbers: Vec<_> = (first..first + rows as i64).collect();
+    if draw.percent(50) {
+        (1..rows).for_each(|place| numbers.swap(place, draw.below(place + 1)));
+    }
     Arc::new(Int64Array::from(numbers))
 }
 
