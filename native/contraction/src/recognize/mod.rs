@@ -1,5 +1,6 @@
 //! Sums of products among the nodes of a plan.
 
+mod computed;
 mod joined;
 mod product;
 mod terms;

@@ -12,6 +12,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, IsNotNullExpr, NegativeE
 use datafusion_physical_plan::aggregates::AggregateExec;
 use std::sync::Arc;
 
+use super::computed::read_from;
 use super::joined::Joined;
 use super::product::{Product, product, where_true};
 use crate::outputs::Output;
@@ -58,7 +59,12 @@ impl Terms {
         }
         for term in &mut found.terms {
             for (side, factor) in term.factors.iter_mut().enumerate() {
-                *factor = factor.take().map(|factor| joined.local(side, factor)).transpose()?;
+                let Some(of_inputs) = factor.take() else { continue };
+                let of_side = joined.local(side, of_inputs)?;
+                // A row that stands for a missing one has NULL in each column, whatever an expression makes of NULLs.
+                let may_be_missing = joined.outer == Some(side)
+                    || joined.extension.as_ref().is_some_and(|extension| extension.by == side);
+                *factor = Some(if may_be_missing { of_side } else { read_from(&joined.inputs[side], of_side)? });
             }
         }
         Ok(Some(found))
