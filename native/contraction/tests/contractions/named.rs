@@ -162,6 +162,39 @@ async fn a_plan_shows_what_is_summed_and_how() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_factor_reads_what_its_input_has_computed() -> Result<()> {
+    let ctx = tables("(1, 'x', 1.0), (2, 'x', 0.5)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
+    let sql = "SELECT a.g, b.h, SUM(a.t * (1 - tanh(a.v) * tanh(a.v)) * b.v) AS total
+        FROM (SELECT k, g, v, tanh(v) AS t FROM a) a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
+    let plan = by(&planned(&ctx, sql).await?, Contractions::On)?;
+    assert_contains!(shown(&plan), "sum=[t@3 * (1 - t@3 * t@3) of 0 * v@2 of 1]");
+    let of = |v: f64, w: f64| v.tanh() * (1.0 - v.tanh() * v.tanh()) * w;
+    let found = all(&ctx, sql).await?;
+    let expected = of(1.0, 3.0) + of(0.5, 4.0);
+    assert!(matches!(found.as_slice(), [(_, Some(sum))] if (sum - expected).abs() < 1e-14), "{found:?}");
+    // The input computes from another column of the same place and name.
+    let sql = "SELECT a.g, b.h, SUM((a.t + tanh(a.v)) * b.v) AS total
+        FROM (SELECT k, g, v / 2 AS v, tanh(v) AS t FROM a) a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
+    let found = all(&ctx, sql).await?;
+    let of = |v: f64, w: f64| (v.tanh() + (v / 2.0).tanh()) * w;
+    let expected = of(1.0, 3.0) + of(0.5, 4.0);
+    assert!(matches!(found.as_slice(), [(_, Some(sum))] if (sum - expected).abs() < 1e-14), "{found:?}");
+    Ok(())
+}
+
+/// A missing row has no value that it has computed either.
+#[tokio::test]
+async fn a_missing_row_has_computed_nothing() -> Result<()> {
+    let ctx = tables("(1, 'x', 1.0), (2, 'x', 0.5)", "(1, 'p', NULL), (1, 'p', 4.0)").await?;
+    let sql = "SELECT a.g, b.h, SUM(a.v * COALESCE(b.v, 5.0) * COALESCE(b.c, 2.0)) AS total
+        FROM a LEFT JOIN (SELECT k, h, v, COALESCE(v, 5.0) AS c FROM b) b ON a.k = b.k GROUP BY a.g, b.h";
+    let found = all(&ctx, sql).await?;
+    let expected = [("x|NULL", 0.5 * 5.0 * 2.0), ("x|p", 25.0 + 16.0)];
+    assert_eq!(found, expected.map(|(key, sum)| (key.to_owned(), Some(sum))));
+    Ok(())
+}
+
 /// A table of random rows in some order, dealt out to partitions.
 fn shuffled(ctx: &SessionContext, name: &str, rows: &mut [(i64, i64, f64)], draw: &mut Draw) -> Result<()> {
     for last in (1..rows.len()).rev() {
