@@ -303,7 +303,7 @@ def ratios(times: dict[str, Times]) -> list[tuple[str, float, float]]:
             add("{}: one statement over a client's steps", case, ("one statement", "client"), 0.5)
             add("{}: one statement over ddxdb's steps", case, ("one statement", "ddxdb client"), 0.5)
             continue
-        add("{}: gradient over ddxdb", case, ("gradient", "ddxdb gradient"), 0.8)
+        add("{}: gradient over ddxdb", case, ("gradient", "ddxdb gradient"), 0.2)
         add("{}: gradient over by hand", case, ("gradient", "by hand"), 1.15)
         add("{}: value and gradients over value", case, ("both", "value"), 3.0 if case == "network" else 4.0)
     return found

@@ -108,12 +108,24 @@ $contraction
 
 $contraction_goals
 
+`bench/contraction_growth.py`: the same with twice as many rows, hidden units and steps again and again. `growth` is the
+time over that of half the size, 2 where it grows in proportion.
+
+$contraction_growth
+
 `bench/nn2sql.py`: whole trainings on one thread, from the tables to the last weights, at the sizes of
 [NN2SQL](https://openreview.net/forum?id=Qxu3uH5EUE) by Schüle and others, and a larger one: all steps as one statement
 whose backward pass is derived, a statement a step whose backward pass is written by hand on plain DataFusion, NumPy,
-and JAX with its compilation.
+JAX with its compilation, and the text of the one statement on DuckDB.
 
 $nn2sql
+
+`bench/xarray_sql_nn.py`: the network that the benchmark `nn.py` of
+[xarray-sql](https://github.com/xqlsystems/xarray-sql) trains, at its size, on one thread: all steps as one statement,
+a client's loop with the backward pass by hand on plain DataFusion, NumPy, and JAX with its compilation. The author of
+that benchmark reports 2.56 s a step, and 1.45 s without the pixels that are 0, as here.
+
+$xarray_sql_nn
 
 ## The adjoint of a recursive query
 
@@ -282,9 +294,23 @@ def contraction_table() -> str:
     return table(("gradient", *times, *ratios), lines)
 
 
+def contraction_growth_table() -> str:
+    """Milliseconds by size, and what twice the size takes over it."""
+    time, growth = (values("contraction_growth", figure) for figure in ("time", "growth"))
+    lines = [[case, f"{time[case]:,.0f} ms", f"{growth[case]:.2f}" if case in growth else ""] for case in time]
+    return table(("gradient or training: size", "time", "growth"), lines)
+
+
+def xarray_sql_nn_table() -> str:
+    """Seconds of a training, and of a step of it."""
+    total, step = (values("xarray_sql_nn", figure) for figure in ("in total", "a step"))
+    lines = [[way, f"{total[way]:,.1f} s", f"{step[way]:.3f} s"] for way in total]
+    return table(("way", "60 steps", "a step"), lines)
+
+
 def nn2sql_table() -> str:
     """Whole trainings in seconds."""
-    ways = ("SQL", "by hand", "NumPy", "JAX")
+    ways = ("SQL", "by hand", "NumPy", "JAX", "DuckDB")
     columns = [values("nn2sql", way) for way in ways]
     lines = [[case, *(f"{c[case]:,.2f} s" if case in c else "" for c in columns)] for case in columns[0]]
     return table(("training", *ways), lines)
@@ -423,7 +449,9 @@ TABLES = {
     "rows": lambda: goals_table("rows"),
     "contraction": contraction_table,
     "contraction_goals": lambda: goals_table("contraction"),
+    "contraction_growth": contraction_growth_table,
     "nn2sql": nn2sql_table,
+    "xarray_sql_nn": xarray_sql_nn_table,
     "adjoint": lambda: goals_table("adjoint"),
     "objective": objective_table,
     "training": training_table,
