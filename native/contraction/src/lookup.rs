@@ -1,6 +1,6 @@
 //! The operator of a join in which each row looks one other up.
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, MutableArrayData, RecordBatch, RecordBatchOptions, make_array};
 use arrow::compute::{concat_batches, filter, filter_record_batch, is_not_null, take};
 use datafusion_common::{DataFusionError, JoinType, NullEquality, Result, Statistics, internal_err};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -312,7 +312,7 @@ impl Built {
             *rows = filter(rows, &have_one)?.as_primitive().clone();
         }
         let column = |(input, index): &(usize, usize)| match (input, &partners) {
-            (0, Partners::Run(start)) => Ok(first.column(*index).slice(*start, batch.num_rows())),
+            (0, Partners::Run(start)) => Ok(part(first.column(*index), *start, batch.num_rows())),
             (0, Partners::At(rows)) => Ok(take(first.column(*index), rows, None)?),
             _ => Ok(Arc::clone(batch.column(*index))),
         };
@@ -320,6 +320,18 @@ impl Built {
         let count = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(work.join.schema(), columns, &count)?)
     }
+}
+
+/// Some values of an array, one after the other. They are copied if they are not all: a slice would count as the whole where memory is
+/// accounted for.
+fn part(array: &ArrayRef, start: usize, length: usize) -> ArrayRef {
+    if length == array.len() {
+        return Arc::clone(array);
+    }
+    let all = array.to_data();
+    let mut part = MutableArrayData::new(vec![&all], false, length);
+    part.extend(0, start, start + length);
+    make_array(part.freeze())
 }
 
 impl Work {

@@ -235,6 +235,7 @@ impl Sum {
         let known = self.known.map(|known| NullBuffer::from(&known[..end]));
         let mut values = self.values;
         values.truncate(end);
+        values.shrink_to_fit();
         Arc::new(Float64Array::new(values.into(), known))
     }
 
