@@ -155,12 +155,12 @@ impl Running {
         if !(are_read && left.is_empty()) {
             return self.handed_over(first, left);
         }
-        MetricBuilder::new(&self.metrics).global_counter("numbers").add(first.sums.count());
         let schema = self.work.handover.schema();
         let Summed { sums, reservation, .. } = first;
         let timer = self.measured.elapsed_compute().timer();
         let batch = sums.result(&schema)?.record_output(&self.measured);
         timer.done();
+        MetricBuilder::new(&self.metrics).global_counter("numbers").add(batch.num_rows());
         // The rows are one batch: those that look them up would have to put parts together.
         let rows = stream::iter((batch.num_rows() > 0).then_some(batch)).map(move |batch| {
             let _held = &reservation;

@@ -138,19 +138,14 @@ impl Sums {
         (0..count).step_by(size).map(move |first| first..count.min(first + size))
     }
 
-    /// How many numbers have rows.
-    pub fn count(&self) -> usize {
-        self.there.iter().filter(|there| **there).count()
-    }
-
     /// The rows of the result: the number, then the sums.
     ///
     /// # Errors
     /// If the schema has other columns.
-    pub fn result(mut self, schema: &SchemaRef) -> Result<RecordBatch> {
+    pub fn result(&self, schema: &SchemaRef) -> Result<RecordBatch> {
         let numbers = self.have_rows(0..self.there.len());
         let number = array(&numbers, schema.field(0).data_type())?;
-        let sums = std::mem::take(&mut self.sums).into_iter().map(|sum| sum.result(&numbers));
+        let sums = self.sums.iter().map(|sum| sum.of(&numbers));
         let columns = std::iter::once(number).chain(sums).collect();
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
@@ -226,16 +221,6 @@ impl Sum {
                 (numbers.iter().map(|number| self.values[*number]).collect(), known)
             }
         };
-        Arc::new(Float64Array::new(values.into(), known))
-    }
-
-    /// The same, and its values are not copied if they are those of all numbers up to one.
-    fn result(self, numbers: &Numbers) -> ArrayRef {
-        let Numbers::Run(Range { start: 0, end }) = *numbers else { return self.of(numbers) };
-        let known = self.known.map(|known| NullBuffer::from(&known[..end]));
-        let mut values = self.values;
-        values.truncate(end);
-        values.shrink_to_fit();
         Arc::new(Float64Array::new(values.into(), known))
     }
 

@@ -75,10 +75,6 @@ impl Unique {
             return Ok(Partners::Run(first));
         }
         let found: Vec<_> = all_places(&self.spans, &keys, rows).into_iter().map(|place| self.row(place)).collect();
-        let first = found.first().copied().unwrap_or(0);
-        if first != NONE && found.iter().zip(first..).all(|(row, next)| *row == next) {
-            return Ok(Partners::Run(first as usize));
-        }
         if found.contains(&NONE) {
             return Ok(Partners::At(found.into_iter().map(|row| (row != NONE).then_some(row)).collect()));
         }
