@@ -1,7 +1,7 @@
 //! The operator of a join in which each row looks one other up.
 
-use arrow::array::{Array, ArrayRef, AsArray, MutableArrayData, RecordBatch, RecordBatchOptions, make_array};
-use arrow::compute::{concat_batches, filter, filter_record_batch, is_not_null, take};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{concat, concat_batches, filter, filter_record_batch, is_not_null, take};
 use datafusion_common::{DataFusionError, JoinType, NullEquality, Result, Statistics, internal_err};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
@@ -312,7 +312,7 @@ impl Built {
             *rows = filter(rows, &have_one)?.as_primitive().clone();
         }
         let column = |(input, index): &(usize, usize)| match (input, &partners) {
-            (0, Partners::Run(start)) => Ok(part(first.column(*index), *start, batch.num_rows())),
+            (0, Partners::Run(start)) => part(first.column(*index), *start, batch.num_rows()),
             (0, Partners::At(rows)) => Ok(take(first.column(*index), rows, None)?),
             _ => Ok(Arc::clone(batch.column(*index))),
         };
@@ -324,14 +324,12 @@ impl Built {
 
 /// Some values of an array, one after the other. They are copied if they are not all: a slice would count as the whole where memory is
 /// accounted for.
-fn part(array: &ArrayRef, start: usize, length: usize) -> ArrayRef {
+fn part(array: &ArrayRef, start: usize, length: usize) -> Result<ArrayRef> {
     if length == array.len() {
-        return Arc::clone(array);
+        return Ok(Arc::clone(array));
     }
-    let all = array.to_data();
-    let mut part = MutableArrayData::new(vec![&all], false, length);
-    part.extend(0, start, start + length);
-    make_array(part.freeze())
+    // Of one array alone `concat` makes a slice.
+    Ok(concat(&[&array.slice(start, length), &array.slice(start, 0)])?)
 }
 
 impl Work {
