@@ -40,6 +40,15 @@ FILLED = """z AS (SELECT x.i, w.o, SUM(x.val * COALESCE(w.val, 0.5)) AS val
     FROM x LEFT JOIN w ON x.k = w.k + 1 GROUP BY x.i, w.o)"""
 FILLED_BOTH = """z AS (SELECT x.i, w.o, SUM(COALESCE(x.val, 0.25) * COALESCE(w.val, 0.5)) AS val
     FROM x RIGHT JOIN w ON x.k = w.k + 1 GROUP BY x.i, w.o)"""
+PRODUCTS = """z AS (SELECT i, o, SUM(p) AS val FROM (
+    SELECT x.i, w.o, x.k AS k, x.val * w.val AS p FROM x JOIN w ON x.k = w.k) q GROUP BY i, o)"""
+# The parameters of both layers are in one table, as those of a network that is trained in one statement.
+SHARED = """h AS (SELECT i, o, tanh(val) AS val FROM (
+        SELECT x.i, p.o, SUM(x.val * p.val) AS val FROM x JOIN p ON x.k = p.k WHERE p.layer = 0 GROUP BY x.i, p.o) q),
+    z AS (SELECT h.i, p.o, SUM(h.val * p.val) AS val FROM h JOIN p ON h.o = p.k WHERE p.layer = 1 GROUP BY h.i, p.o)"""
+LISTED = "z AS (SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x, w WHERE x.k = w.k AND w.o > 0 GROUP BY x.i, w.o)"
+LISTED_THREE = """z AS (SELECT x.i, v.o, SUM(x.val * w.val * v.val) AS val
+    FROM x, w, v WHERE x.k = w.k AND w.o = v.k AND v.o < 2 GROUP BY x.i, v.o)"""
 SQUARES = "loss AS (SELECT SUM(val * val) / 7 AS l FROM z)"
 
 
@@ -47,8 +56,13 @@ def gradient(model: str, keys: str, variable: str, loss: str = SQUARES) -> str:
     return f"WITH {model}, {loss} SELECT {keys}, grad((SELECT l FROM loss), val) AS d FROM {variable}"
 
 
-# By name: the statement, and how many sums of it are products.
-STATEMENTS = {
+def where(model: str, condition: str) -> str:
+    """A model whose first sum is over rows that fulfil a condition above their join."""
+    return model.replace(" GROUP", f" WHERE {condition} GROUP", 1)
+
+
+# By name: the statement, and how many sums of it are products, if it is said.
+STATEMENTS: dict[str, tuple[str, int | None]] = {
     "a layer, by its rows": (gradient(LAYER, "i, k", "x"), 2),
     "a layer, by its weights": (gradient(LAYER, "k, o", "w"), 2),
     "two layers, by the first": (gradient(NETWORK, "k, o", "w"), 4),
@@ -74,6 +88,32 @@ STATEMENTS = {
     "both sides filled, by those that stay": (gradient(FILLED_BOTH, "k, o", "w"), 2),
     "both sides filled, by the others": (gradient(FILLED_BOTH, "i, k", "x"), 2),
     "rows that a filter leaves": (gradient(LAYER.replace("JOIN w ON", "JOIN w ON w.o > 1 AND"), "k, o", "w"), 2),
+    "a condition of one side above the join": (gradient(where(LAYER, "w.o > 1"), "k, o", "w"), 2),
+    "conditions of both sides above the join": (gradient(where(LAYER, "w.o > 1 AND x.i <> 3"), "i, k", "x"), 2),
+    "a condition of the factor above the join": (gradient(where(LAYER, "x.val > 0"), "i, k", "x"), 2),
+    "a mask above the join": (gradient(where(LAYER, "w.o < x.i"), "i, k", "x"), 2),
+    "attention with a mask above the join": (gradient(where(ATTENTION, "y.i <= x.i"), "i, k", "x"), 4),
+    "a mask over a part of a key above the join": (
+        gradient(where(LAYER, "w.o < x.i").replace("GROUP BY x.i", "GROUP BY x.i, x.k % 2"), "i, k", "x"),
+        2,
+    ),
+    "a condition of what no group is by above the join": (gradient(where(LAYER, "x.val < w.val"), "i, k", "x"), 0),
+    "two layers that share a table": (gradient(SHARED, "layer, k, o", "p"), 5),
+    "tables that a condition joins": (gradient(LISTED, "i, k", "x"), 2),
+    "three tables that conditions join": (gradient(LISTED_THREE, "k, o", "w"), None),
+    "a condition above the products": (gradient(PRODUCTS.replace("q GROUP", "q WHERE o > 1 GROUP"), "k, o", "w"), 2),
+    "a condition of the products": (gradient(PRODUCTS.replace("q GROUP", "q WHERE p > 0 GROUP"), "k, o", "w"), None),
+    "a condition above an outer join": (gradient(where(FILLED, "w.o > 1"), "i, k", "x"), None),
+    "a condition of missing rows above an outer join": (gradient(where(FILLED, "w.o IS NULL"), "i, k", "x"), None),
+    "a condition that has a subquery": (gradient(where(LAYER, "x.i IN (SELECT k FROM w)"), "i, k", "x"), None),
+    "a condition of a subquery of one row": (
+        gradient(where(LAYER, "w.val < (SELECT MAX(val) FROM w)"), "k, o", "w"),
+        None,
+    ),
+    "a condition above a subquery": (
+        gradient(LAYER.replace("FROM x JOIN", "FROM (SELECT * FROM x WHERE x.k > 0) x JOIN"), "i, k", "x"),
+        2,
+    ),
 }
 
 
@@ -84,6 +124,9 @@ def session(seed: int, *, there: float = 1.0, nulls: float = 0.0, partitions: in
         "w": table(seed + 2, {"k": 6, "o": 5}, there=there, nulls=nulls),
         "v": table(seed + 3, {"k": 5, "o": 3}, there=there, nulls=nulls),
     }
+    layers = [tables["w"], tables["v"]]
+    tables["p"] = {name: layers[0][name] + layers[1][name] for name in ("k", "o", "val")}
+    tables["p"]["layer"] = [number for number, layer in enumerate(layers) for _ in layer["val"]]
     return sessions.session(tables, config=SessionConfig().with_target_partitions(partitions))
 
 
@@ -124,7 +167,7 @@ def test_gradients_are_those_of_joins(name: str, there: float, nulls: float) -> 
         ctx = session(len(name), there=there, nulls=nulls, partitions=partitions)
         assert_same(ctx, statement)
         shown = plan(ctx, statement, "true")
-        assert shown.count("ContractionExec") == count, shown
+        assert count is None or shown.count("ContractionExec") == count, shown
         assert "ContractionExec" not in plan(ctx, statement, "false")
 
 

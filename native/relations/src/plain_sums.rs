@@ -5,7 +5,7 @@ use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::{Aggregate, LogicalPlan};
 use std::sync::Arc;
 
-use crate::reverse::{multiplies, sums_apart};
+use crate::reverse::{is_joined, multiplies, sums_apart};
 use crate::vocabulary::names::{Names, is_added, under_names_of};
 
 /// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
@@ -36,7 +36,8 @@ fn is_sum_of_products(aggregate: &Aggregate) -> bool {
     while let LogicalPlan::Filter(filter) = below.as_ref() {
         below = &filter.input;
     }
-    matches!(below.as_ref(), LogicalPlan::Join(join) if multiplies(aggregate, join))
+    let is_asked = !Arc::ptr_eq(below, &aggregate.input);
+    matches!(below.as_ref(), LogicalPlan::Join(join) if (is_asked || is_joined(join)) && multiplies(aggregate, join))
 }
 
 /// Whether a plan reads columns of the query around it.

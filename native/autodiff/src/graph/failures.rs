@@ -1,6 +1,7 @@
 //! Whether expressions may fail.
 
-use datafusion_common::{DFSchema, Result};
+use arrow::datatypes::DataType;
+use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::{Expr, Operator};
 
 use super::import::import;
@@ -32,6 +33,7 @@ pub fn is_total(graph: &Graph, node: &Node) -> bool {
             is_float(node.field.data_type()) && (is_float(from) || from.is_integer())
         }
         Expr::BinaryExpr(binary) => match binary.op {
+            Operator::Divide | Operator::Modulo if is_whole_part(graph, node) => true,
             Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide => of_floats,
             Operator::And | Operator::Or => true,
             Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => true,
@@ -45,11 +47,20 @@ pub fn is_total(graph: &Graph, node: &Node) -> bool {
     }
 }
 
+/// Whether an operation divides whole numbers by one that is written out: `dim / 8`. By 0 it fails, and by -1 for the least number.
+fn is_whole_part(graph: &Graph, node: &Node) -> bool {
+    let are_whole = node.children.iter().all(|child| graph.data_type(*child).is_integer());
+    let divisor = match node.children.last().map(|child| &graph.node(*child).shape) {
+        Some(Expr::Literal(divisor, _)) => divisor.cast_to(&DataType::Int64),
+        _ => return false,
+    };
+    are_whole && matches!(divisor, Ok(ScalarValue::Int64(Some(divisor))) if !matches!(divisor, 0 | -1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::vocabulary::testing::columns;
-    use arrow::datatypes::DataType;
     use datafusion_expr::{cast, col, lit};
 
     #[test]
@@ -59,13 +70,18 @@ mod tests {
             col("x") / col("y"),
             col("i") / col("i"),
             col("x") % col("y"),
+            col("i") / lit(8),
+            col("i") % lit(8),
+            col("i") / lit(0),
+            col("i") / lit(-1),
+            col("x") / lit(0.0),
             col("x").lt(col("y")),
             col("y") * (col("i") / col("i")),
             cast(col("i"), DataType::Float64),
             cast(lit("a"), DataType::Float64),
         ];
         let fails: Vec<_> = exprs.iter().map(|expr| Ok(!never_fails(expr, &schema)?)).collect::<Result<_>>()?;
-        assert_eq!(fails, [false, true, true, false, true, false, true]);
+        assert_eq!(fails, [false, true, true, false, false, true, true, false, false, true, false, true]);
         Ok(())
     }
 }

@@ -10,10 +10,11 @@ use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Oper
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use xql_autodiff::never_fails;
-use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
+use xql_autodiff::vocabulary::columns::{columns_followed, has_subquery, is_volatile};
 
 use super::builder::RegionBuilder;
 use super::cotangents::{RowCotangents, sums};
@@ -200,13 +201,16 @@ impl<'r> PulledJoin<'r> {
 /// ```
 pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> Result<()> {
     // In an iteration they would be kept for all iterations.
-    let LogicalPlan::Join(join) = aggregate.input.as_ref() else { return Ok(()) };
-    if !builder.contracts || builder.stages.begin.is_some() || !multiplies(aggregate, join) {
+    let Some(join) = joined_by(&aggregate.input)? else { return Ok(()) };
+    if !builder.contracts || builder.stages.begin.is_some() || !is_joined(&join) || !multiplies(aggregate, &join) {
         return Ok(());
     }
+    let parts: Vec<_> = join.filter.iter().flat_map(split_conjunction).map(columns_followed).collect();
     for side in [&join.left, &join.right] {
         let node = builder.node(side)?;
-        if !node.reads || builder.stages.of(node).is_some() {
+        // What is asked of a side alone may be what joins it: FROM a, b, c WHERE a.k = b.k AND b.l = c.l
+        let is_asked = parts.iter().any(|read| read.iter().all(|column| side.schema().has_column(column)));
+        if is_asked || !node.reads || builder.stages.of(node).is_some() {
             continue;
         }
         let region = builder.region(side)?;
@@ -217,6 +221,47 @@ pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> R
     Ok(())
 }
 
+/// The join whose rows are those of a plan. Conditions above it are its own, as DataFusion plans them, and as they are found here:
+///
+/// ```text
+/// FROM x JOIN w ON x.inp = w.inp WHERE w.layer = 0    ->    FROM x JOIN w ON x.inp = w.inp AND w.layer = 0
+/// ```
+///
+/// # Errors
+/// If the join cannot be put together again.
+fn joined_by(plan: &LogicalPlan) -> Result<Option<Cow<'_, Join>>> {
+    match plan {
+        LogicalPlan::Join(join) => Ok(Some(Cow::Borrowed(join))),
+        LogicalPlan::Filter(filter) => match joined_by(&filter.input)? {
+            Some(join) if takes(&join, &filter.predicate) => {
+                with_condition(join.into_owned(), filter.predicate.clone()).map(Cow::Owned).map(Some)
+            }
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// Whether the rows of a join that fulfil a condition are those of the join with this condition. DataFusion plans subqueries in filters.
+pub fn takes(join: &Join, condition: &Expr) -> bool {
+    join.join_type == JoinType::Inner && !is_volatile(condition) && !has_subquery(condition)
+}
+
+/// The join with one more condition.
+///
+/// # Errors
+/// If it cannot be put together again.
+pub fn with_condition(join: Join, condition: Expr) -> Result<Join> {
+    let Join { left, right, on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
+    let filter = conjunction(filter.into_iter().chain([condition]));
+    Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)
+}
+
+/// Whether a join asks anything of its rows.
+pub fn is_joined(join: &Join) -> bool {
+    !join.on.is_empty() || join.filter.is_some()
+}
+
 /// Whether an aggregate is one of sums, averages and counts of products of two sides by keys of both.
 pub fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
     let reads_both = |exprs: &[Expr]| {
@@ -224,14 +269,13 @@ pub fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
         [&join.left, &join.right].iter().all(|side| read.iter().any(|column| side.schema().has_column(column)))
     };
     let is_known_join = matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right);
-    let is_joined = is_known_join && (!join.on.is_empty() || join.filter.is_some());
     let known = [sum_udaf(), avg_udaf(), count_udaf()];
     let is_known = |expr: &Expr| match expr {
         Expr::AggregateFunction(call) => known.contains(&call.func) && !call.params.distinct,
         _ => false,
     };
     let calls: Vec<_> = aggregate.aggr_expr.iter().map(|call| call.clone().unalias_nested().data).collect();
-    is_joined && calls.iter().all(is_known) && reads_both(&calls) && reads_both(&aggregate.group_expr)
+    is_known_join && calls.iter().all(is_known) && reads_both(&calls) && reads_both(&aggregate.group_expr)
 }
 
 /// The column below the projections of a plan that an expression over it is.
