@@ -93,6 +93,10 @@ STATEMENTS: dict[str, tuple[str, int | None]] = {
     "a condition of the factor above the join": (gradient(where(LAYER, "x.val > 0"), "i, k", "x"), 2),
     "a mask above the join": (gradient(where(LAYER, "w.o < x.i"), "i, k", "x"), 2),
     "attention with a mask above the join": (gradient(where(ATTENTION, "y.i <= x.i"), "i, k", "x"), 4),
+    "a condition of a side that is a join": (
+        gradient(ATTENTION.replace("ON p.u = y.i", "ON p.u = y.i AND p.t > 1"), "i, k", "x"),
+        4,
+    ),
     "a mask over a part of a key above the join": (
         gradient(where(LAYER, "w.o < x.i").replace("GROUP BY x.i", "GROUP BY x.i, x.k % 2"), "i, k", "x"),
         2,

@@ -2,10 +2,10 @@
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion_expr::{Aggregate, LogicalPlan};
+use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
-use crate::reverse::{is_joined, multiplies, sums_apart};
+use crate::reverse::{multiplied, sums_apart};
 use crate::vocabulary::names::{Names, is_added, under_names_of};
 
 /// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
@@ -23,21 +23,11 @@ pub fn plain_sums_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let mut names = Names::of(&plan)?;
     plan.transform_up_with_subqueries(|node| match &node {
-        LogicalPlan::Aggregate(aggregate) if is_sum_of_products(aggregate) && !reads_outside(&node)? => {
+        LogicalPlan::Aggregate(aggregate) if multiplied(aggregate).is_some() && !reads_outside(&node)? => {
             Ok(Transformed::yes(apart(node, &mut names)?))
         }
         _ => Ok(Transformed::no(node)),
     })
-}
-
-/// Whether an aggregate is over a join, or the rows of one that fulfil a condition, and has sums of products of both sides.
-fn is_sum_of_products(aggregate: &Aggregate) -> bool {
-    let mut below = &aggregate.input;
-    while let LogicalPlan::Filter(filter) = below.as_ref() {
-        below = &filter.input;
-    }
-    let is_asked = !Arc::ptr_eq(below, &aggregate.input);
-    matches!(below.as_ref(), LogicalPlan::Join(join) if (is_asked || is_joined(join)) && multiplies(aggregate, join))
 }
 
 /// Whether a plan reads columns of the query around it.

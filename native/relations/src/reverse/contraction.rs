@@ -4,13 +4,13 @@
 //! factor and the cotangent. Where this is so, the sums are planned as a plan of their own, in which `xql_contraction` finds them, and no
 //! row of the join is made.
 
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, JoinType, Result, internal_err};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{Aggregate, BinaryExpr, Cast, Expr, Join, LogicalPlan, Operator, Projection};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use xql_autodiff::never_fails;
@@ -201,14 +201,15 @@ impl<'r> PulledJoin<'r> {
 /// ```
 pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> Result<()> {
     // In an iteration they would be kept for all iterations.
-    let Some(join) = joined_by(&aggregate.input)? else { return Ok(()) };
-    if !builder.contracts || builder.stages.begin.is_some() || !is_joined(&join) || !multiplies(aggregate, &join) {
+    let Some((join, conditions)) = multiplied(aggregate) else { return Ok(()) };
+    let are_of_join = conditions.iter().all(|condition| takes(join, condition));
+    if !builder.contracts || builder.stages.begin.is_some() || !are_of_join {
         return Ok(());
     }
-    let parts: Vec<_> = join.filter.iter().flat_map(split_conjunction).map(columns_followed).collect();
+    let parts: Vec<_> = conditions.into_iter().flat_map(split_conjunction).map(columns_followed).collect();
     for side in [&join.left, &join.right] {
         let node = builder.node(side)?;
-        // What is asked of a side alone may be what joins it: FROM a, b, c WHERE a.k = b.k AND b.l = c.l
+        // What is asked of a side above the join may be what joins it: FROM a, b, c WHERE a.k = b.k AND b.l = c.l
         let is_asked = parts.iter().any(|read| read.iter().all(|column| side.schema().has_column(column)));
         if is_asked || !node.reads || builder.stages.of(node).is_some() {
             continue;
@@ -221,49 +222,46 @@ pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> R
     Ok(())
 }
 
-/// The join whose rows are those of a plan. Conditions above it are its own, as DataFusion plans them, and as they are found here:
+/// The rows of a region with a condition as one of the join that they are of, if it can be. There sums of products are looked for, and there
+/// DataFusion asks it:
 ///
 /// ```text
 /// FROM x JOIN w ON x.inp = w.inp WHERE w.layer = 0    ->    FROM x JOIN w ON x.inp = w.inp AND w.layer = 0
 /// ```
 ///
 /// # Errors
-/// If the join cannot be put together again.
-fn joined_by(plan: &LogicalPlan) -> Result<Option<Cow<'_, Join>>> {
+/// If the plan cannot be put together again.
+pub fn asked_of_join(plan: LogicalPlan, condition: &Expr) -> Result<Transformed<LogicalPlan>> {
     match plan {
-        LogicalPlan::Join(join) => Ok(Some(Cow::Borrowed(join))),
-        LogicalPlan::Filter(filter) => match joined_by(&filter.input)? {
-            Some(join) if takes(&join, &filter.predicate) => {
-                with_condition(join.into_owned(), filter.predicate.clone()).map(Cow::Owned).map(Some)
-            }
-            _ => Ok(None),
-        },
-        _ => Ok(None),
+        LogicalPlan::Join(join) if takes(&join, condition) => {
+            let filter = conjunction(join.filter.into_iter().chain([condition.clone()]));
+            Ok(Transformed::yes(LogicalPlan::Join(Join { filter, ..join })))
+        }
+        // A name is that of one column in all of the statement.
+        LogicalPlan::Projection(Projection { expr, input, .. })
+            if condition.column_refs().into_iter().all(|column| input.schema().has_column(column)) =>
+        {
+            let below = asked_of_join(Arc::unwrap_or_clone(input), condition)?;
+            below.map_data(|below| Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?)))
+        }
+        other => Ok(Transformed::no(other)),
     }
 }
 
 /// Whether the rows of a join that fulfil a condition are those of the join with this condition. DataFusion plans subqueries in filters.
-pub fn takes(join: &Join, condition: &Expr) -> bool {
+fn takes(join: &Join, condition: &Expr) -> bool {
     join.join_type == JoinType::Inner && !is_volatile(condition) && !has_subquery(condition)
 }
 
-/// The join with one more condition.
-///
-/// # Errors
-/// If it cannot be put together again.
-pub fn with_condition(join: Join, condition: Expr) -> Result<Join> {
-    let Join { left, right, on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
-    let filter = conjunction(filter.into_iter().chain([condition]));
-    Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)
-}
-
-/// Whether a join asks anything of its rows.
-pub fn is_joined(join: &Join) -> bool {
-    !join.on.is_empty() || join.filter.is_some()
-}
-
-/// Whether an aggregate is one of sums, averages and counts of products of two sides by keys of both.
-pub fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
+/// The join of which an aggregate has sums, averages and counts of products of two sides by keys of both, and the conditions above it.
+pub fn multiplied(aggregate: &Aggregate) -> Option<(&Join, Vec<&Expr>)> {
+    let (mut below, mut conditions) = (aggregate.input.as_ref(), vec![]);
+    while let LogicalPlan::Filter(filter) = below {
+        conditions.push(&filter.predicate);
+        below = &filter.input;
+    }
+    let LogicalPlan::Join(join) = below else { return None };
+    let is_joined = !join.on.is_empty() || join.filter.is_some() || !conditions.is_empty();
     let reads_both = |exprs: &[Expr]| {
         let read: Vec<_> = exprs.iter().flat_map(columns_followed).collect();
         [&join.left, &join.right].iter().all(|side| read.iter().any(|column| side.schema().has_column(column)))
@@ -275,7 +273,8 @@ pub fn multiplies(aggregate: &Aggregate, join: &Join) -> bool {
         _ => false,
     };
     let calls: Vec<_> = aggregate.aggr_expr.iter().map(|call| call.clone().unalias_nested().data).collect();
-    is_known_join && calls.iter().all(is_known) && reads_both(&calls) && reads_both(&aggregate.group_expr)
+    let are_products = calls.iter().all(is_known) && reads_both(&calls) && reads_both(&aggregate.group_expr);
+    (is_known_join && is_joined && are_products).then_some((join, conditions))
 }
 
 /// The column below the projections of a plan that an expression over it is.

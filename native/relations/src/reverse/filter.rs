@@ -1,13 +1,14 @@
 //! Nodes that keep rows of their input, or order them, and have its columns: filters, sorts and limits.
 
-use datafusion_common::{Result, internal_err};
+use datafusion_common::Result;
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::logical_plan::Sort;
-use datafusion_expr::{Expr, Filter, Limit, LogicalPlan, Projection};
+use datafusion_expr::{Filter, Limit, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
 use super::builder::RegionBuilder;
-use super::contraction::{takes, with_condition};
+use super::contraction::asked_of_join;
 use super::expressions::inside;
 use super::nodes::Node;
 use super::region::Region;
@@ -16,38 +17,16 @@ use super::region::Region;
 pub fn filter(builder: &mut RegionBuilder, node: Node, filter: &Filter) -> Result<Region> {
     let mut region = builder.region(&filter.input)?;
     let predicate = inside(builder, &mut region, &filter.predicate, filter.input.schema())?;
-    region.plan = if builder.contracts && is_of_join(&region.plan, &predicate) {
-        asked_of_join(region.plan, predicate.clone())?
-    } else {
-        LogicalPlan::Filter(Filter::try_new(predicate.clone(), Arc::new(region.plan))?)
+    let asked = match region.plan {
+        plan if builder.contracts => asked_of_join(plan, &predicate)?,
+        plan => Transformed::no(plan),
+    };
+    region.plan = match asked.transformed {
+        true => asked.data,
+        false => LogicalPlan::Filter(Filter::try_new(predicate.clone(), Arc::new(asked.data))?),
     };
     region.single = false;
     if is_volatile(&predicate) { builder.stored(node, region) } else { Ok(region) }
-}
-
-/// Whether a condition of the rows of a region can be one of the join that they are of, in which sums of products are looked for.
-fn is_of_join(plan: &LogicalPlan, condition: &Expr) -> bool {
-    match plan {
-        LogicalPlan::Join(join) => takes(join, condition),
-        // A name is that of one column in all of the statement.
-        LogicalPlan::Projection(Projection { input, .. }) => {
-            condition.column_refs().into_iter().all(|column| input.schema().has_column(column))
-                && is_of_join(input, condition)
-        }
-        _ => false,
-    }
-}
-
-/// The rows with the condition as one of the join.
-fn asked_of_join(plan: LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
-    match plan {
-        LogicalPlan::Join(join) => Ok(LogicalPlan::Join(with_condition(join, condition)?)),
-        LogicalPlan::Projection(Projection { expr, input, .. }) => {
-            let below = asked_of_join(Arc::unwrap_or_clone(input), condition)?;
-            Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
-        }
-        other => internal_err!("{} is no join", other.display()),
-    }
 }
 
 /// The first rows are kept, which might be others in another order of equal rows.

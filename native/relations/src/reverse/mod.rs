@@ -44,7 +44,7 @@ use crate::shared::Iterations;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{above_queries, shown};
 use builder::RegionBuilder;
-pub use contraction::{is_joined, multiplies, sums_apart};
+pub use contraction::{multiplied, sums_apart};
 pub use cotangents::RowCotangents;
 pub use lateral::{correlated, with_joins_for_lateral};
 use nodes::Node;
