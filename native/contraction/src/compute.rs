@@ -8,6 +8,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use std::sync::Arc;
 
 use crate::entries::Factor;
+use crate::evaluated::Together;
 use crate::keys::{Key, NONE, Positions};
 use crate::spec::{Contraction, Equality, Extension, Term};
 
@@ -38,15 +39,7 @@ impl Rows {
         let on = spec.equalities.iter().enumerate();
         let on = on.filter_map(|(number, equality)| Some((number, equality.key_of(side)?)));
         let on = on.map(|(number, key)| Ok((number, arrays(key, batches)?))).collect::<Result<_>>()?;
-        let mut factors: Vec<Arc<Factor>> = vec![];
-        for (number, term) in spec.terms.iter().enumerate() {
-            let is_same = |other: &&Term| other.factors[side] == term.factors[side] && other.counts == term.counts;
-            let factor = match spec.terms[..number].iter().zip(&factors).find(|(other, _)| is_same(other)) {
-                Some((_, factor)) => Arc::clone(factor),
-                None => Arc::new(factor_of(term, side, batches, count)?),
-            };
-            factors.push(factor);
-        }
+        let factors = factors(&spec.terms, side, batches, count)?;
         Ok(Self { count, lengths, groups, on, factors })
     }
 
@@ -100,18 +93,44 @@ fn arrays(expr: &Arc<dyn PhysicalExpr>, batches: &[RecordBatch]) -> Result<Vec<A
     batches.iter().map(|batch| expr.evaluate(batch)?.into_array(batch.num_rows())).collect()
 }
 
-/// The factor of a term that an input has.
-fn factor_of(term: &Term, side: usize, batches: &[RecordBatch], rows: usize) -> Result<Factor> {
-    let Some(factor) = &term.factors[side] else { return Ok(Factor { values: vec![1.0; rows], nulls: vec![] }) };
-    let arrays = arrays(factor, batches)?;
+/// The factors that an input has, by term. Those of several that are the same are one.
+fn factors(terms: &[Term], side: usize, batches: &[RecordBatch], rows: usize) -> Result<Vec<Arc<Factor>>> {
+    let mut exprs: Vec<Arc<dyn PhysicalExpr>> = vec![];
+    for expr in terms.iter().filter_map(|term| term.factors[side].as_ref()) {
+        if !exprs.contains(expr) {
+            exprs.push(Arc::clone(expr));
+        }
+    }
+    let together = Together::new(exprs.clone(), batches.first().map_or(0, RecordBatch::num_columns))?;
+    let values = batches.iter().map(|batch| together.of(batch)).collect::<Result<Vec<_>>>()?;
+    let values_of = |expr| {
+        let number = exprs.iter().position(|other| other == expr);
+        values.iter().filter_map(|values| Some(&values[number?])).collect::<Vec<_>>()
+    };
+    let mut factors: Vec<Arc<Factor>> = vec![];
+    for (number, term) in terms.iter().enumerate() {
+        let is_same = |other: &&Term| other.factors[side] == term.factors[side] && other.counts == term.counts;
+        let factor = match (terms[..number].iter().zip(&factors).find(|(other, _)| is_same(other)), &term.factors[side])
+        {
+            (Some((_, factor)), _) => Arc::clone(factor),
+            (None, Some(expr)) => Arc::new(factor(&values_of(expr), term.counts, rows)?),
+            (None, None) => Arc::new(Factor { values: vec![1.0; rows], nulls: vec![] }),
+        };
+        factors.push(factor);
+    }
+    Ok(factors)
+}
+
+/// A factor of these values, 1 wherever there is one if it counts.
+fn factor(arrays: &[&ArrayRef], counts: bool, rows: usize) -> Result<Factor> {
     let mut values = Vec::with_capacity(rows);
     let has_nulls = arrays.iter().any(|array| array.null_count() > 0);
     let mut nulls = Vec::with_capacity(if has_nulls { rows } else { 0 });
-    for array in &arrays {
+    for array in arrays {
         if has_nulls {
             nulls.extend((0..array.len()).map(|row| array.is_null(row)));
         }
-        if !term.counts {
+        if !counts {
             let array = cast(array, &DataType::Float64)?;
             values.extend_from_slice(array.as_primitive::<Float64Type>().values());
         }

@@ -31,7 +31,7 @@
 //! In the order of the modules, each of which imports only from those before it: `option` says how sums are computed, `outputs` which
 //! aggregates are made of them, and `spec` what they are over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts them.
 //! `bits`, `pages` and `dense`, `sparse` and `chosen` are the kernels, `kernel` chooses one, and `pairs` has the sums of pairs as rows.
-//! `compute` has the rows of inputs, and `places` their positions. `handover` hands rows over, and `read` reads them. `kept` has what an
+//! `evaluated` evaluates expressions together, `compute` has the rows of inputs, and `places` their positions. `handover` hands rows over, and `read` reads them. `kept` has what an
 //! execution leaves to the next one, `sums` goes from the rows of inputs to those of the sum, and `exec` is the operator. `integers` has
 //! keys as whole numbers, `numbers` sums by numbers, and `numbered` their operator. `unique` has rows by keys of their own, and `lookup` the
 //! operator that looks them up. `recognize` finds sums and lookups among the nodes of a plan.
@@ -41,6 +41,7 @@ mod chosen;
 mod compute;
 mod dense;
 mod entries;
+mod evaluated;
 mod exec;
 mod handover;
 mod integers;
