@@ -22,7 +22,7 @@ use super::linear::Linear;
 use super::region::{Leaf, Region};
 use super::stages::needs_no_stage;
 use crate::shared::SharedRelation;
-use crate::vocabulary::names::{Names, columns, named};
+use crate::vocabulary::names::{Names, columns, named, under_names_of};
 
 /// The rows of a region that is a join of two sides, each with the cotangent of its group.
 pub struct PulledJoin<'r> {
@@ -190,6 +190,26 @@ impl<'r> PulledJoin<'r> {
     fn is_of_one_side(&self, expr: &Expr) -> bool {
         let read = columns_followed(expr);
         self.sides().iter().any(|side| read.iter().all(|column| is_computed_over(column, side, self.region)))
+    }
+}
+
+/// The rows of a region, each with the cotangent of its group, which several sums over them read: those of groups are computed once.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn with_groups_once(rows: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+    match rows {
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            let below = with_groups_once(Arc::unwrap_or_clone(input), names)?;
+            Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
+        }
+        LogicalPlan::Join(join) if !needs_no_stage(&join.left)? => {
+            let schema = Arc::clone(join.left.schema());
+            let groups = SharedRelation::new(names.part("cotangents"), Arc::unwrap_or_clone(join.left));
+            let left = Arc::new(under_names_of(&schema, Arc::new(groups).scan()?)?);
+            Ok(LogicalPlan::Join(Join { left, ..join }))
+        }
+        other => Ok(other),
     }
 }
 

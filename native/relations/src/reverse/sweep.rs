@@ -13,7 +13,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::decoded;
 
 use super::adjoint::contributions;
-use super::contraction::PulledJoin;
+use super::contraction::{PulledJoin, with_groups_once};
 use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
 use super::linear::Linear;
 use super::region::{Leaf, Region};
@@ -139,7 +139,7 @@ impl<'a> Sweep<'a> {
             }
         }
         if self.contracts {
-            self.contractions(region, &mut contributions, &rows)?;
+            self.contractions(region, &mut contributions, &mut rows)?;
         }
         if contributions.len() > 1 && !region.single {
             return self.shared_contributions(contributions, rows);
@@ -156,15 +156,18 @@ impl<'a> Sweep<'a> {
         &mut self,
         region: &Region,
         contributions: &mut Vec<(&Leaf, Vec<Option<Expr>>)>,
-        rows: &LogicalPlan,
+        rows: &mut LogicalPlan,
     ) -> Result<()> {
         let Some(pulled) = PulledJoin::of(region, rows) else { return Ok(()) };
-        let mut others = vec![];
+        let (mut products, mut others) = (vec![], vec![]);
         for (leaf, cotangents) in std::mem::take(contributions) {
-            if !pulled.is_product(leaf, &cotangents)? {
-                others.push((leaf, cotangents));
-                continue;
-            }
+            let kind = if pulled.is_product(leaf, &cotangents)? { &mut products } else { &mut others };
+            kind.push((leaf, cotangents));
+        }
+        if !products.is_empty() && products.len() + others.len() > 1 {
+            *rows = with_groups_once(std::mem::take(rows), self.names)?;
+        }
+        for (leaf, cotangents) in products {
             let rows = pulled.rows_of(leaf, rows.clone())?;
             self.contribution(leaf, leaf.row.clone(), None, rows, cotangents, &[])?;
             if let Some(contribution) = self.contributions[leaf.stage].pop() {
