@@ -330,6 +330,16 @@ def test_plain_sums_of_prepared_statements_and_views() -> None:
     assert query(ctx, "SELECT COUNT(*) AS n FROM t").to_pylist() == [{"n": 9 + 45}]
 
 
+@pytest.mark.parametrize(("model", "keys", "variable"), [(SHARED, "layer, k, o", "p"), (NETWORK, "k, o", "v")])
+def test_cotangents_that_several_sums_read_are_computed_once(model: str, keys: str, variable: str) -> None:
+    shown = plan(session(5, partitions=1), gradient(model, keys, variable), "true")
+    lines = [line.rsplit("| ", maxsplit=1)[-1].strip() for line in shown.splitlines()]
+    # The derivative of the sum of squares, which both factors of the last layer read in the first model.
+    of_squares = [line for line in lines if line.startswith("ProjectionExec") and "2 * " in line]
+    assert len(of_squares) == 1, shown
+    assert any("reads ∂cotangents" in line for line in lines) == (variable == "p"), shown
+
+
 def test_the_kernel_is_shown() -> None:
     ctx = session(3)
     statement = STATEMENTS["a layer, by its weights"][0]
