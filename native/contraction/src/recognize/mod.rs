@@ -174,15 +174,13 @@ fn spec(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Contraction>>
     let mut sides: Vec<_> = joined.inputs.iter().map(|_| Side::default()).collect();
     for (position, (key, _)) in grouped.group_expr().expr().iter().enumerate() {
         let key = joined.over_inputs(key)?;
-        let (Some(side), true) = (joined.side_of(&key), has_positions(&key.data_type(&joined.schema)?)) else {
-            return Ok(None);
-        };
+        let (Some(side), true) = (joined.side_of(&key), is_key(&key, joined)?) else { return Ok(None) };
         sides[side].groups.push((joined.local(side, key)?, position));
     }
     let Some(Terms { terms, outputs }) = Terms::of(grouped, joined)? else { return Ok(None) };
     let mut equalities = vec![];
     for Equality { sides: [a, b], keys: [left, right], nulls } in &joined.equalities {
-        if !has_positions(&left.data_type(&joined.schema)?) {
+        if !(is_key(left, joined)? && is_key(right, joined)?) {
             return Ok(None);
         }
         let keys = [joined.local(*a, Arc::clone(left))?, joined.local(*b, Arc::clone(right))?];
@@ -198,6 +196,11 @@ fn spec(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Contraction>>
         terms,
         outputs,
     }))
+}
+
+/// Whether an expression has a position for each of its values, and the same value in all rows of the join that a row of an input is in.
+fn is_key(expr: &Arc<dyn PhysicalExpr>, joined: &Joined) -> Result<bool> {
+    Ok(has_positions(&joined.type_of(expr)?) && !expr.exists(|part| Ok(part.is_volatile_node()))?)
 }
 
 /// What groups have to fulfil, if that is what the rows of a join have to: `a.item <= b.item` over groups by both. None if rows of one
