@@ -141,11 +141,14 @@ mod tests {
         create_udf("root", vec![DataType::Float64], DataType::Float64, Volatility::Immutable, Arc::new(of_rows))
     }
 
+    /// The values of an expression.
+    type Values = Vec<Option<f64>>;
+
     /// The values of expressions of a function over some rows of `x`, and for how many rows it has been called each time.
     fn evaluated<const N: usize>(
         rows: [f64; 3],
         exprs: impl FnOnce(&dyn Fn(Expr) -> Expr) -> [Expr; N],
-    ) -> Result<([Vec<Option<f64>>; N], Vec<usize>)> {
+    ) -> Result<([Values; N], Vec<usize>)> {
         let calls = Arc::default();
         let function = root(&calls);
         let batch = RecordBatch::try_from_iter([("x", Arc::new(Float64Array::from(rows.to_vec())) as ArrayRef)])?;
