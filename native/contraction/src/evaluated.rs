@@ -116,14 +116,15 @@ fn evaluated_for_every_row(expr: &Arc<dyn PhysicalExpr>) -> Vec<&Arc<dyn Physica
     if is_whole { expr.children() } else { vec![] }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "datafusion-55")))]
 mod tests {
     use super::*;
     use arrow::array::{AsArray, Float64Array};
     use arrow::datatypes::{DataType, Float64Type};
-    use datafusion::prelude::{SessionContext, col};
     use datafusion_common::{DFSchema, exec_err};
-    use datafusion_expr::{ColumnarValue, Expr, ScalarUDF, Volatility, create_udf, lit, when};
+    use datafusion_expr::execution_props::ExecutionProps;
+    use datafusion_expr::{ColumnarValue, Expr, ScalarUDF, Volatility, col, create_udf, lit, when};
+    use datafusion_physical_expr::create_physical_expr;
     use std::sync::Mutex;
 
     /// A function that knows how many rows it has been called for, and fails for negative numbers.
@@ -152,9 +153,9 @@ mod tests {
         let calls = Arc::default();
         let function = root(&calls);
         let batch = RecordBatch::try_from_iter([("x", Arc::new(Float64Array::from(rows.to_vec())) as ArrayRef)])?;
-        let (ctx, schema) = (SessionContext::new(), DFSchema::try_from(batch.schema())?);
+        let (schema, props) = (DFSchema::try_from(batch.schema())?, ExecutionProps::new());
         let exprs = exprs(&|argument| function.call(vec![argument]));
-        let exprs = exprs.into_iter().map(|expr| ctx.state().create_physical_expr(expr, &schema));
+        let exprs = exprs.iter().map(|expr| create_physical_expr(expr, &schema, &props));
         let together = Together::new(exprs.collect::<Result<_>>()?, batch.num_columns())?;
         let mut values = together.of(&batch)?.into_iter();
         let values = std::array::from_fn(|_| {
