@@ -116,7 +116,8 @@ fn evaluated_for_every_row(expr: &Arc<dyn PhysicalExpr>) -> Vec<&Arc<dyn Physica
     if is_whole { expr.children() } else { vec![] }
 }
 
-#[cfg(all(test, not(feature = "datafusion-55")))]
+#[cfg(test)]
+#[cfg(not(feature = "datafusion-55"))]
 mod tests {
     use super::*;
     use arrow::array::{AsArray, Float64Array};
