@@ -1,13 +1,16 @@
 //! Reading a relation that is computed once.
 
 use arrow::datatypes::SchemaRef;
+use datafusion_common::stats::Precision;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{ColumnStatistics, DataFusionError, Result, Statistics, internal_err};
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::EquivalenceProperties;
+use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
+use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties, displayable,
@@ -146,7 +149,12 @@ impl Shared {
         if let Some(known) = locked(&self.statistics).get(&partition) {
             return Ok(Arc::clone(known));
         }
-        let mut statistics = statistics(&self.plan(), partition)?.as_ref().clone();
+        let plan = self.plan();
+        let mut statistics = statistics(&plan, partition)?.as_ref().clone();
+        if is_one_row(&plan) {
+            statistics.num_rows = Precision::Exact(1);
+            statistics.total_byte_size = Precision::Absent;
+        }
         if self.layout.numbered {
             statistics.column_statistics.push(ColumnStatistics::new_unknown());
         }
@@ -239,6 +247,20 @@ impl Shared {
         let mut text = String::new();
         add_lines(self.plan().as_ref(), 0, &mut measured.into_iter(), &mut text);
         text
+    }
+}
+
+/// Whether a plan has one row, as an aggregate without groups has. DataFusion takes one that is computed in one step for as many rows as
+/// it reads, and would go through the rows of a product once for each row that the value stands beside.
+fn is_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match (plan.downcast_ref::<AggregateExec>(), plan.children().as_slice()) {
+        (Some(aggregate), _) => {
+            *aggregate.mode() == AggregateMode::Single
+                && aggregate.group_expr().is_empty()
+                && aggregate.group_expr().is_single()
+        }
+        (None, [below]) => plan.is::<ProjectionExec>() && is_one_row(below),
+        _ => false,
     }
 }
 
