@@ -49,6 +49,7 @@ SHARED = """h AS (SELECT i, o, tanh(val) AS val FROM (
 LISTED = "z AS (SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x, w WHERE x.k = w.k AND w.o > 0 GROUP BY x.i, w.o)"
 LISTED_THREE = """z AS (SELECT x.i, v.o, SUM(x.val * w.val * v.val) AS val
     FROM x, w, v WHERE x.k = w.k AND w.o = v.k AND v.o < 2 GROUP BY x.i, v.o)"""
+STENCIL = "z AS (SELECT x.i + w.o AS c, SUM(x.val * w.val) AS val FROM x CROSS JOIN w GROUP BY x.i + w.o)"
 SQUARES = "loss AS (SELECT SUM(val * val) / 7 AS l FROM z)"
 
 
@@ -114,6 +115,8 @@ STATEMENTS: dict[str, tuple[str, int | None]] = {
         gradient(where(LAYER, "w.val < (SELECT MAX(val) FROM w)"), "k, o", "w"),
         None,
     ),
+    "a stencil, by its cells": (gradient(STENCIL, "i, k", "x"), None),
+    "a stencil, by its factors": (gradient(STENCIL, "k, o", "w"), None),
     "a condition above a subquery": (
         gradient(LAYER.replace("FROM x JOIN", "FROM (SELECT * FROM x WHERE x.k > 0) x JOIN"), "i, k", "x"),
         2,

@@ -446,6 +446,7 @@ mod tests {
     use arrow::array::{AsArray, Int64Array, RecordBatch};
     use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
     use datafusion::datasource::memory::MemorySourceConfig;
+    use datafusion::prelude::{SessionConfig, SessionContext};
     use datafusion_common::{assert_contains, plan_err};
     use datafusion_physical_expr::expressions::lit;
     use datafusion_physical_plan::collect;
@@ -500,6 +501,23 @@ mod tests {
         assert_contains!(shown(&first), "\nr|   DataSourceExec");
         assert!(shown(&first).ends_with("\nr is read\n"), "{}", shown(&first));
         assert_eq!(shown(&second), "SharedExec: reads r, columns=[row]\n");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn an_aggregate_without_groups_has_one_row() -> Result<()> {
+        let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+        for (sql, expected) in [
+            ("SELECT SUM(value) AS x FROM (VALUES (1), (2)) AS t (value)", Precision::Exact(1)),
+            ("SELECT SUM(value) + 1 AS x FROM range(0, 100)", Precision::Exact(1)),
+            ("SELECT SUM(value) AS x FROM (VALUES (1), (2)) AS t (value) GROUP BY value", Precision::Inexact(2)),
+        ] {
+            let plan = ctx.sql(sql).await?.create_physical_plan().await?;
+            let schema = plan.schema();
+            let shared = Arc::new(Shared::new("r".to_owned(), Arc::clone(&schema), false, plan));
+            let reader: Arc<dyn ExecutionPlan> = Arc::new(SharedExec::new(shared, &schema, None, false)?);
+            assert_eq!(statistics(&reader, None)?.num_rows, expected, "{sql}");
+        }
         Ok(())
     }
 
