@@ -1,4 +1,4 @@
-"""Times gradients by row that are made of sums of products: layers, a network, attention and a graph convolution.
+"""Times gradients by row that are made of sums of products: layers, a network, attention, a graph, a stencil.
 
     build/fresh/bin/python bench/contraction.py [--rounds 3] [--only layer ...]
 
@@ -6,7 +6,7 @@ The figures are processor time on one thread, the fastest of the rounds, from th
 with sums of products as arrays, as they are by themselves, and by DataFusion's joins and groups
 (`SET xql.contractions = false`). Beside them is NumPy, which starts from the same columns in an order of their own and
 ends in the same rows. All gradients have to agree to 1e-9 of the largest. The exit status is 1 if a goal is not
-reached: over NumPy for dense arrays, over DataFusion for graphs.
+reached: over NumPy for dense arrays, over DataFusion for graphs and stencils.
 """
 
 from __future__ import annotations
@@ -196,6 +196,41 @@ def graph(variable: str, nodes: int, edges: int, features: int) -> Case:
     return Case(name, tables, model, variable, keys, by_hand, dense=False)
 
 
+def stencil(form: str, cells: int) -> Case:
+    """A second difference along a line, over a table of its edges or of its offsets."""
+    rng = np.random.default_rng(5)
+    factors = {-1: 1.0, 0: -2.0, 1: 1.0}
+    cell = np.arange(cells)
+    edges = [(cell[max(0, -d) : cells - max(0, d)], d, c) for d, c in factors.items()]
+    tables = {
+        "u": rows(rng.normal(size=cells), "x", seed=7),
+        "e": pa.table(
+            {
+                "src": np.concatenate([src for src, _, _ in edges]),
+                "dst": np.concatenate([src + d for src, d, _ in edges]),
+                "val": np.concatenate([np.full(len(src), c) for src, _, c in edges]),
+            }
+        ),
+        "s": pa.table({"d": list(factors), "val": list(factors.values())}),
+    }
+
+    def by_hand(tables: Tables) -> Array:
+        u = filled(tables["u"], cells)
+        if form == "edges":
+            src, dst, val = columns(tables["e"])
+            d = 2 * np.bincount(dst, val * u[src], minlength=cells)
+            return at(np.bincount(src, val * d[dst], minlength=cells), tables["u"])
+        c = columns(tables["s"])[-1]
+        return at(np.correlate(2 * np.convolve(u, c), c, mode="valid"), tables["u"])
+
+    model = {
+        "edges": "SELECT e.dst AS x, SUM(e.val * u.val) AS val FROM e JOIN u ON e.src = u.x GROUP BY e.dst",
+        "offsets": "SELECT u.x + s.d AS x, SUM(u.val * s.val) AS val FROM u CROSS JOIN s GROUP BY u.x + s.d",
+    }[form]
+    model = f"c AS ({model}), loss AS (SELECT SUM(val * val) AS l FROM c)"
+    return Case(f"stencil of {cells:,} cells, by {form}", tables, model, "u", ("x",), by_hand, dense=False)
+
+
 CASES: dict[str, Callable[[bool], Iterator[Case]]] = {
     "layer": lambda quick: (layer(by, 5_000 if quick else 50_000, 16, 8) for by in "xw"),
     "network": lambda quick: (
@@ -203,6 +238,7 @@ CASES: dict[str, Callable[[bool], Iterator[Case]]] = {
     ),
     "attention": lambda quick: (attention(*((64, 16) if quick else (512, 64))) for _ in range(1)),
     "graph": lambda quick: (graph(by, *((2_000, 10_000) if quick else (20_000, 100_000)), 16) for by in "xaw"),
+    "stencil": lambda quick: (stencil(form, 10_000 if quick else 1_000_000) for form in ("edges", "offsets")),
 }
 
 
