@@ -5,6 +5,7 @@ use arrow::compute::{cast, interleave};
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion_common::Result;
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::lit;
 use std::sync::Arc;
 
 use crate::entries::Factor;
@@ -96,25 +97,26 @@ fn arrays(expr: &Arc<dyn PhysicalExpr>, batches: &[RecordBatch]) -> Result<Vec<A
 /// The factors that an input has, by term. Those of several that are the same are one.
 fn factors(terms: &[Term], side: usize, batches: &[RecordBatch], rows: usize) -> Result<Vec<Arc<Factor>>> {
     let mut exprs: Vec<Arc<dyn PhysicalExpr>> = vec![];
-    for expr in terms.iter().filter_map(|term| term.factors[side].as_ref()) {
-        if !exprs.contains(expr) {
-            exprs.push(Arc::clone(expr));
-        }
-    }
-    let together = Together::new(exprs.clone(), batches.first().map_or(0, RecordBatch::num_columns))?;
+    let of_terms = terms.iter().map(|term| {
+        let expr = term.factors[side].clone().unwrap_or_else(|| lit(1.0));
+        let number = exprs.iter().position(|other| other == &expr).unwrap_or_else(|| {
+            exprs.push(expr);
+            exprs.len() - 1
+        });
+        (number, term.counts)
+    });
+    let of_terms: Vec<_> = of_terms.collect();
+    let together = Together::new(exprs, batches.first().map_or(0, RecordBatch::num_columns))?;
     let values = batches.iter().map(|batch| together.of(batch)).collect::<Result<Vec<_>>>()?;
-    let values_of = |expr| {
-        let number = exprs.iter().position(|other| other == expr);
-        values.iter().filter_map(|values| Some(&values[number?])).collect::<Vec<_>>()
-    };
     let mut factors: Vec<Arc<Factor>> = vec![];
-    for (number, term) in terms.iter().enumerate() {
-        let is_same = |other: &&Term| other.factors[side] == term.factors[side] && other.counts == term.counts;
-        let factor = match (terms[..number].iter().zip(&factors).find(|(other, _)| is_same(other)), &term.factors[side])
-        {
-            (Some((_, factor)), _) => Arc::clone(factor),
-            (None, Some(expr)) => Arc::new(factor(&values_of(expr), term.counts, rows)?),
-            (None, None) => Arc::new(Factor { values: vec![1.0; rows], nulls: vec![] }),
+    for of_term @ (number, counts) in &of_terms {
+        let known = of_terms.iter().zip(&factors).find(|(other, _)| *other == of_term);
+        let factor = match known {
+            Some((_, factor)) => Arc::clone(factor),
+            None => {
+                let arrays: Vec<_> = values.iter().map(|values| &values[*number]).collect();
+                Arc::new(factor(&arrays, *counts, rows)?)
+            }
         };
         factors.push(factor);
     }

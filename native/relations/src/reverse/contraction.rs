@@ -116,11 +116,7 @@ impl<'r> PulledJoin<'r> {
         if self.masks().next().is_none() && !self.is_extended_by(leaf) {
             return Ok(rows);
         }
-        match rows {
-            LogicalPlan::Projection(Projection { expr, input, .. }) => {
-                let below = self.rows_of(leaf, Arc::unwrap_or_clone(input))?;
-                Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
-            }
+        over_projections(rows, &mut |rows| match rows {
             LogicalPlan::Join(mut join) => {
                 if join.left != self.join.left {
                     join.right = Arc::new(self.rows_of(leaf, Arc::unwrap_or_clone(join.right))?);
@@ -137,7 +133,7 @@ impl<'r> PulledJoin<'r> {
                     .map(LogicalPlan::Join)
             }
             other => internal_err!("{} is no join", other.display()),
-        }
+        })
     }
 
     /// Whether the side of a leaf need not have a row in a row of the join.
@@ -198,11 +194,7 @@ impl<'r> PulledJoin<'r> {
 /// # Errors
 /// If the plan cannot be put together again.
 pub fn with_groups_once(rows: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
-    match rows {
-        LogicalPlan::Projection(Projection { expr, input, .. }) => {
-            let below = with_groups_once(Arc::unwrap_or_clone(input), names)?;
-            Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(below))?))
-        }
+    over_projections(rows, &mut |rows| match rows {
         LogicalPlan::Join(join) if !needs_no_stage(&join.left)? => {
             let schema = Arc::clone(join.left.schema());
             let groups = SharedRelation::new(names.part("cotangents"), Arc::unwrap_or_clone(join.left));
@@ -210,6 +202,20 @@ pub fn with_groups_once(rows: LogicalPlan, names: &mut Names) -> Result<LogicalP
             Ok(LogicalPlan::Join(Join { left, ..join }))
         }
         other => Ok(other),
+    })
+}
+
+/// The projections of a plan over what is made of the plan below them.
+fn over_projections(
+    plan: LogicalPlan,
+    below: &mut dyn FnMut(LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            let input = over_projections(Arc::unwrap_or_clone(input), below)?;
+            Ok(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(input))?))
+        }
+        other => below(other),
     }
 }
 
