@@ -95,7 +95,7 @@ def test_frames() -> None:
 @pytest.mark.parametrize("path", ["engine", "text"])
 def test_the_depth_that_a_session_reads_by_default_fits_a_small_stack(path: str) -> None:
     cases = [f"{path}:{name}:40:256" for name in _DEEP]
-    cases += [f"{path}:CTEs one on another:16:256", f"{path}:layers by row:4:256"]
+    cases += [f"{path}:CTEs one on another:16:256", f"{path}:layers by row:16:256"]
     for outcome in _planned(cases).values():
         assert _seconds(outcome) < 60
 

@@ -19,6 +19,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::any::Any;
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
@@ -322,10 +323,19 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
 }
 
 /// The physical plan of a plan that nothing stands above.
+///
+/// What reads a relation is being planned meanwhile, so that relations which read one another go as deep as there are of them: each has
+/// enough of a stack.
 async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-    let planned = state.create_physical_plan(plan).await?;
+    let mut planning = state.create_physical_plan(plan);
+    let planned = poll_fn(|context| stacker::maybe_grow(NEEDED, STACK, || planning.as_mut().poll(context))).await?;
     contracted(planned, contractions(state.config_options()))
 }
+
+/// Bytes of the stack that the host takes to plan one relation, several times over.
+const NEEDED: usize = 512 << 10;
+/// Bytes of a stack on which some relations are planned.
+const STACK: usize = 8 << 20;
 
 /// What a scan of a relation reads, from a plan that has the columns of the relation.
 pub fn read_from(scan: &TableScan, plan: LogicalPlan) -> Result<LogicalPlan> {
