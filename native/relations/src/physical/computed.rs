@@ -15,6 +15,7 @@ use std::time::Instant;
 use xql_contraction::held_by;
 
 use super::batch::batch_of;
+use super::values::Values;
 
 /// What the plan computes.
 #[derive(Debug, Clone)]
@@ -47,6 +48,8 @@ pub struct Computed {
     pub measured: Vec<Option<MetricsSet>>,
     /// The plan, if it is kept.
     pub plan: Option<Arc<dyn ExecutionPlan>>,
+    /// What readers have computed from the rows.
+    pub values: Values,
     _reservation: MemoryReservation,
 }
 
@@ -116,7 +119,8 @@ impl Computation {
         costs.memory.set_max(reservation.size());
         let measured = if layout.kept.no_measures { vec![] } else { measured(&plan)? };
         let plan = layout.kept.plan.then_some(plan);
-        Ok(Arc::new(Computed { partitions, measured, plan, _reservation: reservation }))
+        let values = Values::new(reservation.new_empty());
+        Ok(Arc::new(Computed { partitions, measured, plan, values, _reservation: reservation }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Physical nodes of our own. They import nothing of this crate, and other processes do not know them.
 //!
-//! - [`SharedExec`] reads a relation that is computed once.
+//! - [`SharedExec`] reads a relation that is computed once. [`asked`] has it compute what the projections above it call functions for.
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
 //! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
 //!   iteration reads by [`GivenExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are
@@ -8,7 +8,10 @@
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
 //! - [`stop_telling`] ends that for good.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod adjoint;
+mod asked;
 mod batch;
 mod checkpoints;
 mod computed;
@@ -24,9 +27,11 @@ mod sums;
 mod tape;
 mod told;
 mod unique_rows;
+mod values;
 mod wanted;
 
 pub use adjoint::{AdjointExec, BEFORE, FIRST};
+pub use asked::asked;
 pub use computed::Kept;
 pub use given::{GivenExec, Id, is_given};
 pub use in_order::InOrder;
@@ -36,3 +41,7 @@ pub use shared::{Shared, SharedExec};
 pub use tape::{Query, TapeExec};
 pub use told::stop_telling;
 pub use unique_rows::UniqueRowsExec;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

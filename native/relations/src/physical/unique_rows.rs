@@ -15,10 +15,11 @@ use datafusion_physical_plan::{
 use futures::StreamExt;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::batch::projected;
+use super::locked;
 use crate::version::{statistics, without_expressions};
 
 /// Passes rows on, and fails if the number of a row comes twice in all partitions of one execution.
@@ -43,10 +44,6 @@ struct Execution {
     /// The partitions that have been asked for. One that is asked for again belongs to another execution.
     begun: HashSet<usize>,
     seen: Option<Arc<Mutex<Seen>>>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl UniqueRowsExec {

@@ -29,7 +29,7 @@ use xql_contraction::contracted;
 use super::iterations::Iterations;
 use super::whole::Whole;
 use crate::options::{checkpoints, contractions};
-use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, is_given};
+use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, asked, is_given};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::{any_node, draws_itself};
@@ -329,7 +329,7 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
 async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
     let mut planning = state.create_physical_plan(plan);
     let planned = poll_fn(|context| stacker::maybe_grow(NEEDED, STACK, || planning.as_mut().poll(context))).await?;
-    contracted(planned, contractions(state.config_options()))
+    asked(contracted(planned, contractions(state.config_options()))?)
 }
 
 /// Bytes of the stack that the host takes to plan one relation, several times over.
