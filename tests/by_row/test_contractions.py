@@ -343,6 +343,13 @@ def test_cotangents_that_several_sums_read_are_computed_once(model: str, keys: s
     assert any("reads ∂cotangents" in line for line in lines) == (variable == "p"), shown
 
 
+def test_what_readers_call_alike_is_asked_of_what_they_read() -> None:
+    shown = plan(session(5, partitions=1), gradient(NETWORK, "k, o", "w"), "true")
+    reading = [line.split("columns=")[1] for line in shown.splitlines() if "SharedExec" in line and "tanh(" in line]
+    assert len(reading) > 1 and len({line[line.index("tanh(") :] for line in reading}) == 1, shown
+    assert not [line for line in shown.splitlines() if "tanh(" in line and "ProjectionExec" in line], shown
+
+
 def test_the_kernel_is_shown() -> None:
     ctx = session(3)
     statement = STATEMENTS["a layer, by its weights"][0]

@@ -33,7 +33,7 @@ pub fn asked(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(asked.data)
 }
 
-/// Whether expressions call a function, and whether they are the same for the same row whoever computes them.
+/// Whether expressions call a function, and are of the columns of a row alone, the same whoever computes them.
 fn are_of_rows<'e>(exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>) -> Result<bool> {
     let (mut calls, mut are) = (false, true);
     for expr in exprs {
@@ -58,7 +58,7 @@ mod tests {
     use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
     use datafusion::physical_expr::create_physical_expr;
     use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
-    use datafusion_common::DFSchema;
+    use datafusion_common::{DFSchema, ScalarValue};
     use datafusion_execution::TaskContext;
     use datafusion_expr::{Expr, ScalarUDF};
     use datafusion_physical_plan::{collect, displayable};
@@ -159,9 +159,13 @@ mod tests {
         let relation = relation()?;
         let drawn = counted(Volatility::Volatile).0.call(vec![col("x")]);
         let called = counted(Volatility::Immutable).0.call(vec![col("x")]);
+        let of_nothing = Arc::new(|_: &[ColumnarValue]| Ok(ColumnarValue::from(ScalarValue::from(1.0))));
+        let of_nothing =
+            create_udf("of_nothing", vec![], DataType::Float64, Volatility::Stable, of_nothing).call(vec![]);
         for (exprs, is_taken) in [
             (vec![called.clone()], true),
             (vec![called.clone(), drawn], false),
+            (vec![called.clone() + of_nothing], false),
             (vec![col("x") + lit(1.0)], false),
             (vec![called + lit(1.0), lit(1.0)], true),
         ] {
