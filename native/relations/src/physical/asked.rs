@@ -1,50 +1,189 @@
-//! Readers that compute what a projection above them calls functions for.
+//! Projections of the rows of a relation, which several readers may have computed alike.
 
-use datafusion_common::Result;
+use arrow::array::ArrayRef;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Result, Statistics, internal_err};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::coop::CooperativeExec;
+use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
 use datafusion_physical_plan::projection::ProjectionExec;
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
+use std::fmt;
 use std::sync::Arc;
 
+use super::batch::batch_of;
 use super::shared::SharedExec;
+use super::values::Value;
+use crate::version::{statistics, without_expressions};
 
-/// A plan in which readers of relations take the place of projections above them that call functions. What several of them call alike
-/// is computed once.
+/// A plan whose projections of rows of relations compute what they call functions for once for all of them.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
 pub fn asked(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let asked = plan.transform_down(|node| {
-        let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(Transformed::no(node)) };
-        let cooperative = projection.input().downcast_ref::<CooperativeExec>();
-        let below = cooperative.map_or(projection.input(), |cooperative| cooperative.input());
-        let exprs = projection.expr().iter().map(|computed| &computed.expr);
-        let Some(reader) = below.downcast_ref::<SharedExec>() else { return Ok(Transformed::no(node)) };
-        if !are_of_rows(exprs.clone())? {
-            return Ok(Transformed::no(node));
-        }
-        let Some(reader) = reader.computing(exprs, node.schema())? else { return Ok(Transformed::no(node)) };
-        let reader = Arc::new(reader) as Arc<dyn ExecutionPlan>;
-        Ok(Transformed::yes(if cooperative.is_some() { Arc::new(CooperativeExec::new(reader)) } else { reader }))
+    let asked = plan.transform_up(|node| {
+        Ok(match AskedExec::of(&node)? {
+            Some(asked) => Transformed::yes(Arc::new(asked) as _),
+            None => Transformed::no(node),
+        })
     })?;
     Ok(asked.data)
 }
 
-/// Whether expressions call a function, and are of the columns of a row alone, the same whoever computes them.
-fn are_of_rows<'e>(exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>) -> Result<bool> {
-    let (mut calls, mut are) = (false, true);
-    for expr in exprs {
-        expr.apply(|part| {
-            calls |= part.is::<ScalarFunctionExpr>();
-            let is_leaf = part.is::<Column>() || part.is::<Literal>();
-            are &= !part.is_volatile_node() && (is_leaf || !part.children().is_empty());
-            Ok(if are { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-        })?;
+/// A [`ProjectionExec`] over the rows of a relation, which shares what it calls functions for with other readers.
+#[derive(Debug)]
+struct AskedExec {
+    /// The projection that it stands for.
+    projection: Arc<dyn ExecutionPlan>,
+    input: Arc<dyn ExecutionPlan>,
+    columns: Arc<[Asking]>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// A column of a projection, and the value of the relation that it is, if it calls a function.
+#[derive(Debug)]
+struct Asking {
+    expr: Arc<dyn PhysicalExpr>,
+    value: Option<Arc<Value>>,
+}
+
+impl AskedExec {
+    /// What a node is, if it is a projection of the rows of a relation that calls a function.
+    fn of(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(None) };
+        let Some(reader) = reader(projection.input()) else { return Ok(None) };
+        let columns = projection.expr().iter().map(|column| Asking::of(&column.expr, reader));
+        let columns = columns.collect::<Result<Arc<[_]>>>()?;
+        let (input, metrics) = (Arc::clone(projection.input()), ExecutionPlanMetricsSet::new());
+        let asked = Self { projection: Arc::clone(node), input, columns, metrics };
+        Ok(asked.columns.iter().any(|column| column.value.is_some()).then_some(asked))
     }
-    Ok(calls && are)
+}
+
+/// The reader of a relation that a node is.
+fn reader(node: &Arc<dyn ExecutionPlan>) -> Option<&SharedExec> {
+    let cooperative = node.downcast_ref::<CooperativeExec>();
+    cooperative.map_or(node, |cooperative| cooperative.input()).downcast_ref()
+}
+
+impl Asking {
+    fn of(expr: &Arc<dyn PhysicalExpr>, reader: &SharedExec) -> Result<Self> {
+        let value = match is_called(expr)? {
+            true => Some(reader.shared().asked().value(over_relation(expr, reader)?)),
+            false => None,
+        };
+        Ok(Self { expr: Arc::clone(expr), value })
+    }
+}
+
+/// Whether an expression calls a function, and is of the columns of a row alone, the same whoever computes it.
+fn is_called(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
+    let (mut calls, mut is_of_row) = (false, true);
+    expr.apply(|part| {
+        calls |= part.is::<ScalarFunctionExpr>();
+        let is_leaf = part.is::<Column>() || part.is::<Literal>();
+        is_of_row &= !part.is_volatile_node() && (is_leaf || !part.children().is_empty());
+        Ok(if is_of_row { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(calls && is_of_row)
+}
+
+/// An expression over the columns of a reader as one over those of the relation, which have no names here: readers have their own.
+fn over_relation(expr: &Arc<dyn PhysicalExpr>, reader: &SharedExec) -> Result<Arc<dyn PhysicalExpr>> {
+    let of_relation = Arc::clone(expr).transform(|part| {
+        let Some(read) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
+        let Some(column) = reader.projection().get(read.index()) else {
+            return internal_err!("a projection reads column {} of {}", read.index(), reader.projection().len());
+        };
+        Ok(Transformed::yes(Arc::new(Column::new("", *column)) as _))
+    })?;
+    Ok(of_relation.data)
+}
+
+impl DisplayAs for AskedExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let schema = self.schema();
+        let columns = self.columns.iter().zip(schema.fields());
+        let columns: Vec<_> = columns.map(|(column, field)| format!("{} as {}", column.expr, field.name())).collect();
+        write!(f, "AskedExec: expr=[{}]", columns.join(", "))
+    }
+}
+
+impl ExecutionPlan for AskedExec {
+    fn name(&self) -> &str {
+        "AskedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.projection.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    without_expressions!();
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.projection.maintains_input_order()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        self.projection.benefits_from_input_partitioning()
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[_; 1]>::try_from(children) else { return internal_err!("AskedExec has one input") };
+        let projection = Arc::clone(&self.projection).with_new_children(vec![Arc::clone(&input)])?;
+        let of_same = |reader: &SharedExec, other: &SharedExec| {
+            reader.shared().id() == other.shared().id() && reader.projection() == other.projection()
+        };
+        // Another input has other values.
+        match reader(&self.input).zip(reader(&input)).is_some_and(|(reader, other)| of_same(reader, other)) {
+            true => {
+                let (columns, metrics) = (Arc::clone(&self.columns), ExecutionPlanMetricsSet::new());
+                Ok(Arc::new(Self { projection, input, columns, metrics }))
+            }
+            false => Ok(projection),
+        }
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        statistics(&self.projection, partition)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(reader) = reader(&self.input).cloned() else { return internal_err!("AskedExec reads a relation") };
+        let rows = self.input.execute(partition, Arc::clone(&context))?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let (columns, schema) = (Arc::clone(&self.columns), self.schema());
+        let named = Arc::clone(&schema);
+        let batches = async move { reader.computed(&context).await }.map_ok(move |computed| {
+            rows.enumerate().map(move |(index, batch)| {
+                let batch = batch?;
+                let timer = metrics.elapsed_compute().timer();
+                let columns = columns.iter().map(|column| {
+                    let compute = || column.expr.evaluate(&batch)?.into_array(batch.num_rows());
+                    match &column.value {
+                        Some(value) => computed.values.get(value, (partition, index), compute),
+                        None => compute(),
+                    }
+                });
+                let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+                timer.done();
+                Ok(batch_of(&named, columns, batch.num_rows())?.record_output(&metrics))
+            })
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.into_stream().try_flatten())))
+    }
 }
 
 #[cfg(test)]
@@ -58,10 +197,10 @@ mod tests {
     use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
     use datafusion::physical_expr::create_physical_expr;
     use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
+    use datafusion_common::stats::Precision;
     use datafusion_common::{DFSchema, ScalarValue};
-    use datafusion_execution::TaskContext;
     use datafusion_expr::{Expr, ScalarUDF};
-    use datafusion_physical_plan::{collect, displayable};
+    use datafusion_physical_plan::{ExecutionPlanProperties, collect, displayable};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn schema() -> SchemaRef {
@@ -91,7 +230,7 @@ mod tests {
         (create_udf("counted", vec![DataType::Float64], DataType::Float64, volatility, Arc::new(call)), calls)
     }
 
-    /// What a projection of columns of a relation computes, in the places that `asked` has for it.
+    /// What `asked` makes of a projection of columns of a relation.
     fn reader(relation: &Arc<Shared>, columns: Vec<usize>, exprs: &[Expr]) -> Result<Arc<dyn ExecutionPlan>> {
         let reader = SharedExec::new(Arc::clone(relation), &schema(), Some(columns), false)?;
         let of_reader = DFSchema::try_from(reader.schema().as_ref().clone())?;
@@ -117,39 +256,42 @@ mod tests {
         let relation = relation()?;
         let expr = counted.call(vec![col("y") + lit(1.0)]);
         let first = reader(&relation, vec![0, 1], &[col("x"), expr.clone()])?;
-        let second = reader(&relation, vec![1], &[expr, col("y")])?;
-        let task = Arc::default();
+        let second = reader(&relation, vec![1], &[expr.clone(), col("y")])?;
+        let third = reader(&relation, vec![1, 0], &[lit(2.0), expr])?;
         let expected = [11.0, 21.0, 31.0, 41.0, 51.0];
-        assert_eq!(column(&first, 1, &task).await?, expected);
-        assert_eq!(column(&second, 0, &task).await?, expected);
-        assert_eq!(column(&first, 1, &task).await?, expected);
-        assert_eq!(column(&second, 1, &task).await?, [10.0, 20.0, 30.0, 40.0, 50.0]);
-        assert_eq!(calls.load(Ordering::Relaxed), 3);
-        // Another execution has other rows.
-        assert_eq!(column(&second, 0, &Arc::default()).await?, expected);
-        assert_eq!(calls.load(Ordering::Relaxed), 6);
+        for executions in 1..3 {
+            let task = Arc::default();
+            assert_eq!(column(&first, 1, &task).await?, expected);
+            assert_eq!(column(&second, 0, &task).await?, expected);
+            assert_eq!(column(&third, 1, &task).await?, expected);
+            assert_eq!(calls.load(Ordering::Relaxed), 3 * executions);
+        }
+        assert_eq!(column(&second, 1, &Arc::default()).await?, [10.0, 20.0, 30.0, 40.0, 50.0]);
         let shown = displayable(second.as_ref()).indent(false).to_string();
-        assert_eq!(shown, "CooperativeExec\n  SharedExec: reads r, columns=[counted(y@1 + 1), y]\n");
+        let expected = "AskedExec: expr=[counted(y@0 + 1) as c0, y@0 as c1]\n  CooperativeExec\n    SharedExec: reads r, columns=[y]\n";
+        assert_eq!(shown, expected);
         Ok(())
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_for_one_reader_or_without_memory() -> Result<()> {
-        for (readers, memory, expected) in [(2, 1 << 20, 3), (1, 1 << 20, 6), (2, 84, 6)] {
+    async fn values_are_held_for_those_that_ask_for_them_if_there_is_memory() -> Result<()> {
+        // The rows have 80 bytes, the values 40, of which the last batch has 8.
+        for (readers, memory, calls_expected, held_expected) in
+            [(2, 1 << 20, 3, [120, 80]), (3, 1 << 20, 3, [120, 120]), (1, 1 << 20, 6, [80, 80]), (2, 84, 6, [80, 80])]
+        {
             let (counted, calls) = counted(Volatility::Immutable);
             let relation = relation()?;
-            let exprs = [counted.call(vec![col("y")])];
+            let exprs = [counted.call(vec![col("y")]), lit(1.0)];
             let plans = (0..readers).map(|_| reader(&relation, vec![0, 1], &exprs)).collect::<Result<Vec<_>>>()?;
             let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).build_arc()?;
             let task = SessionContext::new_with_config_rt(SessionConfig::new(), Arc::clone(&runtime)).task_ctx();
             let mut held = vec![];
-            for _ in 0..2 {
-                assert_eq!(column(&plans[0], 0, &task).await?, [10.0, 20.0, 30.0, 40.0, 50.0]);
+            for plan in [&plans[0], plans.last().unwrap_or(&plans[0])] {
+                assert_eq!(column(plan, 0, &task).await?, [10.0, 20.0, 30.0, 40.0, 50.0]);
                 held.push(runtime.memory_pool.reserved());
             }
-            assert_eq!(calls.load(Ordering::Relaxed), expected, "{readers} readers, {memory} bytes");
-            let of_values = if expected == 3 { 5 * size_of::<f64>() } else { 0 };
-            assert_eq!(held, [10 * size_of::<f64>() + of_values; 2], "{readers} readers, {memory} bytes");
+            assert_eq!(calls.load(Ordering::Relaxed), calls_expected, "{readers} readers, {memory} bytes");
+            assert_eq!(held, held_expected, "{readers} readers, {memory} bytes");
         }
         Ok(())
     }
@@ -162,16 +304,35 @@ mod tests {
         let of_nothing = Arc::new(|_: &[ColumnarValue]| Ok(ColumnarValue::from(ScalarValue::from(1.0))));
         let of_nothing =
             create_udf("of_nothing", vec![], DataType::Float64, Volatility::Stable, of_nothing).call(vec![]);
-        for (exprs, is_taken) in [
+        for (exprs, is_asked) in [
             (vec![called.clone()], true),
-            (vec![called.clone(), drawn], false),
+            (vec![drawn], false),
             (vec![called.clone() + of_nothing], false),
             (vec![col("x") + lit(1.0)], false),
             (vec![called + lit(1.0), lit(1.0)], true),
         ] {
             let plan = reader(&relation, vec![0, 1], &exprs)?;
-            assert_eq!(!plan.is::<ProjectionExec>(), is_taken, "{exprs:?}");
+            assert_eq!(plan.is::<AskedExec>(), is_asked, "{exprs:?}");
+            assert_eq!(plan.is::<ProjectionExec>(), !is_asked, "{exprs:?}");
         }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn nodes_above_see_the_projection() -> Result<()> {
+        let relation = relation()?;
+        let called = counted(Volatility::Immutable).0.call(vec![col("x")]);
+        let asked = reader(&relation, vec![0, 1], &[called, lit(1.0), col("y")])?;
+        let one = Arc::new(Column::new("c1", 1)) as Arc<dyn PhysicalExpr>;
+        assert!(asked.equivalence_properties().is_expr_constant(&one).is_some());
+        assert_eq!(statistics(&asked, None)?.total_byte_size, Precision::Exact(5 * 3 * size_of::<f64>()));
+        // Over other rows it is a projection again.
+        let other = SharedExec::new(self::relation()?, &schema(), None, false)?;
+        let over_other = Arc::clone(&asked).with_new_children(vec![Arc::new(other)])?;
+        assert!(over_other.is::<ProjectionExec>());
+        let bound = SharedExec::new(Arc::clone(&relation), &schema(), Some(vec![0, 1]), false)?;
+        assert!(asked.with_new_children(vec![Arc::new(bound)])?.is::<AskedExec>());
+        assert_eq!(column(&over_other, 0, &Arc::default()).await?, [1.0, 2.0, 3.0, 4.0, 5.0]);
         Ok(())
     }
 }

@@ -119,7 +119,7 @@ impl Computation {
         costs.memory.set_max(reservation.size());
         let measured = if layout.kept.no_measures { vec![] } else { measured(&plan)? };
         let plan = layout.kept.plan.then_some(plan);
-        let values = Values::new(reservation.new_empty());
+        let values = Values::new(&reservation, costs.memory.clone());
         Ok(Arc::new(Computed { partitions, measured, plan, values, _reservation: reservation }))
     }
 }

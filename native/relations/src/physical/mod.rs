@@ -1,6 +1,7 @@
 //! Physical nodes of our own. They import nothing of this crate, and other processes do not know them.
 //!
-//! - [`SharedExec`] reads a relation that is computed once. [`asked`] has it compute what the projections above it call functions for.
+//! - [`SharedExec`] reads a relation that is computed once. Projections above several readers share what they
+//!   call functions for: [`asked`].
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
 //! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
 //!   iteration reads by [`GivenExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are

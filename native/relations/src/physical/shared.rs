@@ -6,8 +6,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{ColumnStatistics, DataFusionError, Result, Statistics, internal_err};
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
-use datafusion_physical_expr::expressions::Column;
-use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion_physical_expr::EquivalenceProperties;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
@@ -23,11 +22,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::batch::batch_of;
+use super::batch::projected;
 use super::computed::{Computation, Computed, Costs, Kept, Layout};
 use super::given::{Binding, GivenExec, Id};
 use super::locked;
-use super::values::{Asked, Value};
+use super::values::Asked;
 use crate::version::{statistics, without_expressions};
 
 /// What the readers of a relation have in common.
@@ -110,6 +109,11 @@ impl Shared {
     /// The same relation in all frames.
     pub fn id(&self) -> Id {
         self.scope.id
+    }
+
+    /// What readers compute from the rows.
+    pub fn asked(&self) -> &Asked {
+        &self.asked
     }
 
     /// What the rows are given under that it is computed from.
@@ -306,20 +310,11 @@ fn add_lines(
 #[derive(Debug, Clone)]
 pub struct SharedExec {
     shared: Arc<Shared>,
-    columns: Vec<Read>,
+    projection: Vec<usize>,
     /// Whether it shows the plan of the relation, and what computing it has taken.
     shows_plan: bool,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
-}
-
-/// What a column of a reader has.
-#[derive(Debug, Clone)]
-enum Read {
-    /// A column of the relation.
-    Column(usize),
-    /// What is computed from its columns.
-    Value(Arc<Value>),
 }
 
 impl SharedExec {
@@ -332,11 +327,6 @@ impl SharedExec {
     ) -> Result<Self> {
         let projection = projection.unwrap_or_else(|| (0..schema.fields().len()).collect());
         let schema = Arc::new(schema.project(&projection)?);
-        let columns = projection.into_iter().map(Read::Column).collect();
-        Ok(Self::reading(shared, columns, schema, shows_plan))
-    }
-
-    fn reading(shared: Arc<Shared>, columns: Vec<Read>, schema: SchemaRef, shows_plan: bool) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(shared.partitions),
@@ -344,46 +334,17 @@ impl SharedExec {
             Boundedness::Bounded,
         );
         let metrics = ExecutionPlanMetricsSet::new();
-        Self { shared, columns, shows_plan, metrics, properties: Arc::new(properties) }
-    }
-
-    /// A reader in place of this one that has what expressions over its columns compute, under the names of a schema. None if a
-    /// column of this one is computed already.
-    ///
-    /// # Errors
-    /// If the expressions cannot be gone through.
-    pub fn computing<'e>(
-        &self,
-        exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>,
-        schema: SchemaRef,
-    ) -> Result<Option<Self>> {
-        let columns = self.columns.iter().map(|read| match read {
-            Read::Column(column) => Some(*column),
-            Read::Value(_) => None,
-        });
-        let Some(columns) = columns.collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let fields = self.shared.layout.schema.fields();
-        let of_relation = |part: Arc<dyn PhysicalExpr>| match part.downcast_ref::<Column>() {
-            Some(read) => {
-                let column = columns[read.index()];
-                Transformed::yes(Arc::new(Column::new(fields[column].name(), column)) as _)
-            }
-            None => Transformed::no(part),
-        };
-        let computed = exprs.into_iter().map(|expr| match expr.downcast_ref::<Column>() {
-            Some(read) => Ok(Read::Column(columns[read.index()])),
-            None => {
-                let expr = Arc::clone(expr).transform(|part| Ok(of_relation(part)))?;
-                Ok(Read::Value(self.shared.asked.value(expr.data)))
-            }
-        });
-        let computed = computed.collect::<Result<_>>()?;
-        Ok(Some(Self::reading(Arc::clone(&self.shared), computed, schema, self.shows_plan)))
+        Ok(Self { shared, projection, shows_plan, metrics, properties: Arc::new(properties) })
     }
 
     /// What it reads.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// The columns of the relation that it reads.
+    pub fn projection(&self) -> &[usize] {
+        &self.projection
     }
 
     /// The same reader of this relation, which has not measured anything yet.
@@ -407,11 +368,7 @@ impl SharedExec {
 impl DisplayAs for SharedExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let names = self.shared.layout.schema.fields();
-        let columns = self.columns.iter().map(|read| match read {
-            Read::Column(column) => names[*column].name().clone(),
-            Read::Value(value) => value.expr().to_string(),
-        });
-        let columns: Vec<_> = columns.collect();
+        let columns: Vec<_> = self.projection.iter().map(|column| names[*column].name().as_str()).collect();
         let verb = if self.shows_plan { "computes" } else { "reads" };
         write!(f, "SharedExec: {verb} {}, columns=[{}]", self.shared.name, columns.join(", "))?;
         if self.shows_plan {
@@ -469,11 +426,7 @@ impl ExecutionPlan for SharedExec {
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let statistics = self.shared.statistics(partition)?;
-        let columns = self.columns.iter().map(|read| match read {
-            Read::Column(column) => statistics.column_statistics[*column].clone(),
-            Read::Value(_) => ColumnStatistics::new_unknown(),
-        });
-        Ok(Arc::new(Statistics { column_statistics: columns.collect(), ..statistics.as_ref().clone() }))
+        Ok(Arc::new(statistics.as_ref().clone().project(Some(&self.projection))))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -481,19 +434,14 @@ impl ExecutionPlan for SharedExec {
             return internal_err!("{} has no partition {partition}", self.shared.name);
         }
         let computing = self.shared.rows_of(&context)?;
-        let (columns, schema) = (self.columns.clone(), self.schema());
+        let (projection, schema) = (self.projection.clone(), self.schema());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batches = async move {
             let computed = computing.await.map_err(DataFusionError::Shared)?;
             let count = computed.partitions[partition].len();
             let batches = (0..count).map(move |index| {
                 let timer = metrics.elapsed_compute().timer();
-                let rows = &computed.partitions[partition][index];
-                let columns = columns.iter().map(|read| match read {
-                    Read::Column(column) => Ok(Arc::clone(rows.column(*column))),
-                    Read::Value(value) => computed.values.get(value, rows, (partition, index)),
-                });
-                let batch = batch_of(&schema, columns.collect::<Result<_>>()?, rows.num_rows())?;
+                let batch = projected(&computed.partitions[partition][index], &projection, &schema)?;
                 timer.done();
                 Ok(batch.record_output(&metrics))
             });

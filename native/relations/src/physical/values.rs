@@ -3,10 +3,11 @@
 //! `1 / (1 + exp(-s))` over the sums of a layer is what the next layer reads, and what the derivatives of both read again. Each reader
 //! would compute it for itself, from the same rows.
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::ArrayRef;
 use datafusion_common::Result;
 use datafusion_execution::memory_pool::MemoryReservation;
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_plan::metrics::Gauge;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,71 +19,77 @@ use super::locked;
 #[derive(Debug)]
 pub struct Value {
     number: usize,
-    expr: Arc<dyn PhysicalExpr>,
     readers: AtomicUsize,
 }
 
-impl Value {
-    /// The expression over the columns of the relation.
-    pub fn expr(&self) -> &Arc<dyn PhysicalExpr> {
-        &self.expr
-    }
-
-    fn of(&self, batch: &RecordBatch) -> Result<ArrayRef> {
-        self.expr.evaluate(batch)?.into_array(batch.num_rows())
-    }
-}
-
-/// The values that readers ask a relation for.
+/// The values that readers ask a relation for, by expressions over its columns.
 #[derive(Debug, Default)]
-pub struct Asked(Mutex<Vec<Arc<Value>>>);
+pub struct Asked(Mutex<HashMap<Arc<dyn PhysicalExpr>, Arc<Value>>>);
 
 impl Asked {
-    /// What an expression over the columns of the relation has, for one reader more.
+    /// The value that an expression over the columns of the relation has, for one reader more.
     pub fn value(&self, expr: Arc<dyn PhysicalExpr>) -> Arc<Value> {
         let mut asked = locked(&self.0);
-        let known = asked.iter().find(|value| value.expr.as_ref() == expr.as_ref()).cloned();
-        let value = known.unwrap_or_else(|| {
-            let value = Arc::new(Value { number: asked.len(), expr, readers: AtomicUsize::new(0) });
-            asked.push(Arc::clone(&value));
-            value
-        });
+        let number = asked.len();
+        let value = asked.entry(expr).or_insert_with(|| Arc::new(Value { number, readers: AtomicUsize::new(0) }));
         value.readers.fetch_add(1, Ordering::Relaxed);
-        value
+        Arc::clone(value)
     }
 }
 
-/// The values that have been computed, which are kept as long as the rows.
+/// The values of the rows that have been computed.
 #[derive(Debug)]
 pub struct Values {
-    computed: Mutex<HashMap<Place, Arc<Mutex<Option<ArrayRef>>>>>,
+    places: Mutex<Places>,
     reservation: MemoryReservation,
+    /// Shows the most bytes that have been held, with those of the rows.
+    held: Gauge,
+    rows: usize,
 }
 
-/// The number of a value, and of a batch in a partition.
-type Place = (usize, usize, usize);
+/// What has been computed, by the number of the value.
+type Places = HashMap<(usize, Place), Arc<Mutex<Computed>>>;
+
+/// A batch of a partition.
+pub type Place = (usize, usize);
+
+/// A value of the rows of a batch.
+#[derive(Debug, Default)]
+struct Computed {
+    array: Option<ArrayRef>,
+    read: usize,
+}
 
 impl Values {
-    /// None yet, in memory that this accounts for.
-    pub fn new(reservation: MemoryReservation) -> Self {
-        Self { computed: Mutex::default(), reservation }
+    /// None yet. They are accounted for with the rows, whose reservation this is, and shown with them.
+    pub fn new(rows: &MemoryReservation, held: Gauge) -> Self {
+        Self { places: Mutex::default(), reservation: rows.new_empty(), held, rows: rows.size() }
     }
 
-    /// A value of the rows of a batch, which stands at this place of a partition. It is kept if there are other readers, and if there
-    /// is memory.
-    pub fn get(&self, value: &Value, batch: &RecordBatch, (partition, index): (usize, usize)) -> Result<ArrayRef> {
-        if value.readers.load(Ordering::Relaxed) < 2 {
-            return value.of(batch);
+    /// A value of the rows of a batch, which is computed unless another reader has done so. Each reader asks for it once. It is kept until
+    /// the last one has, if there is memory.
+    ///
+    /// # Errors
+    /// Those of the computation.
+    pub fn get(&self, value: &Value, place: Place, compute: impl FnOnce() -> Result<ArrayRef>) -> Result<ArrayRef> {
+        let readers = value.readers.load(Ordering::Relaxed);
+        if readers < 2 {
+            return compute();
         }
-        let place = Arc::clone(locked(&self.computed).entry((value.number, partition, index)).or_default());
+        let computed = Arc::clone(locked(&self.places).entry((value.number, place)).or_default());
         // A second reader that comes meanwhile waits for the first.
-        let mut computed = locked(&place);
-        if let Some(computed) = computed.as_ref() {
-            return Ok(Arc::clone(computed));
-        }
-        let array = value.of(batch)?;
-        if self.reservation.try_grow(held_by(std::slice::from_ref(&array))).is_ok() {
-            *computed = Some(Arc::clone(&array));
+        let mut computed = locked(&computed);
+        computed.read += 1;
+        let array = match computed.array.take() {
+            Some(array) => {
+                self.reservation.shrink(held_by(std::slice::from_ref(&array)));
+                array
+            }
+            None => compute()?,
+        };
+        if computed.read < readers && self.reservation.try_grow(held_by(std::slice::from_ref(&array))).is_ok() {
+            self.held.set_max(self.rows + self.reservation.size());
+            computed.array = Some(Arc::clone(&array));
         }
         Ok(array)
     }
