@@ -189,7 +189,7 @@ impl ExecutionPlan for AskedExec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::physical::Shared;
+    use crate::physical::shared::Shared;
     use arrow::array::{AsArray, Float64Array, RecordBatch};
     use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
     use datafusion::datasource::memory::MemorySourceConfig;

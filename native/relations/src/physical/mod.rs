@@ -1,15 +1,13 @@
 //! Physical nodes of our own. They import nothing of this crate, and other processes do not know them.
 //!
 //! - [`SharedExec`] reads a relation that is computed once. Projections above several readers share what they
-//!   call functions for: [`asked`].
+//!   call functions for: [`asked()`].
 //! - [`UniqueRowsExec`] passes rows on, and fails if the number of a row comes twice.
 //! - [`TapeExec`] runs a recursive query whose iterations are kept, and [`AdjointExec`] goes back through them. In both, the plan of one
 //!   iteration reads by [`GivenExec`] what it is given. Of the iterations all are kept or some (`past`, `checkpoints`). Those between are
 //!   computed again, from plans that give the same rows each time: [`InOrder`]. Projections of iterations measure nothing: [`Unmeasured`].
 //! - [`ObservedExec`] reads the rows of a step of a recursive query, and tells an observer of them.
 //! - [`stop_telling`] ends that for good.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod adjoint;
 mod asked;
@@ -20,6 +18,7 @@ mod frame;
 mod given;
 mod in_order;
 mod iterations;
+mod lock;
 mod observed;
 mod past;
 mod projected;
@@ -42,7 +41,3 @@ pub use shared::{Shared, SharedExec};
 pub use tape::{Query, TapeExec};
 pub use told::stop_telling;
 pub use unique_rows::UniqueRowsExec;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::batch::projected;
 use super::computed::{Computation, Computed, Costs, Kept, Layout};
 use super::given::{Binding, GivenExec, Id};
-use super::locked;
+use super::lock::locked;
 use super::values::Asked;
 use crate::version::{statistics, without_expressions};
 
@@ -38,8 +38,6 @@ pub struct Shared {
     partitions: usize,
     plan: Mutex<Plan>,
     rows: Mutex<Execution>,
-    /// What readers compute from the rows.
-    asked: Arc<Asked>,
     /// Statistics of the rows, of all and of partitions. Optimizer rules ask for those of each reader again and again, and to
     /// compute them asks all relations below.
     statistics: Mutex<HashMap<Option<usize>, Arc<Statistics>>>,
@@ -48,13 +46,15 @@ pub struct Shared {
 }
 
 /// Which relation it is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Scope {
     id: Id,
     /// What the plan is bound to, if it reads rows that are given.
     frame: Option<Weak<dyn Binding>>,
     /// What the rows are given under that it reads.
     reads: OnceLock<Vec<Id>>,
+    /// What readers compute from the rows, in all frames.
+    asked: Arc<Asked>,
 }
 
 /// What computes the rows.
@@ -84,11 +84,10 @@ impl Shared {
         Self {
             name,
             layout: Layout { schema, numbered, kept: Kept::default() },
-            scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new() },
+            scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new(), asked: Arc::default() },
             partitions: plan.output_partitioning().partition_count(),
             plan: Mutex::new(Plan { node: plan, failed: None }),
             rows: Mutex::default(),
-            asked: Arc::default(),
             statistics: Mutex::default(),
             costs: Costs::of(&metrics),
             metrics,
@@ -113,7 +112,7 @@ impl Shared {
 
     /// What readers compute from the rows.
     pub fn asked(&self) -> &Asked {
-        &self.asked
+        &self.scope.asked
     }
 
     /// What the rows are given under that it is computed from.
@@ -141,11 +140,10 @@ impl Shared {
         Self {
             name: self.name.clone(),
             layout: Layout { kept, ..self.layout.clone() },
-            scope: Scope { id: self.scope.id, frame: Some(frame), reads: self.scope.reads.clone() },
+            scope: Scope { frame: Some(frame), ..self.scope.clone() },
             partitions: self.partitions,
             plan: Mutex::new(Plan { node: self.plan(), failed: locked(&self.plan).failed.clone() }),
             rows: Mutex::default(),
-            asked: Arc::clone(&self.asked),
             statistics: Mutex::default(),
             costs: self.costs.clone(),
             metrics: self.metrics.clone(),

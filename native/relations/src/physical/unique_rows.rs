@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, Weak};
 use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::batch::projected;
-use super::locked;
+use super::lock::locked;
 use crate::version::{statistics, without_expressions};
 
 /// Passes rows on, and fails if the number of a row comes twice in all partitions of one execution.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use xql_contraction::held_by;
 
-use super::locked;
+use super::lock::locked;
 
 /// A value of each row of a relation.
 #[derive(Debug)]

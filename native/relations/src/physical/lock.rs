@@ -1,0 +1,8 @@
+//! Locks of values that a panic leaves whole.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The value, whoever panicked while it was locked.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
