@@ -1,7 +1,7 @@
-//! Panics as errors.
+//! Panics as errors, and enough of a stack.
 //!
 //! What differentiates runs in the process of a host, which expects an error of bad input and no unwinding across a C boundary.
-//! [`guard`] is around all that a host calls.
+//! [`guard`] is around all that a host calls, and [`on_stack_of`] around what goes deep in a thread of the host.
 
 #![deny(missing_docs)]
 
@@ -9,6 +9,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
@@ -31,6 +32,13 @@ pub fn guard<T>(what: impl Display, work: impl FnOnce() -> Result<T>) -> Result<
         let place = PLACE.take().map(|place| format!(" at {place}")).unwrap_or_default();
         Err(DataFusionError::Ffi(format!("{what} panicked{place}: {}", panic_message(panic))))
     })
+}
+
+/// The outcome of `work`, which is polled with `needed` bytes of a stack at least. Where the thread has fewer left, it is polled on a stack
+/// of its own of `size` bytes.
+pub async fn on_stack_of<T>(needed: usize, size: usize, work: impl Future<Output = T>) -> T {
+    let mut work = Box::pin(work);
+    poll_fn(move |context| stacker::maybe_grow(needed, size, || work.as_mut().poll(context))).await
 }
 
 thread_local! {

@@ -7,10 +7,9 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion_ffi::execution::FFI_TaskContextProvider;
-use std::future::poll_fn;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use tokio::runtime::{Handle, Runtime};
-use xql_guard::guard;
+use xql_guard::{guard, on_stack_of};
 
 /// A session of DataFusion's own functions with the operators and the rules.
 static DEFAULTS: LazyLock<Arc<SessionState>> = LazyLock::new(|| {
@@ -71,9 +70,8 @@ pub fn on_stack<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 /// # Errors
 /// If the plan cannot be gone through.
 pub async fn on_stack_while_polled<T>(plan: &LogicalPlan, work: impl Future<Output = T>) -> Result<T> {
-    let mut work = Box::pin(work);
     let needed = on_stack(|| depth(plan))? * LEVEL + FIRST;
-    Ok(poll_fn(move |context| stacker::maybe_grow(needed.min(STACK), STACK, || work.as_mut().poll(context))).await)
+    Ok(on_stack_of(needed.min(STACK), STACK, work).await)
 }
 
 /// Bytes of the stack that a level of a plan takes, twice over: the host was seen to take 8 KiB for a function in a function, 15 for an

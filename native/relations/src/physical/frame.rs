@@ -5,9 +5,10 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{HashMap, Result};
 use datafusion_physical_plan::ExecutionPlan;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::given::{Binding, GivenExec, Id};
+use super::lock::locked;
 use super::shared::{Shared, SharedExec};
 
 /// The rows that one iteration is given, and the relations that it computes from them, each once.
@@ -52,7 +53,7 @@ impl Frame {
         if !shared.reads().iter().any(|id| self.given.contains_key(id)) {
             return self.around()?.relation(shared);
         }
-        let mut computed = self.computed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut computed = locked(&self.computed);
         let own = || {
             let frame: Weak<dyn Binding> = self.this.clone();
             Arc::new(shared.bound_to(frame))

@@ -1,8 +1,10 @@
 //! The calls to observers, which another language may have to see ended before it ends itself.
 
 use datafusion_common::Result;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use super::lock::locked;
 
 /// For how long the end of an interpreter waits for the calls that it is in.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +25,7 @@ struct State {
 
 impl Calls {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 

@@ -6,7 +6,9 @@ use arrow::compute::kernels::boolean::or_kleene;
 use datafusion_common::Result;
 use datafusion_common::cast::as_boolean_array;
 use datafusion_physical_plan::PhysicalExpr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::lock::locked;
 
 /// The conditions of those who read rows. Each reader says what it reads before the rows are computed.
 #[derive(Debug, Default)]
@@ -28,7 +30,7 @@ impl Default for Conditions {
 
 impl Wanted {
     fn conditions(&self) -> MutexGuard<'_, Conditions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Somebody reads the rows for which a condition holds, or all.

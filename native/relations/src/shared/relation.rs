@@ -19,12 +19,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::any::Any;
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_contraction::contracted;
+use xql_guard::on_stack_of;
 
 use super::iterations::Iterations;
 use super::whole::Whole;
@@ -327,8 +327,7 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
 /// What reads a relation is being planned meanwhile, so that relations which read one another go as deep as there are of them: each has
 /// enough of a stack.
 async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut planning = state.create_physical_plan(plan);
-    let planned = poll_fn(|context| stacker::maybe_grow(NEEDED, STACK, || planning.as_mut().poll(context))).await?;
+    let planned = on_stack_of(NEEDED, STACK, state.create_physical_plan(plan)).await?;
     asked(contracted(planned, contractions(state.config_options()))?)
 }
 
