@@ -30,8 +30,9 @@ PAGE = """\
 # Figures
 
 What xql-ffi costs, and against what. Each table is what a program of `bench/` prints, run on the wheels' profile; its
-records are in `bench/records`, from which `docs/figures.py` writes this page. $processor, `datafusion` $datafusion,
-JAX $jax. Times are processor time, the least of several rounds, unless it says otherwise; below 1 is faster.
+records are in `bench/records`, from which `docs/figures.py` writes this page. Each record is of one machine:
+$processor; of `datafusion` $datafusion and JAX $jax.
+Times are processor time, the least of several rounds, unless it says otherwise; below 1 is faster.
 [Performance](performance.md) says why the figures are what they are.
 
 ## Derivatives and those written by hand
@@ -460,11 +461,11 @@ TABLES = {
 
 def page() -> str:
     """The page in Markdown."""
-    first = report("forms")
-    versions = first["versions"]
+    reports = {path.stem: report(path.stem) for path in sorted(RECORDS.glob("*.json"))}
+    versions = reports["forms"]["versions"]
     return Template(PAGE).substitute(
         {name: write() for name, write in TABLES.items()},
-        processor=first["processor"],
+        processor=" or ".join(sorted({found["processor"] for found in reports.values()})),
         datafusion=versions["datafusion"],
         jax=versions["jax"],
     )
