@@ -87,6 +87,7 @@ mod rule;
 mod shared;
 mod stack;
 mod stops;
+mod subplan;
 mod tangents;
 mod version;
 mod vocabulary;

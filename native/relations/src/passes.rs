@@ -116,6 +116,18 @@ const PASSES: &[Pass] = &[
     },
 ];
 
+/// The plan of a CTE or view as it is differentiated: the passes before that over it, which are over statements.
+#[cfg(not(feature = "datafusion-55"))]
+pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Ok(nullable_by_either_term(plan, Static::Settled)?.data)
+}
+
+/// The plan of a CTE or view as it is differentiated.
+#[cfg(feature = "datafusion-55")]
+pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Ok(plan)
+}
+
 /// The plan of a statement after all passes.
 pub fn passed(plan: LogicalPlan, setting: &Setting) -> Result<Transformed<LogicalPlan>> {
     PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, over, run }| {

@@ -10,6 +10,7 @@ use crate::observe::ObserveRecursion;
 use crate::options::DerivativeOptions;
 use crate::rule::DifferentiateRelations;
 use crate::stops::WithoutStops;
+use crate::subplan::CommonSubplans;
 use crate::vocabulary::identity::DerivedTables;
 use crate::vocabulary::operators::Recognize;
 #[cfg(not(feature = "datafusion-55"))]
@@ -81,6 +82,8 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
         session.add_optimizer_rule(Arc::clone(rule));
     }
     let noted = session.register_relation_planner(Arc::new(DerivedTables));
+    debug_assert!(noted.is_ok(), "DataFusion takes every planner");
+    let noted = session.register_relation_planner(Arc::new(CommonSubplans::default()));
     debug_assert!(noted.is_ok(), "DataFusion takes every planner");
     #[cfg(not(feature = "datafusion-55"))]
     session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));

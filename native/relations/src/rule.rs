@@ -14,10 +14,11 @@ use xql_contraction::Contractions;
 use xql_guard::guard;
 
 use crate::options::{contractions, shares_relations};
-use crate::passes::{Setting, passed};
+use crate::passes::{Setting, passed, prepared};
 use crate::stack::Size;
+use crate::subplan::Subplans;
 use crate::vocabulary::names::is_added;
-use crate::vocabulary::operators::{Operators, Recognize};
+use crate::vocabulary::operators::{Operators, Recognize, has_calls};
 
 /// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
 ///
@@ -60,16 +61,21 @@ impl DifferentiateRelations {
     }
 
     fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
-        let operators = Operators::of(&plan, self.recognize)?;
+        let subplans = Subplans::read_by(&plan)?;
+        let mut operators = Operators::of(&plan, self.recognize)?;
+        for subplan in subplans.plans() {
+            operators.extend(subplan)?;
+        }
         let contractions = contractions(config);
         if operators.is_empty() && contractions != Contractions::Everywhere {
-            return Ok(Transformed::no(plan));
+            return subplans.inlined(plan);
         }
         let before = changed_rows(&plan)?;
         let Self { recognize, size, orders_joins } = *self;
         let shares_relations = shares_relations(config);
         let setting = Setting { recognize, operators, size, shares_relations, orders_joins, contractions };
-        let differentiated = passed(plan, &setting)?;
+        let read = if shares_relations { subplans.shared(plan, &prepared)? } else { subplans.inlined(plan)? };
+        let differentiated = read.transform_data(|plan| passed(plan, &setting))?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(
                 "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"
@@ -146,8 +152,13 @@ impl OptimizerRule for DifferentiateRelations {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if Operators::of(&plan, self.recognize)?.is_empty() {
-            return Ok(Transformed::no(plan));
+        let subplans = Subplans::read_by(&plan)?;
+        let mut is_called = has_calls(&plan, self.recognize)?;
+        for subplan in subplans.plans() {
+            is_called = is_called || has_calls(subplan, self.recognize)?;
+        }
+        if !is_called {
+            return subplans.inlined(plan);
         }
         // A plan with calls has not been analyzed: no types have been coerced.
         let schema = Arc::clone(plan.schema());

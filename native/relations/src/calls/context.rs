@@ -4,6 +4,7 @@ use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
 use crate::forward::SharedTangents;
+use crate::shared::SharedRelation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
 
@@ -18,6 +19,8 @@ pub struct Context {
     pub names: Names,
     /// The shared relations that have got tangents.
     pub grown: SharedTangents,
+    /// The CTEs and views that several places read, each with what is without calls.
+    pub common: Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
     /// The inputs of the nodes whose subqueries are being looked into, the innermost last.
     pub outer: Vec<Vec<Arc<LogicalPlan>>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last.

@@ -2,7 +2,7 @@
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery};
+use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan};
 use std::sync::Arc;
 
 use super::above::calls_above;
@@ -12,9 +12,10 @@ use super::derivative::DirectionalDerivative;
 use super::inputs::Inputs;
 use super::replace::replace;
 use crate::forward::SharedTangents;
+use crate::shared::{SharedRelation, common_inlined};
 use crate::version::recursive_query;
 use crate::vocabulary::names::{Names, restore};
-use crate::vocabulary::nodes::{above_queries, has_subquery, with_expressions};
+use crate::vocabulary::nodes::{above_queries, any_node, has_subquery, with_expressions};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
 /// Replaces the calls in a plan, those of inner queries first.
@@ -28,7 +29,8 @@ impl Differentiation {
     /// apart from what reads them.
     pub fn new(recognize: Recognize, contracts: bool, plan: &LogicalPlan) -> Result<Self> {
         let (names, grown) = (Names::of(plan)?, SharedTangents::default());
-        Ok(Self { context: Context { recognize, contracts, names, grown, outer: vec![], iterated: vec![] } })
+        let context = Context { recognize, contracts, names, grown, common: vec![], outer: vec![], iterated: vec![] };
+        Ok(Self { context })
     }
 
     /// The plan without calls of the operators, except for those that say all by themselves.
@@ -41,6 +43,7 @@ impl Differentiation {
     fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?
+            .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| {
                 let (plan, found) = self.numbered(plan)?;
                 let transformed = !found.is_empty();
@@ -70,6 +73,7 @@ impl Differentiation {
         match plan {
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::RecursiveQuery(query) => self.recursive_query(query),
+            LogicalPlan::TableScan(scan) => self.table_scan(scan),
             other @ (LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)
             | LogicalPlan::Window(_)
@@ -77,7 +81,6 @@ impl Differentiation {
             | LogicalPlan::Sort(_)
             | LogicalPlan::Repartition(_)
             | LogicalPlan::Union(_)
-            | LogicalPlan::TableScan(_)
             | LogicalPlan::EmptyRelation(_)
             | LogicalPlan::Subquery(_)
             | LogicalPlan::SubqueryAlias(_)
@@ -87,6 +90,46 @@ impl Differentiation {
             | LogicalPlan::Unnest(_)
             | LogicalPlan::Extension(_)
             | above_queries!()) => other.map_children(|child| self.rewrite(child)),
+        }
+    }
+
+    /// A node with the CTEs and views written out that it reads, if it has calls, or a query in it has: tangents go up through these.
+    /// Scalar subqueries stay as they are, through which cotangents go down.
+    fn inputs_inlined(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let recognize = self.context.recognize;
+        let mut has_calls = has_call(&plan, recognize)?;
+        let mut look_into = |query: &LogicalPlan| {
+            has_calls = has_calls || any_node(query, |node| has_call(node, recognize))?;
+            Ok(if has_calls { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        };
+        plan.apply_subqueries(&mut look_into)?;
+        if let LogicalPlan::Join(join) = &plan
+            && matches!(join.right.as_ref(), LogicalPlan::Subquery(_))
+        {
+            look_into(&join.right)?;
+        }
+        if has_calls { plan.map_children(common_inlined) } else { Ok(Transformed::no(plan)) }
+    }
+
+    /// A CTE or view that several places read, without the calls in it.
+    fn table_scan(&mut self, scan: TableScan) -> Result<Transformed<LogicalPlan>> {
+        let Some(relation) = SharedRelation::scanned(&scan).filter(|relation| relation.is_common()) else {
+            return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+        };
+        let known = self.context.common.iter().find(|(known, _)| Arc::ptr_eq(known, &relation));
+        let other = match known {
+            Some((_, other)) => Arc::clone(other),
+            None => {
+                let rewritten = self.rewrite(relation.plan().clone())?;
+                let is_other = rewritten.transformed;
+                let other = if is_other { Arc::new(relation.with_plan(rewritten.data)) } else { Arc::clone(&relation) };
+                self.context.common.push((Arc::clone(&relation), Arc::clone(&other)));
+                other
+            }
+        };
+        match Arc::ptr_eq(&other, &relation) {
+            true => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
+            false => other.scan().map(Transformed::yes),
         }
     }
 

@@ -87,7 +87,7 @@ impl Cell {
     /// Whether a shared relation in a plan reads it, other than those that are the numbered rows of its origin.
     fn is_shared_in(&self, plan: &LogicalPlan, numbered: &[Arc<SharedRelation>]) -> Result<bool> {
         any_node(plan, |node| match SharedRelation::scanned_by(node) {
-            Some(relation) if !numbered.iter().any(|own| Arc::ptr_eq(own, &relation)) => {
+            Some(relation) if !relation.is_common() && !numbered.iter().any(|own| Arc::ptr_eq(own, &relation)) => {
                 self.is_read_by(relation.plan())
             }
             _ => Ok(false),

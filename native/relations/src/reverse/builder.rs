@@ -17,7 +17,6 @@ use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::failing;
 use crate::vocabulary::markers::draws;
 use crate::vocabulary::names::Names;
-use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::work_table::work_table;
 
 /// The region of a node whose rows depend on those of a variable.
@@ -121,6 +120,15 @@ impl<'a> RegionBuilder<'a> {
         Some((number, Stored { relation, single: false, varying: variable.columns.clone() }))
     }
 
+    /// Builds the region of a node whose readers what it reads has too, as parts of it.
+    pub fn for_readers<T>(&mut self, node: Node, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let around = self.readers;
+        self.readers = around.max(self.stages.nodes.times(node));
+        let built = build(self);
+        self.readers = around;
+        built
+    }
+
     /// Whether a plan reads the rows of a variable, in an iteration also one around it.
     pub fn varies(&mut self, plan: &LogicalPlan) -> Result<bool> {
         let mut varies = self.node(plan)?.reads;
@@ -200,7 +208,7 @@ impl<'a> RegionBuilder<'a> {
         let single = matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
         let region = renamed(plan.clone(), self.names)?;
         // The work table of a query around can be read once only, and iterations read it again and again.
-        let is_read_out = !self.around.is_empty() && any_node(plan, |node| Ok(reads_work_table(node)))?;
+        let is_read_out = !self.around.is_empty() && SharedRelation::any_node_in(plan, &reads_work_table)?;
         if !is_read_out && needs_no_stage(plan)? {
             return Ok(Region { single, ..region });
         }

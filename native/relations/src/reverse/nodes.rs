@@ -76,7 +76,9 @@ impl Nodes {
         }
         if let Some(relation) = SharedRelation::scanned_by(plan) {
             // Each scan gives the columns names of its own.
+            let place = std::mem::take(&mut self.place);
             let reads = is_variable(plan) || self.of(relation.plan(), is_variable)?.reads;
+            self.place = place;
             let known = self.relations.iter().find(|(known, _)| Arc::ptr_eq(known, &relation)).map(|(_, id)| *id);
             let id = known.unwrap_or_else(|| self.next());
             if known.is_none() {

@@ -13,12 +13,8 @@ pub fn subquery_alias(builder: &mut RegionBuilder, node: Node, alias: &SubqueryA
     if matches!(alias.input.as_ref(), LogicalPlan::SubqueryAlias(_)) {
         return builder.region(&alias.input);
     }
-    // What it reads has its readers too, as parts of it.
-    let around = builder.readers;
-    builder.readers = around.max(builder.stages.nodes.times(node));
-    let region = builder.region(&alias.input);
-    let several = std::mem::replace(&mut builder.readers, around) > around;
-    let region = region?;
+    let several = builder.stages.nodes.times(node) > builder.readers;
+    let region = builder.for_readers(node, |builder| builder.region(&alias.input))?;
     if several && !region.single && !needs_no_stage(&region.plan)? {
         return builder.stored(node, region);
     }

@@ -6,7 +6,7 @@ use datafusion_expr::LogicalPlan;
 use super::builder::RegionBuilder;
 use super::nodes::Node;
 use super::region::Region;
-use super::stages::Kind;
+use super::stages::{Kind, needs_no_stage};
 use crate::shared::SharedRelation;
 
 /// The rows of a variable are a stage that nothing is below, and those of a shared relation are those of its plan.
@@ -16,6 +16,9 @@ pub fn table_scan(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -
         return builder.read_anew(node, stage, plan.schema().fields().len()).map(Some);
     }
     let Some(relation) = SharedRelation::scanned_by(plan) else { return Ok(None) };
+    if relation.is_common() {
+        return common(builder, node, &relation).map(Some);
+    }
     let (stage, width) = match builder.stages.of(node) {
         Some(known) => known,
         None => {
@@ -33,4 +36,22 @@ pub fn table_scan(builder: &mut RegionBuilder, node: Node, plan: &LogicalPlan) -
         builder.stages.reader(stage, width, builder.names)
     };
     read.map(Some)
+}
+
+/// A CTE or view that several places read.
+fn common(builder: &mut RegionBuilder, node: Node, relation: &SharedRelation) -> Result<Region> {
+    if let Some((stage, width)) = builder.stages.of(node) {
+        let region = builder.stages.reader(stage, width, builder.names)?;
+        return Ok(Region { single: builder.stages.is_single(node), ..region });
+    }
+    let region = builder.for_readers(node, |builder| builder.region(relation.plan()))?;
+    if needs_no_stage(&region.plan)? {
+        return Ok(region);
+    }
+    let single = region.single;
+    let region = builder.stored(node, region)?;
+    if single {
+        builder.stages.know_single(node);
+    }
+    Ok(Region { single, ..region })
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::plan::lift::lifted;
 use crate::plan::union::widened_union;
-use crate::shared::SharedRelation;
+use crate::shared::{SharedRelation, common_rewritten};
 use crate::vocabulary::identity::{Occurrence, Place, Relation, is_same, occurrences};
 use crate::vocabulary::names::{Names, columns, named};
 use crate::vocabulary::nodes::{above_queries, draws_itself};
@@ -82,13 +82,20 @@ impl RowVariable {
     /// A relation that is computed from it, reading the numbered rows.
     pub fn substituted_in(&self, other: &mut Relation) -> Result<()> {
         let node = std::mem::take(&mut other.node);
-        other.node = self.origin.replaced(node, other.place(), &|node| self.stand_in(node, None))?;
+        other.node = self.reading_numbered(node, other.place())?;
         Ok(())
     }
 
     /// The plan with every reference to the relation reading the numbered rows.
     pub fn substituted(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        self.origin.replaced(plan, &Place::default(), &|node| self.stand_in(node, None))
+        self.reading_numbered(plan, &Place::default())
+    }
+
+    /// A plan in a place, reading the numbered rows, as the CTEs that it scans do.
+    fn reading_numbered(&self, plan: LogicalPlan, place: &Place) -> Result<LogicalPlan> {
+        let replaced = |plan, place: &Place| self.origin.replaced(plan, place, &|node| self.stand_in(node, None));
+        let plan = common_rewritten(plan, &mut |plan| replaced(plan, &Place::default()))?;
+        Ok(replaced(plan, place)?.data)
     }
 
     /// What reads the numbered rows in the place of a node, with the number of the row under a name of its own.

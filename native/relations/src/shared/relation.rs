@@ -18,7 +18,8 @@ use datafusion_physical_plan::{ExecutionPlan, PhysicalExpr};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::any::Any;
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
@@ -30,6 +31,7 @@ use super::iterations::Iterations;
 use super::whole::Whole;
 use crate::options::{checkpoints, contractions};
 use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, asked, is_given};
+use crate::version::table_scan;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
 use crate::vocabulary::nodes::{any_node, draws_itself};
@@ -38,7 +40,7 @@ use crate::vocabulary::work_table::{is_work_table, source_column};
 /// A relation that several places of a plan read and one computes.
 #[derive(Debug)]
 pub struct SharedRelation {
-    name: String,
+    name: TableReference,
     plan: LogicalPlan,
     schema: SchemaRef,
     kind: Kind,
@@ -52,6 +54,8 @@ pub struct SharedRelation {
 enum Kind {
     /// They are kept for all readers.
     Kept,
+    /// They are kept for all readers, each of which is one of a CTE or view.
+    Common,
     /// They are kept, with one more column that numbers them.
     Numbered,
     /// They are handed on to each reader, if the column at this position has no number twice.
@@ -75,7 +79,13 @@ impl SharedRelation {
     pub fn new(name: impl Into<String>, plan: LogicalPlan) -> Self {
         let schema = Arc::clone(plan.schema().inner());
         let parameters = parameters_of(&plan);
-        Self { name: name.into(), plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
+        let name = TableReference::bare(name.into());
+        Self { name, plan, schema, kind: Kind::Kept, parameters, planned: Mutex::new(None) }
+    }
+
+    /// The relation of a CTE or view that several places read, by its name.
+    pub fn common(name: TableReference, plan: LogicalPlan) -> Self {
+        Self { name, kind: Kind::Common, ..Self::new("", plan) }
     }
 
     /// The same with one more column that numbers the rows, in no order.
@@ -104,14 +114,19 @@ impl SharedRelation {
 
     /// What `EXPLAIN` calls it.
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.table()
+    }
+
+    /// Whether it is that of a CTE or view, whose plan says what its columns are.
+    pub fn is_common(&self) -> bool {
+        self.kind == Kind::Common
     }
 
     /// The same relation computed by another plan.
     pub fn with_plan(&self, plan: LogicalPlan) -> Self {
         match self.number() {
-            Some(row) => Self::numbered(self.name.clone(), plan, row),
-            None => Self { kind: self.kind, ..Self::new(self.name.clone(), plan) },
+            Some(row) => Self::numbered(self.name(), plan, row),
+            None => Self { name: self.name.clone(), kind: self.kind, ..Self::new("", plan) },
         }
     }
 
@@ -142,10 +157,20 @@ impl SharedRelation {
     }
 
     /// Whether a plan, a subquery or a shared relation in it has such a node.
-    #[recursive::recursive]
     pub fn any_node_in(plan: &LogicalPlan, is: &dyn Fn(&LogicalPlan) -> bool) -> Result<bool> {
+        Self::any_node_beside(plan, is, &mut HashSet::new())
+    }
+
+    /// The same without the relations that have been looked into.
+    #[recursive::recursive]
+    fn any_node_beside(
+        plan: &LogicalPlan,
+        is: &dyn Fn(&LogicalPlan) -> bool,
+        seen: &mut HashSet<*const Self>,
+    ) -> Result<bool> {
         any_node(plan, |node| match Self::scanned_by(node).filter(|_| !is(node)) {
-            Some(relation) => Self::any_node_in(relation.plan(), is),
+            Some(relation) if seen.insert(Arc::as_ptr(&relation)) => Self::any_node_beside(relation.plan(), is, seen),
+            Some(_) => Ok(false),
             None => Ok(is(node)),
         })
     }
@@ -187,8 +212,18 @@ impl SharedRelation {
 
     /// A scan of a table that [`read_as`](Self::read_as) has given.
     pub fn scan_of(&self, source: &Arc<dyn TableSource>) -> Result<LogicalPlan> {
-        let table = TableReference::bare(self.name.as_str());
-        LogicalPlanBuilder::scan_with_filters(table, Arc::clone(source), None, self.handed_on()?)?.build()
+        // DataFusion's builder would write out what is read in the place of its reader.
+        let columns = (0..self.schema.fields().len()).collect();
+        let scan = table_scan(self.name.clone(), Arc::clone(source), columns, self.handed_on()?, None)?;
+        Ok(LogicalPlan::TableScan(TableScan { projection: None, ..scan }))
+    }
+
+    /// The plan that a scan reads, with the values that the scan hands on.
+    ///
+    /// # Errors
+    /// If a value does not fit.
+    pub fn plan_read_by(&self, scan: &TableScan) -> Result<LogicalPlan> {
+        self.with_values(&scan.filters)
     }
 
     /// What hands the values of parameters on to the plan of the relation: DataFusion puts them in the place of parameters in the
@@ -244,7 +279,7 @@ impl SharedRelation {
             return internal_err!("the plan of {} has other columns than the relation", self.name);
         }
         let kept = Kept { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
-        let shared = Shared::new(self.name.clone(), Arc::clone(&self.schema), numbers, plan);
+        let shared = Shared::new(self.name().to_owned(), Arc::clone(&self.schema), numbers, plan);
         let shared = Arc::new(shared.with_kept(kept));
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
@@ -372,6 +407,11 @@ impl TableProvider for Reader {
 
     fn table_type(&self) -> TableType {
         TableType::Temporary
+    }
+
+    /// That of a CTE or view, of which the calculus sees where its columns come from.
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        self.relation.is_common().then_some(Cow::Borrowed(&self.relation.plan))
     }
 
     async fn scan(

@@ -1,7 +1,7 @@
 //! Shared relations in the place of others.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::Transformed;
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{LogicalPlan, TableScan};
 use std::sync::Arc;
 
@@ -11,7 +11,11 @@ use super::relation::SharedRelation;
 ///
 /// However many places of a plan read a relation, its plan is rewritten once, so that it is still computed once.
 #[derive(Debug, Default)]
-pub struct Replaced(Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>);
+pub struct Replaced {
+    known: Vec<(Arc<SharedRelation>, Arc<SharedRelation>)>,
+    /// Whether they are CTEs and views alone.
+    are_common: bool,
+}
 
 impl Replaced {
     /// What takes the place of a relation, whose plan `rewrite` rewrites with those that it reads.
@@ -20,28 +24,32 @@ impl Replaced {
         relation: &Arc<SharedRelation>,
         rewrite: impl FnOnce(LogicalPlan, &mut Self) -> Result<Transformed<LogicalPlan>>,
     ) -> Result<Arc<SharedRelation>> {
-        if let Some((_, other)) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, relation)) {
+        if let Some((_, other)) = self.known.iter().find(|(known, _)| Arc::ptr_eq(known, relation)) {
             return Ok(Arc::clone(other));
         }
         let rewritten = rewrite(relation.plan().clone(), self)?;
         let other =
             if rewritten.transformed { Arc::new(relation.with_plan(rewritten.data)) } else { Arc::clone(relation) };
-        self.0.push((Arc::clone(relation), Arc::clone(&other)));
+        self.known.push((Arc::clone(relation), Arc::clone(&other)));
         Ok(other)
     }
 
     #[recursive::recursive]
     fn rewritten(&mut self, plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed<LogicalPlan>> {
-        let below = plan.transform_up_with_subqueries(|node| match node {
+        self.scans_rewritten(plan, rewrite)?.transform_data(rewrite)
+    }
+
+    fn scans_rewritten(&mut self, plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::TableScan(scan) => Ok(self.scanned(scan, rewrite)?.update_data(LogicalPlan::TableScan)),
             other => Ok(Transformed::no(other)),
-        })?;
-        below.transform_data(rewrite)
+        })
     }
 
     /// A scan of what takes the place of a relation.
     fn scanned(&mut self, scan: TableScan, rewrite: Rewrite) -> Result<Transformed<TableScan>> {
-        let Some(relation) = SharedRelation::scanned(&scan) else { return Ok(Transformed::no(scan)) };
+        let relation = SharedRelation::scanned(&scan).filter(|relation| !self.are_common || relation.is_common());
+        let Some(relation) = relation else { return Ok(Transformed::no(scan)) };
         let other = self.by(&relation, |plan, replaced| replaced.rewritten(plan, rewrite))?;
         if Arc::ptr_eq(&other, &relation) {
             return Ok(Transformed::no(scan));
@@ -60,4 +68,27 @@ type Rewrite<'r> = &'r mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalP
 /// If a plan cannot be rewritten.
 pub fn each_rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed<LogicalPlan>> {
     Replaced::default().rewritten(plan, rewrite)
+}
+
+/// A plan whose CTEs and views, those that are shared relations, are rewritten, each once.
+///
+/// # Errors
+/// If one of them cannot be rewritten.
+pub fn common_rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<LogicalPlan> {
+    let mut replaced = Replaced { are_common: true, ..Replaced::default() };
+    Ok(replaced.scans_rewritten(plan, rewrite)?.data)
+}
+
+/// A plan with the CTEs and views that are shared relations written out where they are read, though not in subqueries.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn common_inlined(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    plan.transform_down(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        match SharedRelation::scanned(scan).filter(|relation| relation.is_common()) {
+            Some(relation) => relation.plan_read_by(scan).map(Transformed::yes),
+            None => Ok(Transformed::no(node)),
+        }
+    })
 }

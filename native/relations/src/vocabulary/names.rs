@@ -1,10 +1,11 @@
 //! Names of the columns that are added to a plan, and the projection that takes them away.
 
-use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use super::nodes::any_node_behind;
 
 /// With this the name of every added column starts.
 const MARK: char = '∂';
@@ -36,10 +37,10 @@ impl Names {
     /// Names beside those in a plan.
     pub fn of(plan: &LogicalPlan) -> Result<Self> {
         let mut taken = HashSet::new();
-        plan.apply_with_subqueries(|node| {
+        any_node_behind(plan, |node| {
             let names = node.schema().fields().iter().map(|field| field.name());
             taken.extend(names.filter(|name| is_added(name)).cloned());
-            Ok(TreeNodeRecursion::Continue)
+            Ok(false)
         })?;
         Ok(Self { taken, given: HashSet::new(), numbers: HashMap::new() })
     }

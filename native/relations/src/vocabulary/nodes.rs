@@ -6,6 +6,8 @@ use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Aggregate, Expr, LogicalPlan};
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The nodes that stand above queries, as a pattern: what looks into a query meets none of them. A match on all nodes has it in place
 /// of `_`, so that a node that DataFusion gets does not compile until somebody has said what holds for it.
@@ -94,6 +96,34 @@ pub fn any_node(plan: &LogicalPlan, mut is: impl FnMut(&LogicalPlan) -> Result<b
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// The same with the CTEs and views that are scanned in it, each of them once.
+///
+/// # Errors
+/// If a plan cannot be gone through.
+pub fn any_node_behind(plan: &LogicalPlan, mut is: impl FnMut(&LogicalPlan) -> Result<bool>) -> Result<bool> {
+    any_beside(plan, &mut HashSet::new(), &mut is)
+}
+
+#[recursive::recursive]
+fn any_beside(
+    plan: &LogicalPlan,
+    seen: &mut HashSet<*const LogicalPlan>,
+    is: &mut dyn FnMut(&LogicalPlan) -> Result<bool>,
+) -> Result<bool> {
+    any_node(plan, |node| {
+        if is(node)? {
+            return Ok(true);
+        }
+        match node {
+            LogicalPlan::TableScan(scan) => match scan.source.get_logical_plan() {
+                Some(Cow::Borrowed(common)) if seen.insert(common) => any_beside(common, seen, is),
+                _ => Ok(false),
+            },
+            _ => Ok(false),
+        }
+    })
 }
 
 /// What computes each column of an aggregate: its keys, nothing for the number of the grouping set behind them, its functions.

@@ -23,7 +23,14 @@ pub struct Operators {
 impl Operators {
     /// The operators that a plan calls.
     pub fn of(plan: &LogicalPlan, recognize: Recognize) -> Result<Self> {
-        let mut tangents: Vec<Arc<ScalarUDF>> = vec![];
+        let mut operators = Self { recognize, tangents: vec![] };
+        operators.extend(plan)?;
+        Ok(operators)
+    }
+
+    /// Adds those that another plan calls.
+    pub fn extend(&mut self, plan: &LogicalPlan) -> Result<()> {
+        let Self { recognize, tangents } = self;
         plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
                 expr.apply(|part| {
@@ -37,7 +44,7 @@ impl Operators {
                 })
             })
         })?;
-        Ok(Self { recognize, tangents })
+        Ok(())
     }
 
     /// Whether it calls none.

@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan};
 use xql_autodiff::vocabulary::functions::stopped;
 
 use super::identity::{Relation, is_same, is_unclear};
-use super::nodes::any_node;
+use super::nodes::any_node_behind;
 use super::origin::{Origin, origin};
 
 /// Where a column of a plan originates.
@@ -66,7 +66,7 @@ pub fn reads(expression: &Expr, relation: &Relation) -> Result<bool> {
 pub fn check_is_clear(expression: &Expr, relation: &LogicalPlan) -> Result<()> {
     expression.apply(|part| {
         if let Expr::ScalarSubquery(subquery) = part
-            && any_node(&subquery.subquery, |node| Ok(is_unclear(node, relation)))?
+            && any_node_behind(&subquery.subquery, |node| Ok(is_unclear(node, relation)))?
         {
             return plan_err!(
                 "{} is read through a view, and its catalog makes it anew for each reader, so that xql-ffi cannot tell whether it is \

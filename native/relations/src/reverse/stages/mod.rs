@@ -15,7 +15,7 @@ pub use stored::{Pulled, Stored};
 
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::LogicalPlan;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::cotangents::RowCotangents;
@@ -91,6 +91,8 @@ pub struct Stages {
     stages: Vec<Stage>,
     /// The stages of nodes by their numbers, with how many columns the nodes have.
     known: HashMap<usize, (StageId, usize)>,
+    /// The numbers of those nodes that have exactly one row.
+    single: HashSet<usize>,
     /// The nodes of the plans that have been looked at.
     pub nodes: Nodes,
     /// What they begin with, if they are those of an iteration.
@@ -129,6 +131,16 @@ impl Stages {
     /// Notes which stage a node with so many columns is.
     pub fn know(&mut self, node: Node, id: StageId, width: usize) {
         self.known.insert(node.id, (id, width));
+    }
+
+    /// Notes that a node has exactly one row.
+    pub fn know_single(&mut self, node: Node) {
+        self.single.insert(node.id);
+    }
+
+    /// Whether a node is known to have exactly one row.
+    pub fn is_single(&self, node: Node) -> bool {
+        self.single.contains(&node.id)
     }
 
     /// Whether the rows of a stage have numbers.

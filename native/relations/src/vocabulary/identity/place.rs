@@ -3,6 +3,8 @@
 use datafusion_common::Result;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::derived::{Kind, kind_of};
 
@@ -48,18 +50,34 @@ impl Place {
     }
 }
 
-/// Goes through the nodes of a plan that stands in a place, and of the subqueries in it, until one is wanted.
-#[recursive::recursive]
+/// Goes through the nodes of a plan that stands in a place, of the subqueries in it, and of the CTEs and views that it scans, each of
+/// these once, until one is wanted.
 pub fn any_placed(
     plan: &LogicalPlan,
     place: &Place,
     is: &mut dyn FnMut(&LogicalPlan, &Place) -> Result<bool>,
 ) -> Result<bool> {
+    any_beside(plan, place, &mut HashSet::new(), is)
+}
+
+/// The same without the CTEs and views that have been gone through.
+#[recursive::recursive]
+fn any_beside(
+    plan: &LogicalPlan,
+    place: &Place,
+    seen: &mut HashSet<*const LogicalPlan>,
+    is: &mut dyn FnMut(&LogicalPlan, &Place) -> Result<bool>,
+) -> Result<bool> {
     let mut found = is(plan, place)?;
+    if let LogicalPlan::TableScan(scan) = plan
+        && let Some(Cow::Borrowed(common)) = scan.source.get_logical_plan()
+    {
+        return Ok(found || seen.insert(common) && any_beside(common, &Place::default(), seen, is)?);
+    }
     let mut number = 0;
     let mut visit = |below: &LogicalPlan| {
         if !found {
-            found = any_placed(below, &place.below(plan, number), is)?;
+            found = any_beside(below, &place.below(plan, number), seen, is)?;
             number += 1;
         }
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

@@ -88,17 +88,8 @@ impl Relation {
     }
 
     /// The plan with what stands for the relation in its places.
-    pub fn replaced(
-        &self,
-        plan: LogicalPlan,
-        place: &Place,
-        by: &dyn Fn(&LogicalPlan) -> Result<LogicalPlan>,
-    ) -> Result<LogicalPlan> {
-        Ok(self.replaced_below(plan, place, by)?.data)
-    }
-
     #[recursive::recursive]
-    fn replaced_below(
+    pub fn replaced(
         &self,
         plan: LogicalPlan,
         place: &Place,
@@ -113,7 +104,7 @@ impl Relation {
             number += 1;
             place.below(&around, number - 1)
         };
-        plan.map_children(|child| self.replaced_below(child, &next(), by))?
-            .transform_data(|plan| plan.map_subqueries(|subquery| self.replaced_below(subquery, &next(), by)))
+        plan.map_children(|child| self.replaced(child, &next(), by))?
+            .transform_data(|plan| plan.map_subqueries(|subquery| self.replaced(subquery, &next(), by)))
     }
 }

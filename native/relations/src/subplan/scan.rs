@@ -1,0 +1,207 @@
+//! The leaf that reads a common subplan.
+
+use datafusion_common::metadata::ScalarAndMetadata;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchemaRef, ParamValues, Result};
+use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
+use std::sync::Arc;
+
+use crate::vocabulary::work_table::work_table;
+
+/// What a CTE or view is computed by.
+#[derive(Debug)]
+pub struct CommonSubplan {
+    /// As it was planned for its first reader.
+    written: LogicalPlan,
+    /// The same, analyzed.
+    plan: LogicalPlan,
+    /// How many nodes it has where everything is written out that it reads.
+    size: usize,
+    parameters: Vec<Expr>,
+    work_tables: Vec<LogicalPlan>,
+}
+
+/// A reader of a common subplan: a leaf with its columns.
+///
+/// DataFusion sees of the subplan what it has to know: the parameters of a prepared statement, as expressions of the node, and the work
+/// tables of recursive queries around it, as inputs.
+#[derive(Debug, Clone)]
+pub struct SubplanScan {
+    subplan: Arc<CommonSubplan>,
+    parameters: Vec<Expr>,
+    work_tables: Vec<LogicalPlan>,
+}
+
+impl CommonSubplan {
+    /// The subplan of a plan as it was written, and analyzed.
+    ///
+    /// # Errors
+    /// If the plan cannot be gone through.
+    pub fn try_new(written: LogicalPlan, plan: LogicalPlan) -> Result<Self> {
+        let size = size(&plan)?;
+        let (parameters, work_tables) = (parameters(&plan)?, work_tables(&plan)?);
+        Ok(Self { written, plan, size, parameters, work_tables })
+    }
+
+    /// Whether a plan is the same, for another reader.
+    ///
+    /// The readers of a CTE get copies of its plan, and those of a view copies with an alias. They share what is below.
+    pub fn is_of(&self, plan: &LogicalPlan) -> bool {
+        let (LogicalPlan::SubqueryAlias(a), LogicalPlan::SubqueryAlias(b)) = (&self.written, plan) else { return false };
+        let [above, other] = [a.input.as_ref(), b.input.as_ref()];
+        let is_shared = || {
+            let inputs = [above.inputs(), other.inputs()];
+            inputs[0].len() == inputs[1].len() && inputs[0].iter().zip(&inputs[1]).all(|(a, b)| std::ptr::eq(*a, *b))
+        };
+        a.alias == b.alias
+            && (std::ptr::eq(above, other)
+                || discriminant(above) == discriminant(other)
+                    && above.expressions() == other.expressions()
+                    && above.schema() == other.schema()
+                    && is_shared())
+    }
+
+    /// What it is computed by.
+    pub fn plan(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// A leaf that reads it.
+    pub fn scan(self: &Arc<Self>) -> LogicalPlan {
+        let (parameters, work_tables) = (self.parameters.clone(), self.work_tables.clone());
+        let node = SubplanScan { subplan: Arc::clone(self), parameters, work_tables };
+        LogicalPlan::Extension(Extension { node: Arc::new(node) })
+    }
+}
+
+impl SubplanScan {
+    /// The leaf that a node is.
+    pub fn of(node: &LogicalPlan) -> Option<&Self> {
+        let LogicalPlan::Extension(extension) = node else { return None };
+        extension.node.as_any().downcast_ref()
+    }
+
+    /// What it reads.
+    pub fn subplan(&self) -> &Arc<CommonSubplan> {
+        &self.subplan
+    }
+
+    /// The plan of what it reads, with the values that its parameters have got.
+    ///
+    /// # Errors
+    /// If a value does not fit.
+    pub fn plan(&self) -> Result<LogicalPlan> {
+        let mut values = HashMap::new();
+        for (parameter, value) in self.subplan.parameters.iter().zip(&self.parameters) {
+            if let (Expr::Placeholder(parameter), Expr::Literal(value, _)) = (parameter, value) {
+                values.insert(parameter.id.trim_start_matches('$').to_owned(), ScalarAndMetadata::from(value.clone()));
+            }
+        }
+        let plan = self.subplan.plan.clone();
+        if values.is_empty() { Ok(plan) } else { plan.replace_params_with_values(&ParamValues::Map(values)) }
+    }
+}
+
+/// How many nodes a plan has where everything is written out that it reads.
+///
+/// # Errors
+/// If the plan cannot be gone through.
+pub fn size(plan: &LogicalPlan) -> Result<usize> {
+    let mut size = 0_usize;
+    plan.apply_with_subqueries(|node| {
+        size = size.saturating_add(SubplanScan::of(node).map_or(1, |scan| scan.subplan.size));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(size)
+}
+
+/// The parameters of a prepared statement in a plan, each once.
+fn parameters(plan: &LogicalPlan) -> Result<Vec<Expr>> {
+    let mut found: Vec<Expr> = vec![];
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                if matches!(part, Expr::Placeholder(_)) && !found.contains(part) {
+                    found.push(part.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// Scans of the work tables that a plan reads of recursive queries around it, one of each.
+fn work_tables(plan: &LogicalPlan) -> Result<Vec<LogicalPlan>> {
+    let (mut found, mut own) = (vec![], vec![]);
+    plan.apply_with_subqueries(|node| {
+        match node {
+            LogicalPlan::RecursiveQuery(query) => own.push(query.name.clone()),
+            LogicalPlan::TableScan(scan) => found.extend(work_table(scan).map(|name| (name, node.clone()))),
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    found.retain(|(name, _)| !own.contains(name));
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    found.dedup_by(|(a, _), (b, _)| a == b);
+    Ok(found.into_iter().map(|(_, scan)| scan).collect())
+}
+
+impl UserDefinedLogicalNodeCore for SubplanScan {
+    fn name(&self) -> &str {
+        "SubplanScan"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        self.work_tables.iter().collect()
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.subplan.plan.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        self.parameters.clone()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let shown = self.subplan.plan.display().to_string();
+        write!(f, "SubplanScan: {}", shown.trim_start_matches("SubqueryAlias: "))
+    }
+
+    fn with_exprs_and_inputs(&self, parameters: Vec<Expr>, work_tables: Vec<LogicalPlan>) -> Result<Self> {
+        Ok(Self { subplan: Arc::clone(&self.subplan), parameters, work_tables })
+    }
+}
+
+impl SubplanScan {
+    fn key(&self) -> (*const CommonSubplan, &[Expr]) {
+        (Arc::as_ptr(&self.subplan), &self.parameters)
+    }
+}
+
+impl PartialEq for SubplanScan {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for SubplanScan {}
+
+impl Hash for SubplanScan {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+impl PartialOrd for SubplanScan {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.key().partial_cmp(&other.key())
+    }
+}
