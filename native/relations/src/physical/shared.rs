@@ -63,6 +63,8 @@ struct Plan {
     node: Arc<dyn ExecutionPlan>,
     /// Why the plan could not be given the working table of a recursive query.
     failed: Option<Arc<DataFusionError>>,
+    /// The working tables that it has been given: every reader hands them on.
+    states: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The rows of one execution, or of one iteration of a recursive query.
@@ -86,7 +88,7 @@ impl Shared {
             layout: Layout { schema, numbered, kept: Kept::default() },
             scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new(), asked: Arc::default() },
             partitions: plan.output_partitioning().partition_count(),
-            plan: Mutex::new(Plan { node: plan, failed: None }),
+            plan: Mutex::new(Plan { node: plan, failed: None, states: vec![] }),
             rows: Mutex::default(),
             statistics: Mutex::default(),
             costs: Costs::of(&metrics),
@@ -142,7 +144,7 @@ impl Shared {
             layout: Layout { kept, ..self.layout.clone() },
             scope: Scope { frame: Some(frame), ..self.scope.clone() },
             partitions: self.partitions,
-            plan: Mutex::new(Plan { node: self.plan(), failed: locked(&self.plan).failed.clone() }),
+            plan: Mutex::new(Plan { node: self.plan(), failed: locked(&self.plan).failed.clone(), states: vec![] }),
             rows: Mutex::default(),
             statistics: Mutex::default(),
             costs: self.costs.clone(),
@@ -170,6 +172,13 @@ impl Shared {
 
     /// Hands the working table of a recursive query on to the plan, whose scan of it is hidden from the plan around.
     fn assign(&self, state: &Arc<dyn Any + Send + Sync>) {
+        {
+            let states = &mut locked(&self.plan).states;
+            if states.iter().any(|known| Arc::ptr_eq(known, state)) {
+                return;
+            }
+            states.push(Arc::clone(state));
+        }
         let assigned = self.plan().transform_down(|plan| {
             let assigned = plan.with_new_state(Arc::clone(state));
             Ok(assigned.map_or_else(|| Transformed::no(plan), Transformed::yes))

@@ -3,6 +3,7 @@
 use datafusion_catalog::default_table_source::source_as_provider;
 use datafusion_catalog::{MemTable, TableProvider};
 use datafusion_expr::{LogicalPlan, TableScan, TableType};
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -24,10 +25,13 @@ impl Table {
         source_as_provider(&scan.source).map_or_else(|_| Self::Named(scan.table_name.to_string()), Self::Provider)
     }
 
-    /// Where it is in memory, which is its own as long as it is held.
+    /// Where it is in memory, which is its own as long as it is held. Each reader of a CTE or view has a provider of its own.
     fn address(&self) -> *const () {
         match self {
-            Self::Provider(provider) => Arc::as_ptr(provider).cast(),
+            Self::Provider(provider) => match provider.get_logical_plan() {
+                Some(Cow::Borrowed(common)) => std::ptr::from_ref(common).cast(),
+                _ => Arc::as_ptr(provider).cast(),
+            },
             Self::Named(_) => std::ptr::null(),
         }
     }
