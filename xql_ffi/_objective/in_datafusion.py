@@ -249,6 +249,9 @@ def _own(session: Any, *, joins: bool) -> Any:
     statement is differentiated, which does not see through these.
     """
     own: Any = twin_of(session) if is_engine() else session.enable_url_table()
+    if is_engine():
+        # What several parts of the loss read is computed once for its value, too.
+        own.sql("SET xql.share_ctes = true")
     if joins:
         own.sql("SET datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery = false")
     return own

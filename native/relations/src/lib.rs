@@ -99,13 +99,14 @@ pub use register::{add_rules, register, register_with};
 pub use rule::DifferentiateRelations;
 pub use shared::{SharedRelation, anew, each_rewritten, is_computed_here, unchecked};
 
+pub use subplan::has_calls;
 pub use version::preserves_nulls;
 pub use vocabulary::expressions::unaliased;
 pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
 pub use vocabulary::names::{is_added, unnumbered};
 pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::observed::observe;
-pub use vocabulary::operators::{Recognize, has_calls};
+pub use vocabulary::operators::Recognize;
 pub use vocabulary::work_table::is_work_table;
 
 // The program in the README runs as a test.

@@ -13,6 +13,8 @@ pub struct DerivativeOptions {
     /// Whether a relation that a gradient by row reads several times is computed once, by a node that only this process has.
     /// If not, the plan has nodes of DataFusion alone, and computes the relation as often as it is read.
     pub share_relations: bool,
+    /// Whether a CTE or view that several places read is computed once in statements without a derivative, too. In those with one it is.
+    pub share_ctes: bool,
     /// How many iterations of a recursive query are kept for a gradient by row that goes back through them. Those between are
     /// computed again. 0 keeps all, with all that they have computed.
     pub checkpoints: usize,
@@ -24,7 +26,7 @@ pub struct DerivativeOptions {
 
 impl Default for DerivativeOptions {
     fn default() -> Self {
-        Self { share_relations: true, checkpoints: 0, contractions: Contractions::default() }
+        Self { share_relations: true, share_ctes: false, checkpoints: 0, contractions: Contractions::default() }
     }
 }
 
@@ -48,13 +50,14 @@ impl ExtensionOptions for DerivativeOptions {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "share_relations" => self.share_relations = parsed(key, value, "true or false")?,
+            "share_ctes" => self.share_ctes = parsed(key, value, "true or false")?,
             "checkpoints" => self.checkpoints = parsed(key, value, "a number of iterations, or 0 for all")?,
             "contractions" => {
                 let says = |says| DataFusionError::Configuration(format!("xql.contractions is {says}"));
                 self.contractions = value.parse().map_err(says)?;
             }
             _ => {
-                let known = "xql.share_relations, xql.checkpoints and xql.contractions";
+                let known = "xql.share_relations, xql.share_ctes, xql.checkpoints and xql.contractions";
                 return Err(DataFusionError::Configuration(format!("there is no option xql.{key}, but {known}")));
             }
         }
@@ -74,6 +77,11 @@ fn parsed<T: FromStr>(key: &str, value: &str, is: &str) -> Result<T> {
 /// Whether relations are computed once, as they are in a session without the options.
 pub fn shares_relations(config: &ConfigOptions) -> bool {
     config.extensions.get::<DerivativeOptions>().is_none_or(|options| options.share_relations)
+}
+
+/// Whether CTEs and views are computed once in statements without a derivative.
+pub fn shares_ctes(config: &ConfigOptions) -> bool {
+    config.extensions.get::<DerivativeOptions>().is_some_and(|options| options.share_relations && options.share_ctes)
 }
 
 /// How many iterations of a recursive query are kept to go back through it, all if it is none.

@@ -13,12 +13,12 @@ use xql_autodiff::{Threshold, recognize};
 use xql_contraction::Contractions;
 use xql_guard::guard;
 
-use crate::options::{contractions, shares_relations};
+use crate::options::{contractions, shares_ctes, shares_relations};
 use crate::passes::{Setting, passed, prepared};
 use crate::stack::Size;
 use crate::subplan::Subplans;
 use crate::vocabulary::names::is_added;
-use crate::vocabulary::operators::{Operators, Recognize, has_calls};
+use crate::vocabulary::operators::Recognize;
 
 /// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
 ///
@@ -62,13 +62,10 @@ impl DifferentiateRelations {
 
     fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
         let subplans = Subplans::read_by(&plan)?;
-        let mut operators = Operators::of(&plan, self.recognize)?;
-        for subplan in subplans.plans() {
-            operators.extend(subplan)?;
-        }
+        let operators = subplans.operators(&plan, self.recognize)?;
         let contractions = contractions(config);
         if operators.is_empty() && contractions != Contractions::Everywhere {
-            return subplans.inlined(plan);
+            return if shares_ctes(config) { subplans.shared(plan, &prepared) } else { subplans.inlined(plan) };
         }
         let before = changed_rows(&plan)?;
         let Self { recognize, size, orders_joins } = *self;
@@ -153,11 +150,7 @@ impl OptimizerRule for DifferentiateRelations {
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let subplans = Subplans::read_by(&plan)?;
-        let mut is_called = has_calls(&plan, self.recognize)?;
-        for subplan in subplans.plans() {
-            is_called = is_called || has_calls(subplan, self.recognize)?;
-        }
-        if !is_called {
+        if subplans.operators(&plan, self.recognize)?.is_empty() {
             return subplans.inlined(plan);
         }
         // A plan with calls has not been analyzed: no types have been coerced.

@@ -362,9 +362,7 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
 /// What reads a relation is being planned meanwhile, so that relations which read one another go as deep as there are of them: each has
 /// enough of a stack.
 async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-    let t = std::time::Instant::now();
     let planned = on_stack_of(NEEDED, STACK, state.create_physical_plan(plan)).await?;
-    if std::env::var("XQL_TRACE").is_ok() { let mut n = 0; let mut w = 0; let _ = plan.apply(|p| { n += 1; w += p.schema().fields().len(); Ok(TreeNodeRecursion::Continue) }); eprintln!("ALONE {} nodes {} width {} {:?}", n, w, plan.schema().fields().len(), t.elapsed()); }
     asked(contracted(planned, contractions(state.config_options()))?)
 }
 

@@ -16,4 +16,4 @@ mod resolve;
 mod scan;
 
 pub use capture::CommonSubplans;
-pub use resolve::Subplans;
+pub use resolve::{Subplans, has_calls};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::scan::{CommonSubplan, SubplanScan};
 use crate::plan::rewrite::rewrite_up;
 use crate::shared::SharedRelation;
+use crate::vocabulary::operators::{Operators, Recognize};
 
 /// The common subplans that a statement reads, each with a reader of it and the number of its readers.
 #[derive(Debug, Default)]
@@ -18,6 +19,14 @@ pub struct Subplans {
     scans: Vec<SubplanScan>,
     /// What the plan of each has become.
     resolved: HashMap<*const CommonSubplan, Resolved>,
+}
+
+/// Whether a plan calls an operator anywhere.
+///
+/// # Errors
+/// If the plan cannot be gone through.
+pub fn has_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
+    Ok(!Subplans::read_by(plan)?.operators(plan, recognize)?.is_empty())
 }
 
 /// What stands for the readers of a subplan.
@@ -43,14 +52,16 @@ impl Subplans {
         Ok(subplans)
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.scans.is_empty()
-    }
-
-    /// The plans that they are computed by.
-    pub fn plans(&self) -> impl Iterator<Item = &LogicalPlan> {
-        self.scans.iter().map(|scan| scan.subplan().plan())
+    /// The operators that a plan calls which reads these, and that they call.
+    ///
+    /// # Errors
+    /// If a plan cannot be gone through.
+    pub fn operators(&self, plan: &LogicalPlan, recognize: Recognize) -> Result<Operators> {
+        let mut operators = Operators::of(plan, recognize)?;
+        for scan in &self.scans {
+            operators.extend(scan.subplan().plan())?;
+        }
+        Ok(operators)
     }
 
     #[recursive::recursive]

@@ -24,6 +24,10 @@ pub struct CommonSubplan {
     size: usize,
     parameters: Vec<Expr>,
     work_tables: Vec<LogicalPlan>,
+    /// The tables that it reads, as `EXPLAIN` shows them, each once.
+    tables: Vec<String>,
+    /// Whether it has a subquery.
+    has_subquery: bool,
 }
 
 /// A reader of a common subplan: a leaf with its columns.
@@ -45,7 +49,8 @@ impl CommonSubplan {
     pub fn try_new(written: LogicalPlan, plan: LogicalPlan) -> Result<Self> {
         let size = size(&plan)?;
         let (parameters, work_tables) = (parameters(&plan)?, work_tables(&plan)?);
-        Ok(Self { written, plan, size, parameters, work_tables })
+        let (tables, has_subquery) = shown(&plan)?;
+        Ok(Self { written, plan, size, parameters, work_tables, tables, has_subquery })
     }
 
     /// Whether a plan is the same, for another reader.
@@ -153,6 +158,26 @@ fn work_tables(plan: &LogicalPlan) -> Result<Vec<LogicalPlan>> {
     Ok(found.into_iter().map(|(_, scan)| scan).collect())
 }
 
+/// The scans of tables in a plan as `EXPLAIN` shows them, each once, and whether it has a subquery.
+fn shown(plan: &LogicalPlan) -> Result<(Vec<String>, bool)> {
+    let (mut tables, mut has_subquery) = (vec![], false);
+    plan.apply_with_subqueries(|node| {
+        has_subquery |= matches!(node, LogicalPlan::Subquery(_));
+        match (node, SubplanScan::of(node)) {
+            (LogicalPlan::TableScan(_), _) => tables.push(node.display().to_string()),
+            (_, Some(scan)) => {
+                tables.extend(scan.subplan.tables.iter().cloned());
+                has_subquery |= scan.subplan.has_subquery;
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    tables.sort();
+    tables.dedup();
+    Ok((tables, has_subquery))
+}
+
 impl UserDefinedLogicalNodeCore for SubplanScan {
     fn name(&self) -> &str {
         "SubplanScan"
@@ -172,7 +197,11 @@ impl UserDefinedLogicalNodeCore for SubplanScan {
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let shown = self.subplan.plan.display().to_string();
-        write!(f, "SubplanScan: {}", shown.trim_start_matches("SubqueryAlias: "))
+        write!(f, "SubplanScan: {}", shown.trim_start_matches("SubqueryAlias: "))?;
+        if self.subplan.has_subquery {
+            write!(f, ", (<subquery>)")?;
+        }
+        self.subplan.tables.iter().try_for_each(|table| write!(f, "\n  {table}"))
     }
 
     fn with_exprs_and_inputs(&self, parameters: Vec<Expr>, work_tables: Vec<LogicalPlan>) -> Result<Self> {

@@ -79,14 +79,6 @@ impl Operators {
     }
 }
 
-/// Whether a plan calls an operator anywhere.
-///
-/// # Errors
-/// If the plan cannot be walked.
-pub fn has_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
-    Ok(!Operators::of(plan, recognize)?.is_empty())
-}
-
 /// Whether an expression is a call of an operator.
 pub fn is_call(expr: &Expr, recognize: Recognize) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if recognize(&call.func).is_some())
