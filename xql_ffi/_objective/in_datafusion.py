@@ -95,7 +95,7 @@ class DataFusion:
             TypeError: the loss is neither SQL nor a DataFrame.
             ValueError: the loss is not one number, or reads a relation in a way that it cannot be replaced.
         """
-        frame = frame_of(self._session, loss)
+        frame = frame_of(self._once if is_engine() else self._session, loss)
         schema = frame.schema()
         check_columns(schema.names, schema.types)
         if isinstance(loss, str):
