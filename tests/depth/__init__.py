@@ -1,0 +1,1 @@
+"""Models of many layers: CTEs that several others read."""
