@@ -12,7 +12,7 @@ import pyarrow.csv
 from datafusion import SessionContext
 
 from by_row.models import Data, Rows, quoted
-from relations.choices import Choices
+from support.choices import Choices
 
 
 @dataclass(frozen=True)

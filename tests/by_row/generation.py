@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 from by_row.plans import Block, Cells, Item, Join, Loop, Node, Read, Relation, Union, Use, Writer, placeholder
 from by_row.tables import SINGLE, TABLES
-from relations.choices import Choices
 from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
 from relations.expressions import AGGREGATES, BARRED, Expression, Function, call_of, expression
 from relations.nodes import Builder
 from relations.scopes import Scope
 from relations.tables import is_integer
+from support.choices import Choices
+from support.verdict import CREATE, PLAIN, PREPARE, VIEW
 
 MOST_ROWS = 60
 FORMS = ["table", "cte", "view", "derived"]
-PLACES = ["plain", "plain", "plain", "create table as", "prepare", "view"]
+PLACES = [PLAIN, PLAIN, PLAIN, CREATE, PREPARE, VIEW]
 # Computed from one column each, for a column that is passed on and computed from as well has both derivatives.
 _COMPUTED = ["{0}", "sin({0})", "{0} * 1.3 + 0.1", "{0} * {0}", "0.5 - {0}"]
 # Those that stay in single precision.

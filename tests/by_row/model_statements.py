@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from by_row.forms import Action, Forms, Given, sql, stored
 from by_row.models import Data, Model, Part, Variable, quoted, random_model
-from relations.choices import Choices
+from support.choices import Choices
 from support.ctes import with_ctes
+from support.verdict import CREATE, INSERT, PLAIN, PREPARE, VIEW
 
 RATE = 0.125
 STEPS = 2
-PLACES = ["plain", "plain", "cte", "create table as", "view", "insert", "derived", "prepare"]
+PLACES = [PLAIN, PLAIN, "cte", CREATE, VIEW, INSERT, "derived", PREPARE]
 ABOVE = ["", "squares", "order", "window", "filter"]
 COLUMNS = ["val", "val", "val", "value", "∂val", "row", "Val", "cotangent"]
 NAMES = ["loss", "rows", "∂rows", "groups", "state", "My Table", "val", "constants", "∂groups"]

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from datafusion import SessionConfig, SessionContext
+from datafusion import DataFrame, SessionConfig, SessionContext
 
 from by_row.forms import remove_files
 from by_row.model_statements import RATE, STEPS, Statement
 from by_row.models import Model, Variable
-from support import differences
+from support import differences, verdict
 from support.differences import Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
+from support.verdict import INSERT, PLAIN, placed
 
 Register = Callable[[SessionContext], SessionContext]
 # By role and column, how far the cells are moved along their directions.
@@ -46,9 +46,8 @@ def direction(keys: Sequence[int]) -> float:
     return math.sin(1.0 + sum((number + 0.7131) * 1.9 * (key + 2) for number, key in enumerate(keys)))
 
 
-def fetched(ctx: SessionContext, query: str) -> pa.Table:
+def fetched(frame: DataFrame) -> pa.Table:
     """The result of a query. In DataFusion 54, branches of a UNION declare NOT NULL what others do not."""
-    frame = ctx.sql(query)
     schema = pa.schema([field.with_nullable(True) for field in frame.schema()])
     tables = [pa.Table.from_batches([batch]).cast(schema) for batch in frame.collect()]
     return pa.concat_tables(tables) if tables else schema.empty_table()
@@ -77,7 +76,7 @@ class Oracle:
         for role, table in self._tables.items():
             self._store(role, self._moved(role, table, moves, variables))
         for part in self._model.parts:
-            table = fetched(self._ctx, part.text.format_map(self._names))
+            table = fetched(self._ctx.sql(part.text.format_map(self._names)))
             self._store(part.role, self._moved(part.role, table, moves, variables))
         column = self._ctx.sql(self._model.loss.format_map(self._names)).to_arrow_table().column(0)
         value: float | None = column[0].as_py()
@@ -124,36 +123,25 @@ class Run:
     statement: Statement
 
     def rows(self, query: str) -> list[Row]:
-        found: list[Row] = fetched(self.ctx, query).to_pylist()
-        return found
+        return self.placed(query, PLAIN)
 
     def placed(self, query: str, place: str) -> list[Row]:
         """The rows of a query that stands somewhere."""
         if place == "cte":
-            return self.rows(f"WITH stood AS ({query}) SELECT * FROM stood")
+            query, place = f"WITH stood AS ({query}) SELECT * FROM stood", PLAIN
         if place == "derived":
-            return self.rows(f"SELECT * FROM ({query}) AS stood")
-        if place == "prepare":
-            self.rows(f"PREPARE prepared AS {query}")
-            return self.rows("EXECUTE prepared")
-        if place == "insert":
-            self.rows(f"CREATE TABLE result AS SELECT * FROM ({query}) AS stood WHERE false")
-            self.rows(f"INSERT INTO result {query}")
-            return self.rows("SELECT * FROM result")
-        if place in ("create table as", "view"):
-            self.rows(f"CREATE {'VIEW' if place == 'view' else 'TABLE'} result AS {query}")
-            return self.rows("SELECT * FROM result")
-        return self.rows(query)
+            query, place = f"SELECT * FROM ({query}) AS stood", PLAIN
+        with placed(self.ctx, query, place, query) as frame:
+            found: list[Row] = fetched(frame).to_pylist()
+            return found
 
 
-class Judge:
+class Judge(verdict.Judge[Statement]):
     """Judges statements; counts what it has compared."""
 
     def __init__(self, register: Register) -> None:
+        super().__init__()
         self._register = register
-        self.counts: Counter[str] = Counter()
-        # By model, form and place, how many gradients that are not 0 came out right.
-        self.right: Counter[str] = Counter()
 
     def judge(self, statement: Statement) -> Finding | None:
         """The first thing found wrong."""
@@ -172,11 +160,11 @@ class Judge:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self.counts[f"DataFusion cannot: {str(error)[:110]}"] += 1
+            self.cannot(error)
             return None
         exact = SINGLE if "single precision" in statement.details else SAME
         if any(not same(row["value"], base, exact) for row in plain):
-            self.counts["DataFusion cannot: another value when parts are stored"] += 1
+            self.cannot("another value when parts are stored")
             return _found(statement, "another value without a call", f"{plain[0]['value']} instead of {base}")
         try:
             rows = run.placed(statement.called, statement.place)
@@ -184,7 +172,7 @@ class Judge:
             if not is_failure(error):
                 raise
             if self._fails_without_a_call(statement):
-                self.counts[f"DataFusion cannot: {str(error)[:110]}"] += 1
+                self.cannot(error)
                 return None
             return self._refused(statement, str(error), "panic" if is_panic(error) else "refused")
         self.counts["gradients"] += 1
@@ -226,11 +214,11 @@ class Judge:
     def _refused(self, statement: Statement, message: str, kind: str) -> Finding | None:
         if "ProjectionPushdown" in message and "col.name() == matching_name" in message:
             # docs/limits.md: semi-joins without an equality.
-            self.counts["DataFusion cannot: ProjectionPushdown"] += 1
+            self.cannot("ProjectionPushdown")
             return None
-        if statement.place == "insert" and "Inconsistent data length across values list" in message:
+        if statement.place == INSERT and "Inconsistent data length across values list" in message:
             # VALUES anywhere in what is inserted are to have as many columns as the table.
-            self.counts["DataFusion cannot: VALUES in what is inserted"] += 1
+            self.cannot("VALUES in what is inserted")
             return None
         if "does not vary with" in message and self._are_constant(statement):
             self.counts["refused: does not vary"] += 1

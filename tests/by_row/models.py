@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from relations.choices import Choices
+from support.choices import Choices
 
 Rows = Sequence[tuple[float | None, ...]]
 

@@ -17,7 +17,7 @@ from by_row.plans import Loop, Node
 from by_row.test_named_cases import add, numbers
 from by_row.test_recursions import CELLS, add_stencil, gradient, lorenz
 from by_row.verdict import Judge
-from relations.choices import Choices
+from support.choices import Choices
 from support.seed import SEED
 
 KEPT = [1, 2, 3, 7]

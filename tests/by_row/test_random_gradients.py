@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 
-import pytest
 from datafusion import SessionContext
 
 from by_row.generation import Value, random_value
 from by_row.verdict import Judge
-from relations.choices import Choices, smallest
+from support.choices import Choices
 from support.findings import Finding
 from support.seed import SEED
+from support.verdict import assert_right
 
 # Values that are judged by differences and in other sessions as well.
 THOROUGH = 8
-# Findings that one test shows.
-_SHOWN = 3
 # Values that are drawn for one that is not NULL and depends on the variables.
 _DRAWS = 4
 
@@ -35,44 +32,22 @@ def _drawn(judge: Judge, seed: str) -> tuple[Value, Sequence[int]]:
     return value, choices.made
 
 
-def _smallest(judge: Judge, finding: Finding, made: Sequence[int], *, thorough: bool) -> Finding:
-    """A smaller value that fails in the same way."""
-
-    def fails(choices: Sequence[int]) -> bool:
-        found = judge.judge(random_value(Choices(choices)), thorough=thorough)
-        return found is not None and found.kind == finding.kind
-
-    return judge.judge(random_value(Choices(smallest(made, fails))), thorough=thorough) or finding
-
-
 def test_gradients(register: Register, chunk: range) -> None:
-    judge = Judge(register)
-    found: list[tuple[int, Finding, Sequence[int]]] = []
-    for number in chunk:
+    judge, others = Judge(register), Judge(register)
+
+    def judged(number: int) -> tuple[Finding | None, Sequence[int]]:
         value, made = _drawn(judge, f"{SEED} {number}")
-        finding = judge.judge(value, thorough=number % THOROUGH == 0)
-        if finding:
-            found.append((number, finding, made))
-    counts = Counter(judge.counts)
-    print("\n".join(f"{kind}: {count}" for kind, count in sorted((counts + judge.right).items())))
-    again = Judge(register)
-    shown = [
-        f"value {number}: {finding}\nor smaller, {_smallest(again, finding, made, thorough=number % THOROUGH == 0)}"
-        for number, finding, made in found[:_SHOWN]
-    ]
-    if found:
-        pytest.fail(
-            f"{len(found)} of {len(chunk)} values (XQL_FFI_TEST_SEED={SEED}):\n\n" + "\n\n".join(shown), pytrace=False
-        )
+        return judge.judge(value, thorough=number % THOROUGH == 0), made
 
-    def share(beginning: str) -> float:
-        return sum(count for kind, count in counts.items() if kind.startswith(beginning)) / len(chunk)
+    def again(choices: Choices, number: int) -> Finding | None:
+        return others.judge(random_value(choices), thorough=number % THOROUGH == 0)
 
+    assert_right("value", judge, chunk, judged, again)
     # A suite in which nothing is compared, or only zeros, shows nothing.
-    assert share("gradients that are not 0") > 0.4
-    assert share("equal along the direction") > 0.6
-    assert share("refused") < 0.1
-    assert share("DataFusion cannot") < 0.1
+    assert judge.share("gradients that are not 0", len(chunk)) > 0.4
+    assert judge.share("equal along the direction", len(chunk)) > 0.6
+    assert judge.share("refused", len(chunk)) < 0.1
+    assert judge.share("DataFusion cannot", len(chunk)) < 0.1
 
 
 def test_every_kind_of_node_has_been_right(register: Register) -> None:

@@ -16,7 +16,7 @@ from datafusion import SessionConfig, SessionContext
 from by_row.generation import UNEQUAL, Value, random_value
 from by_row.tables import add_row_tables
 from by_row.verdict import statement
-from relations.choices import Choices
+from support.choices import Choices
 from support.compare import same_value
 from support.errors import is_failure
 from support.findings import Finding

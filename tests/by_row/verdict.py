@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -16,11 +15,12 @@ from numpy.typing import NDArray
 from by_row.generation import UNEQUAL, Value, Wanted
 from by_row.plans import Cell, Direction, Writer
 from by_row.tables import TABLES, add_row_tables
-from support import differences
+from support import differences, verdict
 from support.differences import Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
 from support.sessions import session
+from support.verdict import placed, short
 
 Register = Callable[[SessionContext], SessionContext]
 Floats = NDArray[np.float64]
@@ -44,16 +44,14 @@ def found_in(value: Value, kind: str, detail: str) -> Finding:
     return Finding(kind, detail, value.place, *statement(value))
 
 
-class Judge:
+class Judge(verdict.Judge[Value]):
     """Compares gradients with forward mode and with differences; counts what it has compared."""
 
     def __init__(self, register: Register) -> None:
+        super().__init__()
         self._ctx = register(_with_row_tables(1))
         self._others = [register(_with_row_tables(partitions)) for partitions in (2, 4)]
         self._small = register(_with_row_tables(2, memory=40_000))
-        self.counts: Counter[str] = Counter()
-        # By kind of node: how many gradients that are not 0 came out right of values with it.
-        self.right: Counter[str] = Counter()
 
     def judge(self, value: Value, *, thorough: bool) -> Finding | None:
         """The first thing found wrong. A thorough judge takes differences, and other sessions."""
@@ -63,10 +61,10 @@ class Judge:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self.counts[f"DataFusion cannot: {_short(error)}"] += 1
+            self.cannot(error)
             return None
         if not _same(base, written_out, 1e-9 * (1 + abs(base or 0.0))):
-            self.counts["DataFusion cannot: other rows by CTEs"] += 1
+            self.cannot("other rows by CTEs")
             return None
         try:
             found = self._gradients(self._ctx, value)
@@ -78,12 +76,12 @@ class Judge:
             if "IGNORE NULLS" in str(statement(value)):
                 # A sweep computes columns that the value does not need, and DataFusion 54 panics at some of these:
                 # SELECT lag(x) IGNORE NULLS OVER (ORDER BY t), ntile(2) OVER (ORDER BY t) FROM w.
-                self.counts["DataFusion cannot: lag that ignores NULLs"] += 1
+                self.cannot("lag that ignores NULLs")
                 return None
             return found_in(value, "panic", str(panic))
         if _has_nan(found) and "corr(" in str(statement(value)):
             # Of equal values, DataFusion 54 has NULL for corr over a window, but NaN by groups, as a sweep computes it.
-            self.counts["DataFusion cannot: corr of equal values by groups"] += 1
+            self.cannot("corr of equal values by groups")
             return None
         self.counts["gradients"] += 1
         finding = self._null(value, base, found) or self._forward(value, base, found)
@@ -93,11 +91,11 @@ class Judge:
             finding = self._jvp(value, found) or self._elsewhere(value, found) or self._differences(value, base, found)
         if finding and finding.kind == "NULL" and "corr(" in str(statement(value)):
             # Of values that are equal up to rounding, corr is some number in one execution and NULL in another.
-            self.counts["DataFusion cannot: corr of values equal up to rounding"] += 1
+            self.cannot("corr of values equal up to rounding")
             return None
         if finding and (self._varies(self._ctx, value) or (UNEQUAL in value.kinds() and self._gradient_varies(value))):
             # Such as corr of two rows, which is 1 up to rounding, in another correlation.
-            self.counts["DataFusion cannot: other rows in another execution"] += 1
+            self.cannot("other rows in another execution")
             return None
         if finding is None and any(g for rows in found.values() for _, g in rows.values()):
             self.counts["gradients that are not 0"] += 1
@@ -145,21 +143,8 @@ class Judge:
         writer = Writer()
         writer.views = views
         _make_views(ctx, writer)
-        if value.place == "prepare":
-            ctx.sql(f"PREPARE prepared AS {query}").collect()
-            try:
-                table = ctx.sql("EXECUTE prepared").to_arrow_table()
-            finally:
-                ctx.sql("DEALLOCATE prepared").collect()
-        elif value.place == "plain":
-            table = ctx.sql(query).to_arrow_table()
-        else:
-            kind = "TABLE" if value.place == "create table as" else "VIEW"
-            try:
-                ctx.sql(f"CREATE {kind} result AS {query}").collect()
-                table = ctx.sql("SELECT * FROM result").to_arrow_table()
-            finally:
-                ctx.sql(f"DROP {kind} IF EXISTS result").collect()
+        with placed(ctx, query, value.place, query) as frame:
+            table = frame.to_arrow_table()
         found: Gradients = {}
         for number, wanted in enumerate(value.wanted):
             ids = table[f"row{number}"].to_pylist()
@@ -210,7 +195,7 @@ class Judge:
         try:
             forward = self._directional(value, base, 1.0)
         except Exception as error:
-            self.counts[f"not along: {_short(error)}"] += 1
+            self.counts[f"not along: {short(error)}"] += 1
             return None
         if forward is None:
             return None
@@ -380,7 +365,7 @@ class Judge:
             detail = apart(value, found, again)
             if detail:
                 if self._varies(ctx, value):
-                    self.counts["DataFusion cannot: other rows in another session"] += 1
+                    self.cannot("other rows in another session")
                     return None
                 return found_in(value, "another session", detail)
             self.counts["equal in another session"] += 1
@@ -452,7 +437,7 @@ class Judge:
         """Whether a refusal states a reason that we know."""
         if "ProjectionPushdown" in message and "col.name() == matching_name" in message:
             # So do some values without a derivative: docs/limits.md, semi-joins without an equality.
-            self.counts["DataFusion cannot: ProjectionPushdown"] += 1
+            self.cannot("ProjectionPushdown")
             return None
         for reason in REASONS:
             if reason in message:
@@ -535,10 +520,6 @@ def _has_nan(found: Gradients) -> bool:
 
 def _same(a: float | None, b: float | None, tolerance: float = 0.0) -> bool:
     return a is b if a is None or b is None else _close(a, b, tolerance)
-
-
-def _short(error: BaseException) -> str:
-    return str(error)[:110].replace("\n", " ")
 
 
 def _shown(found: Gradients) -> str:

@@ -15,10 +15,10 @@ from hosts.host import Host, HostError, Ran, RefusedError, tables_of
 from hosts.language import statement_of
 from hosts.reasons import reason
 from relations import verdict
-from relations.choices import Choices
 from relations.statements import DERIVATIVE, Statement, statement
 from relations.tables import add_plan_tables
 from relations.verdict import Factors, Result, _integers, found_in
+from support.choices import Choices
 from support.differences import Sampled
 from support.findings import Finding
 from support.seed import SEED

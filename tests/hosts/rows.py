@@ -15,7 +15,7 @@ from by_row.verdict import apart, found_in
 from hosts.forward import Session
 from hosts.host import Host, HostError, RefusedError, tables_of
 from hosts.reasons import reason
-from relations.choices import Choices
+from support.choices import Choices
 from support.findings import Finding
 from support.seed import SEED
 

@@ -13,6 +13,7 @@ import pytest
 import xql_ffi
 import xql_ffi_engine
 from mutants.faults import FORGET, REACHED, RECORDED, RUNNING, WANTED
+from support import verdict
 
 # By test: whether it passes, its seconds, and the places that it reaches.
 recorded: dict[str, tuple[bool, float, list[int]]] = {}
@@ -97,8 +98,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     wanted = {name: number for number, name in enumerate(json.loads(Path(os.environ[WANTED]).read_text()))}
     items[:] = sorted((item for item in items if item.nodeid in wanted), key=lambda item: wanted[item.nodeid])
     for module in {item.module for item in items if isinstance(item, pytest.Function)}:
-        if "smallest" in vars(module):
-            module.Judge = ending_at_once(module.Judge)
+        judge = vars(module).get("Judge")
+        if isinstance(judge, type) and issubclass(judge, verdict.Judge):
+            module.Judge = ending_at_once(judge)
         elif module.__name__.endswith("test_conformance"):
             module.Judge.smallest = lambda judge, disagreement: disagreement
 

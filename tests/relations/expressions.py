@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from relations.choices import Choices
 from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
+from support.choices import Choices
 
 CONSTANTS = ["0.5", "2.0", "1.2137", "0.3719", "-0.8171"]
 

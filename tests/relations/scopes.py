@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relations.choices import Choices
 from relations.columns import Column, Dependence, Origin, Scoped
 from relations.expressions import AGGREGATES, Expression, Function, call_of, expression
 from relations.queries import From, Item, Named, Query, Select, Values, scan
 from relations.tables import TABLES
+from support.choices import Choices
 
 MOST_ROWS = 120
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from relations.choices import Choices
 from relations.columns import Column, Origin, Origins, Scoped, Shift
 from relations.expressions import AGGREGATES, BARRED, Expression, call_of, expression
 from relations.nodes import Builder, build
 from relations.queries import Item, Select, Writer
 from relations.scopes import Scope
+from support.choices import Choices
+from support.verdict import CREATE, INSERT, PLAIN, PREPARE, VIEW
 
 VALUE, DERIVATIVE = "f", "d"
 # How the statement is carried out.
-PLAIN, VIEW, CREATE, INSERT, PREPARE = "plain", "view", "create table as", "insert", "prepare"
 
 
 @dataclass(frozen=True)

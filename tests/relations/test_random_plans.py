@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 
-import pytest
 from datafusion import SessionContext
 
-from relations.choices import Choices, smallest
 from relations.statements import statement
 from relations.verdict import Judge
+from support.choices import Choices
 from support.findings import Finding
 from support.seed import SEED
-
-# Findings that one test shows.
-_SHOWN = 3
+from support.verdict import assert_right
 
 Register = Callable[[SessionContext], SessionContext]
 
@@ -25,39 +21,18 @@ def _finding(judge: Judge, choices: Choices) -> Finding | None:
     return judge.judge(statement(choices))
 
 
-def _smallest(judge: Judge, finding: Finding, made: Sequence[int]) -> Finding:
-    """A smaller plan that fails in the same way."""
-
-    def fails(choices: Sequence[int]) -> bool:
-        found = _finding(judge, Choices(choices))
-        return found is not None and found.kind == finding.kind
-
-    return _finding(judge, Choices(smallest(made, fails))) or finding
-
-
 def test_plans(register: Register, chunk: range) -> None:
-    judge = Judge(register)
-    found: list[tuple[int, Finding, list[int]]] = []
-    for number in chunk:
+    judge, others = Judge(register), Judge(register)
+
+    def judged(number: int) -> tuple[Finding | None, Sequence[int]]:
         choices = Choices(random.Random(f"{SEED} {number}"))
-        finding = _finding(judge, choices)
-        if finding:
-            found.append((number, finding, choices.made))
-    counts = Counter(judge.counts)
-    print("\n".join(f"{kind}: {count}" for kind, count in sorted((counts + judge.right).items())))
-    again = Judge(register)
-    shown = [
-        f"plan {number}: {finding}\nor smaller, {_smallest(again, finding, made)}"
-        for number, finding, made in found[:_SHOWN]
-    ]
-    if found:
-        pytest.fail(
-            f"{len(found)} of {len(chunk)} plans (XQL_FFI_TEST_SEED={SEED}):\n\n" + "\n\n".join(shown), pytrace=False
-        )
+        return _finding(judge, choices), choices.made
+
+    assert_right("plan", judge, chunk, judged, lambda choices, _: _finding(others, choices))
     # A suite in which nothing is compared, or only zeros, shows nothing.
-    assert counts["plans with a derivative that is not 0"] > 0.25 * len(chunk)
-    assert counts["plans of which differences tell nothing"] < 0.1 * len(chunk)
-    assert sum(count for kind, count in counts.items() if kind.startswith("DataFusion cannot")) < 0.15 * len(chunk)
+    assert judge.counts["plans with a derivative that is not 0"] > 0.25 * len(chunk)
+    assert judge.counts["plans of which differences tell nothing"] < 0.1 * len(chunk)
+    assert judge.share("DataFusion cannot", len(chunk)) < 0.15
 
 
 def test_every_kind_of_node_has_been_right(register: Register) -> None:

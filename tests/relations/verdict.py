@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,14 +10,15 @@ from datafusion import DataFrame, SessionConfig, SessionContext
 
 from relations.columns import Cell, Origin, Origins, Shift
 from relations.queries import Writer
-from relations.statements import CREATE, DERIVATIVE, INSERT, PLAIN, PREPARE, VALUE, VIEW, Statement
+from relations.statements import DERIVATIVE, VALUE, Statement
 from relations.tables import add_plan_tables
-from support import differences
+from support import differences, verdict
 from support.compare import same_value
 from support.differences import Estimate, Sampled
 from support.errors import is_failure, is_panic
 from support.findings import Finding
 from support.sessions import session
+from support.verdict import PLAIN, VIEW, placed, short
 
 TOLERANCE = 1e-8
 # By variable, the values of what the derivative by it is multiplied with.
@@ -49,16 +49,14 @@ def found_in(statement: Statement, kind: str, detail: str) -> Finding:
     return Finding(kind, detail, statement.position, *statement.written(statement.call.sql))
 
 
-class Judge:
+class Judge(verdict.Judge[Statement]):
     """Compares statements with the differences of their values; counts what it has compared."""
 
     def __init__(self, register: Callable[[SessionContext], SessionContext]) -> None:
+        super().__init__()
         self._called = _with_plan_tables()
         register(self._called)
         self._plain = _with_plan_tables()
-        self.counts: Counter[str] = Counter()
-        # By kind of node: how many derivatives that are not 0 came out right in plans with it.
-        self.right: Counter[str] = Counter()
 
     def judge(self, statement: Statement) -> Finding | None:
         """The first thing found wrong."""
@@ -67,7 +65,7 @@ class Judge:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
+            self.cannot(error)
             return None
         try:
             found = self._run(statement, statement.call.sql)
@@ -112,31 +110,15 @@ class Judge:
         """The result of a statement, which is carried out as it says, and the columns that it declares."""
         ctx = ctx or self._called
         views, query = statement.written(derivative)
-        made = []
+        _, plain = statement.written("CAST(NULL AS DOUBLE)")
         try:
             for name, text in views.items():
-                made.append(f"VIEW {name}")
                 ctx.sql(f"CREATE OR REPLACE VIEW {name} AS {text}").collect()
-            if statement.position == PLAIN:
-                return Result(ctx.sql(query), statement)
-            if statement.position == PREPARE:
-                ctx.sql(f"PREPARE prepared AS {query}").collect()
-                try:
-                    return Result(ctx.sql("EXECUTE prepared"), statement)
-                finally:
-                    ctx.sql("DEALLOCATE prepared").collect()
-            made.append(f"{'VIEW' if statement.position == VIEW else 'TABLE'} result")
-            if statement.position == INSERT:
-                _, plain = statement.written("CAST(NULL AS DOUBLE)")
-                ctx.sql(f"CREATE TABLE result AS SELECT * FROM ({plain}) AS q WHERE false").collect()
-                ctx.sql(f"INSERT INTO result {query}").collect()
-            else:
-                kind = {VIEW: "VIEW", CREATE: "TABLE"}[statement.position]
-                ctx.sql(f"CREATE {kind} result AS {query}").collect()
-            return Result(ctx.sql("SELECT * FROM result"), statement)
+            with placed(ctx, query, statement.position, plain) as frame:
+                return Result(frame, statement)
         finally:
-            for what in reversed(made):
-                ctx.sql(f"DROP {what.replace(' ', ' IF EXISTS ', 1)}").collect()
+            for name in reversed(views):
+                ctx.sql(f"DROP VIEW IF EXISTS {name}").collect()
 
     def _refused(self, statement: Statement, base: Sampled, error: Exception) -> Finding | None:
         """Whether it was right to refuse."""
@@ -161,13 +143,13 @@ class Judge:
             self.counts["refused: independent, but of common sources"] += 1
             return None
         if any(says in message for says in _FAULTS):
-            self.counts["DataFusion cannot: a plan of its own"] += 1
+            self.cannot("a plan of its own")
             return None
         try:
             self._run(statement, statement.value.sql)
         except Exception as error:
             if "project index" not in str(error):
-                self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
+                self.cannot(error)
                 return None
             return found_in(statement, "fails without a call", str(error)[:500])
         return found_in(statement, "refused", message[:700])
@@ -177,7 +159,7 @@ class Judge:
         try:
             expected = self._run(statement, statement.value.sql)
         except Exception as error:
-            self.counts[f"DataFusion cannot: {str(error)[:90]}"] += 1
+            self.cannot(error)
             return None
         # What is stored or prepared is nullable as the optimizer finds, which knows more of shorter expressions.
         declared = statement.position in (PLAIN, VIEW)
@@ -222,7 +204,7 @@ class Judge:
         if _integers(found, statement) != base.rows:
             # Also without the derivative, when the parts of the plan are CTEs and not written out: DataFusion 54 takes
             # other rows for OFFSET over UNION ALL.
-            self.counts["DataFusion cannot: other rows by CTEs"] += 1
+            self.cannot("other rows by CTEs")
             return None
         derivative = found[DERIVATIVE]
         null = np.array(derivative.is_null(), dtype=bool)
@@ -251,7 +233,7 @@ class Judge:
             wrong = usable & ~(np.abs(actual - estimate.value) <= TOLERANCE * size + 10 * estimate.error)
         if wrong.any() and np.isnan(actual[wrong]).all() and "corr(" in str(statement.written(statement.value.sql)):
             # Of equal values, corr is what rounding makes of it, such as -1, and its derivative is NaN.
-            self.counts["DataFusion cannot: corr of values equal up to rounding"] += 1
+            self.cannot("corr of values equal up to rounding")
             return None
         if wrong.any():
             row = int(np.argmax(wrong))
@@ -287,7 +269,7 @@ class Judge:
                     error = error + np.abs(factor) * estimate.error
             return Estimate(value, np.where(np.isnan(error), np.inf, error))
         except Exception as error:
-            self.counts[f"no differences: {str(error)[:90]}"] += 1
+            self.counts[f"no differences: {short(error)}"] += 1
             nothing = np.full(len(base.values), np.nan)
             return Estimate(nothing, np.full(len(base.values), np.inf))
 
