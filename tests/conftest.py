@@ -7,7 +7,7 @@ import pytest
 from datafusion import SessionContext
 
 import xql_ffi
-from support import sessions, stock
+from support import daily, sessions, stock
 from support.seed import SEED
 from support.tables import TABLES
 
@@ -18,49 +18,35 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 CHUNK = 100
 
 
+# What the generated suites consist of, by option.
+GENERATED = {
+    "conformance": (int, "N", "expressions in the conformance suite"),
+    "plans": (int, "N", "plans in the suite of random plans"),
+    "hostile": (int, "N", "statements of hostile names and texts"),
+    "sqllogictest": (int, "N", "files of DataFusion's suite of SQL that run on the engine and on the stock module"),
+    "size": (int, "FACTOR", "how many times the statements of the tests of sizes are as large as in the normal run"),
+    "load": (float, "SECONDS", "how long threads plan and run statements in each test of them"),
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the sizes of the generated suites."""
-    parser.addoption(
-        "--conformance",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="expressions in the conformance suite (default: 1000)",
-    )
-    parser.addoption(
-        "--plans", type=int, default=300, metavar="N", help="plans in the suite of random plans (default: 300)"
-    )
-    parser.addoption(
-        "--hostile",
-        type=int,
-        default=80,
-        metavar="N",
-        help="statements of hostile names and texts (default: 80)",
-    )
-    parser.addoption(
-        "--sqllogictest",
-        type=int,
-        default=5,
-        metavar="N",
-        help="files of DataFusion's suite of SQL that run on the engine and on the stock module (default: 5)",
-    )
-    parser.addoption(
-        "--size",
-        type=int,
-        default=1,
-        metavar="FACTOR",
-        help="how many times the statements of the tests of sizes are as large as in the normal run (default: 1)",
-    )
-    parser.addoption(
-        "--load",
-        type=float,
-        default=1.0,
-        metavar="SECONDS",
-        help="how long threads plan and run statements in each test of them (default: 1)",
-    )
+    """Adds the choice of tests, and the sizes of the generated suites."""
+    parser.addoption("--all", action="store_true", help="all tests, and not only the daily ones: support/daily.py")
+    for option, (kind, metavar, what) in GENERATED.items():
+        sizes = daily.SIZES[option]
+        usual = f"default: {sizes.daily}, with --all {sizes.all}"
+        parser.addoption(f"--{option}", type=kind, metavar=metavar, help=f"{what} ({usual})")
     parser.addoption(
         "--sail", action="store_true", help="run what needs Sail, in an environment of a gigabyte, build/scale-out"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fills in the sizes that are not given."""
+    for option, (kind, *_) in GENERATED.items():
+        if config.getoption(option) is None:
+            size = daily.size(option, everything=config.getoption("all"), on_stock=stock.ON_STOCK)
+            setattr(config.option, option, kind(size))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -70,16 +56,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("chunk", [range(start, min(start + CHUNK, number)) for start in range(0, number, CHUNK)])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what differs on the stock wheel."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what differs on the stock wheel, and takes the daily tests unless all are asked for, or some by name."""
     if stock.ON_STOCK:
         stock.mark(items)
+    if config.getoption("all") or any("::" in given for given in config.args):
+        return
+    chosen = [item for item in items if daily.is_daily(item.nodeid, on_stock=stock.ON_STOCK)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in {*chosen}])
+    items[:] = chosen
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Shows how to generate the same expressions and plans again."""
+    """Shows which tests run, and how to generate the same expressions and plans again."""
+    which = "all tests" if config.getoption("all") else "the daily tests (--all for all)"
     numbers = f"{config.getoption('conformance')} expressions, {config.getoption('plans')} plans"
-    return f"generated: {numbers}, XQL_FFI_TEST_SEED={SEED}"
+    return f"{which}; generated: {numbers}, XQL_FFI_TEST_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")

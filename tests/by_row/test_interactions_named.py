@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -646,6 +646,7 @@ def _first_step(at: Callable[[int, float], Sampled], key: int, steps: Sequence[f
     return at(key, steps[0])
 
 
+@cache
 def _differences(loss: str) -> tuple[Numbers, float]:
     """The derivatives of a loss by the rows of `w`, and the loss, in a session without the functions."""
     config = SessionConfig().with_target_partitions(1)

@@ -1,7 +1,7 @@
 """Calls of the API of `datafusion`, whose results must not depend on the engine.
 
-Run as a script it prints what each probe gives as JSON. It is run in two processes, one with the engine and one with
-the stock module, and the results are compared.
+Run as a script it prints what the probes that are named give, or all, as JSON. It is run in two processes, one with the
+engine and one with the stock module, and the results are compared.
 """
 
 import datetime
@@ -13,7 +13,7 @@ import math
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -1021,15 +1021,15 @@ def canonical(value: Any) -> Any:
     return value if isinstance(value, (str, int, bool, type(None))) else repr(value)
 
 
-def main() -> dict[str, Any]:
+def main(names: Sequence[str]) -> dict[str, Any]:
     from support.every_session import register_every_session
 
     register_every_session()
     results: dict[str, Any] = {"module": importlib.import_module("datafusion._internal").__file__}
-    for name, function in PROBES.items():
+    for name in names or PROBES:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                results[name] = {"result": canonical(function(Path(folder)))}
+                results[name] = {"result": canonical(PROBES[name](Path(folder)))}
             except BaseException as error:
                 message = f"{type(error).__name__}: {error}".replace(folder, "")
                 # The name it suggests is another one in every process.
@@ -1038,4 +1038,4 @@ def main() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(), sort_keys=True) + "\n")
+    sys.stdout.write(json.dumps(main(sys.argv[1:]), sort_keys=True) + "\n")
