@@ -3,7 +3,9 @@
 
     python3 dev.py example [ARGUMENTS]   build, install and run examples/era5_sensitivity.py
     python3 dev.py scale-out [ARGUMENTS] the same for examples/scale_out.py, with Sail in an environment of its own
-    python3 dev.py test [ARGUMENTS]      build, install and run every check and test; ARGUMENTS go to pytest on 54
+    python3 dev.py test [--all] [ARGUMENTS]
+                                         build, install and run every check and the daily tests, or all tests;
+                                         ARGUMENTS go to pytest on 54
     python3 dev.py build                 build and install only, also in build/datafusion-55 beside the stock wheel
     python3 dev.py wheels [ARGUMENTS]    build the wheels for others, check and test them; ARGUMENTS go to pytest
     python3 dev.py bench [PROGRAM ...] [--compare REF] [--profile release|dev]
@@ -31,10 +33,9 @@ ROOT = Path(__file__).resolve().parent
 SCRIPTS = "Scripts" if sys.platform == "win32" else "bin"  # where an environment has its programs
 NATIVE, BUILD, TOOLS = ROOT / "native", ROOT / "build", ROOT / ".venv" / SCRIPTS
 STOCK = BUILD / "datafusion-55"  # an environment with the stock wheel of DataFusion 55
-# What is tested with the stock wheel, too: what judges derivatives and statements, with fewer generated ones.
+# What is tested with the stock wheel, too: what judges derivatives and statements. What of it is daily is said in
+# tests/support/daily.py.
 ON_STOCK = (
-    "--plans=100",
-    "--conformance=300",
     *(
         f"tests/{suite}"
         for suite in ("by_row", "calculus", "conformance", "errors", "plans", "relations", "rules", "stock")
@@ -313,21 +314,68 @@ def try_out(wheels: Path) -> None:
 
 
 def lint(rustc: str, *arguments: str) -> int:
-    """Stands in for rustc (RUSTC_WORKSPACE_WRAPPER of cargo): compiles one of our crates with clippy and documents it.
+    """Stands in for rustc (RUSTC_WORKSPACE_WRAPPER of cargo): checks one of our crates with clippy and documents it.
 
-    So other crates stay as they were built; `cargo clippy` and `cargo doc` would each check all of DataFusion first.
+    So other crates stay as they were built; `cargo clippy` and `cargo doc` would each check all of DataFusion first. No
+    code is generated: where cargo looks for a library or a program of tests, it finds an empty file.
     """
-    status = subprocess.call(["clippy-driver", rustc, *arguments, "-Copt-level=0"], close_fds=False)
-    if status or "--out-dir" not in arguments or not {"lib", "cdylib"} & set(arguments):
+    emitted = next((given for given in arguments if given.startswith("--emit=")), "")
+    if "link" not in emitted or "build_script_build" in arguments:
+        return subprocess.call(["clippy-driver", rustc, *arguments], close_fds=False)
+    # Of libraries of ours there is what they declare.
+    checked = [re.sub(r"^(xql_\w+=.*)\.rlib$", r"\1.rmeta", given) for given in arguments]
+    position, out = checked.index(emitted), checked.index("--out-dir")
+    checked[position] = "--emit=dep-info,metadata"
+    if status := subprocess.call(["clippy-driver", rustc, *checked], close_fds=False):
         return status
-    out = arguments.index("--out-dir")
-    kept = [a for a in (*arguments[:out], *arguments[out + 2 :]) if not a.startswith("--emit")]
+    name, is_test = checked[checked.index("--crate-name") + 1], "--test" in checked
+    # Libraries that others load have no suffix. Cargo makes them anew in the next build, whatever is there.
+    for suffix in (given.partition("=")[2] for given in checked if given.startswith("extra-filename=")):
+        Path(checked[out + 1], f"{name}{suffix}" if is_test else f"lib{name}{suffix}.rlib").touch()
+    if is_test:
+        return 0
+    kept = [given for number, given in enumerate(checked) if number not in (position, out, out + 1)]
     documented = ("--out-dir", str(BUILD / "rustdoc"), "--document-private-items", "-Dwarnings")
     return subprocess.call(["rustdoc", *kept, *documented], close_fds=False)
 
 
+Steps = dict[str, Callable[[], None]]
+
+
+def steps(arguments: list[str], counted: Callable[..., None], *, everything: bool) -> Steps:
+    """What `dev.py test` does, what takes seconds before what takes minutes, so that a failure shows early."""
+    stock = NATIVE / "stock"
+    linter = {"RUSTC_WORKSPACE_WRAPPER": str(ROOT / "dev.py"), "CLIPPY_ARGS": "-Dwarnings", "RUSTC_WRAPPER": ""}
+    clippy = partial(run, "cargo", "build", "--workspace", "--all-targets", "--locked")
+    cargo = partial(counted, "cargo", "test", "--workspace", "--locked", "--no-fail-fast", cwd=NATIVE)
+    parallel = ("--numprocesses=auto", "--dist=worksteal")
+    whole = ("--all",) if everything else ()
+    return {
+        "rustfmt": partial(run, "cargo", "fmt", "--all", "--check", cwd=NATIVE),
+        "rustfmt, 55": partial(run, "cargo", "fmt", "--all", "--check", cwd=stock),
+        "ruff": partial(run, "ruff", "check"),
+        "ruff format": partial(run, "ruff", "format", "--check"),
+        "mypy": partial(run, "python", "-m", "mypy"),
+        "build": build,
+        "documentation": partial(run, "mkdocs", "build", "--strict", NO_MKDOCS_2_WARNING="1"),
+        "clippy and rustdoc": partial(clippy, cwd=NATIVE, **linter),
+        "unit tests of crates": partial(cargo, "--lib"),
+        "tests of crates": partial(cargo, "--test", "*"),
+        **({"examples of crates": partial(cargo, "--doc")} if everything else {}),
+        "build, 55": build_stock,
+        **({"clippy and rustdoc, 55": partial(clippy, cwd=stock, **linter)} if everything else {}),
+        "pytest": partial(counted, "python", "-m", "pytest", *parallel, *whole, *arguments),
+        # Not `python -m`, which would import the package of the checkout.
+        "pytest, 55": partial(counted, str(STOCK / SCRIPTS / "pytest"), *parallel, *whole, *ON_STOCK),
+    }
+
+
 def test(arguments: list[str]) -> int:
-    """Runs every check and test, goes on after a failure, and sums up at the end."""
+    """Runs every check and the daily tests, or all; goes on after a failure, and sums up at the end."""
+    everything = "--all" in arguments
+    if everything and "XQL_FFI_TEST_SEED" not in os.environ:
+        os.environ["XQL_FFI_TEST_SEED"] = time.strftime("%Y%m%d")
+        say(f"all tests, those at random with the seed of the day: XQL_FFI_TEST_SEED={os.environ['XQL_FFI_TEST_SEED']}")
     counts = Counter(passed=0, failed=0, skipped=0)
 
     def counted(*command: str, cwd: Path = ROOT) -> None:
@@ -341,27 +389,9 @@ def test(arguments: list[str]) -> int:
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command[0])
 
-    workspace = ("--workspace", "--all-targets", "--locked")
-    parallel = ("--numprocesses=auto", "--dist=worksteal")
-    linter = {"RUSTC_WORKSPACE_WRAPPER": str(ROOT / "dev.py"), "CLIPPY_ARGS": "-Dwarnings", "RUSTC_WRAPPER": ""}
-    steps: dict[str, Callable[[], None]] = {
-        "rustfmt": partial(run, "cargo", "fmt", "--all", "--check", cwd=NATIVE),
-        "rustfmt, 55": partial(run, "cargo", "fmt", "--all", "--check", cwd=NATIVE / "stock"),
-        "ruff": partial(run, "ruff", "check"),
-        "ruff format": partial(run, "ruff", "format", "--check"),
-        "build": build,
-        "build, 55": build_stock,
-        "mypy": partial(run, "python", "-m", "mypy"),
-        "documentation": partial(run, "mkdocs", "build", "--strict", NO_MKDOCS_2_WARNING="1"),
-        "clippy and rustdoc": partial(run, "cargo", "build", *workspace, cwd=NATIVE, **linter),
-        "clippy and rustdoc, 55": partial(run, "cargo", "build", *workspace, cwd=NATIVE / "stock", **linter),
-        "cargo test": partial(counted, "cargo", "test", "--workspace", "--locked", "--no-fail-fast", cwd=NATIVE),
-        "pytest": partial(counted, "python", "-m", "pytest", *parallel, *arguments),
-        # Not `python -m`, which would import the package of the checkout.
-        "pytest, 55": partial(counted, str(STOCK / SCRIPTS / "pytest"), *parallel, *ON_STOCK),
-    }
-    summary = []
-    for name, step in steps.items():
+    summary, begun = [], time.monotonic()
+    rest = [argument for argument in arguments if argument != "--all"]
+    for name, step in steps(rest, counted, everything=everything).items():
         say(name)
         start, failed, state = time.monotonic(), counts["failed"], "ok"
         try:
@@ -369,9 +399,10 @@ def test(arguments: list[str]) -> int:
         except (subprocess.CalledProcessError, SystemExit) as error:
             print(error, file=sys.stderr, flush=True)
             counts["failed"], state = max(counts["failed"], failed + 1), "FAILED"
-        summary.append(f"{name:22} {state:8} {time.monotonic() - start:7.1f} s")
+        summary.append(f"{name:22} {state:8} {(time.monotonic() - start) / 60:6.2f} min")
         if name == "build" and state == "FAILED":
             break
+    summary.append(f"{'together':22} {'':8} {(time.monotonic() - begun) / 60:6.2f} min")
     say("summary")
     print(*summary, ", ".join(f"{number} {outcome}" for outcome, number in counts.items()), sep="\n", flush=True)
     return 1 if counts["failed"] else 0
