@@ -3,6 +3,7 @@
 
     python tests/mutants/run.py                    all faults of mutants.txt but those that have been caught before
     python tests/mutants/run.py 12 40-45           these faults, again
+    python tests/mutants/run.py --all              what the daily tests miss meets all others as well
     python tests/mutants/run.py --tests by_row     with some tests only
     python tests/mutants/run.py --target FOLDER    the first build takes the crates of others from this target folder
 
@@ -10,9 +11,9 @@ To compile the code once for each fault would take days. All faults are compiled
 a variable of the environment chooses one when a test starts. The build and the results are in `build/mutants`. The
 checkout has to be built (`python3 dev.py build`), and this has to run with the Python of its `.venv`.
 
-Each fault meets the tests that execute its place in the source, those first that are quick and have caught many, until
-one fails. What they miss meets the snapshots of plans, which show that a plan is another one, and not that it gives a
-wrong result.
+Each fault meets the daily tests that execute its place in the source, those first that are quick and have caught many,
+until one fails. What they miss meets the snapshots of plans, which show that a plan is another one, and not that it
+gives a wrong result; then, with --all, the tests that are not daily.
 """
 
 import argparse
@@ -44,7 +45,7 @@ COPY, RESULTS, TESTS = BUILD / "checkout", BUILD / "results.json", BUILD / "test
 # What tests and the plugin of pytest read and write, by the variable that says where.
 FILES = {variable: BUILD / variable.lower() for variable in (REACHED, RECORDED, WANTED, RUNNING)}
 NATIVE = COPY / "native"
-# Rust tests of derivatives.
+# Rust tests of derivatives: the unit tests of the crates, and these programs.
 RUST = ("calculus", "contractions", "relations")
 # Folders and files of Python tests that plan or run queries in the process itself.
 PYTHON = (
@@ -60,8 +61,8 @@ PYTHON = (
     "python/test_gradients.py",
 )
 LEFT_OUT = ("test_interruption.py", "test_rules_page.py", "test_without_engine.py")
-# Fewer random statements than in a normal run, and none of the tests that all kinds of statements are among them.
-OPTIONS = ("--plans=100", "--conformance=250", "-k", "not every_kind")
+# Of all tests, fewer random statements, and none of the tests that all kinds of statements are among them.
+OPTIONS = {True: (), False: ("--all", "--plans=100", "--conformance=250", "-k", "not every_kind")}
 # What tests of Python import takes most of their time. They run in copies of this process, which has imported it.
 IMPORTED = ("numpy", "pyarrow", "datafusion", "jax", "jax.numpy", "pytest", "xql_ffi")
 SOONEST, FACTOR = 30.0, 5.0  # tests are ended after so many seconds, or so many times what they take without a fault
@@ -71,6 +72,7 @@ TOO_LONG = "it takes more than"
 MEMORY = 12 << 30
 PYTEST = "pytest"
 KINDS = ("Rust", "Python", "snapshots")
+DAILY, NOT_DAILY = "daily", "only with --all"
 
 
 # By what a fault is caught, what that says, whether any test has executed its place, whether tests are left that might
@@ -90,6 +92,7 @@ class Test:
     program: str
     seconds: float
     reached: list[int]
+    daily: bool
 
     @property
     def function(self) -> str:
@@ -146,7 +149,7 @@ def build(target: Path) -> Programs:
             subprocess.run(["cp", "-a", target / "debug" / part, debug], check=True)
     cargo = ("--workspace", "--locked", "--offline")
     subprocess.run(["cargo", "build", *cargo], cwd=NATIVE, env=environment(), check=True)
-    tests = [f"--test={name}" for name in RUST]
+    tests = ["--lib", *(f"--test={name}" for name in RUST)]
     made = subprocess.run(
         ["cargo", "test", *cargo, *tests, "--no-run", "--message-format=json"],
         cwd=NATIVE, env=environment(), check=True, stdout=subprocess.PIPE, text=True,
@@ -236,35 +239,42 @@ def kind(name: str) -> str:
     return "snapshots" if "snapshots" in name else "Python" if ".py" in name else "Rust"
 
 
-def without_faults(programs: Programs, kinds: Sequence[str]) -> list[Test]:
-    """The tests with what they take and reach where no fault is chosen. What fails so is left out."""
+def without_faults(programs: Programs, kinds: Sequence[str], *, daily: bool) -> list[Test]:
+    """The tests with what they take and reach where no fault is chosen. What fails so is left out.
+
+    They are the daily tests, or those of Python besides.
+    """
     known: dict[str, Any] = json.loads(TESTS.read_text()) if TESTS.exists() else {}
     library = NATIVE / "target" / "debug" / "libxql_plugin.so"
     stamps = {}
-    for path in [*map(Path, programs.rust), *programs.python]:
+    deciding = (library, COPY / "tests" / "support" / "daily.py")
+    for path in [*(map(Path, programs.rust) if daily else ()), *programs.python]:
         if kind(path.name) in kinds:
-            stamps[str(path)] = " ".join(str(file.stat().st_mtime_ns) for file in (library, path))
-    for source in [source for source, stamp in stamps.items() if known.get(source, {}).get("stamp") != stamp]:
-        tests_of = of_rust(source, programs.rust[source]) if source in programs.rust else of_python(source)
-        known[source] = {"stamp": stamps[source], "tests": tests_of}
+            stamps[str(path)] = " ".join(str(file.stat().st_mtime_ns) for file in (*deciding, path))
+    which = DAILY if daily else NOT_DAILY
+    for source in [source for source, stamp in stamps.items() if known.get(source, {}).get(which) != stamp]:
+        record = of_rust(source, programs.rust[source]) if source in programs.rust else of_python(source, daily=daily)
+        known[source] = {**known.get(source, {}), which: stamps[source], f"tests {which}": record}
         TESTS.write_text(json.dumps(known))
     tests = []
     for source in stamps:
-        for name, (passed, seconds, reached) in known[source]["tests"].items():
-            if passed:
-                tests.append(Test(name, source if source in programs.rust else PYTEST, seconds, reached))
-            else:
+        before = {} if daily else known[source][f"tests {DAILY}"]
+        for name, (passed, seconds, reached) in known[source][f"tests {which}"].items():
+            if passed and name not in before:
+                tests.append(Test(name, source if source in programs.rust else PYTEST, seconds, reached, daily))
+            elif not passed:
                 print(f"{name} fails without a fault")
+    print(f"{which}:")
     for one in kinds:
         seconds = [test.seconds for test in tests if kind(test.name) == one]
         print(f"{one}: {len(seconds)} tests, {sum(seconds):.0f} s", flush=True)
     return tests
 
 
-def of_python(file: str) -> Recorded:
+def of_python(file: str, *, daily: bool) -> Recorded:
     """The tests of a file, each with whether it passes, its seconds, and the places that it reaches."""
     FILES[RECORDED].unlink(missing_ok=True)
-    _, said = pytest([*OPTIONS, file], 1800, **to(REACHED, RECORDED))
+    _, said = pytest([*OPTIONS[daily], file], 1800, **to(REACHED, RECORDED))
     if not FILES[RECORDED].exists():
         raise SystemExit(said)
     recorded: Recorded = json.loads(FILES[RECORDED].read_text())
@@ -312,7 +322,7 @@ def meet(fault: Fault, tests: list[Test], folders: dict[str, str]) -> tuple[str,
     FILES[WANTED].write_text(json.dumps([test.name for test in tests]))
     FILES[RUNNING].write_text("")
     files = sorted({test.name.partition("::")[0] for test in tests})
-    passed, said = pytest([*OPTIONS, "-x", *files], limit, **chosen, **to(WANTED, RUNNING))
+    passed, said = pytest([*OPTIONS[tests[0].daily], "-x", *files], limit, **chosen, **to(WANTED, RUNNING))
     return ("", "") if passed else (FILES[RUNNING].read_text() or tests[0].name, said)
 
 
@@ -342,7 +352,7 @@ def caught(
             result["open"] = not by
         if by:
             before[fault.part, by.partition("[")[0], "caught"] += 1
-            result |= {"by": by, "said": said}
+            result |= {"by": by, "said": said, "daily": group[0].daily}
             break
     return result | {"seconds": round(time.monotonic() - start, 1)}
 
@@ -372,11 +382,14 @@ def summary(all_faults: list[Fault], results: dict[str, Result]) -> None:
                 missed.append(f"{fault.number}: {fault.breaks} is called equivalent, and {by} catches it")
             continue
         count["faults"] += 1
-        count[kind(by) if by else "open" if result.get("open") else "missed"] += 1
-        if not by and not result.get("open"):
+        caught_by = kind(by) if result.get("daily") else NOT_DAILY
+        count[caught_by if by else "open" if result.get("open") else "missed"] += 1
+        if by and not result.get("daily"):
+            missed.append(f"{fault.number}: {fault.file}: {fault.breaks}, caught with --all by {by}")
+        elif not by and not result.get("open"):
             why = "" if result.get("met") else " (no test executes the place)"
             missed.append(f"{fault.number}: {fault.file}: {fault.breaks}{why}")
-    columns = ("faults", *KINDS, "missed", "open", "equivalent")
+    columns = ("faults", *KINDS, NOT_DAILY, "missed", "open", "equivalent")
     print(f"\n| | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
     for part, count in counts.items():
         print(f"| {part.lower()} | {' | '.join(str(count[column]) for column in columns)} |")
@@ -384,8 +397,10 @@ def summary(all_faults: list[Fault], results: dict[str, Result]) -> None:
     print(f"| all | {' | '.join(str(total[column]) for column in columns)} |\n")
     if decided := total["faults"] - total["open"]:
         share = 100 * (1 - total["missed"] / decided)
+        daily = 100 * sum(total[one] for one in KINDS) / decided
         print(
-            f"{share:.1f} % of {decided} faults are caught; {total['open']} are open, since tests are left",
+            f"{share:.1f} % of {decided} faults are caught, {daily:.1f} % by the daily tests; "
+            f"{total['open']} are open, since tests are left",
             *missed,
             sep="\n",
         )
@@ -407,6 +422,7 @@ def main() -> None:
     parser.add_argument(
         "--target", type=Path, default=ROOT / "native" / "target", help="the target folder to start with"
     )
+    parser.add_argument("--all", action="store_true", help="all tests, and not only the daily ones")
     parser.add_argument("--tests", default="", help="a regular expression: only tests in whose names it is found")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="only tests of these kinds")
     parser.add_argument("--patience", type=float, default=math.inf, help="the seconds after which a fault stays open")
@@ -418,25 +434,29 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], environment())
     for name in IMPORTED:
         importlib.import_module(name)
-    tests = [test for test in without_faults(programs, given.kinds) if re.search(given.tests, test.name)]
     results: dict[str, Result] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     asked = numbers(given.faults)
     left = [fault for fault in all_faults if fault.number in asked or (not asked and not caught_before(fault, results))]
     # In an order in which all parts of the list have results early.
     random.Random(0).shuffle(left)
     before: Counter[tuple[str, str, str]] = Counter()
-    for kinds in (KINDS[:2], KINDS[2:]):
-        meeting = [test for test in tests if kind(test.name) in kinds]
+    stages = [(DAILY, KINDS[:2]), (DAILY, KINDS[2:]), *([(NOT_DAILY, KINDS[1:2])] if given.all else [])]
+    tests: dict[str, list[Test]] = {}
+    for which, kinds in stages:
+        if which not in tests and left:
+            found = without_faults(programs, given.kinds, daily=which == DAILY)
+            tests[which] = [test for test in found if re.search(given.tests, test.name)]
+        meeting = [test for test in tests.get(which, ()) if kind(test.name) in kinds]
         for fault in left:
             result = caught(fault, meeting, programs.rust, before, given.patience)
-            earlier = results.get(key(fault), {}) if kinds != KINDS[:2] else {}
+            earlier = results.get(key(fault), {}) if (which, kinds) != stages[0] else {}
             result["met"] = bool(result.get("met") or earlier.get("met"))
             result["open"] = not result["by"] and bool(
                 given.tests or {*KINDS} - {*given.kinds} or result.get("open") or earlier.get("open")
             )
             results[key(fault)] = result
             RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False))
-            by = result["by"] or f"missed by {' and '.join(kinds)}"
+            by = result["by"] or f"missed by {' and '.join(kinds)}, {which}"
             print(f"{fault.number:3} {result['seconds']:6.1f} s  {by:45} {fault.breaks}", flush=True)
         left = [fault for fault in left if not results[key(fault)]["by"]]
     summary(all_faults, results)
