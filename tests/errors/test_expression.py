@@ -30,12 +30,12 @@ UNSUPPORTED = [
     Refused("struct", "SELECT grad(named_struct('a', x)['a'], x) AS d FROM t", ["struct|get_field", r"\bx\b"]),
     Refused(
         "correlated_subquery_of_the_variable",
-        "SELECT grad(x * (SELECT MAX(v.y) FROM v WHERE v.x = t.x), x) AS d FROM t",
+        "SELECT grad(x * (SELECT MAX(v.y) FROM v WHERE v.x > t.x), x) AS d FROM t",
         ["subquery", r"\bx\b"],
     ),
     Refused(
         "correlated_subquery_of_the_variable_alone",
-        "SELECT grad((SELECT MAX(v.y) FROM v WHERE v.x = t.x), x) AS d FROM t",
+        "SELECT grad((SELECT MAX(v.y) FROM v WHERE v.x > t.x), x) AS d FROM t",
         ["subquery", r"\bx\b"],
     ),
     Refused("text", "SELECT grad(g, x) AS d FROM t", ["grad", "Utf8", r"\bg\b"]),

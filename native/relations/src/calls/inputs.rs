@@ -14,7 +14,6 @@ use super::derivative::{DirectionalDerivative, TangentsOf};
 use crate::forward::{Asked, Cell, Direction, Reading, Variable, carried, is_one_cell, is_plain};
 use crate::tangents::linearize::depends_on;
 use crate::tangents::tangent::{Tangent, Tangents};
-use crate::vocabulary::source::origins_of;
 
 /// The input that has a column, and the column as it is called there.
 pub fn find<'p>(inputs: impl IntoIterator<Item = &'p LogicalPlan>, column: &Column) -> Option<(usize, Column)> {
@@ -111,7 +110,7 @@ impl Inputs {
         let read = depends_on(expression, &merged)?;
         let of_variable = |owner: usize| Some((owner, self.plans[owner].schema().maybe_index_of_column(by.variable)?));
         let origins = match by.owner.and_then(of_variable) {
-            Some((owner, index)) => origins_of(&self.plans[owner], index)?,
+            Some((owner, index)) => Cell::all_of(&self.plans[owner], index)?,
             None => vec![],
         };
         let direction = Direction {
@@ -212,7 +211,7 @@ impl Inputs {
                 jvp: Arc::clone(jvp),
                 variable: variable.name.clone(),
                 variable_type: input.schema().field(index).data_type().clone(),
-                origins: origins_of(input, index)?,
+                origins: Cell::all_of(input, index)?,
                 seed: None,
                 cell: None,
             });

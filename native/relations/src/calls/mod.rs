@@ -1,6 +1,7 @@
 //! Replacing the calls of a plan by `jvp` over the columns that vary.
 
 mod above;
+mod beside;
 mod by_row;
 mod call;
 mod context;

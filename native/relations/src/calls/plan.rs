@@ -6,6 +6,7 @@ use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan};
 use std::sync::Arc;
 
 use super::above::calls_above;
+use super::beside::subqueries_beside;
 use super::by_row::ByRow;
 use super::context::Context;
 use super::derivative::DirectionalDerivative;
@@ -43,6 +44,8 @@ impl Differentiation {
     fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?
+            .transform_data(|plan| self.inputs_inlined(plan))?
+            .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
             .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| {
                 let (plan, found) = self.numbered(plan)?;
@@ -197,6 +200,9 @@ impl Differentiation {
         let (plan, inputs) = without_inputs(plan)?;
         let mut inputs = Inputs::of(inputs);
         inputs.by_row = by_row;
+        if let [input] = inputs.plans.as_mut_slice() {
+            *input = inputs.by_row.with_decorrelated(std::mem::take(input), &mut self.context.names)?;
+        }
         self.carry_ahead(&plan, &mut inputs)?;
         let rewritten = with_expressions(plan, |expr| self.expression(expr, &mut inputs))?;
         if !rewritten.transformed {

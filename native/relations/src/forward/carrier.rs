@@ -218,6 +218,13 @@ impl<'a> Carrier<'a> {
         carried
     }
 
+    /// What a plan would be with the tangents that are asked for in a direction that is none of the carrier's.
+    pub fn tried(&mut self, direction: Direction, plan: LogicalPlan, asked: Asked) -> Result<(LogicalPlan, Tangents)> {
+        let (mut names, mut shared) = (self.names.clone(), self.shared.clone());
+        let mut carrier = Carrier::new(&mut names, &mut shared, vec![direction], self.rule);
+        carrier.carry_in(0, plan, asked)
+    }
+
     /// The name of the variable in the first direction that wants tangents, for messages.
     pub fn variable_of(&self, requests: &[Request]) -> &str {
         let mut wanting = self.directions.iter().zip(requests).filter(|(_, request)| request.is_active());

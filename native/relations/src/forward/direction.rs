@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, plan_err};
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
@@ -11,9 +11,10 @@ use xql_autodiff::vocabulary::types::{decoded, result_type};
 use super::shared_tangents::Cell;
 use crate::tangents::linearize::{linearize, reads, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::names::Names;
-use crate::vocabulary::source::reads as is_read;
+use crate::vocabulary::source::{reads as is_read, takes_values};
 
 /// The variable as a node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +36,8 @@ pub struct Direction {
     pub variable: String,
     /// The variable's type.
     pub variable_type: DataType,
-    /// The relations that the variable comes from.
-    pub origins: Vec<LogicalPlan>,
+    /// The cells that the variable is, where it comes from.
+    pub origins: Vec<Cell>,
     /// What the variable's tangent is where it originates, over the columns there, if it is not 1.
     pub seed: Option<Expr>,
     /// The cell that gradients by row vary with, if the variable is one.
@@ -53,8 +54,10 @@ impl Direction {
                 self.variable
             );
         }
-        for origin in &self.origins {
-            if is_read(expr, &Relation::named(origin.clone(), Place::default()))? {
+        let queries = subqueries_read(expr)?;
+        for Cell { origin, position } in &self.origins {
+            let is_read = is_read(&queries, &Relation::named(origin.clone(), Place::default()))?;
+            if is_read && takes_values(&queries, origin, *position)? {
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from. Write the expression of the column \
                      in the call itself, in place of the column",

@@ -1,9 +1,11 @@
 //! Joins.
 
-use datafusion_common::{JoinType, Result};
-use datafusion_expr::{Join, LogicalPlan};
+use datafusion_common::{JoinType, Result, plan_err};
+use datafusion_expr::{Join, LogicalPlan, SubqueryAlias};
 
-use super::carrier::{Carried, Carrier, Request};
+use super::carrier::{Asked, Carried, Carrier, Reading, Request};
+use super::direction::{Direction, Variable};
+use crate::vocabulary::decorrelated::decorrelated;
 
 /// Tangents pass a join as its columns do, so they are NULL on rows that an outer join extends.
 ///
@@ -39,6 +41,9 @@ pub fn join(carrier: &mut Carrier, join: Join, requests: &[Request]) -> Result<C
         to_left.push(request.of_input(0, left.into_iter().copied().collect()));
         to_right.push(request.of_input(1, right.into_iter().map(|index| index - shift).collect()));
     }
+    if let Some(subquery) = decorrelated(&join) {
+        check_decorrelated(carrier, subquery, &to_right)?;
+    }
     let plan = LogicalPlan::Join(join);
     let [left, right] = [plan.inputs()[0].clone(), plan.inputs()[1].clone()];
     let left = carrier.carry(left, to_left)?;
@@ -51,4 +56,39 @@ pub fn join(carrier: &mut Carrier, join: Join, requests: &[Request]) -> Result<C
     }
     let plan = plan.with_new_exprs(plan.expressions(), vec![left.plan, right.plan])?;
     Ok(Carried { plan, tangents })
+}
+
+/// The error for a correlated subquery that varies with the rows of a variable beside it: it is no other reference to them, as the right
+/// side of a join is that the user wrote.
+fn check_decorrelated(carrier: &mut Carrier, subquery: &SubqueryAlias, asked: &[Asked]) -> Result<()> {
+    for (number, asked) in asked.iter().enumerate() {
+        if !asked.wanted.is_empty() && varies(carrier, number, subquery, asked)? {
+            return plan_err!(
+                "a correlated subquery reads the rows that {} comes from, and a column has its value. Write the expression of the column \
+                 in the call itself, in place of the column, or write the subquery as a join",
+                carrier.directions[number].variable
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether columns of a subquery vary with the cells of a variable, wherever it reads them. What cannot be followed counts as varying.
+fn varies(carrier: &mut Carrier, number: usize, subquery: &SubqueryAlias, asked: &Asked) -> Result<bool> {
+    let direction = carrier.directions[number].clone();
+    for cell in &direction.origins {
+        if !cell.is_read_by(&subquery.input)? {
+            continue;
+        }
+        let cell = Some(cell.clone());
+        let everywhere = Direction { cell, seed: None, origins: vec![], ..direction.clone() };
+        let asked = Asked { variable: Variable::Everywhere, reading: Reading::Together, wanted: asked.wanted.clone() };
+        let Ok((_, tangents)) = carrier.tried(everywhere, subquery.input.as_ref().clone(), asked) else {
+            return Ok(true);
+        };
+        if tangents.iter().next().is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

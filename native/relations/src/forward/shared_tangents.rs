@@ -17,7 +17,7 @@ use crate::vocabulary::expressions::failing;
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::any_node;
-use crate::vocabulary::source::{Source, source_of};
+use crate::vocabulary::source::{Source, source_of, sources_of};
 use crate::vocabulary::work_table::source_column;
 
 /// A variable with one cell, which moves wherever it is read.
@@ -57,6 +57,12 @@ pub struct WithTangents {
 }
 
 impl Cell {
+    /// The cells of column number `index` of a plan: several for one of a UNION.
+    pub fn all_of(plan: &LogicalPlan, index: usize) -> Result<Vec<Self>> {
+        let sources = sources_of(plan, index)?.into_iter();
+        Ok(sources.map(|Source { origin, position, .. }| Self { origin, position }).collect())
+    }
+
     /// The cell of column number `index` of a plan, looked for in shared relations too, if one of these reads it beside the column
     /// itself.
     pub fn of(plan: &LogicalPlan, index: usize) -> Result<Option<Self>> {

@@ -100,6 +100,7 @@ impl Incoming {
         let mut found = RowCotangents {
             plan: self.rows.plan.clone(),
             row: self.rows.columns.first().cloned(),
+            of: None,
             cotangents: vec![],
             reached: vec![],
             own: vec![],
@@ -178,5 +179,5 @@ fn sums(
     let mut columns = plan.schema.columns();
     let cotangents = columns.split_off(1);
     let plan = LogicalPlan::Projection(plan);
-    Ok(RowCotangents { plan, row: columns.pop(), cotangents, reached, own: vec![], repeated: false })
+    Ok(RowCotangents { plan, row: columns.pop(), of: None, cotangents, reached, own: vec![], repeated: false })
 }

@@ -3,12 +3,12 @@
 use datafusion_common::{Column, Result, internal_err, plan_err};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use datafusion_functions_aggregate::first_last::first_value;
 use std::sync::Arc;
 
-use super::lateral::correlated;
+use super::correlated::correlated;
 use super::nodes::Node;
 use super::region::{Region, StageId, renamed};
 use super::stages::{Groups, Kind, Members, Rows, Stages, Stored, needs_no_stage};
@@ -37,6 +37,14 @@ pub struct RegionBuilder<'a> {
     /// The stages around those of the iterations of recursive queries, the innermost last.
     around: Vec<Stages>,
     rule: Rule,
+}
+
+/// The rows of a query, computed once and numbered.
+pub struct Values {
+    /// The columns of the query, in their order, and the number of the row behind them.
+    pub plan: LogicalPlan,
+    /// The columns of the query that vary, by their positions, each as a region of that column and the number of the row.
+    pub varying: Vec<(usize, Region)>,
 }
 
 /// A stage around iterations.
@@ -77,6 +85,27 @@ impl<'a> RegionBuilder<'a> {
     pub fn value(&mut self, subquery: &Subquery) -> Result<Option<Region>> {
         let node = self.stages.enter(&subquery.subquery, self.variables)?;
         node.reads.then(|| self.subquery(subquery)).transpose()
+    }
+
+    /// The numbered rows of a query, none if it does not read the rows of a variable.
+    pub fn values(&mut self, query: &LogicalPlan) -> Result<Option<Values>> {
+        if !self.stages.enter(query, self.variables)?.reads {
+            return Ok(None);
+        }
+        let region = self.region(query)?;
+        let width = region.columns.len();
+        let stage = self.rows(region)?;
+        let positions = self.stages.all().get(stage).map(|stage| stage.stored.varying.clone());
+        let mut varying = vec![];
+        for position in positions.unwrap_or_default() {
+            let mut region = self.stages.numbered(stage, width, self.names)?;
+            region.columns = vec![region.columns[position].clone(), region.columns[width].clone()];
+            varying.push((position, region));
+        }
+        let read = self.stages.numbered(stage, width, self.names)?;
+        let columns = read.columns.into_iter().map(Expr::Column).collect();
+        let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(read.plan))?);
+        Ok(Some(Values { plan, varying }))
     }
 
     /// The region of the one row that a scalar subquery is.

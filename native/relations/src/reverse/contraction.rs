@@ -17,7 +17,7 @@ use xql_autodiff::never_fails;
 use xql_autodiff::vocabulary::columns::{columns_followed, has_subquery, is_volatile};
 
 use super::builder::RegionBuilder;
-use super::cotangents::{RowCotangents, sums};
+use super::cotangents::RowCotangents;
 use super::linear::Linear;
 use super::region::{Leaf, Region};
 use super::stages::needs_no_stage;
@@ -368,7 +368,7 @@ pub fn sums_apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
 impl RowCotangents {
     /// The sums by row, planned apart from what reads them.
     pub fn summed_apart(self, names: &mut Names) -> Result<Self> {
-        sums(self.plan, self.row, self.cotangents, self.reached, names)?.apart(names)
+        self.summed(names)?.apart(names)
     }
 
     /// The same, planned apart from what reads them.
@@ -379,6 +379,7 @@ impl RowCotangents {
         let plan = named(plan, &exprs, names)?;
         let mut found = plan.schema().columns();
         let row = self.row.map(|_| found.remove(0));
-        Ok(Self { plan, row, cotangents: found, reached: self.reached, own: vec![], repeated: false })
+        let of = self.of.map(|_| found.remove(0));
+        Ok(Self { plan, row, of, cotangents: found, reached: self.reached, own: vec![], repeated: false })
     }
 }

@@ -22,6 +22,8 @@ pub struct RowCotangents {
     pub plan: LogicalPlan,
     /// The column with the numbers of the stage's rows.
     pub row: Option<Column>,
+    /// The column with the numbers of the values that the cotangents are by, if there are several.
+    pub of: Option<Column>,
     /// The columns with the cotangents.
     pub cotangents: Vec<Column>,
     /// Which of the columns the sweep has reached. The others have the cotangent 0 in all rows, and what they are computed from gets
@@ -43,9 +45,10 @@ impl RowCotangents {
     fn over(&self, region: Region) -> Self {
         let mut columns = region.columns.into_iter();
         let row = self.row.as_ref().and_then(|_| columns.next());
+        let of = self.of.as_ref().and_then(|_| columns.next());
         let cotangents = columns.by_ref().take(self.cotangents.len()).collect();
         let reached = self.reached.clone();
-        Self { plan: region.plan, row, cotangents, reached, own: columns.collect(), repeated: self.repeated }
+        Self { plan: region.plan, row, of, cotangents, reached, own: columns.collect(), repeated: self.repeated }
     }
 
     /// The same, computed once, however often they are read.
@@ -66,7 +69,7 @@ impl RowCotangents {
         if self.own.is_empty() {
             return Ok(self);
         }
-        let columns = self.row.iter().chain(&self.cotangents).cloned().map(Expr::Column).collect();
+        let columns = self.row.iter().chain(&self.of).chain(&self.cotangents).cloned().map(Expr::Column).collect();
         let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(self.plan))?);
         Ok(Self { plan, own: vec![], ..self })
     }
@@ -79,11 +82,16 @@ impl RowCotangents {
         let [group, of] = members.columns.as_slice() else { return internal_err!("groups have no rows") };
         let on = self.row.map(|row| (Expr::Column(row), Expr::Column(of.clone()))).into_iter().collect();
         let plan = joined(self.plan, members.plan, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-        sums(plan, Some(group.clone()), self.cotangents, self.reached, names)
+        sums(plan, [Some(group.clone()), self.of], self.cotangents, self.reached, names)
     }
 
-    /// Their sum along a direction by the variable of this position, one row with one column. It is NULL if the direction of a cell
-    /// is, and a cell that is NULL itself does not move.
+    /// The same with each row once.
+    pub fn summed(self, names: &mut Names) -> Result<Self> {
+        sums(self.plan, [self.row, self.of], self.cotangents, self.reached, names)
+    }
+
+    /// Their sum along a direction by the variable of this position, one row with one column for each value. It is NULL if the direction
+    /// of a cell is, and a cell that is NULL itself does not move.
     pub fn along(self, variable: &RowVariable, position: usize, direction: &Expr, names: &mut Names) -> Result<Self> {
         let mut rows = columns(variable.scan()?.schema());
         let number = rows.pop();
@@ -102,32 +110,38 @@ impl RowCotangents {
             sum(when(moves, product).end()?).alias(total.clone()),
             count(when(unknown, lit(1)).end()?).alias(missing.clone()),
         ];
-        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), vec![], sums)?);
+        let of = self.of.map(Expr::Column);
+        let plan = Aggregate::try_new(Arc::new(plan), of.iter().cloned().collect(), sums)?;
+        let plan = LogicalPlan::Aggregate(plan);
         let [total, missing] = [total, missing].map(|name| Expr::Column(Column::new_unqualified(name)));
         let known = when(missing.eq(lit(0_i64)), or_zero(total, true)?).end()?;
         let sum = names.part("sum");
-        let plan = Projection::try_new(vec![known.alias(sum.clone())], Arc::new(plan))?;
+        let number = of.as_ref().map(|_| Column::new_unqualified(names.part("of")));
+        let numbers = of.into_iter().zip(&number).map(|(of, number)| of.alias(number.name.clone()));
+        let exprs = numbers.chain([known.alias(sum.clone())]).collect();
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
         let cotangents = vec![Column::new_unqualified(sum)];
-        let plan = LogicalPlan::Projection(plan);
-        Ok(Self { plan, row: None, cotangents, reached: vec![true], own: vec![], repeated: false })
+        Ok(Self { plan, row: None, of: number, cotangents, reached: vec![true], own: vec![], repeated: false })
     }
 }
 
-/// The sums of cotangents of rows by their numbers.
+/// The sums of cotangents of rows by their numbers and by those of the values, as far as there are such.
 pub fn sums(
     plan: LogicalPlan,
-    by: Option<Column>,
+    by: [Option<Column>; 2],
     cotangents: Vec<Column>,
     reached: Vec<bool>,
     names: &mut Names,
 ) -> Result<RowCotangents> {
     let mut keys = vec![];
-    let mut row = None;
-    if let Some(number) = by {
-        let named = Column::new_unqualified(names.part("row"));
-        keys.push(Expr::Column(number).alias(named.name.clone()));
-        row = Some(named);
-    }
+    let mut key = |number: Option<Column>, name: &str| {
+        let number = Expr::Column(number?);
+        let named = Column::new_unqualified(names.part(name));
+        keys.push(number.alias(named.name.clone()));
+        Some(named)
+    };
+    let [row, of] = by;
+    let (row, of) = (key(row, "row"), key(of, "of"));
     let mut sums = vec![];
     let mut summed = vec![];
     for cotangent in cotangents {
@@ -136,7 +150,7 @@ pub fn sums(
         summed.push(Column::new_unqualified(name));
     }
     let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, sums)?);
-    Ok(RowCotangents { plan, row, cotangents: summed, reached, own: vec![], repeated: false })
+    Ok(RowCotangents { plan, row, of, cotangents: summed, reached, own: vec![], repeated: false })
 }
 
 /// The cotangents of columns, as sums. One that is NULL contributes nothing: where it meets others it is 0, and sums over rows leave

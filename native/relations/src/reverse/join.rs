@@ -1,8 +1,8 @@
 //! Joins.
 
-use datafusion_common::{JoinType, NullEquality, Result, plan_err};
+use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
 use datafusion_expr::logical_plan::JoinConstraint;
-use datafusion_expr::{Expr, Join, LogicalPlan};
+use datafusion_expr::{Expr, Join, LogicalPlan, Projection};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
 
@@ -10,6 +10,7 @@ use super::builder::RegionBuilder;
 use super::expressions::inside;
 use super::nodes::Node;
 use super::region::{Region, told_apart};
+use crate::vocabulary::names::{Names, columns};
 
 /// A row of a join has a row of each side, and each row's cotangents are those of all rows of the join that it is in. A side that has
 /// no row there gets none.
@@ -39,7 +40,7 @@ pub fn join(builder: &mut RegionBuilder, node: Node, join: &Join) -> Result<Regi
         }
         nulls => nulls,
     };
-    let plan = LogicalPlan::Join(Join::try_new(
+    let mut plan = LogicalPlan::Join(Join::try_new(
         Arc::new(std::mem::take(&mut left.plan)),
         Arc::new(std::mem::take(&mut right.plan)),
         on,
@@ -56,10 +57,24 @@ pub fn join(builder: &mut RegionBuilder, node: Node, join: &Join) -> Result<Regi
         }
         JoinType::LeftSemi | JoinType::LeftAnti => left,
         JoinType::RightSemi | JoinType::RightAnti => right,
+        JoinType::LeftMark => {
+            left.columns.push(marked(&mut plan, builder.names)?);
+            left
+        }
         other => return plan_err!("gradients by row cannot pass through a join of type {other}"),
     };
     let region = Region { plan, single, ..region };
     if volatile { builder.stored(node, region) } else { Ok(region) }
+}
+
+/// The column that says of each row of the left side whether it has a partner, under a name of its own.
+fn marked(plan: &mut LogicalPlan, names: &mut Names) -> Result<Column> {
+    let name = names.part("mark");
+    let mut exprs = columns(plan.schema());
+    let mark = exprs.pop().map(|mark| mark.alias(name.clone()));
+    exprs.extend(mark);
+    *plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(std::mem::take(plan)))?);
+    Ok(Column::new_unqualified(name))
 }
 
 /// The condition of a join over the regions of both sides.

@@ -15,13 +15,13 @@ mod adjoint;
 mod aggregate;
 mod builder;
 mod contraction;
+mod correlated;
 mod cotangents;
 mod distinct;
 mod expressions;
 mod filter;
 mod grouping_sets;
 mod join;
-mod lateral;
 mod linear;
 mod nodes;
 mod projection;
@@ -44,9 +44,10 @@ use crate::shared::Iterations;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::{above_queries, shown};
 use builder::RegionBuilder;
+pub use builder::Values;
 pub use contraction::{multiplied, sums_apart};
+pub use correlated::{correlated, with_joins};
 pub use cotangents::RowCotangents;
-pub use lateral::{correlated, with_joins_for_lateral};
 use nodes::Node;
 pub use region::{Region, joined};
 pub use stages::Stages;
@@ -68,6 +69,23 @@ pub fn value(
     let mut builder = RegionBuilder::new(names, variables, stages, rule);
     builder.contracts = contracts;
     builder.value(subquery)
+}
+
+/// The rows of a query, each of which has values that vary for themselves, none if it does not read the rows of a variable. `contracts` says
+/// whether sums of products are computed apart.
+///
+/// # Errors
+/// If gradients by row cannot pass through a node of it.
+pub fn values(
+    query: &LogicalPlan,
+    variables: &[RowVariable],
+    stages: &mut Stages,
+    names: &mut Names,
+    contracts: bool,
+) -> Result<Option<Values>> {
+    let mut builder = RegionBuilder::new(names, variables, stages, rule);
+    builder.contracts = contracts;
+    builder.values(query)
 }
 
 /// What each kind of node is in reverse mode, if its rows depend on those of a variable.

@@ -14,17 +14,18 @@ use xql_autodiff::vocabulary::types::decoded;
 
 use super::adjoint::contributions;
 use super::contraction::{PulledJoin, with_groups_once};
-use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, sums};
+use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero};
 use super::linear::Linear;
 use super::region::{Leaf, Region};
 use super::stages::{Iterations, Kind, Pulled, Stages, Stored};
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, with_columns};
 
-/// The gradients of the first column of a region of one row, by the number of the variable, without those that it does not vary
-/// with. `tangent` is the `jvp` of a single expression, and `contracts` says whether sums of products are computed apart.
+/// The gradients of the first column of a region, by the number of the variable, without those that it does not vary with. `of` has the
+/// numbers of its rows, each of which has a value with a gradient of its own, unless there is one row only. `tangent` is the `jvp` of a
+/// single expression, and `contracts` says whether sums of products are computed apart.
 pub fn gradients(
-    region: &Region,
+    (region, of): (&Region, Option<&Column>),
     stages: &Stages,
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
@@ -35,8 +36,10 @@ pub fn gradients(
         Some(value) if region.varying.contains(&value.name) => cotangents.add(&value.name, lit(1.0)),
         _ => return Ok(BTreeMap::new()),
     }
+    // What is computed as arrays is by one number.
+    let contracts = contracts && of.is_none();
     let mut sweep = Sweep::new(stages, names, tangent, contracts);
-    sweep.region(region, region.plan.clone(), cotangents)?;
+    sweep.region(region, Rows { plan: region.plan.clone(), of: of.cloned() }, cotangents)?;
     let gradients = sweep.through(stages)?.into_iter();
     let planned = gradients.map(|(variable, rows)| {
         // Sums of contributions are by the numbers of rows, and are computed like those of products.
@@ -44,6 +47,13 @@ pub fn gradients(
         Ok((variable, if is_sum { rows.apart(names)? } else { rows }))
     });
     planned.collect()
+}
+
+/// Rows of a region, each once for each of the values that its cotangents are by.
+struct Rows {
+    plan: LogicalPlan,
+    /// The column with the numbers of these values, if there are several.
+    of: Option<Column>,
 }
 
 struct Sweep<'a> {
@@ -72,8 +82,8 @@ impl<'a> Sweep<'a> {
                 gradients.insert(variable, total);
             } else if let Kind::Iterations(iterations) = &stage.kind {
                 self.iterations(iterations, &stage.stored, total)?;
-            } else if let Some(Pulled { below, rows, cotangents }) = stage.pullback(total, self.names)? {
-                self.region(below, rows, cotangents)?;
+            } else if let Some(Pulled { below, rows, of, cotangents }) = stage.pullback(total, self.names)? {
+                self.region(below, Rows { plan: rows, of }, cotangents)?;
             }
         }
         Ok(gradients)
@@ -82,6 +92,13 @@ impl<'a> Sweep<'a> {
     /// Carries the cotangents of the rows of all iterations of a recursive query on to what they read.
     #[recursive::recursive]
     fn iterations(&mut self, iterations: &Iterations, stage: &Stored, total: RowCotangents) -> Result<()> {
+        if total.of.is_some() {
+            return plan_err!(
+                "a correlated subquery reads the recursive query {}, which varies, and its derivative through the iterations is not \
+                 known for each of its values. Compute what it reads in a CTE of one row, or write it as a join",
+                iterations.query
+            );
+        }
         let (tangent, contracts) = (self.tangent, self.contracts);
         let contributed = contributions(iterations, stage, total, self.names, &mut |rows, names| {
             let mut sweep = Sweep::new(&iterations.body, names, tangent, contracts);
@@ -96,7 +113,8 @@ impl<'a> Sweep<'a> {
 
     /// Carries the cotangents of columns through a region to its leaves. `rows` are the rows of the region, with columns that
     /// the cotangents read.
-    fn region(&mut self, region: &Region, mut rows: LogicalPlan, mut cotangents: Cotangents) -> Result<()> {
+    fn region(&mut self, region: &Region, rows: Rows, mut cotangents: Cotangents) -> Result<()> {
+        let Rows { plan: mut rows, of } = rows;
         for step in region.steps.iter().rev() {
             let Some(cotangent) = cotangents.get(&step.output, &rows)? else { continue };
             if let Expr::Column(input) = &step.expr {
@@ -142,11 +160,12 @@ impl<'a> Sweep<'a> {
             self.contractions(region, &mut contributions, &mut rows)?;
         }
         if contributions.len() > 1 && !region.single {
-            return self.shared_contributions(contributions, rows);
+            return self.shared_contributions(contributions, Rows { plan: rows, of });
         }
         for (leaf, found) in contributions {
             let own = if leaf.repeated { &[] } else { leaf.own.as_slice() };
-            self.contribution(leaf, leaf.row.clone(), leaf.present.clone(), rows.clone(), found, own)?;
+            let rows = Rows { plan: rows.clone(), of: of.clone() };
+            self.contribution(leaf, leaf.row.clone(), leaf.present.clone(), rows, found, own)?;
         }
         Ok(())
     }
@@ -168,7 +187,7 @@ impl<'a> Sweep<'a> {
             *rows = with_groups_once(std::mem::take(rows), self.names)?;
         }
         for (leaf, cotangents) in products {
-            let rows = pulled.rows_of(leaf, rows.clone())?;
+            let rows = Rows { plan: pulled.rows_of(leaf, rows.clone())?, of: None };
             self.contribution(leaf, leaf.row.clone(), None, rows, cotangents, &[])?;
             if let Some(contribution) = self.contributions[leaf.stage].pop() {
                 let summed = contribution.summed_apart(self.names)?;
@@ -193,10 +212,14 @@ impl<'a> Sweep<'a> {
     fn shared_contributions(
         &mut self,
         contributions: Vec<(&Leaf, Vec<Option<Expr>>)>,
-        rows: LogicalPlan,
+        Rows { plan: rows, of }: Rows,
     ) -> Result<()> {
         let mut exprs: Vec<Expr> = vec![];
         let mut positions = vec![];
+        let of = of.map(|of| {
+            exprs.push(Expr::Column(of).alias(self.names.part("of")));
+            exprs.len() - 1
+        });
         for (leaf, cotangents) in &contributions {
             let mut position = |expr: Expr| {
                 exprs.push(expr.alias(self.names.part("cotangent")));
@@ -214,7 +237,8 @@ impl<'a> Sweep<'a> {
             let column = |position: usize| rows.columns[position].clone();
             let cotangents =
                 cotangents.into_iter().map(|cotangent| cotangent.map(|at| Expr::Column(column(at)))).collect();
-            self.contribution(leaf, row.map(column), present.map(column), rows.plan.clone(), cotangents, &[])?;
+            let rows_of = Rows { plan: rows.plan.clone(), of: of.map(column) };
+            self.contribution(leaf, row.map(column), present.map(column), rows_of, cotangents, &[])?;
         }
         Ok(())
     }
@@ -225,20 +249,21 @@ impl<'a> Sweep<'a> {
         leaf: &Leaf,
         number: Option<Column>,
         present: Option<Column>,
-        mut rows: LogicalPlan,
+        Rows { plan: mut rows, of }: Rows,
         cotangents: Vec<Option<Expr>>,
         own: &[Column],
     ) -> Result<()> {
         let mut exprs = vec![];
-        let mut row = None;
-        if let Some(column) = number.as_ref().or(present.as_ref()) {
+        for column in number.as_ref().or(present.as_ref()).into_iter().chain(&of) {
             rows = where_known(rows, column)?;
         }
-        if let Some(number) = number {
-            let named = Column::new_unqualified(self.names.part("row"));
-            exprs.push(Expr::Column(number).alias(named.name.clone()));
-            row = Some(named);
-        }
+        let mut numbered = |number: Option<Column>, name: &str| {
+            let number = Expr::Column(number?);
+            let named = Column::new_unqualified(self.names.part(name));
+            exprs.push(number.alias(named.name.clone()));
+            Some(named)
+        };
+        let (row, of) = (numbered(number, "row"), numbered(of, "of"));
         let reached = cotangents.iter().map(Option::is_some).collect();
         let mut named = vec![];
         for cotangent in cotangents {
@@ -258,6 +283,7 @@ impl<'a> Sweep<'a> {
         self.contributions[leaf.stage].push(RowCotangents {
             plan,
             row,
+            of,
             cotangents: named,
             reached,
             own: beside,
@@ -280,7 +306,7 @@ impl<'a> Sweep<'a> {
             first.plan = union(first.plan, other.plan)?;
             first.reached.iter_mut().zip(other.reached).for_each(|(reached, also)| *reached |= also);
         }
-        sums(first.plan, first.row, first.cotangents, first.reached, self.names).map(Some)
+        first.summed(self.names).map(Some)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What everything above speaks of: columns and their names, where they come from, and the operators.
 
+pub mod decorrelated;
 pub mod expressions;
 pub mod identity;
 pub mod markers;

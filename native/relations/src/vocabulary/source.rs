@@ -2,12 +2,12 @@
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
-use datafusion_expr::{Expr, LogicalPlan};
-use xql_autodiff::vocabulary::functions::stopped;
+use datafusion_expr::{Distinct, Expr, LogicalPlan};
+use xql_autodiff::vocabulary::columns::columns_followed;
 
 use super::identity::{Relation, is_same, is_unclear};
-use super::nodes::any_node_behind;
-use super::origin::{Origin, origin};
+use super::nodes::{above_queries, any_node_behind};
+use super::origin::{Origin, origin, passed_on};
 
 /// Where a column of a plan originates.
 pub struct Source {
@@ -48,44 +48,95 @@ pub fn source_of(plan: &LogicalPlan, index: usize) -> Result<Option<Source>> {
     Ok(sources.pop().filter(|_| sources.is_empty()))
 }
 
-/// Whether a scalar subquery in an expression reads a relation.
-pub fn reads(expression: &Expr, relation: &Relation) -> Result<bool> {
-    let mut found = false;
-    expression.apply(|part| {
-        match part {
-            Expr::ScalarSubquery(subquery) => found = found || relation.is_read_in(&subquery.subquery)?,
-            part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
-            _ => {}
+/// Whether one of the queries that an expression reads reads a relation.
+pub fn reads(queries: &[&LogicalPlan], relation: &Relation) -> Result<bool> {
+    for query in queries {
+        if relation.is_read_in(query)? {
+            return Ok(true);
         }
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
+    }
+    Ok(false)
 }
 
-/// The error for a scalar subquery in an expression that reads a table of which nobody can tell whether it is the one that was meant.
-pub fn check_is_clear(expression: &Expr, relation: &LogicalPlan) -> Result<()> {
-    expression.apply(|part| {
-        if let Expr::ScalarSubquery(subquery) = part
-            && any_node_behind(&subquery.subquery, |node| Ok(is_unclear(node, relation)))?
-        {
+/// Whether one of the queries may have a value that is computed from a column of a relation, and not only from the others. Conditions
+/// take none: which rows there are is constant.
+pub fn takes_values(queries: &[&LogicalPlan], relation: &LogicalPlan, position: usize) -> Result<bool> {
+    let is_it = |plan: &LogicalPlan, index: usize| -> Result<bool> {
+        let sources = sources_of(plan, index)?;
+        Ok(sources.iter().any(|source| source.position == position && is_same(&source.origin, relation)))
+    };
+    let mut takes = false;
+    for query in queries {
+        takes = takes || is_it(query, 0)?;
+        query.apply_with_subqueries(|node| {
+            if is_same(node, relation) {
+                return Ok(TreeNodeRecursion::Jump);
+            }
+            let Some(exprs) = computing(node) else {
+                takes = true;
+                return Ok(TreeNodeRecursion::Stop);
+            };
+            for input in node.inputs() {
+                let computed = exprs.iter().filter(|expr| passed_on(expr, input.schema()).is_none());
+                for column in computed.flat_map(|expr| columns_followed(expr)) {
+                    if let Some(index) = input.schema().maybe_index_of_column(&column) {
+                        takes = takes || is_it(input, index)?;
+                    }
+                }
+            }
+            Ok(if takes { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+    }
+    Ok(takes)
+}
+
+/// The expressions by which a node computes columns, none if it computes them otherwise.
+fn computing(node: &LogicalPlan) -> Option<Vec<&Expr>> {
+    match node {
+        LogicalPlan::Projection(projection) => Some(projection.expr.iter().collect()),
+        LogicalPlan::Aggregate(aggregate) => Some(aggregate.group_expr.iter().chain(&aggregate.aggr_expr).collect()),
+        LogicalPlan::Window(window) => Some(window.window_expr.iter().collect()),
+        // A CTE that several places read has more behind it.
+        LogicalPlan::TableScan(scan) if scan.source.get_logical_plan().is_some() => None,
+        LogicalPlan::TableScan(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Distinct(Distinct::All(_))
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Values(_) => Some(vec![]),
+        LogicalPlan::Distinct(Distinct::On(_))
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_)
+        | LogicalPlan::Extension(_)
+        | above_queries!() => None,
+    }
+}
+
+/// The error for a query that reads a table of which nobody can tell whether it is the one that was meant.
+pub fn check_is_clear(queries: &[&LogicalPlan], relation: &LogicalPlan) -> Result<()> {
+    for query in queries {
+        if any_node_behind(query, |node| Ok(is_unclear(node, relation)))? {
             return plan_err!(
                 "{} is read through a view, and its catalog makes it anew for each reader, so that xql-ffi cannot tell whether it is \
                  the same table. Register the table itself with the session, or read it without the view",
                 relation.display()
             );
         }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
+    }
     Ok(())
 }
 
-/// The error for a scalar subquery in an expression that says the same as a relation by another name, where only a derived table would be
-/// the relation and nobody can tell whether it is one.
-pub fn check_is_named(expression: &Expr, relation: &Relation) -> Result<()> {
-    expression.apply(|part| {
-        if let Expr::ScalarSubquery(subquery) = part
-            && relation.is_unclear_in(&subquery.subquery)?
-        {
+/// The error for a query that says the same as a relation by another name, where only a derived table would be the relation and nobody can
+/// tell whether it is one.
+pub fn check_is_named(queries: &[&LogicalPlan], relation: &Relation) -> Result<()> {
+    for query in queries {
+        if relation.is_unclear_in(query)? {
             return plan_err!(
                 "the derivative by the rows of {} reads a query of the same text by another name, and the plan does not say whether both \
                  are derived tables, which are one, or CTEs or views, which are two. Write the query once, WITH q AS (...), and read q in \
@@ -93,8 +144,7 @@ pub fn check_is_named(expression: &Expr, relation: &Relation) -> Result<()> {
                 relation.node.display()
             );
         }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
+    }
     Ok(())
 }
 

@@ -33,8 +33,12 @@ pub async fn registered<S: AsRef<str>>(
 
 /// The last column of a query, as floats.
 pub async fn last(ctx: &SessionContext, sql: &str) -> Result<Vec<Option<f64>>> {
-    let batches = ctx.sql(sql).await?.collect().await?;
-    column(&batches, |batch| batch.columns().last().map(ArrayRef::clone))
+    last_of(&ctx.sql(sql).await?.collect().await?)
+}
+
+/// The last column of batches, as floats.
+pub fn last_of(batches: &[RecordBatch]) -> Result<Vec<Option<f64>>> {
+    column(batches, |batch| batch.columns().last().map(ArrayRef::clone))
 }
 
 /// The column of this name that a query gives, as floats.

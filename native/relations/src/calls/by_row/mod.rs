@@ -4,18 +4,19 @@ mod swept;
 mod variables;
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, JoinType, NullEquality, Result};
+use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{Expr, LogicalPlan, Projection, ScalarUDF};
+use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAlias};
 use std::sync::Arc;
 use swept::{Swept, add_part, totals};
 use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 
-use crate::reverse::{Reference, RowVariable, check_float, correlated, joined, value, with_joins_for_lateral};
+use crate::reverse::{Reference, RowVariable, Values, check_float, correlated, joined, value, values, with_joins};
 use crate::tangents::tangent::Tangent;
+use crate::vocabulary::decorrelated::{decorrelated, decorrelated_beside};
 use crate::vocabulary::identity::is_equal;
-use crate::vocabulary::names::{Names, with_columns};
+use crate::vocabulary::names::{Names, columns, with_columns};
 use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::source::{beside, sources_of};
 
@@ -32,7 +33,8 @@ pub struct ByRow {
 
 /// A subquery, joined to the input as a column.
 struct Value {
-    subquery: Arc<LogicalPlan>,
+    /// As it is written, unless it has been taken apart as a join below the node.
+    subquery: Option<Arc<LogicalPlan>>,
     column: Column,
     /// What it is to the sweeps that serve variables that it varies with.
     by: Vec<Swept>,
@@ -139,10 +141,11 @@ impl ByRow {
             return Ok(None);
         }
         let written = Arc::clone(&subquery.subquery);
-        if let Some(known) = self.values.iter().find(|value| is_equal(&value.subquery, &written)) {
+        let is_it = |known: &Value| known.subquery.as_ref().is_some_and(|known| is_equal(known, &written));
+        if let Some(known) = self.values.iter().find(|known| is_it(known)) {
             return Ok(Some(known.column.clone()));
         }
-        let subquery = &with_joins_for_lateral(subquery)?;
+        let subquery = &with_joins(subquery)?;
         // One that reads columns of the input is no value of all rows. It stays, unless a call reads it.
         if !subquery.outer_ref_columns.is_empty() {
             return Ok(None);
@@ -150,15 +153,73 @@ impl ByRow {
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
             let Some(region) = value(subquery, rows, stages, names, self.contracts)? else { continue };
-            by.push(Swept { sweep, region, gradients: None, derivatives: vec![] });
+            by.push(Swept::new(sweep, region, None));
         }
         let Some(Swept { region, .. }) = by.first() else { return Ok(None) };
         let Some(column) = region.columns.first().cloned() else { return Ok(None) };
         let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(region.plan.clone()))?;
         let (left, right) = (std::mem::take(input), LogicalPlan::Projection(one));
         *input = joined(left, right, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-        self.values.push(Value { subquery: written, column: column.clone(), by });
+        self.values.push(Value { subquery: Some(written), column: column.clone(), by });
         Ok(Some(column))
+    }
+
+    /// The input with the rows numbered of subqueries that have been taken apart as joins and read the relation of a variable: their values
+    /// are those of subqueries, one for each of these rows. The numbers are its last columns.
+    pub fn with_decorrelated(&mut self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+        if self.is_empty() || decorrelated_beside(&input).is_empty() {
+            return Ok(input);
+        }
+        let mut exprs = columns(input.schema());
+        let numbered = self.with_numbers(input, names)?;
+        let added: Vec<_> = columns(numbered.schema()).into_iter().filter(|column| !exprs.contains(column)).collect();
+        exprs.extend(added);
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(numbered))?))
+    }
+
+    fn with_numbers(&mut self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+        let join = match input {
+            LogicalPlan::Join(join) if decorrelated(&join).is_some() => join,
+            input => return Ok(input),
+        };
+        let left = Arc::new(self.with_numbers(join.left.as_ref().clone(), names)?);
+        let right = match decorrelated(&join) {
+            Some(alias) => self.numbered(alias, names)?.map(Arc::new),
+            None => None,
+        };
+        let right = right.unwrap_or_else(|| Arc::clone(&join.right));
+        let Join { on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
+        let join = Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)?;
+        Ok(LogicalPlan::Join(join))
+    }
+
+    /// The numbered rows of a subquery that has been taken apart, none if it does not read the relation of a variable.
+    fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<LogicalPlan>> {
+        let mut numbered = None;
+        for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
+            let Some(Values { plan, varying }) = values(&alias.input, rows, stages, names, self.contracts)? else {
+                continue;
+            };
+            if numbered.is_some() {
+                return plan_err!(
+                    "a correlated subquery reads the relations of two variables of which one is computed from the other. Take the \
+                     derivatives by them in two queries"
+                );
+            }
+            let number = Column::new_unqualified(names.part("of"));
+            let mut exprs = columns(plan.schema());
+            let last = exprs.pop().map(|last| last.alias(number.name.clone()));
+            let named = exprs.into_iter().zip(alias.schema.iter());
+            let named = named.map(|(column, (table, field))| column.alias_qualified(table.cloned(), field.name()));
+            let exprs = named.chain(last).collect();
+            numbered = Some(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?));
+            for (position, region) in varying {
+                let column = Column::from(alias.schema.qualified_field(position));
+                let by = vec![Swept::new(sweep, region, Some(number.clone()))];
+                self.values.push(Value { subquery: None, column, by });
+            }
+        }
+        Ok(numbered)
     }
 
     /// The subqueries that an expression reads as columns, each with its derivative by the row's own cell of a variable, if that
@@ -217,12 +278,12 @@ impl ByRow {
                 let direction = beside(direction, variable, input)?;
                 let gradient = gradient.renamed(names)?;
                 let along = gradient.along(&rows[numbered.relation], numbered.position, &direction, names)?;
-                let left = std::mem::take(input);
-                *input = joined(left, along.plan, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
+                *input = swept.put_beside(std::mem::take(input), along.plan, along.of)?;
                 let mut exprs = vec![];
                 let name = names.tangent("value", &variable.name);
                 for sum in along.cotangents {
-                    exprs.push(null_with(&Expr::Column(column.clone()), Expr::Column(sum))?.alias(name.clone()));
+                    let sum = swept.or_zero(Expr::Column(sum));
+                    exprs.push(null_with(&Expr::Column(column.clone()), sum)?.alias(name.clone()));
                 }
                 *input = with_columns(std::mem::take(input), exprs)?;
                 add_part(&mut parts, column, Some(Column::new_unqualified(name)));
@@ -241,7 +302,7 @@ impl ByRow {
             let Expr::ScalarSubquery(subquery) = part else { return Ok(TreeNodeRecursion::Continue) };
             for rows in rows() {
                 if rows.is_read_by(&subquery.subquery)? {
-                    return correlated(&with_joins_for_lateral(subquery)?);
+                    return correlated(&with_joins(subquery)?);
                 }
             }
             Ok(TreeNodeRecursion::Continue)
@@ -271,7 +332,7 @@ impl ByRow {
                     continue;
                 }
                 if swept.gradients.is_none() {
-                    let gradients = variables.gradients(&swept.region, names, tangent, self.contracts)?;
+                    let gradients = variables.gradients(swept.values(), names, tangent, self.contracts)?;
                     if !gradients.is_empty()
                         && let Some(value) = swept.region.columns.first()
                     {

@@ -17,6 +17,8 @@ pub struct Swept {
     pub sweep: usize,
     /// The region of its one row.
     pub region: Region,
+    /// The column of the input with the number of the row of the region whose value it has, unless the region has one row.
+    of: Option<Column>,
     /// The gradients by relation, once they have been asked for.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
     /// The derivatives by the variables whose rows have such numbers, once joined to the input.
@@ -24,6 +26,34 @@ pub struct Swept {
 }
 
 impl Swept {
+    /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the region whose value it has.
+    pub fn new(sweep: usize, region: Region, of: Option<Column>) -> Self {
+        Self { sweep, region, of, gradients: None, derivatives: vec![] }
+    }
+
+    /// The region, and the column of it with the numbers of its rows, unless it has one row.
+    pub fn values(&self) -> (&Region, Option<&Column>) {
+        (&self.region, self.of.as_ref().and(self.region.columns.get(1)))
+    }
+
+    /// The input with something beside it that its rows have in common, or that belongs to the row of the region whose value they have.
+    pub fn put_beside(&self, input: LogicalPlan, other: LogicalPlan, of: Option<Column>) -> Result<LogicalPlan> {
+        let on = self.of_value(of);
+        let join_type = if on.is_empty() { JoinType::Inner } else { JoinType::Left };
+        joined(input, other, on, None, join_type, NullEquality::NullEqualsNothing)
+    }
+
+    /// What there need not be for every row of the region.
+    pub fn or_zero(&self, derivative: Expr) -> Expr {
+        if self.of.is_some() { coalesce(vec![derivative, lit(0.0)]) } else { derivative }
+    }
+
+    /// That the row of the region is the one whose value a row of the input has, as keys of a join.
+    fn of_value(&self, of: Option<Column>) -> Vec<(Expr, Expr)> {
+        let keys = self.of.iter().cloned().zip(of);
+        keys.map(|(own, of)| (Expr::Column(own), Expr::Column(of))).collect()
+    }
+
     /// The gradient by the relation of a variable, if the value varies with it.
     pub fn gradient_by(&self, variable: &Numbered) -> Option<&RowCotangents> {
         self.gradients.as_ref()?.get(&variable.relation)
@@ -46,13 +76,16 @@ impl Swept {
             if let Some(groups) = groups {
                 gradient = gradient.by_group(groups, names)?;
             }
-            if let Some(row) = &gradient.row {
-                // A row that came twice would be two rows of the statement.
+            // A row that came twice would be two rows of the statement.
+            if gradient.of.is_some() {
+                gradient = gradient.summed(names)?;
+            } else if let Some(row) = &gradient.row {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
-            let looks_up = contracts && gradient.row.is_some();
-            let on = gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of)));
-            let (left, on) = (std::mem::take(input), on.into_iter().collect());
+            let looks_up = contracts && gradient.row.is_some() && gradient.of.is_none();
+            let mut on = self.of_value(gradient.of);
+            on.extend(gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of))));
+            let left = std::mem::take(input);
             *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
             if looks_up {
                 *input = joined_apart(std::mem::take(input), names)?;

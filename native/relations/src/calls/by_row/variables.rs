@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, gradients};
+use crate::vocabulary::decorrelated::queries_read;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::Relation;
 use crate::vocabulary::names::Names;
@@ -37,16 +38,17 @@ pub struct Numbered {
 }
 
 impl Variables {
-    /// The gradients of a value by relation. Those that several references to a relation read are computed once.
+    /// The gradients by relation of a value, or of one for each row of a region, with the column of it that numbers the rows. Those that
+    /// several references to a relation read are computed once.
     pub fn gradients(
         &self,
-        value: &Region,
+        values: (&Region, Option<&Column>),
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
         contracts: bool,
     ) -> Result<BTreeMap<usize, RowCotangents>> {
         let mut found = BTreeMap::new();
-        for (relation, gradient) in gradients(value, &self.stages, names, tangent, contracts)? {
+        for (relation, gradient) in gradients(values, &self.stages, names, tangent, contracts)? {
             let mut cells = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.cell);
             let first = cells.next().map(|cell| &cell.number);
             let is_shared = cells.any(|cell| Some(&cell.number) != first);
@@ -84,15 +86,16 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
                 let Expr::Column(named) = unaliased(variable) else { continue };
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
                 let column = Column::from(input.schema().qualified_field(index));
+                let queries = queries_read(expression, input)?;
                 for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
-                    check_is_clear(expression, &source.origin)?;
+                    check_is_clear(&queries, &source.origin)?;
                     if found.iter().any(|known| known.column == column && known.place == place) {
                         continue;
                     }
                     let path = source.path.iter().rev().copied();
                     let relation = Relation::read_by(plan, source.origin.clone(), path)?;
-                    check_is_named(expression, &relation)?;
-                    if reads(expression, &relation)? {
+                    check_is_named(&queries, &relation)?;
+                    if reads(&queries, &relation)? {
                         found.push(Found { column: column.clone(), source, relation, place });
                     }
                 }

@@ -7,6 +7,7 @@ use crate::calls::call::Call;
 use crate::calls::context::Context;
 use crate::calls::inputs::Inputs;
 use crate::calls::resolve::Owner;
+use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::source::{origins_of, reads};
 
@@ -18,8 +19,9 @@ pub fn check_subqueries(call: &Call, inputs: &Inputs, context: &Context) -> Resu
             Owner::OuterQuery { query, input } => &context.outer[query][input],
         };
         let Some(index) = input.schema().maybe_index_of_column(&variable.column) else { continue };
+        let queries = subqueries_read(call.function())?;
         for origin in origins_of(input, index)? {
-            if reads(call.function(), &Relation::named(origin, Place::default()))? {
+            if reads(&queries, &Relation::named(origin, Place::default()))? {
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from, and its derivative by them is not known where the \
                      call is in the condition of a join or in a correlated subquery. Compute the call in a CTE over one table",

@@ -50,6 +50,14 @@ struct Table {
     plan: LogicalPlan,
     /// The columns of the groups, the number of the group last.
     columns: Vec<Expr>,
+    /// The column with the numbers of the values that the cotangents are by, if there are several.
+    of: Option<Column>,
+}
+
+impl Table {
+    fn of(plan: LogicalPlan, columns: Vec<Column>) -> Self {
+        Self { plan, columns: columns.into_iter().map(Expr::Column).collect(), of: None }
+    }
 }
 
 impl Groups {
@@ -130,7 +138,7 @@ impl Groups {
                 }
             }
         }
-        Ok(Pulled { below: &self.below, rows, cotangents })
+        Ok(Pulled { below: &self.below, rows, of: groups.of, cotangents })
     }
 
     /// The groups with their cotangents and ties, under names of their own.
@@ -143,11 +151,12 @@ impl Groups {
     ) -> Result<Table> {
         // Ties are counted over the groups alone, and what has come with its group needs no join.
         let has_ties = reached.iter().any(|column| column.partials.has_ties());
+        let of = total.of.clone().map(Expr::Column);
         let (mut groups, total) = if has_ties || total.own.is_empty() {
             let own = stage.scan(names)?;
-            (Table { plan: own.plan, columns: own.columns.into_iter().map(Expr::Column).collect() }, Some(total))
+            (Table::of(own.plan, own.columns), Some(total))
         } else {
-            (Table { plan: total.plan, columns: total.own.into_iter().map(Expr::Column).collect() }, None)
+            (Table::of(total.plan, total.own), None)
         };
         for column in reached.iter_mut() {
             if let Some(chosen) = column.partials.chosen(&groups.columns[column.position]) {
@@ -175,7 +184,8 @@ impl Groups {
             column.ties = column.ties.as_ref().map(now).transpose()?;
         }
         let columns = groups.columns.iter().map(now).collect::<Result<_>>()?;
-        Ok(Table { plan: own.plan, columns })
+        let of = of.as_ref().map(now).transpose()?.and_then(|of| of.try_as_col().cloned());
+        Ok(Table { plan: own.plan, columns, of })
     }
 
     /// Adds to groups how many of their rows are chosen.

@@ -67,6 +67,6 @@ impl Rows {
                 cotangents.add(&column.name, cotangent);
             }
         }
-        Ok(Pulled { below: &self.below, rows, cotangents })
+        Ok(Pulled { below: &self.below, rows, of: total.of, cotangents })
     }
 }

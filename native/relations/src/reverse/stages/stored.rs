@@ -1,6 +1,6 @@
 //! What all stages have: rows that are stored, and cotangents that go on.
 
-use datafusion_common::Result;
+use datafusion_common::{Column, Result};
 use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub struct Pulled<'s> {
     pub below: &'s Region,
     /// Its rows, with columns that the cotangents read.
     pub rows: LogicalPlan,
+    /// The column of the rows with the numbers of the values that the cotangents are by, if there are several.
+    pub of: Option<Column>,
     /// The cotangents of its columns.
     pub cotangents: Cotangents,
 }

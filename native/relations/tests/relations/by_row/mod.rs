@@ -1,6 +1,7 @@
 //! Gradients by row.
 
 mod checkpoints;
+mod correlated;
 mod memory;
 mod named;
 mod recursions;

@@ -338,7 +338,7 @@ async fn rows_that_contribute_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A correlated subquery beside a gradient by row stays as it is, and one in it is refused.
+/// A correlated subquery beside a gradient by row stays as it is, and so does one that DataFusion does not take apart, which is refused.
 #[tokio::test]
 async fn correlated_subqueries() -> Result<()> {
     let ctx = tables().await?;
@@ -347,9 +347,9 @@ async fn correlated_subqueries() -> Result<()> {
         format!("SELECT {gradient} + (SELECT SUM(v.val) FROM w v WHERE v.out = w.out) AS d FROM w ORDER BY inp, out");
     close(&run(&ctx, &beside).await?, &[1.0 + 1.3, -0.6 - 0.2, 1.6 + 1.3, 0.2 - 0.2]);
     for inside in [
-        "grad((SELECT SUM(v.val) FROM w v WHERE v.out = w.out), val)",
-        "grad((SELECT SUM(v.val) FROM w v) * (SELECT SUM(v.val) FROM w v WHERE v.out = w.out), val)",
-        "jvp(val + (SELECT SUM(v.val) FROM w v WHERE v.out = w.out), val, 1.0)",
+        "grad((SELECT SUM(v.val) FROM w v WHERE v.out > w.out), val)",
+        "grad((SELECT SUM(v.val) FROM w v) * (SELECT SUM(v.val) FROM w v WHERE v.out > w.out), val)",
+        "jvp(val + (SELECT SUM(v.val) FROM w v WHERE v.out > w.out), val, 1.0)",
     ] {
         let error = run(&ctx, &format!("SELECT {inside} AS d FROM w")).await.err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|error| error.contains("Write it as a join")), "{error:?}");

@@ -1,17 +1,18 @@
-//! LATERAL as joins.
+//! LATERAL and correlated subqueries as joins.
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan};
 use datafusion_optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
+use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::nodes::{any_node, any_part};
 
-/// A subquery with what its relations read of those beside them as conditions of joins, as DataFusion's optimizer writes them. What
-/// it still names of a query around it, it really takes from there.
+/// A subquery with what relations and scalar subqueries in it read of what stands beside or around them as conditions of joins, as DataFusion's
+/// optimizer writes them. What it still names of a query around it, it really takes from there.
 ///
 /// ```text
 /// Inner Join:                                   Inner Join: Filter: d.k = w.k
@@ -20,15 +21,21 @@ use crate::vocabulary::nodes::any_node;
 ///     Filter: d.k = outer_ref(w.k)
 ///       TableScan: d
 /// ```
-pub fn with_joins_for_lateral(subquery: &Subquery) -> Result<Subquery> {
-    if subquery.outer_ref_columns.is_empty() {
+pub fn with_joins(subquery: &Subquery) -> Result<Subquery> {
+    if subquery.outer_ref_columns.is_empty() && !any_node(&subquery.subquery, has_correlated)? {
         return Ok(subquery.clone());
     }
-    let optimizer = Optimizer::with_rules(vec![Arc::new(DecorrelateLateralJoin::new())]);
+    let optimizer =
+        Optimizer::with_rules(vec![Arc::new(ScalarSubqueryToJoin::new()), Arc::new(DecorrelateLateralJoin::new())]);
     let context = OptimizerContext::new().with_skip_failing_rules(false);
     let plan: LogicalPlan = optimizer.optimize(subquery.subquery.as_ref().clone(), &context, |_, _| {})?;
     let outer_ref_columns = plan.all_out_ref_exprs();
     Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: subquery.spans.clone() })
+}
+
+/// Whether an expression of a node has a correlated scalar subquery.
+fn has_correlated(node: &LogicalPlan) -> Result<bool> {
+    any_part(node, |part| matches!(part, Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty()))
 }
 
 /// The error for a subquery that takes columns of a query around it, or whose LATERAL takes those of what stands beside it.
@@ -44,8 +51,6 @@ pub fn correlated<T>(subquery: &Subquery) -> Result<T> {
              with LIMIT. Write it as a join"
         );
     }
-    plan_err!(
-        "the correlated subquery {} reads the relation of the variable. Write it as a join",
-        abbreviated(&Expr::ScalarSubquery(subquery.clone()))
-    )
+    let shown = abbreviated(&Expr::ScalarSubquery(subquery.clone()));
+    plan_err!("the correlated subquery {shown} reads the relation of the variable. Write it as a join")
 }
