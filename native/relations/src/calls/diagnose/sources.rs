@@ -6,6 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
+use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::rows::arguments;
@@ -79,12 +80,14 @@ impl<'p> Scope<'p> {
     }
 }
 
-/// The columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them.
+/// The columns and scalar subqueries that an expression is computed from. What a derivative in it is by is none of them, nor is what
+/// `stop_gradient` stops.
 pub fn parts_read(expression: &Expr, derivatives: Derivatives) -> Result<Vec<Expr>> {
     let mut parts = vec![];
     expression.apply(|part| {
         match part {
             Expr::Column(_) | Expr::OuterReferenceColumn(..) => parts.push(part.clone()),
+            part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             Expr::ScalarSubquery(_) => {
                 parts.push(part.clone());
                 parts.extend(columns_read(part).into_iter().map(Expr::Column));
