@@ -4,6 +4,7 @@ mod above;
 mod beside;
 mod by_row;
 mod call;
+mod conditions;
 mod context;
 mod derivative;
 mod diagnose;

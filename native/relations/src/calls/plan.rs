@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::above::calls_above;
 use super::beside::subqueries_beside;
 use super::by_row::ByRow;
+use super::conditions::conditions_apart;
 use super::context::Context;
 use super::derivative::DirectionalDerivative;
 use super::inputs::Inputs;
@@ -44,6 +45,7 @@ impl Differentiation {
     fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?
+            .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
             .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
             .transform_data(|plan| self.inputs_inlined(plan))?

@@ -28,13 +28,13 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
         along.get_or_insert_default().extend(moved);
     }
     let arguments = call.derivative.arguments(&tangents)?;
+    check_subqueries(&call, inputs, context)?;
     if along.is_none() {
         check_references(&call, &tangents, inputs, context)?;
     }
     if !by_row {
         check_branches(&call, inputs, &entered, context)?;
     }
-    check_subqueries(&call, inputs, context)?;
     if call.derivative.is_local(&tangents) && !by_row && along.is_none() {
         return Ok(None);
     }
