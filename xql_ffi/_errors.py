@@ -89,7 +89,7 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
         return UnsupportedRelationError(
             f"a subquery that reads {found['column']} of the query around it does not reach the planner on "
             "datafusion 55, which writes no such plan for the planner of another library. Write the subquery as a "
-            "join, LATERAL too"
+            "join, LATERAL too. If it is the bare name of a column that USING joins, write the table before it"
         )
     if query is not None and (found := _UNGROUPED.search(message)) and may_differentiate(query):
         column = found["column"]

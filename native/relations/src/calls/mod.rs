@@ -12,3 +12,4 @@ mod inputs;
 pub mod plan;
 mod replace;
 mod resolve;
+mod shadowed;

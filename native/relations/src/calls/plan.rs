@@ -13,6 +13,7 @@ use super::context::Context;
 use super::derivative::DirectionalDerivative;
 use super::inputs::Inputs;
 use super::replace::replace;
+use super::shadowed::shadowed_bound;
 use crate::forward::SharedTangents;
 use crate::shared::{SharedRelation, common_inlined};
 use crate::version::recursive_query;
@@ -47,6 +48,7 @@ impl Differentiation {
         calls_above(plan, self.context.recognize)?
             .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
             .transform_data(|plan| self.inputs_inlined(plan))?
+            .transform_data(|plan| shadowed_bound(plan, self.context.recognize))?
             .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
             .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| {

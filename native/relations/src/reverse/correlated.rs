@@ -1,12 +1,13 @@
 //! LATERAL and correlated subqueries as joins.
 
-use datafusion_common::{Result, plan_err};
-use datafusion_expr::logical_plan::Subquery;
+use datafusion_common::{Column, Result, plan_err};
+use datafusion_expr::logical_plan::{JoinConstraint, Subquery};
 use datafusion_expr::{Expr, LogicalPlan};
 use datafusion_optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
 use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
 use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
 use crate::vocabulary::nodes::{any_node, any_part};
@@ -52,5 +53,28 @@ pub fn correlated<T>(subquery: &Subquery) -> Result<T> {
         );
     }
     let shown = abbreviated(&Expr::ScalarSubquery(subquery.clone()));
+    if let Some(column) = used_outside(subquery)? {
+        return plan_err!(
+            "the correlated subquery {shown} reads the relation of the variable and {column} of the query around it, for which DataFusion \
+             takes the bare name of a column that USING joins. If the column of the join is meant, write the table before it"
+        );
+    }
     plan_err!("the correlated subquery {shown} reads the relation of the variable. Write it as a join")
+}
+
+/// A column of the query around that has the name of one that a `USING` in a subquery joins.
+fn used_outside(subquery: &Subquery) -> Result<Option<Column>> {
+    let mut used = None;
+    any_node(&subquery.subquery, |node| {
+        if let LogicalPlan::Join(join) = node
+            && join.join_constraint == JoinConstraint::Using
+        {
+            let mut read = subquery.outer_ref_columns.iter().flat_map(columns_read);
+            let is_key =
+                |name: &str| join.on.iter().any(|(key, _)| key.try_as_col().is_some_and(|key| key.name == name));
+            used = read.find(|column| is_key(&column.name));
+        }
+        Ok(used.is_some())
+    })?;
+    Ok(used)
 }
