@@ -103,7 +103,7 @@ pub use subplan::has_calls;
 pub use version::preserves_nulls;
 pub use vocabulary::expressions::unaliased;
 pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
-pub use vocabulary::names::{is_added, unnumbered};
+pub use vocabulary::names::unnumbered;
 pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::observed::observe;
 pub use vocabulary::operators::Recognize;

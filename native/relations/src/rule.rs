@@ -17,8 +17,8 @@ use crate::options::{contractions, shares_ctes, shares_relations};
 use crate::passes::{Setting, passed, prepared};
 use crate::stack::Size;
 use crate::subplan::Subplans;
-use crate::vocabulary::names::is_added;
-use crate::vocabulary::operators::Recognize;
+use crate::vocabulary::names::OwnNames;
+use crate::vocabulary::operators::{Operators, Recognize};
 
 /// The analyzer rule that lets derivatives see through CTEs, subqueries, joins, aggregates, windows and recursion.
 ///
@@ -57,22 +57,33 @@ impl DifferentiateRelations {
     }
 
     fn differentiate(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
-        guard(NAME, || self.differentiated(plan, config).map_err(refused))
+        guard(NAME, || self.differentiated(plan, config))
     }
 
     fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
         let subplans = Subplans::read_by(&plan)?;
         let operators = subplans.operators(&plan, self.recognize)?;
-        let contractions = contractions(config);
-        if operators.is_empty() && contractions != Contractions::Everywhere {
+        if operators.is_empty() && contractions(config) != Contractions::Everywhere {
             return if shares_ctes(config) { subplans.shared(plan, &prepared) } else { subplans.inlined(plan) };
         }
+        let is_shared = shares_relations(config);
+        let read = if is_shared { subplans.shared(plan, &prepared)? } else { subplans.inlined(plan)? };
+        let own = OwnNames::of(&read.data)?;
+        read.transform_data(|plan| self.passed(plan, operators, config).map_err(|error| refused(error, &own)))
+    }
+
+    fn passed(
+        &self,
+        plan: LogicalPlan,
+        operators: Operators,
+        config: &ConfigOptions,
+    ) -> Result<Transformed<LogicalPlan>> {
         let before = changed_rows(&plan)?;
+        let contractions = contractions(config);
         let Self { recognize, size, orders_joins } = *self;
         let shares_relations = shares_relations(config);
         let setting = Setting { recognize, operators, size, shares_relations, orders_joins, contractions };
-        let read = if shares_relations { subplans.shared(plan, &prepared)? } else { subplans.inlined(plan)? };
-        let differentiated = read.transform_data(|plan| passed(plan, &setting))?;
+        let differentiated = passed(plan, &setting)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(
                 "DELETE and UPDATE take derivatives that read the row alone. Write the rows anew, with CREATE TABLE ... AS SELECT"
@@ -99,13 +110,13 @@ fn changed_rows(plan: &LogicalPlan) -> Result<Vec<Discriminant<LogicalPlan>>> {
 }
 
 /// An error as that of a derivative, in words that the user knows.
-fn refused(error: DataFusionError) -> DataFusionError {
+fn refused(error: DataFusionError, own: &OwnNames) -> DataFusionError {
     // What is above an aggregate reads its keys and its values.
     if let DataFusionError::SchemaError(missing, _) = &error
         && let SchemaError::FieldNotFound { field, .. } = missing.as_ref()
     {
         // Nor has the user named what a derivative has added.
-        if is_added(&field.name) {
+        if own.are_without(&field.name) {
             return Refused::UnsupportedRelation.mark(plan_datafusion_err!(
                 "the derivative reads {} where it is not known, which is a fault of xql-ffi. Please report the statement",
                 as_written(&field.to_string())

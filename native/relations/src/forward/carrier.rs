@@ -12,7 +12,7 @@ use crate::plan::recursion::WorkTable;
 use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
-use crate::vocabulary::names::{Names, is_added, with_columns};
+use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::{above_queries, shown};
 use crate::vocabulary::origin::{Origin, origin};
 
@@ -245,7 +245,7 @@ impl<'a> Carrier<'a> {
         for (direction, mut asked) in self.directions.iter().zip(asked) {
             let onward = match asked.wanted.is_empty() {
                 true => Onward::Constant,
-                false => onward(&plan, &asked, direction, self.shared)?,
+                false => onward(&plan, &asked, direction, (self.shared, self.names))?,
             };
             let inputs = match &onward {
                 Onward::Below(inputs) => inputs.clone(),
@@ -280,7 +280,12 @@ impl<'a> Carrier<'a> {
 }
 
 /// How a direction goes on at a node of which it wants tangents.
-fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction, shared: &SharedTangents) -> Result<Onward> {
+fn onward(
+    plan: &LogicalPlan,
+    asked: &Asked,
+    direction: &Direction,
+    (shared, names): (&SharedTangents, &Names),
+) -> Result<Onward> {
     let inputs = plan.inputs();
     let index = match (asked.variable, &direction.cell) {
         (Variable::Outer, _) if plan.all_out_ref_exprs().is_empty() => return Ok(Onward::Constant),
@@ -303,7 +308,9 @@ fn onward(plan: &LogicalPlan, asked: &Asked, direction: &Direction, shared: &Sha
         check_one_row_each(plan, seed, &direction.variable)?;
     }
     let seen_by = |(number, input): (usize, &&LogicalPlan)| match sources.iter().find(|(source, _)| *source == number) {
-        _ if is_by_row(input) => Variable::Everywhere,
+        // The rows of a relation that a gradient by row has numbered have the variable.
+        Some((_, column)) if direction.cell.is_none() => Variable::Column(*column),
+        _ if is_by_row(input, names) => Variable::Everywhere,
         Some((_, column)) => Variable::Column(*column),
         None => Variable::Outer,
     };
@@ -374,9 +381,9 @@ fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
 }
 
 /// Whether a gradient by row has added all of a plan, beside which the variable is not.
-pub fn is_by_row(plan: &LogicalPlan) -> bool {
+pub fn is_by_row(plan: &LogicalPlan, names: &Names) -> bool {
     let fields = plan.schema().fields();
-    !fields.is_empty() && fields.iter().all(|field| is_added(field.name()))
+    !fields.is_empty() && fields.iter().all(|field| names.has_given(field.name()))
 }
 
 /// Whether a plan passes on columns of tables only, so that none of them varies with another.

@@ -13,13 +13,19 @@ use crate::rows::{self, arguments};
 use crate::shared::SharedRelation;
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::Names;
 use crate::vocabulary::origin::{Origin, origin};
 use crate::vocabulary::work_table::{is_work_table, source_column};
 
 /// Whether expressions over a plan vary with one of its columns.
-pub fn varies(direction: &Direction, plan: &LogicalPlan, variable: usize, exprs: &[&Expr]) -> Result<bool> {
+pub fn varies(
+    (direction, names): (&Direction, &Names),
+    plan: &LogicalPlan,
+    variable: usize,
+    exprs: &[&Expr],
+) -> Result<bool> {
     let needs = direction.needs(plan.schema(), Variable::Column(variable), exprs.iter().copied())?;
-    let varying = Dependence { direction, iterated: vec![] }.varying(plan, variable, &needs)?;
+    let varying = Dependence { direction, names, iterated: vec![] }.varying(plan, variable, &needs)?;
     for expr in exprs {
         if varies_with(direction, expr, plan.schema(), &varying)? {
             return Ok(true);
@@ -40,6 +46,8 @@ fn varies_with(direction: &Direction, expr: &Expr, schema: &DFSchema, varying: &
 /// A variable that is followed through a plan.
 struct Dependence<'d> {
     direction: &'d Direction,
+    /// The names of what has been added.
+    names: &'d Names,
     /// The recursive queries into whose recursive term it is followed, the innermost last.
     iterated: Vec<Iterated>,
 }
@@ -101,8 +109,8 @@ impl Dependence<'_> {
         let seen = source.map_or(Variable::Outer, Variable::Column);
         let needs = self.direction.needs(input.schema(), seen, exprs().flat_map(|(_, expr)| arguments(expr)))?;
         let below = match source {
-            _ if is_by_row(input) => BTreeSet::new(),
             Some(column) => self.varying(input, column, &needs)?,
+            None if is_by_row(input, self.names) => BTreeSet::new(),
             None if input.all_out_ref_exprs().is_empty() => BTreeSet::new(),
             None => needs,
         };
@@ -213,7 +221,7 @@ mod tests {
         let mut found = vec![];
         for column in plan.schema().columns() {
             let expr = Expr::Column(column.clone());
-            if varies(&direction(), plan, 0, &[&expr])? {
+            if varies((&direction(), &Names::default()), plan, 0, &[&expr])? {
                 found.push(column.name);
             }
         }

@@ -2,7 +2,9 @@
 
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, internal_err, plan_err};
+use datafusion_common::{
+    Column, DFSchema, DFSchemaRef, Result, ScalarValue, TableReference, UnnestOptions, internal_err, plan_err,
+};
 use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableSource, Union};
 use datafusion_functions_aggregate::array_agg::array_agg_udaf;
@@ -269,7 +271,7 @@ impl RowVariable {
         let [of, rows] = [of, rows].map(Column::new_unqualified);
         let members = LogicalPlanBuilder::from(LogicalPlan::Aggregate(members))
             .project([of, rows.clone()].map(Expr::Column))?
-            .unnest_column(rows)?
+            .unnest_column_with_options(rows, UnnestOptions::default().with_preserve_nulls(false))?
             .build()?;
         Ok((plan, Reference { number: Column::new_unqualified(number), groups: Some(members) }))
     }

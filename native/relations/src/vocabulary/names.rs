@@ -10,7 +10,8 @@ use super::nodes::any_node_behind;
 /// With this the name of every added column starts.
 const MARK: char = '∂';
 
-/// Whether a column of this name has been added.
+/// Whether a name looks like that of a column that has been added. A statement may have columns that are called likewise, which
+/// [`OwnNames`] and [`Names`] know.
 pub fn is_added(name: &str) -> bool {
     name.starts_with(MARK)
 }
@@ -20,6 +21,28 @@ pub fn unnumbered(name: &str) -> &str {
     match name.rsplit_once(" #") {
         Some((name, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => name,
         _ => name,
+    }
+}
+
+/// Tells what has been added to the plan of a statement from the columns of the statement itself, which may be called likewise.
+#[derive(Debug, Clone, Default)]
+pub struct OwnNames(HashSet<String>);
+
+impl OwnNames {
+    /// Those of a statement, in whose plan nothing has been added yet.
+    pub fn of(plan: &LogicalPlan) -> Result<Self> {
+        let mut own = HashSet::new();
+        any_node_behind(plan, |node| {
+            let names = node.schema().fields().iter().map(|field| field.name());
+            own.extend(names.filter(|name| is_added(name)).cloned());
+            Ok(false)
+        })?;
+        Ok(Self(own))
+    }
+
+    /// Whether a column of this name has been added.
+    pub fn are_without(&self, name: &str) -> bool {
+        is_added(name) && !self.0.contains(name)
     }
 }
 
@@ -36,12 +59,7 @@ pub struct Names {
 impl Names {
     /// Names beside those in a plan.
     pub fn of(plan: &LogicalPlan) -> Result<Self> {
-        let mut taken = HashSet::new();
-        any_node_behind(plan, |node| {
-            let names = node.schema().fields().iter().map(|field| field.name());
-            taken.extend(names.filter(|name| is_added(name)).cloned());
-            Ok(false)
-        })?;
+        let OwnNames(taken) = OwnNames::of(plan)?;
         Ok(Self { taken, given: HashSet::new(), numbers: HashMap::new() })
     }
 

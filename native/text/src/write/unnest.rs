@@ -3,7 +3,7 @@
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::Unnest;
 use std::sync::Arc;
-use xql_relations::{is_added, preserves_nulls};
+use xql_relations::preserves_nulls;
 
 use super::select::{Item, Select, Stage};
 use super::writer::Writer;
@@ -28,8 +28,7 @@ pub fn unnest(writer: &mut Writer, node: &Unnest, input: Select) -> Result<Selec
             items.push(item);
             continue;
         };
-        // The lists of the derivative are groups of rows, which are never empty.
-        if preserves_nulls(&node.options) && !is_added(field.name()) {
+        if preserves_nulls(&node.options) {
             return plan_err!("unnest keeps the rows in which {} is NULL, and SQL text cannot say that", field.name());
         }
         let sql = format!("{}{}{}", "unnest(".repeat(list.depth), item.sql, ")".repeat(list.depth));

@@ -70,20 +70,20 @@ struct Place<'p> {
 }
 
 /// The window functions by way of which these columns vary, the uppermost ones alone.
-pub fn windows_below(direction: &Direction, below: Below) -> Result<Vec<Lower>> {
+pub fn windows_below((direction, names): (&Direction, &Names), below: Below) -> Result<Vec<Lower>> {
     let Below { plan, variable, read, keys } = below;
     let mut found = vec![];
     let place = Place { plan, variable, read, keys: keys.to_vec(), depth: 0, is_open: true };
-    look_below(direction, place, &mut found)?;
+    look_below((direction, names), place, &mut found)?;
     Ok(found)
 }
 
 #[recursive::recursive]
-fn look_below(direction: &Direction, place: Place, found: &mut Vec<Lower>) -> Result<()> {
+fn look_below(followed: (&Direction, &Names), place: Place, found: &mut Vec<Lower>) -> Result<()> {
     let Origin::Below(sources) = origin(place.plan, place.variable)? else { return Ok(()) };
     let mut depth = place.depth;
     if let LogicalPlan::Window(window) = place.plan {
-        add_functions(direction, &place, window, found)?;
+        add_functions(followed, &place, window, found)?;
         depth += 1;
     }
     let Place { plan, read, keys, .. } = place;
@@ -105,7 +105,7 @@ fn look_below(direction: &Direction, place: Place, found: &mut Vec<Lower>) -> Re
         let keys = keys.iter().map(|key| substituted(key, plan, &exprs)).collect::<Result<Vec<_>>>()?;
         let keys = keys.into_iter().flatten().collect();
         let place = Place { plan: input, variable, read: read_below, keys, depth, is_open };
-        look_below(direction, place, found)?;
+        look_below(followed, place, found)?;
     }
     Ok(())
 }
@@ -137,13 +137,13 @@ fn lets_lift(node: &LogicalPlan) -> bool {
 }
 
 /// Adds the functions of a window node that vary among the columns that are read there.
-fn add_functions(direction: &Direction, place: &Place, window: &Window, found: &mut Vec<Lower>) -> Result<()> {
+fn add_functions(followed: (&Direction, &Names), place: &Place, window: &Window, found: &mut Vec<Lower>) -> Result<()> {
     let Place { plan, variable, read, keys, depth, is_open } = place;
     let width = window.input.schema().fields().len();
     for index in read.range(width..).copied() {
         let Some(function) = window.window_expr.get(index - width) else { continue };
         let data_type = plan.schema().field(index).data_type();
-        if !can_vary(data_type) || !varies(direction, &window.input, *variable, &arguments(function))? {
+        if !can_vary(data_type) || !varies(followed, &window.input, *variable, &arguments(function))? {
             continue;
         }
         let is_nested = match unaliased(function) {

@@ -15,7 +15,7 @@ use datafusion_functions_window::row_number::row_number_udwf;
 use std::sync::Arc;
 
 use crate::plan::lift::lifted;
-use crate::vocabulary::names::{Names, is_added};
+use crate::vocabulary::names::Names;
 use crate::vocabulary::nodes::above_queries;
 use crate::vocabulary::origin::{Origin, origin};
 
@@ -28,7 +28,7 @@ pub fn numbered(plan: LogicalPlan, index: usize, names: &mut Names) -> Result<(L
         {
             // Another derivative has numbered them.
             let known = window.window_expr.iter().find_map(|known| match known {
-                Expr::Alias(alias) if is_added(&alias.name) && *alias.expr == wanted => Some(alias.name.clone()),
+                Expr::Alias(alias) if names.has_given(&alias.name) && *alias.expr == wanted => Some(alias.name.clone()),
                 _ => None,
             });
             return Ok(known.map(|name| (node.clone(), Column::new_unqualified(name))));

@@ -185,7 +185,7 @@ impl OwnCells<'_, '_> {
         for (index, function) in windows.wanted(wanted) {
             let Expr::WindowFunction(call) = unaliased(function) else { continue };
             let variable = plan.schema().index_of_column(&self.of)?;
-            if varies(self.direction(), plan, variable, &arguments(function))? {
+            if varies((self.direction(), self.carrier.names), plan, variable, &arguments(function))? {
                 let way = self.way(plan, function, call)?;
                 varying.push(Varying { index, function: function.clone(), is_choice: is_choice(call.fun.name()), way });
             }
@@ -281,7 +281,7 @@ impl OwnCells<'_, '_> {
         let variable = plan.schema().index_of_column(&self.of)?;
         let read = self.read(plan, [function])?;
         let keys = &call.params.partition_by;
-        let lower = windows_below(self.direction(), Below { plan, variable, read, keys })?;
+        let lower = windows_below((self.direction(), self.carrier.names), Below { plan, variable, read, keys })?;
         let apart = lower.iter().find(|lower| !lower.is_nested);
         let name = &self.direction().variable;
         if let (Some(apart), false) = (apart, self.repeat) {
