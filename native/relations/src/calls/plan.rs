@@ -212,7 +212,9 @@ impl Differentiation {
         if !rewritten.transformed {
             return Ok(Transformed::no(with_inputs(rewritten.data, inputs.before)?));
         }
-        let plan = with_inputs(rewritten.data, inputs.plans)?.recompute_schema()?;
+        let Inputs { plans, by_row, .. } = inputs;
+        let plans = plans.into_iter().map(|input| by_row.finished(input, &mut self.context.names));
+        let plan = with_inputs(rewritten.data, plans.collect::<Result<_>>()?)?.recompute_schema()?;
         Ok(Transformed::yes(restore(plan, &schema)?))
     }
 

@@ -13,6 +13,7 @@ use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 
 use crate::reverse::{Reference, RowVariable, Values, check_float, correlated, joined, value, values, with_joins};
+use crate::shared::joined_apart;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::decorrelated::{decorrelated, decorrelated_beside};
 use crate::vocabulary::identity::is_equal;
@@ -232,7 +233,6 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
-        let contracts = self.contracts;
         let read = self.read(expression, variable, names, tangent)?;
         if read.is_empty() {
             return Ok(None);
@@ -240,7 +240,7 @@ impl ByRow {
         let mut parts: Vec<(Column, Vec<Column>)> = vec![];
         for Read { numbered, column, swept, .. } in read {
             for numbered in numbered {
-                let derivative = swept.by_cell(numbered, column, input, names, contracts)?;
+                let derivative = swept.by_cell(numbered, column, input, names)?;
                 add_part(&mut parts, column, derivative);
             }
         }
@@ -290,6 +290,13 @@ impl ByRow {
             }
         }
         totals(parts, variable, input, names).map(Some)
+    }
+
+    /// The input of the node once all calls are replaced. Joins of rows by their numbers are planned apart, if sums of products are: until
+    /// then calls look into the input for what their variables and directions originate in.
+    pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+        let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(|swept| swept.is_looked_up);
+        if self.contracts && is_looked_up { joined_apart(input, names) } else { Ok(input) }
     }
 
     /// The error for a correlated subquery in an expression that reads the relation of a variable.

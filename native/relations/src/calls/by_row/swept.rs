@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::variables::Numbered;
 use crate::reverse::{Reference, Region, RowCotangents, joined};
-use crate::shared::{each_row_once, joined_apart};
+use crate::shared::each_row_once;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::names::{Names, with_columns};
 
@@ -23,12 +23,14 @@ pub struct Swept {
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
     /// The derivatives by the variables whose rows have such numbers, once joined to the input.
     pub derivatives: Vec<(Column, Vec<Column>)>,
+    /// Whether derivatives have been joined to the input by the numbers of rows.
+    pub is_looked_up: bool,
 }
 
 impl Swept {
     /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the region whose value it has.
     pub fn new(sweep: usize, region: Region, of: Option<Column>) -> Self {
-        Self { sweep, region, of, gradients: None, derivatives: vec![] }
+        Self { sweep, region, of, gradients: None, derivatives: vec![], is_looked_up: false }
     }
 
     /// The region, and the column of it with the numbers of its rows, unless it has one row.
@@ -60,14 +62,13 @@ impl Swept {
     }
 
     /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
-    /// vary. `contracts` says whether joins of rows by their numbers are planned apart.
+    /// vary.
     pub fn by_cell(
         &mut self,
         variable: &Numbered,
         value: &Column,
         input: &mut LogicalPlan,
         names: &mut Names,
-        contracts: bool,
     ) -> Result<Option<Column>> {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
         let Reference { number, groups } = variable.cell.as_ref();
@@ -82,14 +83,11 @@ impl Swept {
             } else if let Some(row) = &gradient.row {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
-            let looks_up = contracts && gradient.row.is_some() && gradient.of.is_none();
+            self.is_looked_up |= gradient.row.is_some() && gradient.of.is_none();
             let mut on = self.of_value(gradient.of);
             on.extend(gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of))));
             let left = std::mem::take(input);
             *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
-            if looks_up {
-                *input = joined_apart(std::mem::take(input), names)?;
-            }
             let mut exprs = vec![];
             let mut derivatives = vec![];
             for cotangent in gradient.cotangents {
@@ -125,14 +123,14 @@ pub fn totals(
     let mut tangents = vec![];
     for (value, parts) in parts {
         if let [part] = parts.as_slice() {
-            tangents.push((value, Tangent::Column(part.clone())));
+            tangents.push((value, part.clone().into()));
             continue;
         }
         let parts = parts.into_iter().map(Expr::Column);
         let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
         let name = names.tangent("value", &variable.name);
         *input = with_columns(std::mem::take(input), vec![total.alias(name.clone())])?;
-        tangents.push((value, Tangent::Column(Column::new_unqualified(name))));
+        tangents.push((value, Column::new_unqualified(name).into()));
     }
     Ok(tangents)
 }
