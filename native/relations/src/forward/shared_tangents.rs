@@ -47,13 +47,13 @@ struct GivenTangents {
 
 /// A shared relation and the same with tangents.
 #[derive(Debug, Clone)]
-pub struct WithTangents {
+struct WithTangents {
     of: Arc<SharedRelation>,
     by: Cell,
     /// The relation with tangents behind its columns, before the number of the row.
-    pub relation: Arc<SharedRelation>,
+    relation: Arc<SharedRelation>,
     /// The tangents of its columns, as columns of it.
-    pub tangents: Tangents,
+    tangents: Tangents,
 }
 
 impl Cell {
@@ -155,7 +155,8 @@ impl SharedTangents {
 
     /// The rows that are given under an id with tangents by a cell, and where these are, if they vary with it.
     pub fn given(&self, id: Id, cell: &Cell) -> Option<(&Given, &BTreeMap<usize, usize>)> {
-        let known = self.given.iter().find(|known| known.given.id() == id && known.by.is(cell))?;
+        // Those that have got tangents last have them by all columns, the tangents before included.
+        let known = self.given.iter().rev().find(|known| known.given.id() == id && known.by.is(cell))?;
         Some((&known.given, &known.places))
     }
 
@@ -179,13 +180,36 @@ impl SharedTangents {
         latest
     }
 
-    /// The relation with tangents by a cell, if it has got some.
-    pub fn by(&self, relation: &Arc<SharedRelation>, cell: &Cell) -> Option<&WithTangents> {
+    /// The tangents by a cell of these columns of a relation, if it has got some, and the relation that has them: itself, or what has come
+    /// of it.
+    pub fn by(
+        &self,
+        relation: &Arc<SharedRelation>,
+        cell: &Cell,
+        columns: &BTreeSet<usize>,
+    ) -> Option<(&Arc<SharedRelation>, &Tangents)> {
+        if let Some(known) = self.before(relation, cell, columns) {
+            let own = self.relations.iter().find(|known| Arc::ptr_eq(&known.relation, relation))?;
+            return Some((&own.relation, &known.tangents));
+        }
         let mut known = self.of(relation)?;
         while !known.by.is(cell) {
             known = self.of(&known.relation)?;
         }
-        Some(known)
+        Some((&known.relation, &known.tangents))
+    }
+
+    /// How a relation has got the tangents of these columns by a cell, which it had before.
+    fn before(&self, relation: &Arc<SharedRelation>, cell: &Cell, columns: &BTreeSet<usize>) -> Option<&WithTangents> {
+        let mut relation = relation;
+        loop {
+            let known = self.relations.iter().find(|known| Arc::ptr_eq(&known.relation, relation))?;
+            let width = known.of.plan().schema().fields().len();
+            if known.by.is(cell) && columns.iter().all(|column| *column < width) {
+                return Some(known);
+            }
+            relation = &known.of;
+        }
     }
 
     /// The plan with scans of the relations that have got tangents, so that each is still computed once.

@@ -9,7 +9,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 use super::carrier::{Asked, Carried, Carrier, Reading, Recursion, Request};
 use super::direction::Variable;
 use super::recursive_query::refused_for_gradients_in;
-use super::shared_tangents::{Cell, WithTangents, rescan};
+use super::shared_tangents::{Cell, rescan};
 use crate::physical::Id;
 use crate::shared::{Given, Iterations, SharedRelation};
 use crate::tangents::tangent::{Tangent, Tangents};
@@ -103,14 +103,16 @@ fn shared(
         let cell = carrier.directions[direction].cell.clone().filter(|_| request.is_active());
         let found = match cell {
             Some(cell) if carrier.shared.moves(relation.plan(), &cell)? => {
-                if carrier.shared.by(&relation, &cell).is_none() {
+                let read = request.asked.wanted.iter().map(|index| source_column(&scan, *index)).collect();
+                if carrier.shared.by(&relation, &cell, &read).is_none() {
                     add_tangents(carrier, &relation, &cell, direction)?;
                 }
-                let Some(known) = carrier.shared.by(&relation, &cell) else {
+                let Some((with, tangents)) = carrier.shared.by(&relation, &cell, &read) else {
                     return internal_err!("a shared relation has no tangents");
                 };
-                let (with, tangents) = with_tangents(scan, &relation, known, &request.asked.wanted, carrier.names)?;
-                (scan, relation) = (with, Arc::clone(&known.relation));
+                let known = (with, tangents);
+                let (next, tangents) = with_tangents(scan, &relation, known, &request.asked.wanted, carrier.names)?;
+                (scan, relation) = (next, Arc::clone(with));
                 tangents
             }
             _ => Tangents::default(),
@@ -124,7 +126,7 @@ fn shared(
 fn with_tangents(
     scan: TableScan,
     relation: &Arc<SharedRelation>,
-    WithTangents { relation: known, tangents, .. }: &WithTangents,
+    (known, tangents): (&Arc<SharedRelation>, &Tangents),
     wanted: &BTreeSet<usize>,
     names: &mut Names,
 ) -> Result<(TableScan, Tangents)> {
