@@ -33,6 +33,25 @@ NO_COLUMN = [
     Refused("constants_only_vjp", "SELECT vjp(2.0, 1.5, 4.0) AS d", ["vjp", r"1\.5", "column"]),
 ]
 
+# What is a whole number in the first rows of a recursion is one in each step, converted or not.
+IN_FIRST_ROWS = [
+    Refused(
+        name,
+        f"WITH RECURSIVE fit AS (SELECT 0 AS step, {first} AS w UNION ALL {term}) SELECT w FROM fit",
+        [r"the first rows of the recursive query fit", r"`0\.0 AS w`"],
+    )
+    for name, first, term in (
+        ("whole_number", "0", "SELECT step + 1, w - 0.1 * grad(w * w, w) FROM fit WHERE step < 3"),
+        (
+            "renamed",
+            "1",
+            "SELECT step + 1, v - 0.1 * grad(v * v, v) FROM (SELECT step, w AS v FROM fit) AS s WHERE step < 3",
+        ),
+        ("decimal", "CAST(1 AS DECIMAL(5, 2))", "SELECT step + 1, w - 0.1 * grad(w * w, w) FROM fit WHERE step < 3"),
+        ("joined", "0", "SELECT step + 1, w - 0.1 * grad(w * x, w) FROM fit JOIN t ON t.id = 1 WHERE step < 3"),
+    )
+]
+
 _TYPED = pa.table(
     {
         "i": pa.array([1, 2]),
@@ -72,6 +91,11 @@ TYPES = {
 def typed(ctx: SessionContext) -> SessionContext:
     ctx.from_arrow(_TYPED, name="typed")
     return ctx
+
+
+@refusals(IN_FIRST_ROWS)
+def test_whole_numbers_of_first_rows(ctx: SessionContext, case: Refused) -> None:
+    assert_refused(ctx, case)
 
 
 @refusals(NO_COLUMN)

@@ -25,7 +25,7 @@ impl<'c> Call<'c> {
     /// wrong.
     pub fn of(call: &'c Expr, jvp: &'c Arc<ScalarUDF>, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
         let Some(derivative) = DirectionalDerivative::parse(call) else { return Ok(None) };
-        let variables = derivative.terms.iter().map(|term| Resolved::of(term.variable, call, inputs, &context.outer));
+        let variables = derivative.terms.iter().map(|term| Resolved::of(term.variable, call, inputs, context));
         let variables = variables.collect::<Result<Option<_>>>()?;
         Ok(variables.map(|variables| Self { derivative, variables, jvp }))
     }

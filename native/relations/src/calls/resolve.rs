@@ -1,12 +1,15 @@
 //! The column that a call names as a variable.
 
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::{Column, Result, plan_datafusion_err, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::sync::Arc;
+use xql_autodiff::Refused;
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
+use super::context::Context;
 use super::inputs::{Inputs, find};
+use crate::vocabulary::origin::in_work_table;
 
 /// A variable, as it is called in the inputs that have it.
 #[derive(Debug)]
@@ -30,8 +33,10 @@ pub enum Owner {
 
 impl Resolved {
     /// Finds a variable; nothing if it is no column that can be one, of which `simplify` says what is wrong.
-    pub fn of(variable: &Expr, call: &Expr, inputs: &Inputs, outer: &[Vec<Arc<LogicalPlan>>]) -> Result<Option<Self>> {
+    pub fn of(variable: &Expr, call: &Expr, inputs: &Inputs, context: &Context) -> Result<Option<Self>> {
+        let Context { outer, iterated, .. } = context;
         if !variable.get_type(&inputs.schema()).is_ok_and(|data_type| is_float(&data_type)) {
+            check_first_rows(variable, call, inputs, iterated)?;
             return Ok(None);
         }
         match variable {
@@ -64,4 +69,26 @@ impl Resolved {
             _ => false,
         }
     }
+}
+
+/// The error for a variable that is a whole number, or a decimal, because it is one in the first rows of a recursive query. Converted where
+/// it is read it would still be rounded in each step.
+fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[LogicalPlan]) -> Result<()> {
+    let Expr::Column(named) = variable else { return Ok(()) };
+    let Some((input, column)) = inputs.find(named) else { return Ok(()) };
+    let schema = inputs.plans[input].schema();
+    let index = schema.index_of_column(&column)?;
+    let data_type = schema.field(index).data_type();
+    for query in iterated.iter().rev().filter(|_| data_type.is_numeric()) {
+        let LogicalPlan::RecursiveQuery(query) = query else { continue };
+        let Some(first) = in_work_table(&inputs.plans[input], index, &query.name)? else { continue };
+        let first = query.static_term.schema().field(first).name();
+        return Err(Refused::Variable.mark(plan_datafusion_err!(
+            "{}: the variable must be a column of floats; {column} is {data_type}, as it is in the first rows of the recursive query {}, \
+             to which each step is converted. Make it a DOUBLE there: `0.0 AS {first}` for 0, or CAST(... AS DOUBLE) AS {first}",
+            abbreviated(call),
+            query.name
+        )));
+    }
+    Ok(())
 }
