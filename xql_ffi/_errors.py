@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from xql_ffi._calls import DERIVATIVES, OPERATORS, may_differentiate
 
@@ -58,6 +59,37 @@ _OUTER = re.compile(r"Proto serialization error: outer_ref\((?P<column>.+)\) is 
 _UNGROUPED = re.compile(
     r'column "(?P<column>.+)" must appear in the GROUP BY clause or must be part of an aggregate function'
 )
+
+
+# Names that a statement of this package has for what it makes itself: a word, numbers, and one that nothing else has.
+_TAGGED = re.compile(r'"?\b(?P<what>[a-z]+)(?:_?(?P<number>\d+))?(?:_\d+)*_[0-9a-f]{32}\b"?')
+_WHAT = {
+    "step": "the direction",
+    "steps": "the direction",
+    "tangent": "the direction",
+    "loss": "the loss",
+    "value": "the loss",
+    "row": "the number of a row",
+    "part": "the number of a row",
+    "c": "a column",
+}
+
+
+def untagged(message: str, tables: Sequence[str] = ()) -> str:
+    """A message without the names that a statement of this package has for what it makes itself.
+
+    Args:
+        message: the message.
+        tables: what stands in the statement as ``rows_0_<tag>``, ``rows_1_<tag>``, or moved as ``moved_0_<tag>``.
+    """
+
+    def known(found: re.Match[str]) -> str:
+        what, number = found["what"], found["number"]
+        if what in ("rows", "moved") and number is not None and int(number) < len(tables):
+            return tables[int(number)]
+        return _WHAT.get(what, "a table")
+
+    return _TAGGED.sub(known, message)
 
 
 def translated(message: str, query: str | None = None) -> DifferentiationError | None:

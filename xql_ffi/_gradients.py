@@ -13,7 +13,7 @@ from datafusion import DataFrame, Expr, SessionContext, col, lit
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
 from xql_ffi._engine import is_active, way_out
-from xql_ffi._errors import MissingEngineError
+from xql_ffi._errors import MissingEngineError, untagged
 from xql_ffi._expressions import check_expression, quoted
 from xql_ffi._loss import check_one_column, frame_of, selected_beside
 
@@ -251,6 +251,10 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     ctx.register_view(f"loss_{tag}", frame)
     try:
         all_rows = ctx.sql(_statement(relations, f"(SELECT {quoted(names[0])} FROM loss_{tag})", tag)).cache()
+    except Exception as error:
+        if (said := untagged(str(error))) == str(error):
+            raise
+        raise type(error)(said) from None
     finally:
         ctx.deregister_table(f"loss_{tag}")
     (row,) = all_rows.filter(col(f"part_0_{tag}") == lit(0)).select(col(f"value_{tag}").alias("value")).to_pylist()

@@ -41,6 +41,15 @@ def assert_says(message: str, parts: Sequence[str]) -> None:
         assert re.search(part, message, re.IGNORECASE), f"{part!r} is missing in: {message}"
 
 
+# What derivatives call columns and relations that they add, and what objectives call their own.
+_INTERNAL = re.compile(r"∂\w*|\b[a-z]+(?:_\d+)*_[0-9a-f]{32}\b")
+
+
+def internal_names(message: str) -> list[str]:
+    """The names in a message that no statement has, if the statement itself has none that are called likewise."""
+    return _INTERNAL.findall(message)
+
+
 def is_panic(error: BaseException) -> bool:
     """Whether it is a panic of Rust, which is no `Exception`, and whose class Python cannot import."""
     return "Panic" in type(error).__name__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from xql_ffi._errors import DifferentiationError, translated
+from xql_ffi._errors import DifferentiationError, translated, untagged
 from xql_ffi._objective import statements
 from xql_ffi._objective.parameters import Parameters
 from xql_ffi._progress import called
@@ -141,6 +141,7 @@ class Objective:
     def _run(self, kind: Kind, x: ArrayLike, t: ArrayLike | None) -> pa.Table:
         point = self._parameters.values(self._parameters.checked(x, "x"))
         direction = self._parameters.tangents(None if t is None else self._parameters.checked(t, "t"))
+        tables = [relation.name for relation in self._parameters.relations]
         refused = None
         try:
             with self._running:
@@ -149,12 +150,14 @@ class Objective:
             refused = error
         except Exception as error:
             if (refused := translated(str(error))) is None:
-                raise
+                said = untagged(str(error), tables)
+                if said == str(error):
+                    raise
+                raise type(error)(said) from None
+        said = untagged(str(refused), tables)
         if kind == "hvp":
-            said = statements.DIRECTION.sub("the direction", str(refused))
-            msg = f"{said}. The Hessian needs more than the gradient does: use a method that takes the gradient alone"
-            refused = type(refused)(msg)
-        raise refused
+            said += ". The Hessian needs more than the gradient does: use a method that takes the gradient alone"
+        raise type(refused)(said)
 
     def _gathered(self, result: pa.Table) -> Vector:
         """The derivatives as a vector."""

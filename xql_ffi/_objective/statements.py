@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,8 +15,6 @@ from xql_ffi._objective.parameters import Relation
 Kind = Literal["value", "gradient", "jvp", "hvp"]
 # Those in which the parameters move along a direction.
 MOVING = ("jvp", "hvp")
-# `Names.step` in a message.
-DIRECTION = re.compile(r"\bstep_[0-9a-f]{32}\b")
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,16 @@ pub fn abbreviated(expr: &Expr) -> String {
 
 /// With this the names of columns and relations start that derivatives add to a plan.
 const MARK: char = '∂';
+/// This stands between the names of a column and a variable in that of a derivative.
+const PER: &str = "/∂";
 
-/// Whether an expression is a column that derivatives have added.
+/// Whether an expression is a column that derivatives have added, or reads one to say where another is 0.
 pub fn is_added(expr: &Expr) -> bool {
-    matches!(expr, Expr::Column(column) if column.name.starts_with(MARK))
+    match expr {
+        Expr::Column(column) => column.name.starts_with(MARK),
+        Expr::Case(case) => case.else_expr.as_deref().is_some_and(is_added),
+        _ => false,
+    }
 }
 
 /// The call of `grad` that a call of `jvp` stands for which reads columns that derivatives have added, by one of these or along it.
@@ -43,8 +49,8 @@ fn asked_for(expr: &Expr) -> Option<Expr> {
     Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(grad), vec![function.clone(), variable.clone()])))
 }
 
-/// A text with the columns that derivatives have added to a plan called as what they are of: `val` for `∂rows."∂val #2"`. Those that
-/// are derivatives, as `∂y/∂x`, stay.
+/// A text with the columns that derivatives have added to a plan called as what they are of: `val` for `∂rows."∂val #2"`, and
+/// `grad(y, x)` for `m."∂y/∂x"`.
 pub fn as_written(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
@@ -64,7 +70,12 @@ pub fn as_written(text: &str) -> String {
             Some(column) if column.starts_with(|next: char| next.is_alphanumeric() || "∂_\"".contains(next)) => {
                 rest = column
             }
-            _ => shown.push_str(&plain(name)),
+            _ => {
+                if name.contains(PER) {
+                    shown.truncate(unqualified(&shown).len());
+                }
+                shown.push_str(&plain(name));
+            }
         }
     }
     shown.push_str(rest);
@@ -74,24 +85,38 @@ pub fn as_written(text: &str) -> String {
 /// Where a name that is not quoted ends, with the number that tells it from others.
 fn plain_end(text: &str) -> usize {
     let is_part = |part: char| part.is_alphanumeric() || part == '_' || part == MARK;
-    let mut end = text.find(|part| !is_part(part)).unwrap_or(text.len());
-    if text[end..].starts_with("/∂") {
-        end += 1;
+    let mut end = 0;
+    loop {
         end += text[end..].find(|part| !is_part(part)).unwrap_or(text.len() - end);
+        let number = text[end..].strip_prefix(" #").unwrap_or_default();
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 {
+            end += " #".len() + digits;
+        }
+        if !text[end..].starts_with(PER) {
+            return end;
+        }
+        end += 1;
     }
-    let number =
-        text[end..].strip_prefix(" #").map_or(0, |number| number.bytes().take_while(u8::is_ascii_digit).count());
-    if number > 0 { end + " #".len() + number } else { end }
 }
 
-/// A name without the mark, and without the number that tells it from others.
+/// A text without the relation by which it qualifies what follows.
+fn unqualified(text: &str) -> &str {
+    let Some(relation) = text.strip_suffix('.') else { return text };
+    match relation.strip_suffix('"').and_then(|quoted| quoted.rfind('"')) {
+        Some(start) => &relation[..start],
+        None => relation.trim_end_matches(|part: char| part.is_alphanumeric() || part == '_'),
+    }
+}
+
+/// A name without the mark, and without the number that tells it from others; a derivative as it is asked for.
 fn plain(name: &str) -> String {
     let plain = match name.rsplit_once(" #") {
         Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
         _ => name,
     };
-    if plain.contains("/∂") {
-        return plain.to_owned();
+    if let Some((of, variable)) = plain.strip_prefix(MARK).and_then(|name| name.rsplit_once(PER)) {
+        return format!("{}({}, {})", Transform::Grad.name(), self::plain(of), self::plain(variable));
     }
     let plain = plain.trim_start_matches(MARK);
     let is_simple = plain.chars().all(|part| part.is_ascii_lowercase() || part.is_ascii_digit() || part == '_');
@@ -174,7 +199,10 @@ mod tests {
             (r#"CAST("∂groups"."∂sum #2" AS DOUBLE)"#, "CAST(sum AS DOUBLE)"),
             (r#""∂rows"."∂My value #12""#, r#""My value""#),
             ("∂rows.∂row, and t.x #2", "row, and t.x #2"),
-            ("∂q/∂w #2 of m.∂q/∂w", "∂q/∂w of m.∂q/∂w"),
+            ("∂q/∂w #2 of m.∂q/∂w", "grad(q, w) of grad(q, w)"),
+            (r#"varies with "∂h"."∂∂h #2/∂eps""#, "varies with grad(h, eps)"),
+            ("∂∂h #2/∂eps #3 varies", "grad(h, eps) varies"),
+            (r#"m."∂∂q/∂w/∂Other #3" + 1"#, r#"grad(grad(q, w), "Other") + 1"#),
             ("comes from ∂rows.", "comes from rows."),
             ("no such column", "no such column"),
         ] {
