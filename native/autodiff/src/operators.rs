@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::derivative::{Differentiation, Seed, differentiate, differentiate_together};
 use crate::rules::Rules;
 use crate::stop::stop_gradient;
-use crate::vocabulary::messages::{abbreviated, cut, kind_of_literal, must_be_column};
+use crate::vocabulary::messages::{abbreviated, cut, kind_of_literal, must_be_column, without_quotes};
 use crate::vocabulary::refusals::Refused;
 use crate::vocabulary::spelled::read;
 use crate::vocabulary::transform::Transform;
@@ -183,10 +183,13 @@ impl DifferentialOperator {
             Some(value) => literal(value),
             None => cut(field.name()),
         });
+        let way_out = without_quotes(constant).unwrap_or_else(|| {
+            "Name a column of the query; a parameter is one in `FROM (SELECT $a AS a)`. If you named one, DataFusion put its value in \
+             its place, because nothing had differentiated the call before; in Python, `xql_ffi.engine_status()` says why"
+                .to_owned()
+        });
         plan_err!(
-            "{}({}): {}; {} is {}. Name a column of the query; a parameter is one in `FROM (SELECT $a AS a)`. If you named one, \
-             DataFusion put its value in its place, because nothing had differentiated the call before; in Python, \
-             `xql_ffi.engine_status()` says why",
+            "{}({}): {}; {} is {}. {way_out}",
             self.name(),
             cut(shown.collect::<Vec<_>>().join(", ")),
             must_be_column(self.name()),

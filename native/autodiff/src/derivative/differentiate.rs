@@ -12,7 +12,7 @@ use crate::graph::{NodeId, branches, export, import, to_program};
 use crate::pullback::{Direction, NullSets, Pullback, Sources, Stopped};
 use crate::rules::Rules;
 use crate::vocabulary::fields::{field_of, type_of};
-use crate::vocabulary::messages::abbreviated;
+use crate::vocabulary::messages::{abbreviated, without_quotes};
 use crate::vocabulary::refusals::Refused;
 use crate::vocabulary::types::{decoded, result_type};
 
@@ -170,7 +170,12 @@ fn check_numeric(call: &Differentiation, expr: &Expr, field: &Field) -> Result<(
         return Ok(());
     }
     let kind = if is_wildcard { "many columns".to_owned() } else { data_type.to_string() };
-    let error = plan_datafusion_err!("{call}: the expression must be a number; {} is {kind}", abbreviated(expr));
+    let advice = match expr {
+        Expr::Literal(value, _) => without_quotes(value).map_or(String::new(), |advice| format!(". {advice}")),
+        _ => String::new(),
+    };
+    let error =
+        plan_datafusion_err!("{call}: the expression must be a number; {} is {kind}{advice}", abbreviated(expr));
     Err(Refused::NotNumeric.mark(error))
 }
 

@@ -13,6 +13,7 @@ use crate::algebra::Algebra;
 use crate::graph::{NodeId, import};
 use crate::table::replacement_of;
 use crate::vocabulary::messages::{cut, message_of};
+use crate::vocabulary::plural::counted;
 use crate::vocabulary::syntax::{Signature, parse};
 use crate::vocabulary::transform::is_transform;
 
@@ -90,9 +91,9 @@ impl Rule {
         }
         if partials.len() != inputs.len() {
             return plan_err!(
-                "{} partial derivative(s) for {} parameter(s) ({}); give one for each, 0 where there is none",
-                partials.len(),
-                inputs.len(),
+                "{} for {} ({}); give one for each, 0 where there is none",
+                counted(partials.len(), "partial derivative"),
+                counted(inputs.len(), "parameter"),
                 cut(inputs.join(", "))
             );
         }

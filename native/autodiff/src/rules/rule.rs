@@ -15,6 +15,7 @@ use crate::graph::{Graph, NodeId};
 use crate::table::{Choice, Known, Nulls, Treatment};
 use crate::vocabulary::functions::function_of_datafusion;
 use crate::vocabulary::messages::cut;
+use crate::vocabulary::plural::counted;
 use crate::vocabulary::syntax::name_of;
 use crate::vocabulary::types::decoded;
 
@@ -121,7 +122,7 @@ impl Scope for Bindings<'_> {
     }
 
     fn callable(&self) -> String {
-        format!("those of DataFusion and {} with {} argument(s)", self.rule.name, self.rule.inputs.len())
+        format!("those of DataFusion and {} with {}", self.rule.name, counted(self.rule.inputs.len(), "argument"))
     }
 }
 

@@ -151,6 +151,14 @@ pub fn kind_of_literal(value: &ScalarValue) -> &'static str {
     }
 }
 
+/// What to write in place of a literal that a column or an expression was expected for: the name or the SQL that a string has, without
+/// its quotes. None for what is no string.
+pub fn without_quotes(value: &ScalarValue) -> Option<String> {
+    let text = value.try_as_str()??.trim();
+    let is_sql = |text: &str| text.chars().all(|part| part.is_ascii_graphic() || part == ' ');
+    (!text.is_empty() && is_sql(text)).then(|| format!("Write {} without quotes", cut(text)))
+}
+
 /// The message of an error without what it starts with when displayed.
 pub fn message_of(error: DataFusionError) -> String {
     match error {
@@ -178,6 +186,15 @@ mod tests {
     fn the_message_of_an_error_is_without_its_kind() {
         assert_eq!(message_of(plan_datafusion_err!("why")), "why");
         assert_eq!(message_of(DataFusionError::Execution("why".to_owned())), "Execution error: why");
+    }
+
+    #[test]
+    fn strings_are_to_be_written_without_quotes() {
+        assert_eq!(without_quotes(&ScalarValue::from("x")).as_deref(), Some("Write x without quotes"));
+        assert_eq!(without_quotes(&ScalarValue::from("x * y")).as_deref(), Some("Write x * y without quotes"));
+        for other in [ScalarValue::from(""), ScalarValue::from("\n"), ScalarValue::Utf8(None), ScalarValue::from(1.0)] {
+            assert_eq!(without_quotes(&other), None, "{other}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod columns;
 pub mod fields;
 pub mod functions;
 pub mod messages;
+pub mod plural;
 pub mod refusals;
 pub mod spelled;
 pub mod syntax;

@@ -2,6 +2,8 @@
 
 use datafusion_common::{Result, plan_err};
 
+use super::plural::counted;
+
 /// What a differential operator makes of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transform {
@@ -60,7 +62,8 @@ impl Transform {
         if fits {
             Ok(())
         } else {
-            plan_err!("{count} argument(s) are given to {}; call it as {}", self.name(), self.usage())
+            let (given, is) = (counted(count, "argument"), if count == 1 { "is" } else { "are" });
+            plan_err!("{given} {is} given to {}; call it as {}", self.name(), self.usage())
         }
     }
 

@@ -1,0 +1,24 @@
+//! Numbers of things in messages.
+
+/// How many there are of what has this name in the singular.
+///
+/// ```text
+/// no arguments       1 argument       2 arguments
+/// ```
+pub fn counted(count: usize, name: &str) -> String {
+    match count {
+        0 => format!("no {name}s"),
+        1 => format!("1 {name}"),
+        count => format!("{count} {name}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn one_is_in_the_singular() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "argument")), ["no arguments", "1 argument", "2 arguments"]);
+    }
+}
