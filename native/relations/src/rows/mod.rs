@@ -4,6 +4,7 @@ pub mod calls;
 pub mod formulas;
 pub mod frames;
 pub mod own_cell;
+pub mod without_formula;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
@@ -18,6 +19,7 @@ use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
 use calls::{Extremum, FormulaCall};
 use formulas::{Input, TangentFormula};
+use without_formula::{DISTINCT_BEFORE, way_without};
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
@@ -69,17 +71,18 @@ impl Over<'_> {
         let formula = formulas::of(&definition, inputs.len())?;
         if call.distinct() && !formula.is_some_and(|formula| formula.ignores_repetition) {
             return plan_err!(
-                "{}: no derivative by {} is known for an aggregate of DISTINCT values",
+                "{}: no derivative by {} is known for an aggregate of DISTINCT values. {DISTINCT_BEFORE}",
                 abbreviated(function),
                 self.variable
             );
         }
         let Some(formula) = formula else {
             return plan_err!(
-                "{} varies with {}, and no derivative is known for the function {}",
+                "{} varies with {}, and no derivative is known for the function {}. {}",
                 abbreviated(function),
                 self.variable,
-                definition.name()
+                definition.name(),
+                way_without(definition.name())
             );
         };
         Ok(Some(Varying { call, inputs, formula }))

@@ -1,6 +1,7 @@
 //! The error for a variable that an expression does not depend on, where it depends on another reference to the same column.
 
-use datafusion_common::{Column, Result, plan_err};
+use datafusion_common::tree_node::TreeNode;
+use datafusion_common::{Column, Result, TableReference, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use xql_autodiff::vocabulary::messages::abbreviated;
@@ -8,6 +9,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts_read};
 use crate::calls::call::Call;
 use crate::calls::context::Context;
+use crate::calls::derivative::Term;
 use crate::calls::resolve::Owner;
 use crate::vocabulary::identity::is_same;
 
@@ -72,9 +74,10 @@ impl<'p> References<'p> {
             let other = sources.found.iter().find(|(position, node)| is_other(position, node));
             let Some((position, node)) = other else { continue };
             let source = Column::from(node.schema().qualified_field(position.index));
-            let meant = match (&part, passing_on(position, scope)?) {
-                (_, Some(column)) => format!("Differentiate by {column}"),
-                (Expr::Column(_), None) => {
+            let meant = match (&part, passing_on(position, scope)?, only_row(&part, scope)?) {
+                (_, Some(column), _) => format!("Differentiate by {column}"),
+                (Expr::Column(value), None, Some(relation)) => self.by_row(value, named, &relation),
+                (Expr::Column(_), None, None) => {
                     format!("Pass on the {} that {part} is computed from, and differentiate by it", source.name)
                 }
                 _ => format!(
@@ -90,6 +93,25 @@ impl<'p> References<'p> {
             );
         }
         Ok(())
+    }
+
+    /// What to write for the derivative of a value, the column of a relation of one row, by each row's own cell of the variable.
+    ///
+    /// ```text
+    /// SELECT grad(l, val) FROM w CROSS JOIN loss                   grad((SELECT l FROM loss), val)
+    /// ```
+    fn by_row(&self, value: &Column, variable: &Column, relation: &TableReference) -> String {
+        let value = abbreviated(&Expr::Column(Column::new_unqualified(&value.name)));
+        let subquery = format!("(SELECT {value} FROM {})", relation.to_quoted_string());
+        let written = match (self.call.function(), self.call.derivative.terms.as_slice()) {
+            (Expr::Column(_), [Term { seed, .. }]) => {
+                let (call, variable) = (self.call.derivative.transform.name(), Expr::Column(variable.clone()));
+                let seed = seed.map_or(String::new(), |seed| format!(", {}", abbreviated(seed)));
+                format!("write {call}({subquery}, {}{seed})", abbreviated(&variable))
+            }
+            _ => format!("write {subquery} in the place of {value}"),
+        };
+        format!("For the derivative by each row's own {}, with {relation} as a CTE or view, {written}", variable.name)
     }
 
     /// Where a part of the function originates, the part as a column of inputs, and these inputs.
@@ -110,6 +132,25 @@ impl<'p> References<'p> {
         sources.expression(&part, &scope.inputs, &scope.path)?;
         Ok((sources, part, scope))
     }
+}
+
+/// The relation with a name that has a column, if it has one row at most.
+fn only_row(column: &Expr, scope: &Scope) -> Result<Option<TableReference>> {
+    let Expr::Column(Column { relation: Some(relation), .. }) = column else { return Ok(None) };
+    for input in &scope.inputs {
+        let is_one = input.exists(|node| {
+            Ok(match node {
+                LogicalPlan::SubqueryAlias(named) => {
+                    named.alias == *relation && node.max_rows().is_some_and(|rows| rows <= 1)
+                }
+                _ => false,
+            })
+        })?;
+        if is_one {
+            return Ok(Some(relation.clone()));
+        }
+    }
+    Ok(None)
 }
 
 /// The column of the inputs that originates in a position.

@@ -13,6 +13,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 
 use crate::rows::calls::FormulaCall;
 use crate::rows::formulas::{Input, TangentFormula, aggregate, of};
+use crate::rows::without_formula::{DISTINCT_BEFORE, way_without};
 use crate::vocabulary::names::Names;
 
 /// How a column of a group depends on its rows.
@@ -43,13 +44,17 @@ impl Partials {
         let formula = of(&definition, call.params.args.len())?;
         let Some(formula) = formula else {
             return plan_err!(
-                "{} varies, and no derivative by row is known for the function {}",
+                "{} varies, and no derivative by row is known for the function {}. {}",
                 abbreviated(original),
-                call.func.name()
+                call.func.name(),
+                way_without(call.func.name())
             );
         };
         if call.params.distinct && !formula.ignores_repetition {
-            return plan_err!("{}: no derivative is known for an aggregate of DISTINCT values", abbreviated(original));
+            return plan_err!(
+                "{}: no derivative is known for an aggregate of DISTINCT values. {DISTINCT_BEFORE}",
+                abbreviated(original)
+            );
         }
         let inputs = call.params.args.iter().map(|argument| double(argument, columns)).collect::<Result<_>>()?;
         Ok(Self { by: By::Aggregated { call: call.clone(), formula }, inputs, statistics: vec![] })

@@ -11,6 +11,7 @@ use super::numbers::{Reached, Varying};
 use crate::reverse::builder::RegionBuilder;
 use crate::reverse::region::{Region, StageId};
 use crate::reverse::stages::Members;
+use crate::rows::without_formula::way_without;
 
 /// The stage of the rows of windows.
 pub struct Frames {
@@ -44,9 +45,10 @@ impl Frames {
                 self.over_frame(builder, outer, varying, (*number, *bounds))
             }
             (other, _) => plan_err!(
-                "{} varies, and no derivative by row is known for the function {}",
+                "{} varies, and no derivative by row is known for the function {}. {}",
                 abbreviated(original),
-                other.name()
+                other.name(),
+                way_without(other.name())
             ),
         }
     }
