@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from xql_ffi._calls import DERIVATIVES, OPERATORS, may_differentiate
+from xql_ffi._lacking import way_without
 
 
 class DifferentiationError(ValueError):
@@ -53,7 +54,7 @@ _MARK = re.compile(
 # A running query raises an error by converting a sentence to a number. The message of the host quotes the sentence:
 # Cannot cast string '...' to value of Float64 type; Could not convert string '...' to DOUBLE.
 _QUOTED = re.compile(r"(?P<sentence>.*?)' (?:to value of|to [A-Z])", re.DOTALL)
-_UNKNOWN = re.compile(rf"Invalid function '(?P<name>{'|'.join(sorted(OPERATORS))})'")
+_UNKNOWN = re.compile(r"Invalid function '(?P<name>\w+)'")
 _UNWRITTEN = re.compile(r"LogicalPlan serde is not yet implemented for (?P<statement>Create\w+)")
 _OUTER = re.compile(r"Proto serialization error: outer_ref\((?P<column>.+)\) is not yet supported")
 _UNGROUPED = re.compile(
@@ -108,10 +109,7 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
             sentence = quoted["sentence"]
         return _KINDS[found["kind"]](sentence)
     if found := _UNKNOWN.search(message):
-        return DifferentiationError(
-            f"this session has no function called {found['name']}. Register it, xql_ffi.register(ctx), or run the "
-            "statement as plain SQL, xql_ffi.sql(ctx, statement)"
-        )
+        return _unknown(found["name"], query)
     if found := _UNWRITTEN.search(message):
         return UnsupportedRelationError(
             f"EXPLAIN of a statement that makes a table or a view ({found['statement']}) cannot show derivatives on "
@@ -132,6 +130,19 @@ def translated(message: str, query: str | None = None) -> DifferentiationError |
                 f"{operator}(AVG(f), x)"
             )
     return None
+
+
+def _unknown(name: str, query: str | None) -> DifferentiationError | None:
+    """The exception for a function that the session has not, if it is an operator or stands beside one."""
+    if name in OPERATORS:
+        return DifferentiationError(
+            f"this session has no function called {name}. Register it, xql_ffi.register(ctx), or run the statement as "
+            "plain SQL, xql_ffi.sql(ctx, statement)"
+        )
+    if query is None or not may_differentiate(query):
+        return None
+    way = way_without(name)
+    return None if way is None else MissingRuleError(way)
 
 
 def _operator_over_aggregate(query: str, column: str) -> str | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from xql_ffi._calls import may_differentiate
-from xql_ffi._errors import DifferentiationError
+from xql_ffi._errors import DifferentiationError, MissingRuleError
 from xql_ffi._expressions import quoted, shown
+from xql_ffi._lacking import way_without
 from xql_ffi._text import library
 from xql_ffi._text.library import UnknownFunctionError
 from xql_ffi._text.own import check_own_functions
@@ -201,15 +202,21 @@ def answer(made: Any, tables: Tables, asked: UnknownFunctionError) -> None:
     """Adds what a call of a function gives that the native library does not know.
 
     Raises:
+        MissingRuleError: there is no such function, and it is known what to do without.
         ValueError: there is no such function.
     """
+    way = way_without(asked.name)
     if isinstance(tables, Mapping):
+        if way is not None:
+            raise MissingRuleError(way)
         msg = f"there is no function called {asked.name}: hand over the session that has it instead of the mapping"
         raise ValueError(msg)
     try:
         field = tables.sql(f"SELECT {asked.call} AS v").schema().field("v")
     except Exception as error:
         library.add_function(made, asked.call, None, is_volatile=False)
+        if way is not None and "Invalid function" in str(error):
+            raise MissingRuleError(way) from None
         msg = f"the session cannot plan {asked.call}: {library.plain(str(error))}"
         raise ValueError(msg) from error
     library.add_function(made, asked.call, field, is_volatile=_is_volatile(tables, asked))

@@ -10,8 +10,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from xql_ffi._calls import OPERATORS
-from xql_ffi._errors import HostError
+from xql_ffi._errors import HostError, MissingRuleError
 from xql_ffi._expressions import quoted
+from xql_ffi._lacking import way_without
 from xql_ffi._text import catalog, library
 from xql_ffi._text.dialects.duckdb import DUCKDB
 from xql_ffi._text.dialects.duckdb_types import duckdbs_null
@@ -247,6 +248,8 @@ def answer(made: Any, tables: Any, host: Host, unknown: UnknownFunctionError) ->
         ((is_stable, is_aggregate),) = tables.sql(kinds, params=[own.lower()]).fetchall()
     except Exception as error:
         library.add_function(made, call, None, is_volatile=False)
+        if (way := way_without(own, "DuckDB")) is not None and "does not exist" in str(error):
+            raise MissingRuleError(way) from None
         msg = f"the session cannot plan {here}: {library.plain(str(error))}"
         raise ValueError(msg) from error
     if is_aggregate:

@@ -1,0 +1,65 @@
+"""Functions that people differentiate elsewhere and that DataFusion lacks."""
+
+from __future__ import annotations
+
+# What says the same in SQL, by the signature.
+WRITTEN = {
+    "clamp(x, low, high)": "least(greatest(x, low), high)",
+    "clip(x, low, high)": "least(greatest(x, low), high)",
+    "elu(x)": "CASE WHEN x > 0 THEN x ELSE exp(x) - 1 END",
+    "exp2(x)": "power(2.0, x)",
+    "expit(x)": "1 / (1 + exp(-x))",
+    "expm1(x)": "exp(x) - 1",
+    "fabs(x)": "abs(x)",
+    "hypot(x, y)": "sqrt(x * x + y * y)",
+    "leaky_relu(x)": "CASE WHEN x > 0 THEN x ELSE 0.01 * x END",
+    "log1p(x)": "ln(1 + x)",
+    "log_sigmoid(x)": "CASE WHEN x > 0 THEN -ln(1 + exp(-x)) ELSE x - ln(1 + exp(x)) END",
+    "logaddexp(x, y)": "CASE WHEN x > y THEN x + ln(1 + exp(y - x)) ELSE y + ln(1 + exp(x - y)) END",
+    "logit(x)": "ln(x / (1 - x))",
+    "maximum(x, y)": "greatest(x, y)",
+    "minimum(x, y)": "least(x, y)",
+    "relu(x)": "greatest(x, 0)",
+    "rsqrt(x)": "1 / sqrt(x)",
+    "sech(x)": "1 / cosh(x)",
+    "sigmoid(x)": "1 / (1 + exp(-x))",
+    "sign(x)": "signum(x)",
+    "silu(x)": "x / (1 + exp(-x))",
+    "softplus(x)": "CASE WHEN x > 0 THEN x + ln(1 + exp(-x)) ELSE ln(1 + exp(x)) END",
+    "softsign(x)": "x / (1 + abs(x))",
+    "square(x)": "x * x",
+    "swish(x)": "x / (1 + exp(-x))",
+}
+# Those that no other functions say, with the derivative as a rule has it.
+RULES = {
+    "digamma(x)": "trigamma(x)",
+    "erf(x)": "2 / sqrt(pi()) * exp(-x * x)",
+    "erfc(x)": "-2 / sqrt(pi()) * exp(-x * x)",
+    "erfinv(x)": "sqrt(pi()) / 2 * exp(Ω * Ω)",
+    "gamma(x)": "Ω * digamma(x)",
+    "gammaln(x)": "digamma(x)",
+    "gelu(x)": "CASE WHEN x = 0 THEN 0.5 ELSE Ω / x END + x * exp(-x * x / 2) / sqrt(2 * pi())",
+    "lgamma(x)": "digamma(x)",
+    "loggamma(x)": "digamma(x)",
+    "ndtr(x)": "exp(-x * x / 2) / sqrt(2 * pi())",
+    "ndtri(x)": "sqrt(2 * pi()) * exp(Ω * Ω / 2)",
+    "norm_cdf(x)": "exp(-x * x / 2) / sqrt(2 * pi())",
+    "tgamma(x)": "Ω * digamma(x)",
+}
+# What some of these call and DataFusion lacks as well: it is handed over with the rule.
+CALLED = ("digamma", "trigamma")
+_SIGNATURES = {signature.partition("(")[0]: signature for signature in (*WRITTEN, *RULES)}
+
+
+def way_without(name: str, host: str = "DataFusion") -> str | None:
+    """What to do where a derivative is taken of a function that a host lacks; None for one that is not known here."""
+    signature = _SIGNATURES.get(name.lower())
+    if signature is None:
+        return None
+    inputs = signature.partition("(")[2].rstrip(")").split(", ")
+    partials = [RULES.get(signature, f"<derivative by {each}>") for each in inputs]
+    functions = "".join(f", functions=[{name}]" for name in CALLED if f"{name}(" in " ".join(partials))
+    rule = f"xql_ffi.rule({', '.join(repr(part) for part in (signature, *partials))}{functions})"
+    own = f"register a function of your own and hand over its derivative, rules=[{rule}]"
+    written = f"write {WRITTEN[signature]}, or " if signature in WRITTEN else ""
+    return f"{host} has no function {signature}. For its derivative, {written}{own}"
