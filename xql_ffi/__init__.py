@@ -84,3 +84,8 @@ __all__ = [
     "vjp",
     "vjp_capsule",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public, for completion: the modules that it is written in are not."""
+    return __all__

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from reprlib import repr as shortened
+from typing import ParamSpec, TypeVar
 
 from datafusion import Expr, SessionContext
 from datafusion.unparser import Dialect, Unparser
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def of_expressions(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A function that takes expressions, and says so where it is called as one of JAX is: with a function."""
+
+    @functools.wraps(function)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for given in (*args[:1], *(kwargs[name] for name in ("expr", "exprs") if name in kwargs)):
+            if callable(given):
+                raise _no_expression(given, function.__name__)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _no_expression(function: object, taker: str) -> TypeError:
+    """The error for a function of Python, as the functions of JAX with these names take them."""
+    return TypeError(
+        f"{taker} takes expressions over columns; {shown(function)} is not one. Where that of JAX makes a function of "
+        "a function, this makes an expression of an expression: grad(f(col('x')), 'x') is the derivative of f by the "
+        "column x, and a frame computes it, df.select(...). A function of parameters, with its gradient, is "
+        "xql_ffi.objective"
+    )
+
 
 def check_expression(arg: object, taker: str) -> None:
     """Raises a `TypeError` if this is not an expression."""
+    if callable(arg):
+        raise _no_expression(arg, taker)
     if not isinstance(arg, Expr):
         msg = f"{taker} takes expressions; {shown(arg)} is not one: "
         if not isinstance(arg, str):

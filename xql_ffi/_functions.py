@@ -9,11 +9,12 @@ from datafusion import Expr, ScalarUDF, lit
 
 from xql_ffi._columns import column
 from xql_ffi._engine import check_engine
-from xql_ffi._expressions import check_expression
+from xql_ffi._expressions import check_expression, of_expressions
 from xql_ffi._operators import DifferentialOperator, stop_gradient_capsule
 from xql_ffi._rules import Rule, checked_rules
 
 
+@of_expressions
 def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
     """The derivative of an expression by a column, as an expression, for frames of a registered session.
 
@@ -36,6 +37,7 @@ def grad(expr: Expr, wrt: str | Expr, *, rules: Iterable[Rule] = ()) -> Expr:
     return _operator("grad", checked_rules(rules, "grad"))(expr, column(wrt))
 
 
+@of_expressions
 def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ()) -> Expr:
     """The derivative of an expression along a direction: the sum of derivative times tangent over columns.
 
@@ -63,6 +65,7 @@ def jvp(expr: Expr, *directions: str | Expr | float, rules: Iterable[Rule] = ())
     return _operator("jvp", checked_rules(rules, "jvp"))(expr, *arguments)
 
 
+@of_expressions
 def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable[Rule] = ()) -> Expr:
     """A cotangent times the derivative of an expression by a column.
 
@@ -86,6 +89,7 @@ def vjp(expr: Expr, wrt: str | Expr, cotangent: Expr | float, *, rules: Iterable
     return _operator("vjp", checked_rules(rules, "vjp"))(expr, column(wrt), _number(cotangent, "vjp"))
 
 
+@of_expressions
 def stop_gradient(expr: Expr) -> Expr:
     """The expression, which is constant wherever a derivative meets it.
 

@@ -14,12 +14,13 @@ from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError, untagged
-from xql_ffi._expressions import check_expression, quoted
+from xql_ffi._expressions import check_expression, of_expressions, quoted
 from xql_ffi._loss import check_one_column, frame_of, selected_beside
 
 Grad = Callable[[Expr, Expr], Expr]
 
 
+@of_expressions
 def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr]:
     """An expression followed by its derivatives, ready for ``df.select(*...)``.
 
@@ -45,6 +46,7 @@ def value_and_grad(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> lis
     return [expr if expr.variant_name() == "Alias" else expr.alias("value"), *derivatives]
 
 
+@of_expressions
 def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr]:
     """The derivatives of an expression by columns.
 
@@ -72,6 +74,7 @@ def gradient(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[Expr
     return [operator(expr, column).alias(f"d_{name}") for name, column in columns.items()]
 
 
+@of_expressions
 def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]:
     """The second derivatives of an expression by pairs of columns.
 
@@ -110,6 +113,7 @@ def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[
     ]
 
 
+@of_expressions
 def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]:
     """The derivatives of several expressions by columns.
 
@@ -149,6 +153,7 @@ def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -
     ]
 
 
+@of_expressions
 def hvp(expr: Expr, wrt: Columns, vector: Sequence[Expr | float], *, grad: Grad | None = None) -> list[Expr]:
     """The Hessian of an expression times a vector, without the Hessian.
 

@@ -128,3 +128,38 @@ def test_hvp_is_the_hessian_times_the_vector(frame: DataFrame) -> None:
 def test_hvp_needs_a_component_for_each_column() -> None:
     with pytest.raises(ValueError, match="the vector of hvp must have a component for each column: 2, not 1"):
         xql_ffi.hvp(col("x"), ["x", "y"], [1.0])
+
+
+# -------------------------------------------------------------------------------------------------- as JAX is called
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+AS_IN_JAX: list[Any] = [
+    lambda: xql_ffi.grad(lambda x: x * x),  # type: ignore[call-arg, arg-type]
+    lambda: xql_ffi.grad(square),  # type: ignore[call-arg, arg-type]
+    lambda: xql_ffi.grad(square, argnums=0),  # type: ignore[call-arg, arg-type]
+    lambda: xql_ffi.grad(square, "x"),  # type: ignore[arg-type]
+    lambda: xql_ffi.grad(expr=square, wrt="x"),  # type: ignore[arg-type]
+    lambda: xql_ffi.jvp(square, (1.0,), (1.0,)),  # type: ignore[arg-type]
+    lambda: xql_ffi.vjp(square, 1.0),  # type: ignore[call-arg, arg-type]
+    lambda: xql_ffi.stop_gradient(square),  # type: ignore[arg-type]
+    lambda: xql_ffi.value_and_grad(square),  # type: ignore[call-arg, arg-type]
+    lambda: xql_ffi.gradient(square, "x"),  # type: ignore[arg-type]
+    lambda: xql_ffi.hessian(square),  # type: ignore[call-arg, arg-type]
+    lambda: xql_ffi.jacobian(square),  # type: ignore[call-arg, arg-type]
+    lambda: xql_ffi.jacobian([square], "x"),  # type: ignore[list-item]
+    lambda: xql_ffi.hvp(square, "x", [1.0]),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("call", AS_IN_JAX)
+def test_a_function_of_python_is_no_expression(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes expressions over columns.*grad\(f\(col\('x'\)\), 'x'\)"):
+        call()
+
+
+def test_the_advice_works(frame: DataFrame) -> None:
+    assert _values(frame, xql_ffi.grad(square(col("x")), "x")) == [2 * x for x in X]
