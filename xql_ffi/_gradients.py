@@ -9,13 +9,14 @@ from operator import add
 from uuid import uuid4
 
 from datafusion import DataFrame, Expr, SessionContext, col, lit
+from datafusion import functions as f
 
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError, untagged
 from xql_ffi._expressions import check_expression, of_expressions, quoted
-from xql_ffi._loss import check_one_column, frame_of, selected_beside
+from xql_ffi._loss import called, check_one_column, frame_of, may_read, selected_beside, unread
 
 Grad = Callable[[Expr, Expr], Expr]
 
@@ -237,6 +238,7 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     Raises:
         TypeError: the loss is neither SQL nor a DataFrame, or a column is not given by its name.
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
+        VariableError: the loss does not read one of the columns.
         ValueError: the loss has more columns than one; there is no such relation or column; no column is given, or one
             twice, or one without its relation; a relation has a column already that is called as a derivative is; or no
             ``grad`` is registered.
@@ -253,9 +255,11 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     relations = _relations(ctx, wrt)
     check_registered(ctx)
     tag = uuid4().hex
+    value = f"(SELECT {quoted(names[0])} FROM loss_{tag})"
     ctx.register_view(f"loss_{tag}", frame)
     try:
-        all_rows = ctx.sql(_statement(relations, f"(SELECT {quoted(names[0])} FROM loss_{tag})", tag)).cache()
+        all_rows = ctx.sql(_statement(relations, value, tag)).cache()
+        _check_all_are_read(ctx, value, _still(all_rows, relations, tag))
     except Exception as error:
         if (said := untagged(str(error))) == str(error):
             raise
@@ -329,6 +333,39 @@ def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
         columns += [f"{expression} AS c{n}_{number}_{tag}" for n, expression in enumerate(read)]
     tables = [_quoted(relation.name) for relation in relations]
     return f"SELECT {', '.join(columns)} FROM {selected_beside('', tables, tag)}"
+
+
+def _still(all_rows: DataFrame, relations: Sequence[_Relation], tag: str) -> dict[str, list[str]]:
+    """By relation the variables by which all derivatives are 0 or NULL."""
+    moving = [
+        (relation.name, variable, f.max(f.abs(col(f"c{len(relation.columns) + place}_{number}_{tag}"))))
+        for number, relation in enumerate(relations, start=1)
+        for place, variable in enumerate(relation.variables)
+    ]
+    largest = all_rows.aggregate([], [each.alias(f"m{place}") for place, (*_, each) in enumerate(moving)]).to_pylist()
+    still: dict[str, list[str]] = {}
+    for place, (relation, variable, _) in enumerate(moving):
+        if not largest[0][f"m{place}"]:
+            still.setdefault(relation, []).append(variable)
+    return still
+
+
+def _check_all_are_read(ctx: SessionContext, value: str, still: Mapping[str, Sequence[str]]) -> None:
+    """Checks that a loss reads the variables by which all derivatives are 0, as they may be.
+
+    Raises:
+        VariableError: it does not read one of them.
+    """
+    if not still:
+        return
+    statement = f"SELECT {value} AS value, {called('zero')} AS zero FROM (SELECT CAST(0 AS DOUBLE) AS zero)"
+    plan = ctx.sql(statement).optimized_logical_plan().display_indent()
+    for relation, variables in still.items():
+        # A plan scans no views.
+        is_table = ctx.table(_quoted(relation)).logical_plan().display().startswith("TableScan:")
+        for variable in variables if is_table else ():
+            if not may_read(plan, relation, variable):
+                raise unread(f"{relation}.{variable}")
 
 
 def check_registered(ctx: SessionContext) -> None:

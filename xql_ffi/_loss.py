@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from datafusion import SQLOptions
 
+from xql_ffi._engine import is_engine
+from xql_ffi._errors import VariableError
 from xql_ffi._expressions import shown
 
 # DataFusion executes DDL and DML when they are planned.
@@ -32,6 +35,44 @@ def check_one_column(names: Sequence[str]) -> None:
     if len(names) != 1:
         msg = f"the loss must be one value; the query has the columns {', '.join(map(repr, names))}: select one"
         raise ValueError(msg)
+
+
+_SCAN = re.compile(r"^\s*TableScan: (?P<table>.+?)(?P<read>(?:,? (?:\w+_filters|projection|fetch)=.*)?)$", re.MULTILINE)
+_PROJECTION = re.compile(r" projection=\[(.*?)\](?:, |$)")
+
+
+def called(column: str) -> str:
+    """What a query selects so that its recursive queries are planned as those of derivatives are.
+
+    What mends the recursive queries of DataFusion 54 does so in statements that have a call.
+    """
+    return f"grad({column}, {column})" if is_engine() else column
+
+
+def scans(plan: str) -> list[str]:
+    """The tables that an optimized plan, as it is shown, scans."""
+    return [found["table"] for found in _SCAN.finditer(plan)]
+
+
+def may_read(plan: str, table: str, column: str) -> bool:
+    """Whether an optimized plan, as it is shown, may read a column of a table, be it in a condition alone."""
+    for found in _SCAN.finditer(plan):
+        # What derivatives have added shows nothing of what it reads.
+        if found["table"].startswith("∂"):
+            return True
+        if f".{found['table']}".endswith(f".{table}"):
+            projection = _PROJECTION.search(found["read"])
+            if projection is None or re.search(rf"(?<!\w){re.escape(column)}(?!\w)", found["read"]):
+                return True
+    return False
+
+
+def unread(name: str) -> VariableError:
+    """The error for a parameter that a loss does not read."""
+    return VariableError(
+        f"the loss does not read {name}: its derivative would be 0 at every point, and an optimizer would leave it as "
+        "it is. Name the columns that the loss reads, or let the loss read this one by this name"
+    )
 
 
 def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:

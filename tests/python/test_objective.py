@@ -720,3 +720,125 @@ def test_pytorch_refuses(on_torch: tuple[Any, Any, Any, Any]) -> None:
     for transform in (torch.func.grad, torch.func.hessian, torch.func.vmap):
         with pytest.raises(RuntimeError, match="setup_context"):
             transform(sql_loss)(x)
+
+
+# ----------------------------------------------------------------------------- parameters that the loss does not read
+
+P: Tables = {"p": {"w": [0.5], "b": [2.0]}, "q": {"w": [3.0]}, "t": {"x": [1.0, 2.0], "i": [1, 2]}}
+UNREAD = {
+    "no relation of it": "SELECT SUM(x * x) FROM t",
+    "another column": "SELECT SUM(x * b) FROM t CROSS JOIN p",
+    "another relation": "SELECT SUM(x * w) FROM t CROSS JOIN q",
+    "the number of rows": "SELECT SUM(x) + (SELECT COUNT(*) FROM p) FROM t",
+    "passed on, and not read": "WITH m AS (SELECT * FROM t CROSS JOIN p) SELECT SUM(x * b) FROM m",
+    "a CTE that is not read": "WITH m AS (SELECT w * 2 AS v FROM p) SELECT SUM(x) FROM t",
+}
+READ = {
+    "product": "SELECT SUM(x * w) FROM t CROSS JOIN p",
+    "by another name": "SELECT SUM(x * r.w) FROM t CROSS JOIN p AS r",
+    "in a condition": "SELECT SUM(x) FROM t WHERE x > (SELECT MAX(w) FROM p)",
+    "in a condition that holds": "SELECT SUM(CASE WHEN w > 0 THEN x * b ELSE x * w END) FROM t CROSS JOIN p",
+    "in a condition that does not hold": "SELECT COALESCE(SUM(x), 0.0) FROM t CROSS JOIN p WHERE w > 10",
+    "in a join": "SELECT SUM(x) FROM t JOIN p ON x > w",
+    "counted": "SELECT SUM(x) * COUNT(w) FROM t CROSS JOIN p",
+    "rounded": "SELECT SUM(x * floor(w)) FROM t CROSS JOIN p",
+    "in its order": "SELECT SUM(b) FROM (SELECT b FROM p ORDER BY w LIMIT 1) AS r",
+    "in a recursion alone": "WITH RECURSIVE r AS (SELECT CAST(0 AS BIGINT) AS s, w, CAST(1 AS DOUBLE) AS h FROM p "
+    "UNION ALL SELECT s + 1, w, h * w FROM r WHERE s < 3) SELECT SUM(h) FROM r",
+    "in a subquery of another with the name": "SELECT SUM(w * (SELECT SUM(w) FROM p)) FROM q",
+}
+
+
+@pytest.mark.parametrize("loss", UNREAD.values(), ids=UNREAD)
+def test_a_parameter_that_the_loss_does_not_read(kind: str, loss: str) -> None:
+    session = host(kind, P)
+    for wrt in ("p.w", ["p.b", "p.w"]):
+        # What is read of the others is none of this.
+        with pytest.raises(xql_ffi.VariableError, match=r"does not read p\.[wb]: its derivative would be 0"):
+            xql_ffi.objective(session, loss, wrt)
+    if kind == "datafusion":
+        with pytest.raises(xql_ffi.VariableError, match=r"does not read p\.w"):
+            xql_ffi.gradients(session, loss, "p.w")
+
+
+@pytest.mark.parametrize("loss", READ.values(), ids=READ)
+def test_a_parameter_that_the_loss_reads(kind: str, loss: str) -> None:
+    """Even where that has no derivative, or none at this point."""
+    session = host(kind, P)
+    objective = xql_ffi.objective(session, loss, "p.w")
+    value, gradient = objective([0.75])
+    assert np.isfinite(value)
+    assert gradient.shape == (1,)
+    if kind == "datafusion":
+        assert xql_ffi.gradients(session, loss, "p.w").value == pytest.approx(objective.value([0.5]))
+
+
+def test_a_parameter_that_a_view_passes_on_and_the_loss_does_not_read() -> None:
+    session = host("datafusion", P)
+    do(session, "CREATE VIEW m AS SELECT x, w, b FROM t CROSS JOIN p")
+    assert xql_ffi.objective(session, "SELECT SUM(x * b) FROM m", "p.b").value([3.0]) == 9.0
+    with pytest.raises(xql_ffi.VariableError, match=r"does not read p\.w"):
+        xql_ffi.objective(session, "SELECT SUM(x * b) FROM m", "p.w")
+
+
+@pytest.mark.parametrize("relation", ["w", "v"])
+def test_derivatives_that_are_zero_at_this_point(relation: str) -> None:
+    """The loss reads the table, and the view of it, all the same."""
+    session = host("datafusion", {"w": {"k": [1, 2], "val": [0.0, 0.0]}})
+    do(session, "CREATE VIEW v AS SELECT k, val * 2 AS val FROM w")
+    found = xql_ffi.gradients(session, f"SELECT SUM(val * val) FROM {relation}", f"{relation}.val")
+    assert found.by[relation].to_pydict()["d_val"] == [0.0, 0.0]
+
+
+def test_a_parameter_that_only_a_derivative_in_the_loss_reads() -> None:
+    session = host("datafusion", {"w": {"val": [1.0, 2.0]}})
+    loss = """WITH l AS (SELECT SUM(val * val * val) AS l FROM w),
+                   g AS (SELECT grad((SELECT l FROM l), val) AS g FROM w)
+              SELECT SUM(g * g) FROM g"""
+    np.testing.assert_allclose(xql_ffi.objective(session, loss, "w.val")([1.0, 2.0])[1], [36.0, 288.0])
+
+
+# ------------------------------------------------------------------- recursions that the host plans with derivatives
+
+RECURSIONS = {
+    "first rows of literals": """
+        WITH RECURSIVE r AS (SELECT CAST(0 AS BIGINT) AS t, CAST(1 AS DOUBLE) AS h
+                             UNION ALL SELECT t + 1, w + b * 0.1 * h FROM r CROSS JOIN p WHERE t < 3)
+        SELECT SUM(h) FROM r""",
+    "first rows of NULL": """
+        WITH RECURSIVE r AS (SELECT CAST(0 AS BIGINT) AS t, CAST(1 AS DOUBLE) AS h, CAST(NULL AS DOUBLE) AS e
+                             UNION ALL SELECT t + 1, w + b * 0.1 * h, h * w FROM r CROSS JOIN p WHERE t < 3)
+        SELECT SUM(e) FROM r""",
+    "a column that only the recursive term reads": """
+        WITH RECURSIVE r AS (SELECT CAST(0 AS BIGINT) AS t, CAST(1 AS DOUBLE) AS h, CAST(0 AS DOUBLE) AS u
+                             UNION ALL SELECT t + 1, w + h + u, b * 0.1 * h FROM r CROSS JOIN p WHERE t < 3)
+        SELECT SUM(h) FROM r""",
+    "the last rows twice, in a subquery": """
+        WITH RECURSIVE r AS (SELECT CAST(0 AS BIGINT) AS t, i, w * x AS v FROM t CROSS JOIN p
+                             UNION ALL
+                             SELECT t + 1, i, v - b * 0.1 * (SELECT AVG(v) FROM r) FROM r CROSS JOIN p WHERE t < 3)
+        SELECT SUM(v * v) FROM r WHERE t = 3""",
+    "the last rows twice, in a join": """
+        WITH RECURSIVE r AS (SELECT CAST(0 AS BIGINT) AS t, i, w * x AS v FROM t CROSS JOIN p
+                             UNION ALL SELECT one.t + 1, one.i, one.v + b * 0.1 * other.v
+                             FROM r AS one JOIN r AS other ON other.i = 3 - one.i CROSS JOIN p WHERE one.t < 3)
+        SELECT SUM(v * v) FROM r WHERE t = 3""",
+}
+
+
+@pytest.mark.parametrize("given", ["text", "view"])
+@pytest.mark.parametrize("loss", RECURSIONS.values(), ids=RECURSIONS)
+def test_recursions(loss: str, given: str) -> None:
+    """The value is that of the gradient, and its differences are the gradient."""
+    session = host("datafusion", P)
+    if given == "view":
+        do(session, f"CREATE VIEW loss AS {loss}")
+        loss = "SELECT * FROM loss"
+    objective = xql_ffi.objective(session, loss, ["p.w", "p.b"])
+    for x in RNG.uniform(0.5, 1.5, size=(2, 2)):
+        value, gradient = objective(x)
+        assert objective.value(x) == value
+        steps = 1e-5 * np.eye(2)
+        differences = [(objective.value(x + step) - objective.value(x - step)) / 2e-5 for step in steps]
+        np.testing.assert_allclose(gradient, differences, rtol=1e-7)
+        assert objective.jvp(x, [1.0, 2.0]) == pytest.approx(gradient @ [1.0, 2.0])

@@ -29,7 +29,7 @@ class Host(Protocol):
         """Takes the loss, and the relations whose rows are to be given."""
 
     def check(self, value: float) -> None:
-        """Checks the value of the loss where the relations have the rows that they have in the session."""
+        """Checks the loss, whose value this is where the relations have the rows that they have in the session."""
 
     def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
         """Runs a statement, with these values and tangents of the variables of each relation."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,7 +12,7 @@ from datafusion.unparser import Dialect, Unparser
 
 from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import QUERY, frame_of
+from xql_ffi._loss import QUERY, called, frame_of, may_read, scans, unread
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.live import Live, Loop
 from xql_ffi._objective.parameters import Relation, same_beside
@@ -21,6 +20,7 @@ from xql_ffi._objective.statements import (
     MOVING,
     Kind,
     Names,
+    looked_through,
     moved,
     read_in_place,
     repeated,
@@ -35,10 +35,11 @@ from xql_ffi._text.catalog import relations as tables_and_views
 if TYPE_CHECKING:
     from xql_ffi._objective.parameters import Chosen
 
+# The query of a relation, by its number.
+Read = Callable[[int, Relation], str]
 _SUBQUERY = "(<subquery>)"
 # What DataFusion says of a scalar subquery that it can make no join of, such as one in an aggregate.
 _NO_JOIN = "Physical plan does not support logical expression ScalarSubquery"
-_SCAN = re.compile(r"^\s*TableScan: (.+?)(?:,? (?:\w+_filters|projection|fetch)=.*)?$", re.MULTILINE)
 
 
 class DataFusion:
@@ -50,6 +51,10 @@ class DataFusion:
         self._joining, self._once = _own(session, joins=True), _own(session, joins=False)
         # Whether the loss has a subquery.
         self._has_subquery = False
+        # Whether the value is computed as a part of the gradient.
+        self._by_gradient = False
+        # Whether it is known that the loss reads all parameters.
+        self._is_checked = False
         self._names = Names(uuid4().hex)
         self._relations: Sequence[Relation] = ()
         # The rows of the relations, and of other tables that are replaced.
@@ -102,7 +107,7 @@ class DataFusion:
             self._loss = loss.strip().rstrip(";")
         else:
             self._loss, self._frame = _written(frame), frame
-        if frame.limit(2).count() > 1:
+        if _has_several_rows(frame):
             msg = "the loss must be one value; the query has several rows: aggregate them"
             raise ValueError(msg)
         self._relations = relations
@@ -111,10 +116,13 @@ class DataFusion:
         """Checks that a loss that was given as a DataFrame has been written in SQL as it is.
 
         Raises:
-            ValueError: it has another value.
+            ValueError: it has another value, or that is not known.
         """
         if self._frame is not None:
-            ((given,),) = self._frame.to_pydict().values()
+            try:
+                ((given,),) = self._frame.to_pydict().values()
+            except Exception as error:
+                raise ValueError(_NOT_WRITTEN) from error
             self._frame = None
             if not math.isclose(value, math.nan if given is None else given, rel_tol=1e-6) and not math.isnan(value):
                 raise ValueError(_NOT_WRITTEN)
@@ -126,6 +134,19 @@ class DataFusion:
             self._put(
                 relation.name, with_numbers(self._names, relation, values[relation.name], tangents[relation.name])
             )
+        if kind == "value" and self._by_gradient:
+            kind = "gradient"
+        try:
+            return self._turn(kind)
+        except Exception as error:
+            if kind != "value" or not any(said in str(error) for said in _TWICE):
+                raise
+        # The gradient of such a loss is computed in another way, and the value with it.
+        result = self._turn("gradient")
+        self._by_gradient = True
+        return result
+
+    def _turn(self, kind: Kind) -> pa.Table:
         # After an error it may have ended in the midst of a turn, so that it is not kept.
         loop, is_for_good = self._loops.pop(kind, None), True
         if loop is None:
@@ -176,7 +197,9 @@ class DataFusion:
                 for number, relation in enumerate(self._relations):
                     session.sql(f"CREATE VIEW {names.moved(number)} AS {moved(names, number, relation, 'REAL')}")
                     made.append(names.moved(number))
-            session.register_view(names.loss, self._shadowed(session, kind))
+            if kind == "value" and not self._is_checked:
+                self._check_all_are_read(session)
+            session.register_view(names.loss, self._shadowed(session, self._read_by(kind)))
             made.append(names.loss)
             relations = self._relations if kind in ("gradient", "hvp") else ()
             # A call is a turn of this query. Blocks of `progress` are told of calls, and not of its steps.
@@ -187,6 +210,31 @@ class DataFusion:
             for table in reversed(made):
                 session.deregister_table(table)
 
+    def _check_all_are_read(self, session: Any) -> None:
+        """Checks that the loss reads each parameter.
+
+        Raises:
+            VariableError: it does not read one of them.
+        """
+        name = self._names.loss
+        looked = self._shadowed(session, lambda number, relation: looked_through(self._names, number, relation))
+        session.register_view(name, looked)
+        try:
+            zero = "(SELECT CAST(0 AS DOUBLE) AS zero)"
+            frame = session.sql(f"SELECT {name}, {called('zero')} AS zero FROM {name} CROSS JOIN {zero}")
+            plan = frame.optimized_logical_plan().display_indent()
+        finally:
+            session.deregister_table(name)
+        for number, relation in enumerate(self._relations):
+            for variable in relation.variables:
+                if not may_read(plan, self._names.table(number), variable):
+                    raise unread(f"{relation.name}.{variable}")
+        self._is_checked = True
+
+    def _read_by(self, kind: Kind) -> Read:
+        """How the loss reads the relations in a statement."""
+        return lambda number, relation: read_in_place(self._names, number, relation, kind)
+
     def _tables(self) -> dict[str, str]:
         """What live tables are called, by the names of those of the session."""
         numbers = {relation.name: number for number, relation in enumerate(self._relations)}
@@ -194,25 +242,25 @@ class DataFusion:
         numbers |= {name: len(numbers) + place for place, name in enumerate(others)}
         return {name: self._names.table(number) for name, number in numbers.items()}
 
-    def _shadowed(self, session: Any, kind: Kind) -> Any:
-        """The loss over live tables in the place of those of the session."""
+    def _shadowed(self, session: Any, read: Read) -> Any:
+        """The loss over live tables in the place of those of the session, with this way to read the relations."""
         names, tables = self._names, self._tables()
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in tables.items()}
         for number, relation in enumerate(self._relations):
-            shadows[quoted(relation.name)] = read_in_place(names, number, relation, kind)
+            shadows[quoted(relation.name)] = read(number, relation)
         frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
         if self._reads(frame, tables):
             shadows |= self._views(tables)
             frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
-            if read := self._reads(frame, tables):
-                raise not_shadowed(read)
+            if read_still := self._reads(frame, tables):
+                raise not_shadowed(read_still)
         self._has_subquery = _SUBQUERY in frame.logical_plan().display_indent()
         return frame
 
     def _reads(self, frame: Any, tables: Mapping[str, str]) -> str | None:
         """One of these tables of the session that a plan still reads."""
-        scans = _SCAN.findall(frame.logical_plan().display_indent())
-        return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in scans)), None)
+        found = scans(frame.logical_plan().display_indent())
+        return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in found)), None)
 
     def _views(self, tables: Mapping[str, str]) -> dict[str, str]:
         """The queries of the views that read these tables, each after those that it reads."""
@@ -266,6 +314,20 @@ def _written(frame: Any) -> str:
     return written
 
 
+def _has_several_rows(frame: Any) -> bool:
+    """Whether a loss is known to have several rows.
+
+    A recursive query may be one that DataFusion plans in statements with derivatives alone, as those are that compute
+    the loss. Whoever takes their turns counts the rows.
+    """
+    try:
+        return bool(frame.limit(2).count() > 1)
+    except Exception:
+        return False
+
+
+# What DataFusion says of a recursive query whose recursive term reads the last rows twice.
+_TWICE = ("Multiple recursive references", "Unexpected empty work table")
 # What DataFusion says of a recursive query over a table whose schema has metadata, as tables of pandas have.
 _METADATA = "schema metadata differ"
 _WITHOUT_METADATA = (

@@ -6,25 +6,42 @@ is seen by the connection that they were made with, whose results stay what they
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted, shown
+from xql_ffi._loss import unread
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.parameters import Relation, same_beside
-from xql_ffi._objective.statements import MOVING, Kind, Names, moved, read_in_place, selected, shadowed, with_numbers
+from xql_ffi._objective.statements import (
+    MOVING,
+    Kind,
+    Names,
+    looked_through,
+    moved,
+    read_in_place,
+    selected,
+    shadowed,
+    with_numbers,
+)
 from xql_ffi._objective.views import in_place_of
 from xql_ffi._text.expansion import expand_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from xql_ffi._objective.parameters import Chosen
     from xql_ffi._text.views import Path
+
+    # The query of a relation, by its number.
+    Read = Callable[[int, Relation], str]
 
 
 class DuckDB:
@@ -76,7 +93,37 @@ class DuckDB:
         self._cursor.execute(f"CREATE TEMP TABLE {self._names.steps} AS SELECT 0::DOUBLE AS {self._names.step}")
 
     def check(self, value: float) -> None:
-        """Nothing: the loss is the text that was given."""
+        """Checks that the loss reads each parameter. Its text is the one that was given.
+
+        Raises:
+            VariableError: it does not read one of them.
+        """
+        looked = partial(looked_through, self._names)
+        ((_, shown),) = self._cursor.execute(f"EXPLAIN (FORMAT json) {self._planned(looked)}").fetchall()
+        nodes = list(_nodes(json.loads(shown)))
+        for number, relation in enumerate(self._relations):
+            for variable in relation.variables:
+                is_scanned = any(_scans(node, self._names.table(number), variable) for node in nodes)
+                # The plan lacks what has been found to be empty, and conditions that have been found to hold, as they
+                # may not for other values.
+                if not is_scanned and self._is_planned_without(number, variable):
+                    raise unread(f"{relation.name}.{variable}")
+
+    def _is_planned_without(self, number: int, variable: str) -> bool:
+        """Whether the loss can be planned if a relation has not this column."""
+
+        def left_out(place: int, relation: Relation) -> str:
+            return looked_through(self._names, place, relation, variable if place == number else None)
+
+        try:
+            self._cursor.execute(f"EXPLAIN {self._planned(left_out)}")
+        except Exception:
+            return False
+        return True
+
+    def _planned(self, read: Read) -> str:
+        """The loss as DuckDB plans it, where it reads the relations in this way."""
+        return expand_sql(self._shadowed(read), self._cursor)
 
     def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
         """Executes a statement, which is written and prepared before its first execution."""
@@ -124,16 +171,22 @@ class DuckDB:
         made = {}
         if kind in MOVING:
             made = {names.moved(n): moved(names, n, relation, "FLOAT") for n, relation in enumerate(relations)}
+        loss = self._shadowed(lambda number, relation: read_in_place(names, number, relation, kind))
+        tables = ", ".join(f"{name} AS ({query}\n)" for name, query in {**made, names.loss: loss}.items())
+        return f"WITH {tables} {selected(names, relations, kind)}"
+
+    def _shadowed(self, read: Read) -> str:
+        """The loss over the temporary tables, of which it reads the relations in this way."""
+        names = self._names
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in self._tables.items()}
-        for number, relation in enumerate(relations):
-            shadows[quoted(relation.name)] = read_in_place(names, number, relation, kind)
+        for number, relation in enumerate(self._relations):
+            shadows[quoted(relation.name)] = read(number, relation)
         loss = shadowed(names, self._loss, shadows)
         if self._reads(loss):
             loss = shadowed(names, self._loss, shadows | in_place_of(self._views(), self._loss))
-            if read := self._reads(loss):
-                raise not_shadowed(read)
-        tables = ", ".join(f"{name} AS ({query}\n)" for name, query in {**made, names.loss: loss}.items())
-        return f"WITH {tables} {selected(names, relations, kind)}"
+            if read_still := self._reads(loss):
+                raise not_shadowed(read_still)
+        return loss
 
     def _reads(self, query: str) -> str | None:
         """One of the tables that have a temporary one in their place, if a query still reads it, be it in a view."""
@@ -178,6 +231,21 @@ class DuckDB:
         except BaseException:
             cursor.rollback()
             raise
+
+
+def _nodes(plan: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """The nodes of a plan."""
+    for node in plan:
+        yield node
+        yield from _nodes(node.get("children", ()))
+
+
+def _scans(node: Mapping[str, Any], table: str, column: str) -> bool:
+    """Whether a node of a plan reads a column of a table."""
+    told = dict(node.get("extra_info", {}))
+    if not str(told.pop("Table", "")).endswith(table):
+        return False
+    return "Projections" not in told or re.search(rf"(?<!\w){re.escape(column)}(?!\w)", str(told)) is not None
 
 
 _ROWID, _NUMBER, _GIVEN = "rowid", "number_of_row", "rows_given"

@@ -61,7 +61,7 @@ def objective(
         ImportError: NumPy is not installed.
         TypeError: this is no session, the loss is neither SQL nor a DataFrame, or a column is not given by its name.
         MissingEngineError: the sessions of this process do not differentiate.
-        VariableError: a column is not one of floats.
+        VariableError: a column is not one of floats, or the loss does not read it.
         NotNumericError: the loss is not a number.
         ValueError: the loss has more columns than one; there is no such table or column; no column is given, or one
             twice, or one without its table; the loss reads a table in a way that no other can be put in its place; or

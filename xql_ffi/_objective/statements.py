@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import selected_beside
+from xql_ffi._loss import called, selected_beside
 from xql_ffi._objective.parameters import Relation
 
 Kind = Literal["value", "gradient", "jvp", "hvp"]
@@ -113,8 +113,8 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
     value = f"grad({loss}, {step})" if kind == "jvp" else loss
     columns, first, tables = [f"CAST({value} AS DOUBLE) AS {VALUE}"], "", []
     if turns_of is not None:
-        columns.append(f"r0.{TURN}")
-        first = f", coalesce(MAX({TURN}), 0) + 1 AS {TURN} FROM {turns_of}"
+        columns += [f"r0.{TURN}", f"{called(f'r0.{CALL}')} AS {CALL}"]
+        first = f", coalesce(MAX({TURN}), 0) + 1 AS {TURN}, CAST(0 AS DOUBLE) AS {CALL} FROM {turns_of}"
     for number, relation in enumerate(relations if kind in ("gradient", "hvp") else []):
         r = f"r{number + 1}"
         columns.append(f"{r}.{quoted(names.row)} AS {row(number)}")
@@ -132,7 +132,7 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
 
 def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
     """An endless recursive query, each turn of which is `selected`."""
-    columns = [f"CAST(NULL AS DOUBLE) AS {VALUE}", f"CAST(NULL AS BIGINT) AS {TURN}"]
+    columns = [f"CAST(NULL AS {of}) AS {name}" for name, of in ((VALUE, "DOUBLE"), (TURN, "BIGINT"), (CALL, "DOUBLE"))]
     for number, relation in enumerate(relations if kind in ("gradient", "hvp") else []):
         columns.append(f"CAST(NULL AS BIGINT) AS {row(number)}")
         columns += [f"CAST(NULL AS DOUBLE) AS {by(number, place)}" for place in range(len(relation.variables))]
@@ -147,6 +147,19 @@ def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
     return f"WITH {tables} SELECT {name} FROM ({loss}\n) AS {name}({name})"
 
 
+def looked_through(names: Names, number: int, relation: Relation, without: str | None = None) -> str:
+    """The query that a relation is in the loss where it is found out what the loss reads.
+
+    Args:
+        names: what things are called.
+        number: the number of the relation.
+        relation: the relation.
+        without: a column that it is to be without.
+    """
+    columns = [quoted(name) for name in relation.rows.schema.names if name != without] or ["1 AS one"]
+    return f"SELECT {', '.join(columns)} FROM {quoted(names.table(number))}"
+
+
 def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> str:
     """The query that a relation is in the loss.
 
@@ -156,7 +169,7 @@ def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> 
     return f"{query} LIMIT 1" if relation.rows.num_rows == 1 else query
 
 
-TURNS, TURN, VALUE = "objective", "turn", "loss"
+TURNS, TURN, VALUE, CALL = "objective", "turn", "loss", "call"
 
 
 def row(number: int) -> str:
