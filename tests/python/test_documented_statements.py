@@ -54,6 +54,8 @@ SAID = {
     "p * (1 - p)": "SELECT p * (1 - p) FROM (SELECT exp(x) / SUM(exp(x)) OVER () AS p FROM t)",
     "1 / (3 * x * x + 1)": "SELECT 1 / (3 * x * x + 1) FROM (VALUES (1.0), (2.0)) AS root(x)",
     "6 * w.val * v.val": "SELECT 6 * w.val * v.val FROM w JOIN v ON w.k = v.k",
+    "twice the val": "SELECT 2 * val FROM w",
+    "what x gains by a": "SELECT power(1 + 0.1 * a, 9) FROM equations",
     "2 * (pred - y)": "SELECT 2 * (w * x - y) FROM d CROSS JOIN params",
     "2 * (pred - y) * x": "SELECT 2 * (w * x - y) * x FROM d CROSS JOIN params",
 }
