@@ -16,7 +16,7 @@ from xql_ffi._columns import Columns, check_distinct, named_columns
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError, untagged
 from xql_ffi._expressions import check_expression, of_expressions, quoted
-from xql_ffi._loss import called, check_one_column, frame_of, may_read, selected_beside, unread
+from xql_ffi._loss import called, check_one_column, frame_of, may_read, plan_with_scans, selected_beside, unread
 
 Grad = Callable[[Expr, Expr], Expr]
 
@@ -359,7 +359,7 @@ def _check_all_are_read(ctx: SessionContext, value: str, still: Mapping[str, Seq
     if not still:
         return
     statement = f"SELECT {value} AS value, {called('zero')} AS zero FROM (SELECT CAST(0 AS DOUBLE) AS zero)"
-    plan = ctx.sql(statement).optimized_logical_plan().display_indent()
+    plan = plan_with_scans(ctx.sql(statement))
     for relation, variables in still.items():
         # A plan scans no views.
         is_table = ctx.table(_quoted(relation)).logical_plan().display().startswith("TableScan:")

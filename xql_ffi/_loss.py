@@ -54,6 +54,15 @@ def scans(plan: str) -> list[str]:
     return [found["table"] for found in _SCAN.finditer(plan)]
 
 
+def plan_with_scans(frame: Any) -> str:
+    """The plan of a query as it is shown, with the tables that it scans: optimized, unless that hides tables.
+
+    A CTE that several others read is computed apart, and the optimized plan shows a scan of it.
+    """
+    plan: str = frame.logical_plan().display_indent()
+    return plan if "SubplanScan:" in plan else frame.optimized_logical_plan().display_indent()
+
+
 def may_read(plan: str, table: str, column: str) -> bool:
     """Whether an optimized plan, as it is shown, may read a column of a table, be it in a condition alone."""
     for found in _SCAN.finditer(plan):

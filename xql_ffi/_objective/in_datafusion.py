@@ -12,7 +12,7 @@ from datafusion.unparser import Dialect, Unparser
 
 from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import QUERY, called, frame_of, may_read, scans, unread
+from xql_ffi._loss import QUERY, called, frame_of, may_read, plan_with_scans, scans, unread
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.live import Live, Loop
 from xql_ffi._objective.parameters import Relation, same_beside
@@ -222,7 +222,7 @@ class DataFusion:
         try:
             zero = "(SELECT CAST(0 AS DOUBLE) AS zero)"
             frame = session.sql(f"SELECT {name}, {called('zero')} AS zero FROM {name} CROSS JOIN {zero}")
-            plan = frame.optimized_logical_plan().display_indent()
+            plan = plan_with_scans(frame)
         finally:
             session.deregister_table(name)
         for number, relation in enumerate(self._relations):
