@@ -58,6 +58,7 @@ PROGRAMS = (
     "forms",
     "from_file",
     "growth",
+    "likelihood",
     "limits",
     "memory",
     "nn2sql",
