@@ -13,9 +13,26 @@ pub const DERIVATIVES: [&str; 3] = ["grad", "jvp", "vjp"];
 /// What a function is called that only converts as the engine of the words does by itself, and is not written.
 pub const CONVERTED: &str = "∂ =";
 
+/// How the name of a function begins that stands for an expression with words of another engine. Their number follows.
+const WORDS: &str = "∂ ";
+
 /// Whether a function stands for an expression with words of another engine.
 pub fn has_words(function: &str) -> bool {
-    function.starts_with("∂ ")
+    function.starts_with(WORDS)
+}
+
+/// The name of a column without those of the words that are in its expression: `sum(t.x * t.y)` for `sum(t.x * t.y ∂ 3)`.
+pub fn without_words(name: &str) -> String {
+    let mut parts = name.split(" ∂ ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        if rest.len() == part.len() {
+            plain += " ∂ ";
+        }
+        plain += rest;
+    }
+    plain
 }
 
 /// A name as DataFusion's parser reads it again: in double quotes where it has to be.
@@ -80,6 +97,7 @@ fn is_reserved(name: &str) -> bool {
 
 /// A name of letters, digits and underscores for a column that has another: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
 pub fn plain(name: &str) -> String {
+    let name = &without_words(name);
     let name = if name.contains("/∂") { name } else { name.trim_start_matches('∂') };
     let mut plain = String::with_capacity(name.len());
     for character in unnumbered(name).chars() {
@@ -125,5 +143,18 @@ pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
             return name;
         }
         number += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{plain, without_words};
+
+    #[test]
+    fn words_are_no_part_of_a_name() {
+        assert_eq!(without_words("sum(t.x * t.y ∂ 3)"), "sum(t.x * t.y)");
+        assert_eq!(without_words("t.x + t.y ∂ 10 ∂ 4"), "t.x + t.y");
+        assert_eq!(without_words("t.x ∂ y"), "t.x ∂ y");
+        assert_eq!(plain("sum(t.x ∂ 3)"), "sum_t_x");
     }
 }

@@ -35,10 +35,11 @@ impl ScalarUDFImpl for Worded {
         &self.name
     }
 
-    /// A column has the name that its expression gives it.
+    /// A column has the name that its expression gives it, and that of the words, by which `SUM(x + 0.1)` and `SUM(x + 0.10)` are two.
+    /// So is what stands beside its own derivative, which is differentiated without words.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         match args.first() {
-            Some(expression) => Ok(expression.schema_name().to_string()),
+            Some(expression) => Ok(format!("{} {}", expression.schema_name(), self.name)),
             None => plan_err!("{} is of no expression", self.name),
         }
     }

@@ -22,13 +22,14 @@ use super::unnest::unnest;
 use super::values::values;
 use super::window::window;
 use super::writer::{Form, Writer};
+use crate::names::without_words;
 
 /// The text of a query whose columns have the names that the plan gives them.
 pub fn query_sql(plan: &LogicalPlan, form: Form) -> Result<String> {
     check_found_again(plan)?;
     let mut writer = Writer::new(plan, form)?;
     let select = writer.select(plan)?;
-    let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    let names = plan.schema().fields().iter().map(|field| without_words(field.name())).collect::<Vec<_>>();
     let body = select.text(&names);
     Ok(writer.with_tables(body, 0))
 }
