@@ -108,7 +108,19 @@ pub fn is_rounded(plan: &LogicalPlan, index: usize) -> Result<bool> {
             Ok(false)
         }
         LogicalPlan::SubqueryAlias(node) => is_rounded(&node.input, index),
-        LogicalPlan::RecursiveQuery(_) => Ok(true),
+        LogicalPlan::RecursiveQuery(query) => {
+            // Its rows are those of the last iteration, of which the recursive term says nothing: it rounds what the first rows have not
+            // rounded only where it sums up, in whichever column.
+            let terms = [&query.static_term, &query.recursive_term];
+            for term in terms {
+                for index in 0..term.schema().fields().len() {
+                    if is_rounded(term, index)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(false)
+        }
         LogicalPlan::Filter(_)
         | LogicalPlan::Sort(_)
         | LogicalPlan::Join(_)
