@@ -48,6 +48,7 @@ BIGQUERY = Host(
         "least(x, y)": "CASE WHEN x IS NOT NULL AND y IS NOT NULL THEN least(x, y) END",
     },
     first=by_limited_array,
+    treats_nulls_inside=True,
     has_filter=False,
     divides_to_float=True,
     not_finite=not_finite("FLOAT64", "inf"),

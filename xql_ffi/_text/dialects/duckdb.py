@@ -62,4 +62,5 @@ DUCKDB = Host(
     materializes=True,
     rereads=True,
     has_unsigned=True,
+    treats_nulls_inside=True,
 )

@@ -108,6 +108,8 @@ class Host:
     rereads: bool = False
     # Whether the planner writes out the columns of subqueries wherever they are read.
     writes_out: bool = False
+    # Whether IGNORE NULLS stands behind the arguments of a function, within its parentheses.
+    treats_nulls_inside: bool = False
     # Whether an aggregate may have a FILTER.
     has_filter: bool = True
     # Whether there are floats of 32 bits.
@@ -225,6 +227,8 @@ class Host:
             exp.Boolean: _truth,
             Worded: _words,
         }
+        if self.treats_nulls_inside:
+            transforms[exp.IgnoreNulls] = _ignoring_nulls
         return type("Generator", (kind,), {"TRANSFORMS": transforms, "VALUES_AS_TABLE": self.has_values})
 
     @cached_property
@@ -279,6 +283,10 @@ def _negation(write: Any, node: exp.Not) -> str:
 def _truth(_write: Any, node: exp.Boolean) -> str:
     # SQLite's generator would write a number, which is no condition when it is read again.
     return "TRUE" if node.this else "FALSE"
+
+
+def _ignoring_nulls(write: Any, node: exp.IgnoreNulls) -> str:
+    return f"{write.sql(node, 'this').removesuffix(')')} IGNORE NULLS)"
 
 
 def _words(write: Any, node: Worded) -> str:

@@ -79,6 +79,7 @@ POLARS = Host(
             "Polars orders by the column of SELECT that has the name, not by that of the table: name it otherwise",
             _takes_another,
         ),
+        Lack(exp.IgnoreNulls, "Polars has no IGNORE NULLS in SQL: fill the values in before the query"),
     ),
     first=nowhere,
     divides_to_float=True,

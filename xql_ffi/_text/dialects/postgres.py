@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
 from xql_ffi._text.dialects.first import by_array
-from xql_ffi._text.dialects.host import Host, not_finite
+from xql_ffi._text.dialects.host import Host, Lack, not_finite
 
 POSTGRES = Host(
     name="postgres",
@@ -40,6 +41,11 @@ POSTGRES = Host(
         "bitwise_not(x)": "~x",
     },
     read={"x ^ y": "power(x, y)", "mod(x, y)": "x % y", "log(b, x)": "log(b, x)"},
+    lacks=(
+        Lack(
+            exp.IgnoreNulls, "PostgreSQL has no IGNORE NULLS: number the runs of values by count(x) OVER (ORDER BY ...)"
+        ),
+    ),
     first=by_array,
     float_literal="CAST({} AS DOUBLE PRECISION)",
     not_finite=not_finite("DOUBLE PRECISION", "Infinity"),

@@ -31,6 +31,7 @@ def datafusion_tree(
         words: the text of the statement, and what learns its words, if expressions are to keep them.
     """
     root = exp.Paren(this=tree.copy())
+    _treat_nulls(root)
     if host.float_literal is not None:
         _decimals(root)
     if words is not None:
@@ -45,6 +46,21 @@ def datafusion_tree(
     names.read(root)
     made: exp.Expr = root.this
     return made
+
+
+def _treat_nulls(root: exp.Expr) -> None:
+    """Writes what a function does with NULL behind its call, ``lag(x, 1) IGNORE NULLS``, wherever a host has it."""
+    for usual in list(root.find_all(exp.RespectNulls)):
+        usual.replace(usual.this)
+    for treatment in list(root.find_all(exp.IgnoreNulls)):
+        call = treatment.parent
+        if isinstance(call, exp.Anonymous):
+            treatment.replace(treatment.this)
+            inside = call.parent if isinstance(call.parent, exp.Filter) else call
+            outside = exp.IgnoreNulls()
+            outside.meta.update(inside.meta)
+            inside.replace(outside)
+            outside.set("this", inside)
 
 
 def _decimals(root: exp.Expr) -> None:

@@ -48,6 +48,7 @@ SQLITE = Host(
         Lack(exp.GroupingSets, "SQLite has no grouping sets: write a query for each, and UNION ALL"),
         Lack(exp.Rollup, "SQLite has no ROLLUP: write a query for each level, and UNION ALL"),
         Lack(exp.Cube, "SQLite has no CUBE: write a query for each of its sets, and UNION ALL"),
+        Lack(exp.IgnoreNulls, "SQLite has no IGNORE NULLS: number the runs of values by count(x) OVER (ORDER BY ...)"),
     ),
     first=nowhere,
     not_finite={"nan": "CAST(NULL AS REAL)", "inf": "9e999", "-inf": "-9e999"},

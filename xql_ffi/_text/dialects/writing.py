@@ -45,6 +45,7 @@ def host_tree(
         if isinstance(table.this, exp.Anonymous) and table.alias and not table.args["alias"].columns:
             # The name that DataFusion gives the column of generate_series.
             table.args["alias"].set("columns", [exp.to_identifier("value")])
+    _ignored(root, host)
     _check(root, host)
     for case in reversed(list(root.find_all(exp.Case))):
         if (inside := _certain(case)) is not None:
@@ -95,6 +96,21 @@ def _filters(root: exp.Expr, host: Host) -> None:
         value = exp.Literal.number(1) if isinstance(arguments_[0], exp.Star) else arguments_[0]
         call.set("expressions", [exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])])
         node.replace(call)
+
+
+def _ignored(root: exp.Expr, host: Host) -> None:
+    """Writes IGNORE NULLS of aggregates as a condition, and that of windows where the host has it."""
+    for treatment in list(root.find_all(exp.IgnoreNulls)):
+        filtered = treatment.this if isinstance(treatment.this, exp.Filter) else None
+        call = filtered.this if filtered is not None else treatment.this
+        if not isinstance(treatment.parent, exp.Window):
+            value, _, _ = _row_of(call)
+            is_there = exp.Not(this=exp.Is(this=closed(value.copy()), expression=exp.null()))
+            kept = is_there if filtered is None else exp.and_(filtered.expression.this, is_there)
+            treatment.replace(exp.Filter(this=call, expression=exp.Where(this=kept)))
+        elif filtered is not None and host.treats_nulls_inside and host.has_filter:
+            treatment.replace(filtered)
+            filtered.set("this", exp.IgnoreNulls(this=call))
 
 
 def _firsts(root: exp.Expr, host: Host) -> None:
