@@ -10,6 +10,7 @@ from pyarrow.cffi import ffi as arrow
 
 from xql_ffi import _library
 from xql_ffi._errors import translated
+from xql_ffi._interruptible import interruptible
 from xql_ffi._native import taken, text
 
 if TYPE_CHECKING:
@@ -97,9 +98,12 @@ def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
         UnknownFunctionError: what the call of a function gives is not in the catalog.
         ValueError: a statement is wrong or cannot be written.
     """
-    error = _ffi.new("char **")
-    made = _lib.xql_ffi_expand(catalog, text(sql), _ffi.new("xql_ffi_rule *[]", rules), len(rules), error)
-    return _owned(made, error, sql)
+
+    def work() -> str:
+        error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
+        return _owned(_lib.xql_ffi_expand(catalog, text(sql), listed, len(rules), error), error, sql)
+
+    return interruptible(work)
 
 
 def edits(catalog: Any, sql: str, rules: Sequence[Any]) -> list[tuple[int, int, str]]:
@@ -109,10 +113,13 @@ def edits(catalog: Any, sql: str, rules: Sequence[Any]) -> list[tuple[int, int, 
         UnknownFunctionError: what the call of a function gives is not in the catalog.
         ValueError: a statement is wrong or cannot be written.
     """
-    error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
+
+    def work() -> str:
+        error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
+        return _owned(_lib.xql_ffi_edits(catalog, text(sql), listed, len(rules), error), error, sql)
+
     # Places are counted in bytes.
-    encoded = sql.encode()
-    rest = _owned(_lib.xql_ffi_edits(catalog, text(sql), listed, len(rules), error), error, sql).encode()
+    encoded, rest = sql.encode(), interruptible(work).encode()
     found = []
     while rest:
         line, _, rest = rest.partition(b"\n")
@@ -129,11 +136,15 @@ def columns(catalog: Any, sql: str, rules: Sequence[Any]) -> pa.Schema:
         UnknownFunctionError: what the call of a function gives is not in the catalog.
         ValueError: the statement is wrong.
     """
-    error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
-    listed = _ffi.new("xql_ffi_rule *[]", rules)
-    made = _lib.xql_ffi_columns(catalog, text(sql), listed, len(rules), _pointer(struct), error)
-    _check(made, error, sql)
-    return pa.Schema._import_from_c(_address(struct))
+
+    def work() -> pa.Schema:
+        error, struct = _ffi.new("char **"), arrow.new("struct ArrowSchema *")
+        listed = _ffi.new("xql_ffi_rule *[]", rules)
+        made = _lib.xql_ffi_columns(catalog, text(sql), listed, len(rules), _pointer(struct), error)
+        _check(made, error, sql)
+        return pa.Schema._import_from_c(_address(struct))
+
+    return interruptible(work)
 
 
 def differentiate(catalog: Any, expression: str, wrt: str, table: str, rules: Sequence[Any]) -> str:
@@ -143,9 +154,13 @@ def differentiate(catalog: Any, expression: str, wrt: str, table: str, rules: Se
         UnknownFunctionError: what the call of a function gives is not in the catalog.
         ValueError: the expression is wrong or its derivative cannot be written.
     """
-    error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
-    made = _lib.xql_ffi_differentiate(catalog, text(expression), text(wrt), text(table), listed, len(rules), error)
-    return _owned(made, error)
+
+    def work() -> str:
+        error, listed = _ffi.new("char **"), _ffi.new("xql_ffi_rule *[]", rules)
+        given = text(expression), text(wrt), text(table), listed, len(rules), error
+        return _owned(_lib.xql_ffi_differentiate(catalog, *given), error)
+
+    return interruptible(work)
 
 
 def _address(struct: Any) -> int:

@@ -7,6 +7,7 @@ use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 use std::sync::Arc;
+use xql_guard::check_interrupted;
 
 use crate::derivative::{Differentiation, Seed, differentiate, differentiate_together};
 use crate::rules::Rules;
@@ -225,6 +226,7 @@ impl ScalarUDFImpl for DifferentialOperator {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        check_interrupted()?;
         let args = args.into_iter().map(|arg| Ok(read(arg)?.data)).collect::<Result<Vec<_>>>()?;
         let derivative = self.derivative(&args, info.schema()).map_err(|error| Refused::Other.mark(error))?;
         Ok(ExprSimplifyResult::Simplified(derivative))

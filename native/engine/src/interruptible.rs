@@ -14,6 +14,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use xql_relations::Interruption;
 
 /// How long a signal may wait.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -23,7 +24,7 @@ const STACK: usize = 8 << 20;
 
 /// Calls `function`, so that Ctrl-C ends the wait for it.
 ///
-/// What is executed is then told to end. What is being planned is planned to the end of its step, and nobody gets the result.
+/// What is executed is then told to end, and so is what is being planned, which looks for it at each of its steps.
 pub fn interruptible<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
@@ -35,14 +36,16 @@ pub fn interruptible<'py>(
     }
     let (sender, receiver) = channel();
     let identity = Arc::new(Mutex::new(None));
+    let interruption = Interruption::default();
     let call = {
         let (function, args) = (function.clone().unbind(), args.clone().unbind());
         let kwargs = kwargs.map(|kwargs| kwargs.clone().unbind());
-        let identity = Arc::clone(&identity);
+        let (identity, interruption) = (Arc::clone(&identity), interruption.clone());
         move || {
             Python::attach(move |py| {
                 set(&identity, this_thread(py).ok());
-                let called = function.call(py, args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
+                let called = interruption
+                    .watched(|| function.call(py, args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py))));
                 set(&identity, None);
                 // Nobody waits after an interruption.
                 let _ = sender.send(called);
@@ -61,6 +64,7 @@ pub fn interruptible<'py>(
             Ok(called) => return called.map(|value| value.into_bound(py)),
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(interrupted) = py.check_signals() {
+                    interruption.interrupt();
                     interrupt(py, &identity);
                     return Err(interrupted);
                 }

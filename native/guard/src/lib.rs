@@ -11,7 +11,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 
 use datafusion_common::{DataFusionError, Result};
 
@@ -34,6 +35,60 @@ pub fn guard<T>(what: impl Display, work: impl FnOnce() -> Result<T>) -> Result<
     })
 }
 
+/// Tells work that nobody waits for it any longer, which then ends with an error.
+#[derive(Debug, Clone, Default)]
+pub struct Interruption(Arc<AtomicBool>);
+
+impl Interruption {
+    /// Nobody waits any longer.
+    pub fn interrupt(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Watches it in this thread from here on.
+    pub fn watch(&self) {
+        WATCHED.set(Some(self.clone()));
+    }
+
+    /// Runs `work`, which watches it.
+    pub fn watched<T>(&self, work: impl FnOnce() -> T) -> T {
+        let outer = WATCHED.replace(Some(self.clone()));
+        let outcome = work();
+        WATCHED.set(outer);
+        outcome
+    }
+}
+
+/// Tells the work of an interruption when it is dropped: whoever waits for an outcome holds it meanwhile.
+#[derive(Debug)]
+pub struct Waiting(Interruption);
+
+impl Waiting {
+    /// For the outcome of work that watches this interruption.
+    pub fn new(interruption: &Interruption) -> Self {
+        Self(interruption.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.interrupt();
+    }
+}
+
+/// Ends work that nobody waits for any longer.
+///
+/// # Errors
+/// If the interruption that this thread watches has happened.
+pub fn check_interrupted() -> Result<()> {
+    let is_interrupted =
+        WATCHED.with_borrow(|watched| watched.as_ref().is_some_and(|watched| watched.0.load(Ordering::Relaxed)));
+    if is_interrupted {
+        return Err(DataFusionError::Execution("interrupted: nobody waits for the result any longer".to_owned()));
+    }
+    Ok(())
+}
+
 /// The outcome of `work`, which is polled with `needed` bytes of a stack at least. Where the thread has fewer left, it is polled on a stack
 /// of its own of `size` bytes.
 pub async fn on_stack_of<T>(needed: usize, size: usize, work: impl Future<Output = T>) -> T {
@@ -46,6 +101,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
     /// Where the last panic within a guard was.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// What this thread watches.
+    static WATCHED: RefCell<Option<Interruption>> = const { RefCell::new(None) };
 }
 
 fn silence_guarded_panics() {

@@ -6,6 +6,7 @@ use datafusion_common::{Result, plan_datafusion_err};
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use xql_guard::Interruption;
 use xql_text::{Catalog, Edit};
 
 use crate::boundary::{free, handle, text};
@@ -168,6 +169,51 @@ pub unsafe extern "C" fn xql_ffi_catalog_rereads(catalog: *mut xql_ffi_catalog, 
     };
     // SAFETY: as for this function.
     unsafe { changed(catalog, error, say) }
+}
+
+/// Tells what is made in a thread that nobody waits for it any longer.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_interruption(Interruption);
+
+/// An interruption that has not happened.
+#[unsafe(no_mangle)]
+pub extern "C" fn xql_ffi_interruption_new() -> *mut xql_ffi_interruption {
+    // SAFETY: there is no error to be written.
+    unsafe { handle(null_mut(), || Ok(xql_ffi_interruption(Interruption::default()))) }
+}
+
+/// Lets what is made in this thread from here on end when it is interrupted.
+///
+/// # Safety
+/// `interruption` is null or comes from `xql_ffi_interruption_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_interruption_watch(interruption: *const xql_ffi_interruption) {
+    // SAFETY: as for this function.
+    if let Some(interruption) = unsafe { interruption.as_ref() } {
+        interruption.0.watch();
+    }
+}
+
+/// Interrupts what watches it.
+///
+/// # Safety
+/// `interruption` is null or comes from `xql_ffi_interruption_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_interruption_interrupt(interruption: *const xql_ffi_interruption) {
+    // SAFETY: as for this function.
+    if let Some(interruption) = unsafe { interruption.as_ref() } {
+        interruption.0.interrupt();
+    }
+}
+
+/// Frees an interruption.
+///
+/// # Safety
+/// `interruption` is null or comes from `xql_ffi_interruption_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_interruption_free(interruption: *mut xql_ffi_interruption) {
+    // SAFETY: as for this function.
+    unsafe { free(interruption) }
 }
 
 /// The statements of a text without calls of the operators, for `xql_ffi_string_free`. Null and a reason in `error` if there is

@@ -108,6 +108,7 @@ pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::observed::observe;
 pub use vocabulary::operators::Recognize;
 pub use vocabulary::work_table::is_work_table;
+pub use xql_guard::Interruption;
 
 // The program in the README runs as a test.
 #[cfg(doctest)]

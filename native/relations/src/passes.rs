@@ -4,6 +4,7 @@ use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::LogicalPlan;
 use xql_contraction::Contractions;
+use xql_guard::check_interrupted;
 
 use crate::calls::plan::Differentiation;
 use crate::plain_sums::plain_sums_apart;
@@ -131,6 +132,7 @@ pub fn prepared(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// The plan of a statement after all passes.
 pub fn passed(plan: LogicalPlan, setting: &Setting) -> Result<Transformed<LogicalPlan>> {
     PASSES.iter().try_fold(Transformed::no(plan), |before, Pass { name, over, run }| {
+        check_interrupted()?;
         before
             .transform_data(|plan| match over {
                 Over::Statement => run(plan, setting),

@@ -16,6 +16,7 @@ use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use prost::Message;
 use stabby::vec::Vec as SVec;
 use std::sync::Arc;
+use xql_guard::{Interruption, Waiting};
 use xql_relations::is_computed_here;
 
 use crate::abi::{QueryPlanner, SessionRef};
@@ -192,9 +193,12 @@ fn is_told_as_bytes(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// A plan differentiated and optimized. It takes a thread of its own, so that the host can be interrupted meanwhile: what it has left
-/// then, nobody waits for.
+/// then ends at its next step.
 async fn optimized(state: &Arc<SessionState>, plan: LogicalPlan) -> Result<LogicalPlan> {
     let state = Arc::clone(state);
-    let optimizing = runtime().spawn_blocking(move || on_stack(|| state.optimize(&plan)));
+    let interruption = Interruption::default();
+    let _waiting = Waiting::new(&interruption);
+    let optimized = move || interruption.watched(|| on_stack(|| state.optimize(&plan)));
+    let optimizing = runtime().spawn_blocking(optimized);
     optimizing.await.map_err(|error| DataFusionError::External(Box::new(error)))?
 }

@@ -4,6 +4,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan};
 use std::sync::Arc;
+use xql_guard::check_interrupted;
 
 use super::above::calls_above;
 use super::beside::subqueries_beside;
@@ -253,7 +254,10 @@ impl Differentiation {
                 _ => None,
             };
             let replaced = match operator {
-                Some(operator) => replace(&part, &operator.tangent, inputs, &mut self.context)?,
+                Some(operator) => {
+                    check_interrupted()?;
+                    replace(&part, &operator.tangent, inputs, &mut self.context)?
+                }
                 None => None,
             };
             Ok(replaced.map_or_else(|| Transformed::no(part), Transformed::yes))

@@ -19,7 +19,7 @@ use datafusion_expr::{
     ScalarUDFImpl, Signature, StructFieldMapping,
 };
 use prost::Message;
-use xql_guard::guard;
+use xql_guard::{check_interrupted, guard};
 
 use crate::abi::FFI_ScalarUDFSimplify;
 use crate::consumer::request::Question;
@@ -106,6 +106,7 @@ impl Hash for SimplifyingScalarUDF {
 #[cfg_attr(not(feature = "datafusion-55"), warn(clippy::missing_trait_methods))]
 impl ScalarUDFImpl for SimplifyingScalarUDF {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        check_interrupted()?;
         guard(format_args!("simplify of '{}'", self.name()), || self.ask(args, info))
     }
 
