@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xql_ffi._errors import DifferentiationError, HostError
 from xql_ffi._text import library
 from xql_ffi._text.dialects import statements
 from xql_ffi._text.dialects.host import Host
@@ -27,4 +28,10 @@ def differentiate(expression: str, wrt: str, table: str, tables: Any, dialect: s
 
 def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
     found = known(tables, host)
-    return library.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))
+    try:
+        return library.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))
+    except DifferentiationError:
+        raise
+    except ValueError as error:
+        # Words of DataFusion's, which has read the statement.
+        raise HostError(str(error)) from error
