@@ -14,16 +14,16 @@ from sqlglot.tokenizer_core import Token, TokenType
 from xql_ffi._calls import OPERATORS, STOP, may_differentiate
 from xql_ffi._errors import HostError
 from xql_ffi._text import library
+from xql_ffi._text.dialects import recursions
 from xql_ffi._text.dialects.columns import Columns
 from xql_ffi._text.dialects.host import Host
-from xql_ffi._text.dialects.known import Known
+from xql_ffi._text.dialects.known import Known, check_functions
 from xql_ffi._text.dialects.names import Names
 from xql_ffi._text.dialects.places import Edit, Place, binding, closing, edited, item_end, needed, place
 from xql_ffi._text.dialects.reading import CALL, datafusion_text, datafusion_tree, parameters
 from xql_ffi._text.dialects.sources import Sources
 from xql_ffi._text.dialects.words import Words
 from xql_ffi._text.dialects.writing import host_tree
-from xql_ffi._text.own import called
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,6 @@ def expand(text: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
     made = edited(text, edits)
     check_functions(known.own, made)
     return made
-
-
-def check_functions(own: Mapping[str, str], text: str) -> None:
-    """Refuses a text that calls a function of the database that has the name of one of the host's.
-
-    Raises:
-        HostError: there is such a call.
-    """
-    for name in sorted(called(text).intersection(own)):
-        msg = f"{own[name]}: give the function of the database another name"
-        raise HostError(msg)
 
 
 def differentiate(expression: str, wrt: str, table: str, host: Host, known: Known, rules: Sequence[Any]) -> str:
@@ -140,7 +129,23 @@ class Statement:
 
     def _read(self, tree: exp.Expr, names: Names, words: tuple[str, Words] | None = None) -> exp.Expr:
         floats = frozenset(self._known.floats) - self._sources.not_floats
+        tree = recursions.typed(tree, self._host, self._types, self._planned)
         return datafusion_tree(tree, self._host, names, floats, words)
+
+    def _types(self, query: exp.Query) -> list[str] | None:
+        """The types of the columns of a query in the host, where that can be asked."""
+        query = query.copy()
+        self._sources.write(query)
+        return self._known.types(self._host.text(query))
+
+    def _planned(self, query: exp.Query) -> pa.Schema | None:
+        """The columns of a query as DataFusion takes them."""
+        floats = frozenset(self._known.floats) - self._sources.not_floats
+        read = datafusion_tree(query, self._host, self._new_names(), floats)
+        try:
+            return library.columns(self._known.catalog, datafusion_text(read), self._rules)
+        except ValueError:  # it may read a table that the statement is yet to make
+            return None
 
     def expanded(self) -> str:
         """The text of the statement without calls.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,26 +17,11 @@ from xql_ffi._text import catalog, library
 from xql_ffi._text.dialects.duckdb import DUCKDB
 from xql_ffi._text.dialects.duckdb_types import duckdbs_null
 from xql_ffi._text.dialects.host import DATAFUSION, Host
-from xql_ffi._text.dialects.known import Known
-from xql_ffi._text.dialects.names import Names
-from xql_ffi._text.dialects.reading import datafusion_text, datafusion_tree
-from xql_ffi._text.dialects.statements import check_functions
+from xql_ffi._text.dialects.known import Known, check_functions
+from xql_ffi._text.dialects.macros import Macro, is_computing
+from xql_ffi._text.dialects.views import STORED, Relation, definition, over_stored
 from xql_ffi._text.dialects.words import Words
 from xql_ffi._text.library import UnknownFunctionError
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A table or a view."""
-
-    # Its name, in full or as far as it is given.
-    path: tuple[str, ...]
-    # The columns of a table, the query of a view in the SQL of `host`, or why neither is known.
-    columns: pa.Schema | None = None
-    query: str | None = None
-    reason: str = ""
-    # The names of a view's columns where it gives them itself.
-    renamed: tuple[str, ...] = ()
 
 
 def known(tables: Any, host: Host) -> Known:
@@ -47,16 +32,27 @@ def known(tables: Any, host: Host) -> Known:
         ValueError: a name or a schema is wrong, or the query of a view cannot be read.
     """
     if isinstance(tables, Mapping):
-        return _known(_given(tables, host), host, host)
+        return _known(_given(tables, host), host, _nothing(host))
     if catalog.is_duckdb(tables):
-        found = _known(_of_duckdb(tables), DUCKDB, host, _own_functions(tables))
-        return replace(
-            found,
+        asked = replace(
+            _nothing(host),
+            own=_own_functions(tables),
+            databases=_databases(tables),
+            macros=_macros(tables),
             source=lambda text: tables.sql(f"SELECT * FROM {text} LIMIT 0").to_arrow_table().schema,
             described=lambda query: _described(tables, query),
         )
+        return _known(_of_duckdb(tables, asked.macros), DUCKDB, asked)
     catalog.check_tables(tables)
-    return _known(_of_session(tables), DATAFUSION, host)
+    return _known(_of_session(tables), DATAFUSION, _nothing(host))
+
+
+def _nothing(host: Host) -> Known:
+    """What is known of no table."""
+    made = library.catalog()
+    if host.rereads:
+        library.let_reread(made)
+    return Known(made, {}, (), Words(host))
 
 
 def _described(connection: Any, query: str) -> list[tuple[str, str]]:
@@ -64,19 +60,17 @@ def _described(connection: Any, query: str) -> list[tuple[str, str]]:
     return list(zip(found.columns, map(str, found.types), strict=True))
 
 
-def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping[str, str] | None = None) -> Known:
-    made = library.catalog()
-    if host.rereads:
-        library.let_reread(made)
+def _known(relations: Iterable[Relation], source: Host, asked: Known) -> Known:
+    made, host = asked.catalog, asked.words.host
     names: dict[str, str] = {}
     floats: dict[str, bool] = {}
     views = []
-    tables = set()
-    words = Words(host)
+    tables, paths = set(), set()
     places = {source.schema: DATAFUSION.schema, source.catalog: DATAFUSION.catalog}
     for relation in relations:
         keys = [host.key(part) for part in relation.path]
         tables.add(keys[-1])
+        paths |= {tuple(keys), (*keys[:-1], keys[-1] + STORED)} if relation.generated else {tuple(keys)}
         names.update(zip(keys, relation.path, strict=True))
         keys = [places.get(key, key) if number + 1 < len(keys) else key for number, key in enumerate(keys)]
         name = ".".join(quoted(key) for key in keys)
@@ -85,6 +79,15 @@ def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping
             names.update((host.key(field.name), field.name) for field in relation.columns)
             for field in fields:
                 floats[field.name] = floats.get(field.name, True) and pa.types.is_floating(field.type)
+            if relation.generated:
+                views.append((name, over_stored(relation, relation.columns, source)))
+                fields = [
+                    known
+                    for known, given in zip(fields, relation.columns, strict=True)
+                    if given.name not in relation.generated
+                ]
+                keys[-1] += STORED
+                name = ".".join(quoted(key) for key in keys)
             library.add_table(made, name, pa.schema(fields))
         elif relation.query is not None:
             views.append((name, relation))
@@ -92,39 +95,22 @@ def _known(relations: Iterable[Relation], source: Host, host: Host, own: Mapping
             library.add_opaque(made, name, relation.reason)
     # Whether a column is a float is known of all tables before the first view is read.
     columns = {name for name, is_float in floats.items() if is_float}
+    named = {key: name for key, name in names.items() if key != name}
+    queries = {host.key(relation.path[-1]): relation.query for _, relation in views if relation.query is not None}
+    found = replace(asked, names=named, floats=columns, tables=tables, paths=paths, views=queries)
     for name, relation in views:
         try:
-            check_functions(own or {}, relation.query or "")
-            library.add_view(made, name, _definition(relation, source, columns, words))
+            check_functions(found.own, relation.query or "")
+            library.add_view(made, name, definition(relation, source, found))
         except HostError as error:
             library.add_opaque(made, name, str(error))
-    named = {key: name for key, name in names.items() if key != name}
-    return Known(made, named, columns, words, own or {}, tables)
+    return found
 
 
 def _known_field(field: pa.Field, host: Host) -> pa.Field:
     """A column by its name as the host compares it, of a type that the host has."""
     is_single = not host.has_single and pa.types.is_float32(field.type)
     return pa.field(host.key(field.name), pa.float64() if is_single else field.type, field.nullable)
-
-
-def _definition(relation: Relation, source: Host, floats: Iterable[str], words: Words) -> str:
-    """The query of a view as DataFusion's."""
-    query = relation.query or ""
-    if source is DATAFUSION:
-        return query
-    tree = source.parsed(query)
-    renamed = relation.renamed
-    if isinstance(tree, exp.Create):
-        if isinstance(tree.this, exp.Schema):
-            renamed = tuple(column.name for column in tree.this.expressions)
-        tree = tree.expression
-    kept = (query, words) if source is words.host else None
-    text = datafusion_text(datafusion_tree(tree, source, Names(source, {}), list(floats), kept))
-    if not renamed:
-        return text
-    columns = ", ".join(quoted(source.key(column)) for column in renamed)
-    return f"SELECT * FROM ({text}) AS renamed({columns})"
 
 
 def _given(tables: Mapping[Any, Any], host: Host) -> Iterator[Relation]:
@@ -150,18 +136,21 @@ def _of_session(session: Any) -> Iterator[Relation]:
             yield Relation(path, query=table)
 
 
-def _of_duckdb(connection: Any) -> Iterator[Relation]:
+def _of_duckdb(connection: Any, macros: Sequence[Macro]) -> Iterator[Relation]:
     """The relations of a DuckDB connection."""
     ((catalog, schema),) = connection.sql("SELECT current_database(), current_schema()").fetchall()
     here = {catalog: DUCKDB.catalog, "temp": DUCKDB.catalog}
-    columns = "SELECT database_name, schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT is_nullable"
-    never_null = set(connection.sql(columns).fetchall())
+    columns = "database_name, schema_name, table_name, column_name"
+    query = f"SELECT {columns} FROM duckdb_columns() WHERE NOT is_nullable"
+    never_null = set(connection.sql(query).fetchall())
+    query = f"SELECT {columns}, generation_expression FROM duckdb_columns() WHERE is_generated"
+    generated = connection.sql(query).fetchall()
     tables = "SELECT database_name, schema_name, table_name, '' FROM duckdb_tables() WHERE NOT internal"
     views = "SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
     for *path, query in connection.sql(f"{tables} UNION ALL {views}").fetchall():
         place = (here.get(path[0], path[0]), DUCKDB.schema if path[1] == schema else path[1], path[2])
         name = ".".join(quoted(part) for part in path)
-        if query and not _reads_files(query):
+        if query and not _reads_files(query, macros):
             yield Relation(place, query=query)
             continue
         if query and not _is_all(query):
@@ -169,7 +158,23 @@ def _of_duckdb(connection: Any) -> Iterator[Relation]:
             continue
         made = connection.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
         fields = [field.with_nullable((*path, field.name) not in never_null) for field in made]
-        yield Relation(place, columns=pa.schema(fields))
+        computed = {name: expression for *table, name, expression in generated if table == path}
+        yield Relation(place, columns=pa.schema(fields), generated=computed)
+
+
+def _databases(connection: Any) -> frozenset[str]:
+    """The attached databases, as far as their names alone tell them from schemas of the current one."""
+    others = "SELECT lower(database_name) FROM duckdb_databases() WHERE NOT internal"
+    schemas = "SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_database()"
+    return frozenset(name for (name,) in connection.sql(f"{others} EXCEPT {schemas}").fetchall())
+
+
+def _macros(connection: Any) -> list[Macro]:
+    """The table macros of a database."""
+    columns = "lower(schema_name), lower(function_name), parameters, macro_definition"
+    query = f"SELECT {columns} FROM duckdb_functions() WHERE function_type = 'table_macro' AND NOT internal"
+    found = connection.sql(query).fetchall()
+    return [Macro(schema, name, tuple(parameters), definition) for schema, name, parameters, definition in found]
 
 
 def _own_functions(connection: Any) -> dict[str, str]:
@@ -197,13 +202,15 @@ _NO_TABLE = (
 )
 
 
-def _reads_files(query: str) -> bool:
+def _reads_files(query: str, macros: Sequence[Macro]) -> bool:
     """Whether a view reads what a function gives, as read_parquet."""
     try:
-        tables = list(DUCKDB.parsed(query).find_all(exp.Table))
+        tree = DUCKDB.parsed(query)
     except HostError:
         return True
-    return not tables or any(not isinstance(table.this, exp.Identifier) for table in tables[1:] or tables)
+    tables = list(tree.find_all(exp.Table))
+    is_given = not tables or any(not isinstance(table.this, exp.Identifier) for table in tables[1:] or tables)
+    return is_given and not is_computing(tree, macros)
 
 
 def _is_all(query: str) -> bool:
