@@ -56,6 +56,7 @@ DUCKDB = Host(
     },
     of_words=frozenset(("alias",)),
     first=by_aggregate,
+    reads_aliases=True,
     divides_to_float=True,
     float_literal="{}e0",
     not_finite=not_finite("DOUBLE", "Infinity"),

@@ -106,6 +106,8 @@ class Host:
     materializes: bool = False
     # Whether a recursive term may read the rows of the last iteration several times, and aggregate them.
     rereads: bool = False
+    # Whether items of SELECT may read others by the names that these have there.
+    reads_aliases: bool = False
     # Whether the planner writes out the columns of subqueries wherever they are read.
     writes_out: bool = False
     # Whether IGNORE NULLS stands behind the arguments of a function, within its parentheses.

@@ -72,6 +72,7 @@ SPARK = Host(
         ),
     ),
     first=by_extreme,
+    reads_aliases=True,
     divides_to_float=True,
     float_literal="{}e0",
     not_finite=not_finite("DOUBLE", "Infinity"),

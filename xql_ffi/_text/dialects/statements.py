@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from xql_ffi._calls import OPERATORS, STOP, may_differentiate
 from xql_ffi._errors import HostError
 from xql_ffi._text import library
-from xql_ffi._text.dialects import recursions
+from xql_ffi._text.dialects import foreign, laterals, recursions
 from xql_ffi._text.dialects.columns import Columns
 from xql_ffi._text.dialects.host import Host
 from xql_ffi._text.dialects.known import Known, check_functions
@@ -121,6 +121,7 @@ class Statement:
 
     def _parsed(self, query: str) -> exp.Expr:
         tree = self._host.parsed(query)
+        foreign.simplify(tree)
         self._sources.read(tree)
         return tree
 
@@ -129,8 +130,20 @@ class Statement:
 
     def _read(self, tree: exp.Expr, names: Names, words: tuple[str, Words] | None = None) -> exp.Expr:
         floats = frozenset(self._known.floats) - self._sources.not_floats
+        tree = foreign.left_out(tree)
+        tree = laterals.resolved(tree, self._host, self._columns)
         tree = recursions.typed(tree, self._host, self._types, self._planned)
         return datafusion_tree(tree, self._host, names, floats, words)
+
+    def _columns(self, query: exp.Query) -> frozenset[str] | None:
+        """The names of the columns of a query as the host compares them, where these can be known."""
+        written = query.copy()
+        self._sources.write(written)
+        found = self._known.columns(self._host.text(written))
+        if found is None:
+            planned = self._planned(query)
+            found = None if planned is None else planned.names
+        return None if found is None else frozenset(map(self._host.key, found))
 
     def _types(self, query: exp.Query) -> list[str] | None:
         """The types of the columns of a query in the host, where that can be asked."""
@@ -141,7 +154,7 @@ class Statement:
     def _planned(self, query: exp.Query) -> pa.Schema | None:
         """The columns of a query as DataFusion takes them."""
         floats = frozenset(self._known.floats) - self._sources.not_floats
-        read = datafusion_tree(query, self._host, self._new_names(), floats)
+        read = datafusion_tree(foreign.left_out(query), self._host, self._new_names(), floats)
         try:
             return library.columns(self._known.catalog, datafusion_text(read), self._rules)
         except ValueError:  # it may read a table that the statement is yet to make
@@ -166,7 +179,14 @@ class Statement:
 
     def read(self) -> tuple[str, list[Call]]:
         """The statement as DataFusion's, and its outer calls by their numbers."""
+        for node, name in foreign.found(self.tree):
+            around = node.find_ancestor(exp.Anonymous, exp.Query)
+            while isinstance(around, exp.Anonymous) and not _is_operator(around):
+                around = around.find_ancestor(exp.Anonymous, exp.Query)
+            if isinstance(around, exp.Anonymous):
+                raise HostError(f"{self._host.name} has {name}, and DataFusion has not: {around.name} cannot take it")
         outer = [node for node in self.tree.find_all(exp.Anonymous) if _is_operator(node) and not _is_inner(node)]
+        self._variables = [column for node in outer for column in _variables(node)]
         calls = []
         for number, node in enumerate(sorted(outer, key=lambda node: int(node.meta["start"]))):
             node.meta[CALL] = number
@@ -174,6 +194,7 @@ class Statement:
             # That which is written first counts.
             columns = {self._names.path(column): column for column in found}
             calls.append(Call(place(self._tokens, int(node.meta["start"])), node.name.lower(), columns))
+        self._sources.check_variables(self.tree, self._variables)
         tree = self._read(self.tree, self._names)
         self._has_parameters = bool(parameters(tree))
         mark = "_call"
@@ -246,7 +267,11 @@ class Statement:
         """The query from DataFusion's plan of it, in which the host's expressions keep their words."""
         if self._has_parameters:
             raise HostError(f"this statement is written anew, and has a parameter, {_NO_PARAMETER}")
-        tree = self._read(self.tree, self._names, (self._query, self._known.words))
+        tree = self.tree.copy()
+        ends = foreign.ends(tree)
+        self._sources.keep(tree)
+        self._sources.check_variables(tree, self._variables)
+        tree = self._read(tree, self._names, (self._query, self._known.words))
         for node in tree.find_all(exp.Anonymous):
             if CALL in node.meta:
                 node.set("this", node.name.lower())
@@ -255,6 +280,7 @@ class Statement:
             raise HostError("xql-ffi reads the statement differently where its expressions keep their words")
         tree = host_tree(anew, self._names, self._known.words)
         self._sources.write(tree)
+        foreign.end(tree, ends, self._host)
         columns = Columns(self._host, self._known, self.tree, self._without(calls))
         columns.name(tree)
         self._renamed = columns.named
@@ -318,6 +344,12 @@ def _start(column: exp.Column) -> int:
 
 def _is_operator(node: exp.Anonymous) -> bool:
     return node.name.lower() in OPERATORS and "start" in node.meta and not isinstance(node.parent, exp.Dot)
+
+
+def _variables(call: exp.Anonymous) -> list[exp.Column]:
+    """The columns by which a call differentiates."""
+    arguments = call.expressions[1:2] if call.name.lower() in ("grad", "vjp") else call.expressions[1::2]
+    return [argument for argument in arguments if isinstance(argument, exp.Column)]
 
 
 def _is_inner(node: exp.Anonymous) -> bool:

@@ -18,6 +18,7 @@ from xql_ffi._calls import OPERATORS, STOP
 from xql_ffi._errors import HostError
 from xql_ffi._text.dialects.datafusion import AGGREGATES
 from xql_ffi._text.dialects.host import SPAN, Host, Worded, closed
+from xql_ffi._text.dialects.laterals import STANDS_FOR_NAME
 
 # Expressions by what the planner knows them by.
 Keys: TypeAlias = dict[str, exp.Expr]
@@ -118,6 +119,8 @@ class _Keeper:
         if isinstance(node, (exp.In, exp.EQ, exp.NEQ)):
             members = [node.args.get("query"), node.args.get("expression")]
             return any(isinstance(member, (exp.Query, exp.Any, exp.All)) for member in members)
+        if node.meta.get(STANDS_FOR_NAME):
+            return True
         if isinstance(node, exp.Bracket):
             # DataFusion has an aggregate for an element of a list of all values.
             return self._is_part(node.this.unnest())
