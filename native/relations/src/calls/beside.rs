@@ -14,6 +14,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 use crate::vocabulary::decorrelated::decorrelated;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::{Place, Relation};
+use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::origins_of;
 
@@ -89,11 +90,20 @@ fn correlated(expression: &Expr) -> Result<Vec<&Subquery>> {
     let mut found = vec![];
     expression.apply(|part| {
         match part {
-            Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => found.push(subquery),
+            Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
+                if !has_lateral(&subquery.subquery)? {
+                    found.push(subquery);
+                }
+            }
             part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
+}
+
+/// Whether a LATERAL in a query takes columns of what stands beside it, which are no columns of a query around.
+fn has_lateral(query: &LogicalPlan) -> Result<bool> {
+    any_node(query, |node| Ok(matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty())))
 }
