@@ -39,9 +39,19 @@ STATEMENTS = {
     "by row beside a column": """WITH {s} AS (SELECT {x}, {x} * {y} AS {q} FROM {t})
         SELECT grad((SELECT SUM({x} * {x}) FROM {t}) * {q}, {x}) AS {z} FROM {s}""",
     "a second derivative": """WITH {s} AS (SELECT {x}, {x} * {x} * {x} AS {q} FROM {t})
-        SELECT grad(grad({q} * {y}, {x}), {x}) AS {z} FROM {s} JOIN (SELECT {x} AS {r}, {y} FROM {t}) AS {u} ON {r} = {x}""",
+        SELECT grad(grad({q} * {y}, {x}), {x}) AS {z}
+        FROM {s} JOIN (SELECT {x} AS {r}, {y} FROM {t}) AS {u} ON {r} = {x}""",
 }
-HERE = ["a window", "an aggregate", "a group below", "a CTE", "a join", "a recursion", "by row", "by row through groups"]
+HERE = [
+    "a window",
+    "an aggregate",
+    "a group below",
+    "a CTE",
+    "a join",
+    "a recursion",
+    "by row",
+    "by row through groups",
+]
 PLAIN = {name: name for name in ("t", "x", "y", "q", "z", "s", "r", "u")}
 MARKED = {name: f'"∂{name}"' for name in PLAIN}
 # As tangents, and what they are computed from, are called.

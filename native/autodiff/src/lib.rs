@@ -66,7 +66,7 @@ mod stop;
 mod table;
 pub mod vocabulary;
 
-pub use derivative::is_smooth;
+pub use derivative::{Varies, inactive, is_smooth};
 pub use graph::{Graph, Layers, NodeId, Root, Threshold, import, import_program, layers, never_fails};
 pub use operators::{
     Call, Differential, analyzed_with, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize,

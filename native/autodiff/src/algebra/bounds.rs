@@ -17,30 +17,36 @@ struct Bounds {
 
 /// Whether a node is finite wherever its columns are, overflow aside.
 pub fn is_finite(graph: &Graph, root: NodeId) -> bool {
-    bounds(graph, root).is_some_and(|bounds| bounds.finite)
+    bounds(graph, root, true).is_some_and(|bounds| bounds.finite)
+}
+
+/// Whether a node is finite whatever its columns are, which may be infinite or NaN.
+pub fn is_always_finite(graph: &Graph, root: NodeId) -> bool {
+    bounds(graph, root, false).is_some_and(|bounds| bounds.finite)
 }
 
 /// Whether a node and its derivatives are finite wherever its columns are, overflow aside.
 pub fn is_smooth(graph: &Graph, root: NodeId) -> bool {
-    bounds(graph, root).is_some_and(|bounds| bounds.smooth)
+    bounds(graph, root, true).is_some_and(|bounds| bounds.smooth)
 }
 
 /// Whether a node is known not to be negative.
 #[cfg(feature = "datafusion-55")]
 pub fn is_not_negative(graph: &Graph, root: NodeId) -> bool {
-    bounds(graph, root).is_some_and(|bounds| bounds.sign >= Sign::NotNegative)
+    bounds(graph, root, true).is_some_and(|bounds| bounds.sign >= Sign::NotNegative)
 }
 
-fn bounds(graph: &Graph, root: NodeId) -> Option<Bounds> {
+/// The bounds of a node, if columns are finite or not.
+fn bounds(graph: &Graph, root: NodeId, columns: bool) -> Option<Bounds> {
     let mut known = HashMap::new();
     for id in graph.reachable(root) {
-        let bounds = bounds_over(graph, id, &known);
+        let bounds = bounds_over(graph, id, &known, columns);
         known.insert(id, bounds);
     }
     known.get(&root).copied()
 }
 
-fn bounds_over(graph: &Graph, id: NodeId, known: &HashMap<NodeId, Bounds>) -> Bounds {
+fn bounds_over(graph: &Graph, id: NodeId, known: &HashMap<NodeId, Bounds>, columns: bool) -> Bounds {
     use Sign::{Any, NotNegative, Positive};
     let node = graph.node(id);
     let inputs: Vec<Bounds> = match &node.shape {
@@ -55,7 +61,7 @@ fn bounds_over(graph: &Graph, id: NodeId, known: &HashMap<NodeId, Bounds>) -> Bo
     let most = inputs.iter().map(|bounds| bounds.sign).max().unwrap_or(Any);
     let square = matches!(node.children.as_slice(), [a, b] if a == b);
     let (finite, sign) = match &node.shape {
-        Expr::Column(_) | Expr::OuterReferenceColumn(..) => (true, Any),
+        Expr::Column(_) | Expr::OuterReferenceColumn(..) => (columns, Any),
         Expr::Literal(..) => match graph.as_number(id) {
             Some(value) if value > 0.0 => (value.is_finite(), Positive),
             Some(0.0) => (true, NotNegative),

@@ -19,7 +19,7 @@ mod sums;
 mod testing;
 mod weight;
 
-pub use bounds::{is_finite, is_smooth};
+pub use bounds::{is_always_finite, is_finite, is_smooth};
 pub use monomials::Algebra;
 pub use powers::as_lowered;
 pub use products::{divide, multiply, power};

@@ -9,7 +9,7 @@ use super::differentiation::Differentiation;
 use super::{errors, variable};
 use crate::algebra::{Algebra, place_sign};
 use crate::graph::{NodeId, branches, export, import, to_program};
-use crate::pullback::{Direction, NullSets, Pullback, Sources, Stopped};
+use crate::pullback::{Direction, NullSets, Pullback, Sources, Stopped, tangent_of};
 use crate::rules::Rules;
 use crate::vocabulary::fields::{field_of, type_of};
 use crate::vocabulary::messages::{abbreviated, without_quotes};
@@ -76,10 +76,9 @@ fn derivatives<'a>(
             // A tangent is NULL where its variable is. Several calls may have one tangent, each by another variable.
             nulls.forget_derivatives(algebra);
             for (factor, variable) in prepared.factors.iter().zip(&prepared.variables) {
-                if let Some(factor) = factor
-                    && matches!(algebra.node(*factor).shape, Expr::Column(_))
-                {
-                    nulls.equate(algebra, *factor, *variable);
+                let column = factor.and_then(|factor| tangent_of(algebra, factor));
+                for tangent in factor.iter().chain(&column).filter(|_| column.is_some()) {
+                    nulls.equate(algebra, *tangent, *variable);
                 }
             }
         }

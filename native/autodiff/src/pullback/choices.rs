@@ -7,8 +7,11 @@ use datafusion_expr::{Expr, Operator};
 use std::collections::HashSet;
 
 use super::nulls::NullSets;
-use crate::algebra::{Algebra, divide, is_finite, multiply, negate};
+use crate::algebra::{Algebra, add, divide, is_always_finite, is_finite, multiply, negate, subtract};
 use crate::graph::{NodeId, branches};
+
+/// `a + b` or `a - b`.
+type Sum = fn(&mut Algebra, NodeId, NodeId) -> Result<NodeId>;
 
 /// The derivatives of `CASE` that are 0 in some branches.
 #[derive(Debug, Default)]
@@ -56,12 +59,52 @@ impl Choices {
         Ok(Some(derivative))
     }
 
+    /// Knows a tangent that is 0 where a branch is taken that does not vary as a choice.
+    pub fn add_tangent(&mut self, algebra: &Algebra, tangent: NodeId) {
+        if tangent_of(algebra, tangent).is_some_and(|column| column != tangent) {
+            self.0.insert(tangent);
+        }
+    }
+
+    /// The product of a cotangent with a tangent, or with a cotangent of what is above, each of which may be a choice and the other
+    /// infinite or NaN.
+    pub fn along(
+        &mut self,
+        algebra: &mut Algebra,
+        nulls: &mut NullSets,
+        [first, second]: [NodeId; 2],
+    ) -> Result<NodeId> {
+        for (factor, choice) in [(first, second), (second, first)] {
+            if !self.chooses(algebra, choice) {
+                continue;
+            }
+            if !is_always_finite(algebra, factor) {
+                return self.branch_by_branch(algebra, nulls, factor, choice);
+            }
+            if let Some(column) = tangent_of(algebra, choice) {
+                return multiply(algebra, factor, column);
+            }
+        }
+        multiply(algebra, first, second)
+    }
+
+    /// Whether a derivative is that of a choice, or a sum with such a one in it.
+    #[recursive::recursive]
+    fn chooses(&self, algebra: &Algebra, id: NodeId) -> bool {
+        let node = algebra.node(id);
+        match (&node.shape, node.children.as_slice()) {
+            (Expr::BinaryExpr(binary), [a, b]) if matches!(binary.op, Operator::Plus | Operator::Minus) => {
+                self.chooses(algebra, *a) || self.chooses(algebra, *b)
+            }
+            _ => self.contain(algebra, id),
+        }
+    }
+
     /// The product of a cotangent and the derivative of a `CASE`.
     ///
     /// A cotangent that can be infinite goes into the `CASE`, branch by branch, so that a branch that does not vary
     /// contributes nothing: `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the
     /// derivatives of a query share it.
-    #[recursive::recursive]
     pub fn pulled_back(
         &mut self,
         algebra: &mut Algebra,
@@ -69,8 +112,32 @@ impl Choices {
         cotangent: NodeId,
         partial: NodeId,
     ) -> Result<NodeId> {
-        if is_finite(algebra, cotangent) {
-            return multiply(algebra, cotangent, partial);
+        if !is_finite(algebra, cotangent) {
+            return self.branch_by_branch(algebra, nulls, cotangent, partial);
+        }
+        // The tangents in a derivative may be infinite where the cotangent is that of a branch which is not taken.
+        match self.chooses(algebra, cotangent) && !is_always_finite(algebra, partial) {
+            true => self.branch_by_branch(algebra, nulls, partial, cotangent),
+            false => multiply(algebra, cotangent, partial),
+        }
+    }
+
+    /// The product of a cotangent and the derivative of a `CASE` as one `CASE`.
+    #[recursive::recursive]
+    fn branch_by_branch(
+        &mut self,
+        algebra: &mut Algebra,
+        nulls: &mut NullSets,
+        cotangent: NodeId,
+        partial: NodeId,
+    ) -> Result<NodeId> {
+        for (op, sum) in [(Operator::Plus, add as Sum), (Operator::Minus, subtract)] {
+            let Some((a, b)) = algebra.as_binary(partial, op) else { continue };
+            if self.chooses(algebra, a) || self.chooses(algebra, b) {
+                let a = self.branch_by_branch(algebra, nulls, cotangent, a)?;
+                let b = self.branch_by_branch(algebra, nulls, cotangent, b)?;
+                return sum(algebra, a, b);
+            }
         }
         for (op, sides) in [(Operator::Multiply, &[0, 1][..]), (Operator::Divide, &[0])] {
             let Some((a, b)) = algebra.as_binary(partial, op) else { continue };
@@ -80,8 +147,8 @@ impl Choices {
                     let one = algebra.number(1.0)?;
                     let factor = if op == Operator::Multiply { other } else { divide(algebra, one, other)? };
                     // The factor may be another choice.
-                    let cotangent = self.pulled_back(algebra, nulls, cotangent, factor)?;
-                    return self.pulled_back(algebra, nulls, cotangent, choice);
+                    let cotangent = self.branch_by_branch(algebra, nulls, cotangent, factor)?;
+                    return self.branch_by_branch(algebra, nulls, cotangent, choice);
                 }
             }
         }
@@ -89,15 +156,22 @@ impl Choices {
             Expr::Case(case) if self.0.contains(&partial) => case.clone(),
             Expr::Negative(_) => {
                 let choice = algebra.node(partial).children[0];
-                let positive = self.pulled_back(algebra, nulls, cotangent, choice)?;
+                let positive = self.branch_by_branch(algebra, nulls, cotangent, choice)?;
                 return negate(algebra, positive);
+            }
+            // The other one may be a choice as well.
+            _ if self.chooses(algebra, cotangent)
+                && !self.chooses(algebra, partial)
+                && !is_always_finite(algebra, partial) =>
+            {
+                return self.branch_by_branch(algebra, nulls, partial, cotangent);
             }
             _ => return multiply(algebra, cotangent, partial),
         };
         let mut children = algebra.node(partial).children.clone();
         for value in branches(&shape) {
             if !vanishes(algebra, children[value]) {
-                let contribution = self.pulled_back(algebra, nulls, cotangent, children[value])?;
+                let contribution = self.branch_by_branch(algebra, nulls, cotangent, children[value])?;
                 children[value] = algebra.cast_to_working_type(contribution)?;
             }
         }
@@ -126,6 +200,20 @@ impl Choices {
     pub fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
+}
+
+/// The column of a tangent: itself, or that which `CASE` has where the tangent is not 0.
+pub fn tangent_of(algebra: &Algebra, tangent: NodeId) -> Option<NodeId> {
+    let node = algebra.node(tangent);
+    let column = match &node.shape {
+        Expr::Case(case) => {
+            let values = branches(case).into_iter().map(|value| node.children[value]);
+            let mut others = values.filter(|value| !vanishes(algebra, *value));
+            others.next().filter(|_| others.next().is_none())?
+        }
+        _ => tangent,
+    };
+    matches!(algebra.node(column).shape, Expr::Column(_)).then_some(column)
 }
 
 /// Whether a branch is 0, also if it is so only where it is not NULL.

@@ -11,6 +11,7 @@ mod nulls;
 mod refusal;
 mod sweep;
 
+pub use choices::tangent_of;
 pub use nulls::{NullSets, Sources};
 pub use refusal::{Refusal, Stopped};
 pub use sweep::{Direction, Pullback};

@@ -69,18 +69,12 @@ impl<'p, 'a> Pullback<'p, 'a> {
             .all(|id| decoded(algebra.data_type(*id)) == &DataType::Float32);
         algebra.start_derivative(if single { DataType::Float32 } else { DataType::Float64 });
         let one = algebra.number(1.0)?;
-        let tangents = tangents.iter().map(|tangent| tangent.unwrap_or(one)).collect();
-        Ok(Self {
-            rules,
-            algebra,
-            nulls,
-            variables,
-            tangents,
-            total,
-            active,
-            known: HashMap::new(),
-            choices: Choices::default(),
-        })
+        let tangents: Vec<_> = tangents.iter().map(|tangent| tangent.unwrap_or(one)).collect();
+        let mut choices = Choices::default();
+        for tangent in tangents.iter().filter(|_| total) {
+            choices.add_tangent(algebra, *tangent);
+        }
+        Ok(Self { rules, algebra, nulls, variables, tangents, total, active, known: HashMap::new(), choices })
     }
 
     /// The derivative of a node along the tangents: the sum over the variables of tangent times partial derivative.
@@ -115,7 +109,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 let cotangent = add_all(self.algebra, summands)?;
                 // Behind the cotangent, which derivatives by other variables have too, stands what is of this one alone.
                 let factors = if self.total { [cotangent, *tangent] } else { [*tangent, cotangent] };
-                terms.push(multiply(self.algebra, factors[0], factors[1])?);
+                terms.push(self.choices.along(self.algebra, self.nulls, factors)?);
             }
         }
         terms.extend(others);

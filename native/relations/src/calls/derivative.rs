@@ -71,7 +71,7 @@ impl<'c> DirectionalDerivative<'c> {
         for (term, tangents) in self.terms.iter().zip(tangents) {
             let mut arguments = vec![self.function.clone(), term.variable.clone(), lit(1.0)];
             for (column, tangent) in tangents {
-                arguments.extend([Expr::Column(column.clone()), factor(tangent)]);
+                arguments.extend([Expr::Column(column.clone()), factor(tangent)?]);
             }
             check_subqueries(&arguments)?;
             calls.push(arguments);
@@ -101,7 +101,7 @@ impl<'c> DirectionalDerivative<'c> {
             });
         }
         for (column, tangent) in seeded {
-            let arguments = vec![self.function.clone(), Expr::Column(column), factor(&tangent)];
+            let arguments = vec![self.function.clone(), Expr::Column(column), factor(&tangent)?];
             terms.push(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments)));
         }
         // The one may be REAL where the other is DOUBLE, and types have been coerced before.
@@ -118,11 +118,11 @@ impl<'c> DirectionalDerivative<'c> {
 }
 
 /// A tangent as an argument of `jvp`.
-fn factor(tangent: &Tangent) -> Expr {
+fn factor(tangent: &Tangent) -> Result<Expr> {
     match tangent {
-        Tangent::Zero => lit(0.0),
-        Tangent::One => lit(1.0),
-        Tangent::Column(tangent) => Expr::Column(tangent.clone()),
+        Tangent::Zero => Ok(lit(0.0)),
+        Tangent::One => Ok(lit(1.0)),
+        Tangent::Column(tangent) => tangent.factor(),
     }
 }
 

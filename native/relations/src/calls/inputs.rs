@@ -176,8 +176,8 @@ impl Inputs {
         for (index, column) in columns {
             let mut tangent = carried.tangents.first().map_or(Tangent::Zero, |tangents| tangents.get(index));
             if let (Some(cell), Tangent::Column(varies)) = (&cell, &tangent) {
-                let checked = cell.checked(plan, varies, &by.variable.name, names)?;
-                (plan, tangent) = (checked.0, Tangent::Column(checked.1));
+                let checked = cell.checked(plan, &varies.column, &by.variable.name, names)?;
+                (plan, tangent) = (checked.0, checked.1.into());
             }
             tangents.push((column.clone(), tangent.clone()));
             if by.along.is_none() {

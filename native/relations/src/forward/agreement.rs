@@ -51,6 +51,6 @@ impl Agreements {
         };
         let name = names.tangent(column, variable);
         self.exprs.push(agreed.alias(name.clone()));
-        Ok(Tangent::Column(Column::new_unqualified(name)))
+        Ok(Column::new_unqualified(name).into())
     }
 }

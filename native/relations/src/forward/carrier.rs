@@ -1,6 +1,7 @@
 //! Carrying tangents up a plan: what is the same at every node.
 
-use datafusion_common::{Column, Result, plan_err};
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, Result, TableReference, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use super::direction::{Direction, Variable};
 use super::shared_tangents::SharedTangents;
 use crate::plan::recursion::WorkTable;
 use crate::shared::SharedRelation;
-use crate::tangents::tangent::{Tangent, Tangents};
+use crate::tangents::tangent::{self, Inactive, Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
 use crate::vocabulary::nodes::{above_queries, shown};
@@ -114,6 +115,15 @@ pub struct Carrier<'a> {
     rule: Rule,
 }
 
+/// The further columns that a column of a recursive query has by one that varies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Further {
+    /// What its tangent is called.
+    pub tangent: String,
+    /// What the column behind it is called that says where it is inactive, if one of the terms says so.
+    pub inactive: Option<String>,
+}
+
 /// A recursive query on whose recursive term the carrier is.
 #[derive(Debug)]
 pub struct Recursion {
@@ -121,11 +131,25 @@ pub struct Recursion {
     pub variables: Vec<Variable>,
     /// The columns that vary, each in a direction, with the names of their tangents. These are the further columns of the work table, in
     /// this order.
-    pub varying: BTreeMap<(usize, usize), String>,
+    pub varying: BTreeMap<(usize, usize), Further>,
     /// The work table with those tangents.
     pub table: WorkTable,
     /// The columns whose tangents the recursive term asked for, each in a direction.
     pub asked: BTreeSet<(usize, usize)>,
+}
+
+impl Further {
+    /// How many columns these are.
+    pub fn width(&self) -> usize {
+        1 + usize::from(self.inactive.is_some())
+    }
+
+    /// The tangent that a relation has in these columns.
+    pub fn carried(&self, relation: Option<TableReference>, data_type: DataType) -> Tangent {
+        let column = |name: &String| Column::new(relation.clone(), name);
+        let inactive = self.inactive.as_ref().map(|name| Inactive { column: column(name), data_type });
+        Tangent::Column(tangent::Carried { column: column(&self.tangent), inactive })
+    }
 }
 
 /// How a direction goes on at a node.
@@ -270,7 +294,7 @@ impl<'a> Carrier<'a> {
                 (Onward::Moves(index), Some(seed)) => {
                     let field = schema.field(index);
                     let seed = seed.clone().cast_to(&direction.tangent_type(field.data_type()), &schema)?;
-                    tangents.set(index, direction.add_computed(seed, field.name(), &mut moved, self.names));
+                    tangents.set(index, direction.add_computed(seed, field.name(), &mut moved, self.names).into());
                 }
                 _ => {}
             }

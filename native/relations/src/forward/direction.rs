@@ -1,8 +1,8 @@
 //! A variable by which tangents are carried, and the tangents by it of what a node computes.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{DFSchema, Result, plan_err};
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
+use datafusion_common::{Column, DFSchema, Result, plan_err};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::types::{decoded, result_type};
 
 use super::shared_tangents::Cell;
 use crate::tangents::linearize::{linearize, reads, written_out};
-use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::tangents::tangent::{Linearized, Tangents};
 use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::names::Names;
@@ -96,8 +96,8 @@ impl Direction {
     }
 
     /// The column that computes a tangent, added unless there is one already.
-    pub fn add_computed(&self, expr: Expr, name: &str, computed: &mut Vec<Expr>, names: &mut Names) -> Tangent {
-        Tangent::Column(names.column(expr, computed, |names| names.tangent(name, &self.variable)))
+    pub fn add_computed(&self, expr: Expr, name: &str, computed: &mut Vec<Expr>, names: &mut Names) -> Column {
+        names.column(expr, computed, |names| names.tangent(name, &self.variable))
     }
 
     /// The type of the tangent of a column of this type.

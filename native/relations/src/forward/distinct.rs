@@ -42,8 +42,8 @@ fn all(carrier: &mut Carrier, input: Arc<LogicalPlan>, requests: &[Request]) -> 
         let mut of_rows = Tangents::default();
         for (index, tangent) in tangents.iter() {
             let tangent = match tangent {
-                Tangent::Column(column) => {
-                    let tangent = Expr::Column(column.clone());
+                Tangent::Column(of_rows) => {
+                    let tangent = Expr::Column(of_rows.column.clone());
                     let data_type = tangent.get_type(carried.plan.schema())?;
                     let column = input.schema().field(index).name();
                     let in_rows = InRows { tangent, rolled_up: None, data_type, column };

@@ -1,16 +1,16 @@
 //! The tangents of expressions that a node computes over its input.
 
-use datafusion_common::{Column, DFSchemaRef, Result, TableReference};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{Column, DFSchema, DFSchemaRef, Result, TableReference};
 use datafusion_expr::Expr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::carrier::{Asked, Carried, Request};
 use super::direction::Direction;
 use crate::tangents::linearize::Function;
-use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::Names;
-use arrow::datatypes::FieldRef;
 
 /// The expressions of a node, of which some are linearized.
 #[derive(Debug)]
@@ -67,30 +67,28 @@ impl Expressions {
             for index in &request.asked.wanted {
                 let function = &self.functions[index];
                 let tangent = match function.linearize(&self.input, below, &direction.jvp)? {
-                    Linearized::Known(Tangent::Column(column)) => {
-                        let passed = Expr::Column(column.clone());
-                        if !self.exprs.contains(&passed) {
-                            let (table, field) = schema.qualified_field(schema.index_of_column(&column)?);
-                            self.added.push((table.cloned(), Arc::clone(field)));
-                            self.exprs.push(passed);
+                    Linearized::Known(Tangent::Column(carried)) => {
+                        let inactive = carried.inactive.iter().map(|inactive| &inactive.column);
+                        for column in [&carried.column].into_iter().chain(inactive) {
+                            self.pass_on(column, schema)?;
                         }
-                        Tangent::Column(column)
+                        Tangent::Column(carried)
                     }
                     Linearized::Known(constant) => constant,
                     Linearized::Derived(derived) => {
-                        let name = match known.get(&derived) {
-                            Some(name) => name.clone(),
-                            None => {
-                                let column = self.exprs[*index].qualified_name().1;
-                                let name = names.tangent(&column, &direction.variable);
-                                let field = function.field_of_derived(&derived, schema)?;
-                                self.added.push((None, Arc::new(field.as_ref().clone().with_name(&name))));
-                                self.exprs.push(derived.clone().alias(name.clone()));
-                                known.insert(derived, name.clone());
-                                name
-                            }
-                        };
-                        Tangent::Column(Column::new_unqualified(name))
+                        let field = function.field_of_derived(&derived, schema)?;
+                        let inactive = function.inactive(&self.input, below, schema)?;
+                        let own = self.exprs[*index].qualified_name().1;
+                        let column =
+                            self.computed(derived, &field, &mut known, || names.tangent(&own, &direction.variable));
+                        let mut told = None;
+                        if let Some(condition) = inactive {
+                            let number = Inactive::number(condition)?;
+                            let truth = Field::new("", DataType::Int64, false);
+                            let column = self.computed(number, &truth, &mut known, || names.part("inactive"));
+                            told = Some(Inactive { column, data_type: field.data_type().clone() });
+                        }
+                        Tangent::Column(tangent::Carried { column, inactive: told })
                     }
                 };
                 tangents.set(*index, tangent);
@@ -98,5 +96,34 @@ impl Expressions {
             all.push(tangents);
         }
         Ok(all)
+    }
+
+    /// Passes a column of the input on, unless the node does so.
+    fn pass_on(&mut self, column: &Column, schema: &DFSchema) -> Result<()> {
+        let passed = Expr::Column(column.clone());
+        if !self.exprs.contains(&passed) {
+            let (table, field) = schema.qualified_field(schema.index_of_column(column)?);
+            self.added.push((table.cloned(), Arc::clone(field)));
+            self.exprs.push(passed);
+        }
+        Ok(())
+    }
+
+    /// The column that computes what is added, of this type, unless there is one already.
+    fn computed(
+        &mut self,
+        expr: Expr,
+        field: &Field,
+        known: &mut HashMap<Expr, String>,
+        name: impl FnOnce() -> String,
+    ) -> Column {
+        let name = known.get(&expr).cloned().unwrap_or_else(|| {
+            let name = name();
+            self.added.push((None, Arc::new(field.clone().with_name(&name))));
+            self.exprs.push(expr.clone().alias(name.clone()));
+            known.insert(expr, name.clone());
+            name
+        });
+        Column::new_unqualified(name)
     }
 }

@@ -11,7 +11,7 @@ use super::carrier::{Asked, Carried, Carrier, Reading, Request};
 use super::direction::{Direction, Variable};
 use super::shared_tangents::Cell;
 use crate::shared::Iterations;
-use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::tangents::tangent::{Linearized, Tangents};
 use crate::vocabulary::names::columns;
 
 /// What gradients by row read is differentiated by one cell. The rows that an iteration is given get tangents as further columns, and so do
@@ -81,7 +81,7 @@ fn tape(
         let mut tangents = Tangents::default();
         for index in varying {
             let field = tangent_field(carrier, direction, &fields[index]);
-            tangents.set(index, Tangent::Column(Column::new_unqualified(field.name())));
+            tangents.set(index, Column::new_unqualified(field.name()).into());
             schema.push(Arc::new(field));
         }
         return Ok((iterations.with(given, vec![first?, next?], schema)?, tangents));
@@ -156,7 +156,7 @@ fn adjoint(
     let next = padded(along, step, next, &of_next, (CONTRIBUTED, widest))?;
     let mut tangents = Tangents::default();
     for (index, field) in contributed.zip(&schema[CONTRIBUTED + widest..]) {
-        tangents.set(index, Tangent::Column(Column::new_unqualified(field.name())));
+        tangents.set(index, Column::new_unqualified(field.name()).into());
     }
     Ok((iterations.with(given, vec![tape, around, next], schema)?, tangents))
 }

@@ -1,12 +1,12 @@
 //! Recursive queries.
 
-use arrow::datatypes::Field;
-use datafusion_common::{Column, DFSchemaRef, Result, internal_err, plan_err};
+use arrow::datatypes::{DataType, Field};
+use datafusion_common::{DFSchemaRef, Result, internal_err, plan_err};
 use datafusion_expr::{LogicalPlan, RecursiveQuery};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::carrier::{Asked, Carried, Carrier, Recursion, Request};
+use super::carrier::{Asked, Carried, Carrier, Further, Recursion, Request};
 use super::direction::{Direction, Variable};
 use crate::plan::recursion::{Term, WorkTable};
 use crate::shared::looked_through;
@@ -60,7 +60,13 @@ pub fn recursive_query(carrier: &mut Carrier, query: RecursiveQuery, requests: &
             variable(*direction) != Variable::Column(*index) && (of_term(&start) || of_term(&step))
         };
         let vary: BTreeSet<InDirection> = needed.iter().copied().filter(varies).collect();
-        if needed == wanted && vary.iter().eq(varying.keys()) {
+        let is_told = |(direction, index): &InDirection| {
+            [&start, &step].iter().any(|term| term.tangents[*direction].get(*index).is_told())
+        };
+        let told: BTreeSet<InDirection> = vary.iter().copied().filter(is_told).collect();
+        let known: BTreeSet<InDirection> =
+            varying.iter().filter(|(_, further)| further.inactive.is_some()).map(|(column, _)| *column).collect();
+        if needed == wanted && vary.iter().eq(varying.keys()) && told.is_subset(&known) {
             return with_tangents(query, [start, step], recursion, &carrier.directions);
         }
         *carrier.names = names;
@@ -68,7 +74,12 @@ pub fn recursive_query(carrier: &mut Carrier, query: RecursiveQuery, requests: &
         for (direction, index) in vary {
             let column = query.static_term.schema().field(index).name();
             let variable = &carrier.directions[direction].variable;
-            varying.entry((direction, index)).or_insert_with(|| carrier.names.tangent(column, variable));
+            let further = varying
+                .entry((direction, index))
+                .or_insert_with(|| Further { tangent: carrier.names.tangent(column, variable), inactive: None });
+            if told.contains(&(direction, index)) && further.inactive.is_none() {
+                further.inactive = Some(carrier.names.part("inactive"));
+            }
         }
     }
 }
@@ -103,7 +114,7 @@ fn terms(
     query: &RecursiveQuery,
     requests: &[Request],
     wanted: &BTreeSet<InDirection>,
-    varying: &BTreeMap<InDirection, String>,
+    varying: &BTreeMap<InDirection, Further>,
 ) -> Result<(Carried, Carried, Recursion)> {
     let asked = |direction: usize, request: &Request| {
         let wanted = wanted.range((direction, 0)..(direction + 1, 0)).map(|(_, index)| *index);
@@ -111,10 +122,11 @@ fn terms(
     };
     let asked: Vec<_> = requests.iter().enumerate().map(|(number, request)| asked(number, request)).collect();
     let schema = query.static_term.schema();
-    let further = varying.iter().map(|((direction, index), name)| {
+    let further = varying.iter().flat_map(|((direction, index), Further { tangent, inactive })| {
         let field = schema.field(*index);
         let data_type = carrier.directions[*direction].tangent_type(field.data_type());
-        Arc::new(Field::new(name, data_type, field.is_nullable()))
+        let inactive = inactive.iter().map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
+        [Arc::new(Field::new(tangent, data_type, field.is_nullable()))].into_iter().chain(inactive)
     });
     let table = WorkTable::widened(query, further);
     let start = carrier.carry(query.static_term.as_ref().clone(), asked.clone())?;
@@ -148,17 +160,21 @@ fn with_tangents(
     }
     let term = |before: &DFSchemaRef, carried: Carried| -> Result<Term> {
         let own = columns(before);
-        let further = varying.keys().map(|(direction, index)| {
-            let tangent = Linearized::Known(carried.tangents[*direction].get(*index));
-            directions[*direction].column(&tangent, &own[*index], before, carried.plan.schema())
-        });
-        let further = further.collect::<Result<_>>()?;
+        let mut further = vec![];
+        for ((direction, index), Further { inactive, .. }) in &varying {
+            let tangent = carried.tangents[*direction].get(*index);
+            let told = inactive.as_ref().map(|_| tangent.inactive()).transpose()?;
+            let tangent = Linearized::Known(tangent);
+            further.push(directions[*direction].column(&tangent, &own[*index], before, carried.plan.schema())?);
+            further.extend(told);
+        }
         Ok(Term { before: Arc::clone(before), plan: carried.plan, further })
     };
     let (start, step) = (term(query.static_term.schema(), start)?, term(query.recursive_term.schema(), step)?);
     let mut tangents = vec![Tangents::default(); directions.len()];
-    for ((direction, index), name) in &varying {
-        tangents[*direction].set(*index, Tangent::Column(Column::new_unqualified(name.clone())));
+    for ((direction, index), further) in &varying {
+        let data_type = directions[*direction].tangent_type(query.static_term.schema().field(*index).data_type());
+        tangents[*direction].set(*index, further.carried(None, data_type));
     }
     Ok(Carried { plan: table.query(start, step)?, tangents })
 }

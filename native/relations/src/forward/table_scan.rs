@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use super::carrier::{Asked, Carried, Carrier, Reading, Recursion, Request};
-use super::direction::Variable;
+use super::direction::{Direction, Variable};
 use super::recursive_query::refused_for_gradients_in;
 use super::shared_tangents::{Cell, rescan};
 use crate::physical::Id;
@@ -32,13 +32,18 @@ pub fn table_scan(carrier: &mut Carrier, scan: TableScan, requests: &[Request]) 
     }
     let mut recursions = carrier.recursions.iter_mut().rev();
     match recursions.find(|recursion| recursion.table.is_read_by(&scan)) {
-        Some(recursion) => work_table(recursion, scan, requests),
+        Some(recursion) => work_table(recursion, &carrier.directions, scan, requests),
         None => Ok(Carried::constant(LogicalPlan::TableScan(scan), requests.len())),
     }
 }
 
 /// The columns of a work table that vary have tangents there.
-fn work_table(recursion: &mut Recursion, scan: TableScan, requests: &[Request]) -> Result<Carried> {
+fn work_table(
+    recursion: &mut Recursion,
+    directions: &[Direction],
+    scan: TableScan,
+    requests: &[Request],
+) -> Result<Carried> {
     let mut all = vec![];
     let mut added = vec![];
     for (direction, Request { asked, .. }) in requests.iter().enumerate() {
@@ -50,12 +55,11 @@ fn work_table(recursion: &mut Recursion, scan: TableScan, requests: &[Request]) 
         for index in asked.wanted.iter().filter(|_| is_variable) {
             let column = (direction, source_column(&scan, *index));
             recursion.asked.insert(column);
-            if let Some((number, (_, name))) =
-                recursion.varying.iter().enumerate().find(|(_, (known, _))| **known == column)
-            {
-                tangents.set(*index, Tangent::Column(Column::new(Some(scan.table_name.clone()), name)));
-                added.push(number);
-            }
+            let Some(further) = recursion.varying.get(&column) else { continue };
+            let before = recursion.varying.range(..column).map(|(_, further)| further.width()).sum::<usize>();
+            added.extend(before..before + further.width());
+            let data_type = directions[direction].tangent_type(scan.projected_schema.field(*index).data_type());
+            tangents.set(*index, further.carried(Some(scan.table_name.clone()), data_type));
         }
         all.push(tangents);
     }
@@ -75,7 +79,7 @@ fn given(carrier: &mut Carrier, mut scan: TableScan, id: Id, requests: &[Request
             for index in &asked.wanted {
                 let Some(place) = places.get(&source_column(&scan, *index)) else { continue };
                 let name = given.schema().field(*place).name();
-                tangents.set(*index, Tangent::Column(Column::new(Some(scan.table_name.clone()), name)));
+                tangents.set(*index, Column::new(Some(scan.table_name.clone()), name).into());
                 projection.push(*place);
             }
             let TableScan { table_name, filters, fetch, .. } = scan;
@@ -133,7 +137,7 @@ fn with_tangents(
     let wanted: Vec<_> = wanted.iter().map(|index| (*index, tangents.get(source_column(&scan, *index)))).collect();
     let position = |column: &Column| known.columns().position(|name| name == column.name);
     let added = wanted.iter().filter_map(|(_, tangent)| match tangent {
-        Tangent::Column(column) => position(column),
+        Tangent::Column(carried) => position(&carried.column),
         Tangent::Zero | Tangent::One => None,
     });
     let added = added.collect();
@@ -142,10 +146,10 @@ fn with_tangents(
     let mut found = Tangents::default();
     for (index, tangent) in wanted {
         let tangent = match tangent {
-            Tangent::Column(column) => {
-                let named = position(&column).and_then(|position| named.get(position));
+            Tangent::Column(carried) => {
+                let named = position(&carried.column).and_then(|position| named.get(position));
                 let Some(named) = named else { return internal_err!("a tangent is not read") };
-                Tangent::Column(Column::new(Some(table.clone()), named.clone()))
+                Column::new(Some(table.clone()), named.clone()).into()
             }
             constant => constant,
         };
@@ -172,10 +176,10 @@ fn add_tangents(carrier: &mut Carrier, relation: &Arc<SharedRelation>, cell: &Ce
     let mut tangents = Tangents::default();
     for (index, tangent) in of_plan.iter() {
         let tangent = match tangent {
-            Tangent::Column(column) => {
-                let name = carrier.names.part(&column.name);
-                exprs.push(Expr::Column(column.clone()).alias(name.clone()));
-                Tangent::Column(Column::new_unqualified(name))
+            Tangent::Column(carried) => {
+                let name = carrier.names.part(&carried.column.name);
+                exprs.push(Expr::Column(carried.column.clone()).alias(name.clone()));
+                Column::new_unqualified(name).into()
             }
             constant => constant.clone(),
         };

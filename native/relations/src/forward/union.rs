@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::carrier::{Carried, Carrier, Request};
 use super::direction::Direction;
 use crate::plan::union::widened_union;
-use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::names::columns;
 
 /// A tangent that all inputs have a column for.
@@ -15,6 +15,8 @@ struct Added {
     direction: usize,
     index: usize,
     name: String,
+    /// What the column is called that says where the tangent is inactive, if one of the inputs says so.
+    inactive: Option<String>,
 }
 
 /// A column of a union has a tangent column if it varies in one of the inputs.
@@ -29,9 +31,9 @@ struct Added {
 ///
 /// ```text
 /// Union
-///   Projection: w, q, ∂q/∂w AS ∂q/∂w #2
+///   Projection: w, q, 0 AS ∂inactive, ∂q/∂w AS ∂q/∂w #2
 ///     Projection: p.w, p.w * d.x AS q, jvp(p.w * d.x, p.w, 1) AS ∂q/∂w
-///   Projection: w, q, 0 AS ∂q/∂w #2
+///   Projection: w, q, 1 AS ∂inactive, 0 AS ∂q/∂w #2
 ///     Projection: p.w, 3 AS q
 /// ```
 pub fn union(carrier: &mut Carrier, union: &Union, requests: &[Request]) -> Result<Carried> {
@@ -49,10 +51,20 @@ pub fn union(carrier: &mut Carrier, union: &Union, requests: &[Request]) -> Resu
             if all_are(Tangent::One) {
                 tangents.set(*index, Tangent::One);
             } else if !all_are(Tangent::Zero) {
-                let variable = &carrier.directions[direction].variable;
-                let name = carrier.names.tangent(union.schema.field(*index).name(), variable);
-                tangents.set(*index, Tangent::Column(Column::new_unqualified(name.clone())));
-                added.push(Added { direction, index: *index, name });
+                let Direction { variable, .. } = &carrier.directions[direction];
+                let field = union.schema.field(*index);
+                let name = carrier.names.tangent(field.name(), variable);
+                // Of an input in which it is a constant too.
+                let of_inputs = || inputs.iter().map(|input| input.tangents[direction].get(*index));
+                let is_told = of_inputs().any(|tangent| tangent.is_told() || tangent == Tangent::Zero);
+                let inactive = is_told.then(|| carrier.names.part("inactive"));
+                let told = inactive.clone().map(|name| Inactive {
+                    column: Column::new_unqualified(name),
+                    data_type: carrier.directions[direction].tangent_type(field.data_type()),
+                });
+                let column = Column::new_unqualified(name.clone());
+                tangents.set(*index, Tangent::Column(tangent::Carried { column, inactive: told }));
+                added.push(Added { direction, index: *index, name, inactive });
             }
         }
         all.push(tangents);
@@ -86,8 +98,12 @@ fn with_tangents(
             false => column.clone().alias_qualified(table.cloned(), field.name()),
         });
     }
-    for Added { direction, index, name } in added {
-        let tangent = Linearized::Known(input.tangents[*direction].get(*index));
+    for Added { direction, index, name, inactive } in added {
+        let tangent = input.tangents[*direction].get(*index);
+        if let Some(name) = inactive {
+            exprs.push(tangent.inactive()?.alias(name.clone()));
+        }
+        let tangent = Linearized::Known(tangent);
         let tangent = directions[*direction].column(&tangent, &own[*index], before, input.plan.schema())?;
         exprs.push(tangent.alias(name.clone()));
     }

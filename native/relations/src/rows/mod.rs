@@ -9,12 +9,12 @@ pub mod without_formula;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition, lit};
 use std::sync::Arc;
 
-use crate::tangents::linearize::{linearize, written_out};
+use crate::tangents::linearize::{Function, linearize, written_out};
 use crate::tangents::pairs::{pair, tangent_in};
-use crate::tangents::tangent::{Linearized, Tangent, Tangents};
+use crate::tangents::tangent::{Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
 use calls::{Extremum, FormulaCall};
@@ -58,6 +58,22 @@ impl Over<'_> {
         let mut rows = self.rows(call, complete);
         let tangent = formula.evaluate(&inputs, |call| rows.value(call))?;
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
+    }
+
+    /// Where all rows that an aggregate is over take branches that do not vary, over functions that are added; none if that is known of
+    /// no row.
+    pub fn inactive(&mut self, function: &Expr) -> Result<Option<Expr>> {
+        let call @ Call::Aggregate(_) = Call::of(function)? else { return Ok(None) };
+        let mut conditions = vec![];
+        for argument in call.args() {
+            let Some(tangent) = self.argument(argument)?.tangent else { continue };
+            let function = Function::of(argument.clone(), self.columns)?;
+            let Some(inactive) = function.inactive(self.columns, self.tangents, self.carried)? else { return Ok(None) };
+            conditions.push(inactive.and(tangent.eq(lit(0.0))));
+        }
+        let Some(condition) = conditions.into_iter().reduce(Expr::and) else { return Ok(None) };
+        let (all, _) = self.rows(call, None).call("min", vec![Inactive::number(condition)?])?;
+        Ok(Some(all.eq(lit(1_i64))))
     }
 
     /// A function by its arguments and their tangents; nothing if none of them varies.

@@ -4,14 +4,18 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit, when};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{columns_followed, columns_read, is_opaque, subquery_of};
 use xql_autodiff::vocabulary::fields::{field_of, type_of};
 use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::transform::Transform;
 use xql_autodiff::vocabulary::types::{can_vary, is_float, result_type};
+use xql_autodiff::{Varies, inactive};
 
 use super::pairs::linearize_pair;
 use super::tangent::{Linearized, Tangent, Tangents};
@@ -119,7 +123,7 @@ impl Function {
             match tangents.get(*index) {
                 Tangent::Zero => continue,
                 Tangent::One => arguments.extend([column(), lit(1.0)]),
-                Tangent::Column(tangent) => arguments.extend([column(), Expr::Column(tangent)]),
+                Tangent::Column(tangent) => arguments.extend([column(), tangent.factor()?]),
             }
         }
         if arguments.is_empty() {
@@ -140,6 +144,26 @@ impl Function {
         Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
     }
 
+    /// Where the expression takes branches that do not vary, over the columns with these tangents; none if that is known nowhere.
+    pub fn inactive(&self, schema: &DFSchema, tangents: &Tangents, carried: &DFSchema) -> Result<Option<Expr>> {
+        let is_told = |(index, _): &(usize, Column)| match tangents.get(*index) {
+            Tangent::Column(tangent) => tangent.inactive.is_some(),
+            Tangent::Zero | Tangent::One => false,
+        };
+        if !self.reads.iter().any(is_told) && !may_choose(&self.expr)? {
+            return Ok(None);
+        }
+        let varies = |column: &Column| match schema.maybe_index_of_column(column).map(|index| tangents.get(index)) {
+            Some(Tangent::Zero) => Varies::Never,
+            Some(Tangent::Column(tangent)) => tangent.condition().map_or(Varies::Always, Varies::Unless),
+            Some(Tangent::One) | None => Varies::Always,
+        };
+        // Some functions, as `coalesce`, are a CASE only then. What has no derivative says so when that is asked for.
+        let info = SimplifyContext::builder().with_schema(Arc::new(carried.clone())).build();
+        let Ok(expr) = ExprSimplifier::new(info).simplify(unmarked(&self.expr).clone()) else { return Ok(None) };
+        inactive(&expr, carried, &varies)
+    }
+
     /// The type of a tangent that [`linearize`](Self::linearize) has given, over the columns with theirs.
     pub fn field_of_derived(&self, tangent: &Expr, carried: &DFSchema) -> Result<FieldRef> {
         match tangent {
@@ -152,6 +176,20 @@ impl Function {
             other => field_of(other, carried),
         }
     }
+}
+
+/// Whether an expression may be one of several values, by a function or in words of another engine too, or is a derivative of such a one.
+fn may_choose(expr: &Expr) -> Result<bool> {
+    expr.exists(|part| {
+        Ok(match part {
+            Expr::Case(_) => true,
+            Expr::ScalarFunction(call) => match call.func.name() {
+                "coalesce" | "nvl" | "nvl2" | "nullif" | "nanvl" | "greatest" | "least" => true,
+                name => name == Transform::Tangent.name() || name.starts_with('∂'),
+            },
+            _ => false,
+        })
+    })
 }
 
 /// The tangent of an expression over columns with these tangents.
@@ -191,7 +229,7 @@ pub fn written_out(tangent: &Linearized, primal: &Expr, schema: &DFSchema, data_
     match tangent {
         Linearized::Known(Tangent::Zero) => constant(0.0),
         Linearized::Known(Tangent::One) => constant(1.0),
-        Linearized::Known(Tangent::Column(column)) => Ok(Expr::Column(column.clone())),
+        Linearized::Known(Tangent::Column(tangent)) => Ok(Expr::Column(tangent.column.clone())),
         Linearized::Derived(expr) => Ok(expr.clone()),
     }
 }

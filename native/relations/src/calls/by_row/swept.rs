@@ -123,14 +123,14 @@ pub fn totals(
     let mut tangents = vec![];
     for (value, parts) in parts {
         if let [part] = parts.as_slice() {
-            tangents.push((value, Tangent::Column(part.clone())));
+            tangents.push((value, part.clone().into()));
             continue;
         }
         let parts = parts.into_iter().map(Expr::Column);
         let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
         let name = names.tangent("value", &variable.name);
         *input = with_columns(std::mem::take(input), vec![total.alias(name.clone())])?;
-        tangents.push((value, Tangent::Column(Column::new_unqualified(name))));
+        tangents.push((value, Column::new_unqualified(name).into()));
     }
     Ok(tangents)
 }

@@ -88,7 +88,7 @@ fn of_all_rows(carrier: &mut Carrier, windows: &Windows, requests: &[Request]) -
                     let field = shown.field(index);
                     let expr = null_with_column(expr, shown, index)?;
                     let expr = of_type(expr, &direction.tangent_type(field.data_type()));
-                    direction.add_computed(expr, field.name(), &mut exprs, carrier.names)
+                    direction.add_computed(expr, field.name(), &mut exprs, carrier.names).into()
                 }
                 Linearized::Known(tangent) => tangent,
             };

@@ -136,7 +136,7 @@ pub fn by_own_cell(
         let derivative = of_type(derivative, &direction.tangent_type(field.data_type()));
         let names = &mut *own.carrier.names;
         let tangent = direction.add_computed(derivative, field.name(), &mut layers.derivatives, names);
-        tangents.set(varying.index, tangent);
+        tangents.set(varying.index, tangent.into());
     }
     let mut carried = Carried::constant(layers.over(plan, windows.functions.len(), own.carrier.names)?, directions);
     carried.tangents[direction] = tangents;
@@ -266,7 +266,7 @@ impl OwnCells<'_, '_> {
             let Tangent::Column(moved) = passes.all.of(lower)? else { continue };
             let by_lower = self.rows(along, number, layers, carried).tangent_along(function, &value)?;
             let Some(by_lower) = by_lower else { continue };
-            let moved = Expr::Column(moved).cast_to(&DataType::Float64, carried)?;
+            let moved = Expr::Column(moved.column).cast_to(&DataType::Float64, carried)?;
             let term = or_zero(binary_expr(by_lower, Operator::Multiply, moved));
             sum = Some(match sum {
                 None => term,

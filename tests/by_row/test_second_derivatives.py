@@ -1,0 +1,201 @@
+"""Second derivatives through recursions by several columns at once, and derivatives of one value in several ways.
+
+The likelihood of a time series is such a value. Against JAX, in double precision.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+import xql_ffi
+from support.sessions import session as differentiating
+
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+
+RETURNS = [0.3, -0.8, 0.5, 1.1, -0.2, 0.7]
+AT = {"a": 0.2, "b": 0.5, "c": 0.15}
+ALONG = {"a": 1.0, "b": -0.5, "c": 0.25}
+
+# By the rows of `p`, which has the columns a, b and c.
+MODELS = {
+    # The variance of returns.
+    "garch": """h AS (SELECT CAST(1 AS BIGINT) AS t, CAST(1 AS DOUBLE) AS h, a, b, c FROM p
+            UNION ALL SELECT h.t + 1, c + a * o.r * o.r + b * h.h, a, b, c FROM h JOIN obs o ON o.t = h.t
+            WHERE h.t < 6),
+        loss AS (SELECT AVG(ln(h) + o.r * o.r / h) AS l FROM h JOIN obs o ON o.t = h.t)""",
+    # A level and a trend, with first rows of two constants of one value.
+    "smoothing": """h AS (SELECT CAST(0 AS BIGINT) AS t, CAST(0 AS DOUBLE) AS level, CAST(0 AS DOUBLE) AS trend,
+                CAST(0 AS DOUBLE) AS l, a, b, c FROM p
+            UNION ALL SELECT h.t + 1, a * o.r + (1 - a) * (level + trend), b * (a * o.r - a * level) + (1 - b) * trend,
+                h.l + power(o.r - level - c * trend, 2), a, b, c FROM h JOIN obs o ON o.t = h.t + 1),
+        loss AS (SELECT MAX(l) AS l FROM h WHERE t = 6)""",
+    # The gain of a filter, and the likelihood of what it misses, which is added up in the iterations.
+    "kalman": """h AS (SELECT 0 AS t, 0.0 AS x, 1.0 AS v, 0.0 AS l, a, b, c FROM p
+            UNION ALL SELECT t + 1, x + g * (r - x), (1 - g) * v, l + ln(v + c) + power(r - x, 2) / (v + c), a, b, c
+            FROM (SELECT h.t, b * h.x AS x, b * b * h.v + a AS v, h.l, o.r, a, b, c,
+                    (b * b * h.v + a) / (b * b * h.v + a + c) AS g
+                FROM h JOIN obs o ON o.t = h.t + 1) AS s),
+        loss AS (SELECT l FROM h WHERE t = 6)""",
+}
+
+
+def garch(p: jax.Array) -> jax.Array:
+    h, total = jnp.ones(()), jnp.zeros(())
+    for r in RETURNS:
+        total = total + jnp.log(h) + r * r / h
+        h = p[2] + p[0] * r * r + p[1] * h
+    return total / len(RETURNS)
+
+
+def smoothing(p: jax.Array) -> jax.Array:
+    level, trend, total = jnp.zeros(()), jnp.zeros(()), jnp.zeros(())
+    for r in RETURNS:
+        total = total + (r - level - p[2] * trend) ** 2
+        level, trend = (
+            p[0] * r + (1 - p[0]) * (level + trend),
+            p[1] * (p[0] * r - p[0] * level) + (1 - p[1]) * trend,
+        )
+    return total
+
+
+def kalman(p: jax.Array) -> jax.Array:
+    x, v, total = jnp.zeros(()), jnp.ones(()), jnp.zeros(())
+    for r in RETURNS:
+        x, v = p[1] * x, p[1] * p[1] * v + p[0]
+        g = v / (v + p[2])
+        total = total + jnp.log(v + p[2]) + (r - x) ** 2 / (v + p[2])
+        x, v = x + g * (r - x), (1 - g) * v
+    return total
+
+
+LOSSES = {"garch": garch, "smoothing": smoothing, "kalman": kalman}
+TABLES = {"obs": {"t": list(range(1, 7)), "r": RETURNS}, "p": {name: [value] for name, value in AT.items()}}
+
+
+def vector(of: dict[str, float]) -> NDArray[np.float64]:
+    return np.array(list(of.values()))
+
+
+@pytest.fixture(scope="module")
+def products() -> dict[str, NDArray[np.float64]]:
+    """The Hessians times the direction."""
+    product = lambda loss: jax.jvp(jax.grad(loss), (vector(AT),), (vector(ALONG),))[1]  # noqa: E731
+    return {name: np.asarray(product(loss)) for name, loss in LOSSES.items()}
+
+
+def second(model: str) -> str:
+    moved = ", ".join(f"{name} + eps * {by!r} AS {name}" for name, by in ALONG.items())
+    calls = ", ".join(f"grad(grad((SELECT l FROM loss), {name}), eps) AS {name}" for name in AT)
+    ctes = MODELS[model].replace("FROM p\n", "FROM m\n")
+    assert ctes != MODELS[model]
+    zero = "(SELECT CAST(0 AS DOUBLE) AS eps) AS e"
+    return f"""WITH RECURSIVE m AS (SELECT {moved}, eps FROM p CROSS JOIN {zero}), {ctes}
+        SELECT {calls} FROM m"""
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_by_several_columns(model: str, products: dict[str, NDArray[np.float64]]) -> None:
+    found = differentiating(TABLES).sql(second(model)).to_pydict()
+    np.testing.assert_allclose([found[name][0] for name in AT], products[model], rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_objective(model: str, products: dict[str, NDArray[np.float64]]) -> None:
+    objective = xql_ffi.objective(
+        differentiating(TABLES), f"WITH RECURSIVE {MODELS[model]} SELECT l FROM loss", ["p.a", "p.b", "p.c"]
+    )
+    np.testing.assert_allclose(objective.hvp(vector(AT), vector(ALONG)), products[model], rtol=1e-9)
+
+
+def test_by_two_tables() -> None:
+    """The parameters are rows of two tables, and each sees both move."""
+    ctx = differentiating({"u": {"k": [0, 1], "val": [0.3, -0.4]}, "v": {"k": [0, 1], "val": [1.2, 0.7]}})
+    ctes = """e AS (SELECT CAST(0 AS DOUBLE) AS eps),
+        p AS (SELECT k, val + eps * (k + 1) AS val, eps FROM u CROSS JOIN e),
+        q AS (SELECT k, val - eps * k AS val, eps FROM v CROSS JOIN e),
+        r AS (SELECT 0 AS s, k, val FROM p
+            UNION ALL SELECT s + 1, r.k, sin(r.val * q.val) FROM r JOIN q ON q.k = r.k WHERE s < 3),
+        loss AS (SELECT SUM(r.val * r.val) AS l FROM r)"""
+    beside = "p JOIN q ON p.k = q.k"
+    calls = "grad(grad((SELECT l FROM loss), {0}.val), {0}.eps) AS {0}"
+    found = ctx.sql(
+        f"WITH RECURSIVE {ctes} SELECT p.k, {calls.format('p')}, {calls.format('q')} FROM {beside} ORDER BY k"
+    ).to_pydict()
+
+    def loss(p: jax.Array, q: jax.Array) -> jax.Array:
+        x, total = p, jnp.sum(p * p)
+        for _ in range(3):
+            x = jnp.sin(x * q)
+            total = total + jnp.sum(x * x)
+        return total
+
+    at, along = (np.array([0.3, -0.4]), np.array([1.2, 0.7])), (np.array([1.0, 2.0]), np.array([0.0, -1.0]))
+    _, (by_p, by_q) = jax.jvp(jax.grad(loss, argnums=(0, 1)), at, along)
+    np.testing.assert_allclose(found["p"], by_p, rtol=1e-10)
+    np.testing.assert_allclose(found["q"], by_q, rtol=1e-10)
+
+
+def test_third_derivatives() -> None:
+    ctx = differentiating({"p": {"a": [0.7]}})
+    sql = """WITH RECURSIVE m AS (SELECT a + eps AS a, eps FROM p CROSS JOIN (SELECT CAST(0 AS DOUBLE) AS eps) AS e),
+        r AS (SELECT 0 AS s, a AS x, a FROM m UNION ALL SELECT s + 1, x * x * a, a FROM r WHERE s < 2),
+        loss AS (SELECT SUM(x) AS l FROM r WHERE s = 2)
+        SELECT grad(grad(grad((SELECT l FROM loss), a), eps), eps) AS d FROM m"""
+    np.testing.assert_allclose(ctx.sql(sql).to_pydict()["d"], [7 * 6 * 5 * 0.7**4], rtol=1e-12)
+
+
+def test_as_text(products: dict[str, NDArray[np.float64]]) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    for name, columns in TABLES.items():
+        connection.register("given", pa.table(columns))
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+    found = xql_ffi.sql(connection, second("garch")).fetchone()
+    np.testing.assert_allclose(found, products["garch"], rtol=1e-9)
+
+
+# A value in several ways in one SELECT
+
+ROWS = {"m": {"k": [0, 1, 2], "val": [0.5, -1.5, 2.0]}}
+LOSS = "WITH loss AS (SELECT SUM(val * val * val) AS l FROM m), q AS (SELECT k, val, val * val AS square FROM m)"
+SLOPE = 3 * np.square(ROWS["m"]["val"])
+ALL = float(np.sum(SLOPE * 0.5 * np.arange(3)))
+# What stands in a list, and its values.
+CALLS = {
+    "grad((SELECT l FROM loss), val)": SLOPE,
+    "vjp((SELECT l FROM loss), val, 3.0)": 3 * SLOPE,
+    "jvp((SELECT l FROM loss), val, k * 0.5)": np.full(3, ALL),
+    "jvp((SELECT l FROM loss) * val, val, k * 0.5)": ALL * np.array(ROWS["m"]["val"])
+    + np.sum(np.power(ROWS["m"]["val"], 3)) * 0.5 * np.arange(3),
+    "grad(square, val)": 2 * np.array(ROWS["m"]["val"]),
+    "jvp(square, val, k * 0.5)": 2 * np.array(ROWS["m"]["val"]) * 0.5 * np.arange(3),
+}
+
+
+@pytest.mark.parametrize("first", CALLS)
+@pytest.mark.parametrize("second", CALLS)
+@pytest.mark.parametrize("contractions", ["true", "false"])
+def test_calls_of_one_list(contractions: str, first: str, second: str) -> None:
+    """What one call joins to the rows does not hide from another what these are computed from."""
+    if first == second:
+        return
+    ctx = differentiating(ROWS)
+    ctx.sql(f"SET xql.contractions = {contractions}")
+    found = ctx.sql(f"{LOSS} SELECT {first} AS a, {second} AS b FROM q ORDER BY k").to_pydict()
+    np.testing.assert_allclose(found["a"], CALLS[first], rtol=1e-12)
+    np.testing.assert_allclose(found["b"], CALLS[second], rtol=1e-12)
+
+
+def test_windows_beside() -> None:
+    ctx = differentiating(ROWS)
+    sql = """SELECT vjp((SELECT SUM(val * val) FROM m), val, 1.0) AS a, jvp(s, val, k * 0.5) AS b, grad(s, val) AS c
+        FROM (SELECT k, val, SUM(val * val) OVER () AS s FROM m) AS w ORDER BY k"""
+    found, val = ctx.sql(sql).to_pydict(), np.array(ROWS["m"]["val"])
+    np.testing.assert_allclose(found["a"], 2 * val, rtol=1e-12)
+    np.testing.assert_allclose(found["b"], np.full(3, np.sum(2 * val * 0.5 * np.arange(3))), rtol=1e-12)
+    np.testing.assert_allclose(found["c"], 2 * val, rtol=1e-12)
