@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchema, Result, plan_err};
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
