@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relations.choices import Choices
+from support.choices import Choices
 
 # All floats are apart from one another, and from the numbers that conditions compare them with.
 ROWS = {

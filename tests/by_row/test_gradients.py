@@ -15,7 +15,7 @@ from datafusion import functions as f
 from support.differences import central
 from support.sessions import session
 from support.stock import XARRAY
-from xql_ffi import Gradients, UnsupportedRelationError, gradients, register
+from xql_ffi import Gradients, UnsupportedRelationError, VariableError, gradients, register
 
 NETWORK = """
     WITH h AS (SELECT x.sample, w1.out, tanh(SUM(x.val * w1.val)) AS val
@@ -148,8 +148,11 @@ def test_null(ctx: SessionContext) -> None:
 
 
 def test_relation_that_the_loss_does_not_read(ctx: SessionContext) -> None:
-    found = gradients(ctx, "SELECT SUM(val) FROM w1", ["w1.val", "w2.val"])
-    assert found.by["w1"].to_pydict()["d_val"] == [1.0] * 6
+    with pytest.raises(VariableError, match=r"the loss does not read w2.val: its derivative would be 0"):
+        gradients(ctx, "SELECT SUM(val) FROM w1", ["w1.val", "w2.val"])
+    # It is read here, though nothing varies with it.
+    found = gradients(ctx, "SELECT SUM(w1.val + 0 * round(w2.val)) FROM w1 CROSS JOIN w2", ["w1.val", "w2.val"])
+    assert found.by["w1"].to_pydict()["d_val"] == [2.0] * 6
     assert found.by["w2"].to_pydict()["d_val"] == [0.0] * 2
 
 

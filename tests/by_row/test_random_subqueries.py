@@ -16,7 +16,7 @@ from datafusion import SessionContext
 from numpy.typing import NDArray
 
 from by_row.subqueries import OTHERS, ROWS, Statement, Writer
-from relations.choices import Choices, smallest
+from support.choices import Choices, smallest
 from support import differences
 from support.cases import query
 from support.errors import is_failure

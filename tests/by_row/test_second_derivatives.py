@@ -155,7 +155,7 @@ def test_as_text(products: dict[str, NDArray[np.float64]]) -> None:
     for name, columns in TABLES.items():
         connection.register("given", pa.table(columns))
         connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
-    found = xql_ffi.sql(connection, second("garch")).fetchone()
+    found = xql_ffi.sql(connection, second("garch")).fetchall()[0]
     np.testing.assert_allclose(found, products["garch"], rtol=1e-9)
 
 

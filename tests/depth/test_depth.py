@@ -100,6 +100,12 @@ def test_planning_is_linear(ctx: SessionContext) -> None:
     assert time.monotonic() - start < 120
 
 
+def test_by_a_cte_in_the_middle(ctx: SessionContext) -> None:
+    # c20 has the values of c0, and what is above it passes them on.
+    found = ctx.sql(with_(CHAIN, "SELECT grad((SELECT l FROM loss), val) AS d FROM c20 ORDER BY i")).to_pydict()["d"]
+    close(found, 2 * np.tanh([0.5, -1.0, 2.0]))
+
+
 @pytest.mark.parametrize(
     ("statement", "found"),
     [

@@ -84,9 +84,9 @@ PLACES = (
 BETWEEN = "SUM(x * (1 - abs(d))) FILTER (WHERE abs(d) < 1)"
 
 
-@pytest.mark.parametrize("p", [0.0, 0.25, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("p", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize(
-    "rows", ["t", "(SELECT * FROM t UNION ALL SELECT 5, 3, NULL, NULL)", "(SELECT * FROM t LIMIT 3)"]
+    "rows", ["t", "(SELECT * FROM t UNION ALL SELECT 5, 3, NULL, NULL)", "(SELECT * FROM t WHERE id < 4)"]
 )
 def test_the_advised_quantile(ctx: SessionContext, p: float, rows: str) -> None:
     """The value is that of DataFusion's own, and the derivative by row the share of each row in it."""

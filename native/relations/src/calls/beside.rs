@@ -14,7 +14,6 @@ use xql_autodiff::vocabulary::types::can_vary;
 use crate::vocabulary::decorrelated::decorrelated;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::{Place, Relation};
-use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::origins_of;
 
@@ -105,5 +104,5 @@ fn correlated(expression: &Expr) -> Result<Vec<&Subquery>> {
 
 /// Whether a LATERAL in a query takes columns of what stands beside it, which are no columns of a query around.
 fn has_lateral(query: &LogicalPlan) -> Result<bool> {
-    any_node(query, |node| Ok(matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty())))
+    query.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty())))
 }

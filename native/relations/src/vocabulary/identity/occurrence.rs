@@ -4,6 +4,7 @@ use datafusion_common::DFSchemaRef;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_expr::LogicalPlan;
 use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use super::place::Place;
@@ -18,7 +19,25 @@ pub fn is_same(a: &LogicalPlan, b: &LogicalPlan) -> bool {
             && a.fetch == b.fetch
             && a.projection == b.projection;
     }
-    is_equal(a, b) && occurrences(a) == occurrences(b)
+    is_copy(a, b) || is_equal(a, b) && occurrences(a) == occurrences(b)
+}
+
+/// Whether two nodes are copies of one, of which one reads CTEs that are written out in the other. Copies share their schema, as a leaf
+/// does ([`Occurrence`]).
+fn is_copy(a: &LogicalPlan, b: &LogicalPlan) -> bool {
+    Arc::ptr_eq(a.schema(), b.schema())
+        && discriminant(a) == discriminant(b)
+        && a.expressions() == b.expressions()
+        && (reads_common(a) || reads_common(b))
+}
+
+/// Whether a node is computed from a CTE or view that it scans.
+fn reads_common(plan: &LogicalPlan) -> bool {
+    let mut reads = false;
+    visit(plan, |node| {
+        reads |= matches!(node, LogicalPlan::TableScan(scan) if scan.source.get_logical_plan().is_some());
+    });
+    reads
 }
 
 /// Whether two plans say the same: one text over the same tables.
