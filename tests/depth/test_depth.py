@@ -101,9 +101,16 @@ def test_planning_is_linear(ctx: SessionContext) -> None:
 
 
 def test_by_a_cte_in_the_middle(ctx: SessionContext) -> None:
-    # c20 has the values of c0, and what is above it passes them on.
-    found = ctx.sql(with_(CHAIN, "SELECT grad((SELECT l FROM loss), val) AS d FROM c20 ORDER BY i")).to_pydict()["d"]
+    # c5 has the values of c0, and what is above it passes them on.
+    found = ctx.sql(with_(CHAIN, "SELECT grad((SELECT l FROM loss), val) AS d FROM c5 ORDER BY i")).to_pydict()["d"]
     close(found, 2 * np.tanh([0.5, -1.0, 2.0]))
+
+
+def test_a_deep_one_in_from(ctx: SessionContext) -> None:
+    with pytest.raises(
+        xql_ffi.UnsupportedRelationError, match=r"in FROM is written out, and has .* Keep its rows in a table"
+    ):
+        ctx.sql(with_(CHAIN, "SELECT grad(val * val, val) FROM c20")).collect()
 
 
 @pytest.mark.parametrize(

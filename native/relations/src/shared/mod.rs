@@ -25,5 +25,5 @@ pub use iterations::Iterations;
 pub use once::{each_row_once, unchecked};
 pub use part::joined_apart;
 pub use relation::{SharedRelation, read_from};
-pub use replaced::{Replaced, common_inlined, common_rewritten, each_rewritten};
-pub use written_out::{looked_through, written_out};
+pub use replaced::{Replaced, common_rewritten, each_rewritten};
+pub use written_out::{common_inlined, looked_through, written_out};

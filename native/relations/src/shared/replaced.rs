@@ -1,7 +1,7 @@
 //! Shared relations in the place of others.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_expr::{LogicalPlan, TableScan};
 use std::sync::Arc;
 
@@ -77,18 +77,4 @@ pub fn each_rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed
 pub fn common_rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<LogicalPlan> {
     let mut replaced = Replaced { are_common: true, ..Replaced::default() };
     Ok(replaced.scans_rewritten(plan, rewrite)?.data)
-}
-
-/// A plan with the CTEs and views that are shared relations written out where they are read, though not in subqueries.
-///
-/// # Errors
-/// If the plan cannot be put together again.
-pub fn common_inlined(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    plan.transform_down(|node| {
-        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        match SharedRelation::scanned(scan).filter(|relation| relation.is_common()) {
-            Some(relation) => relation.plan_read_by(scan).map(Transformed::yes),
-            None => Ok(Transformed::no(node)),
-        }
-    })
 }

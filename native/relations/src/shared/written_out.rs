@@ -92,6 +92,27 @@ pub fn looked_through(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// So many nodes DataFusion plans in some seconds.
 const MOST_NODES: usize = 10_000;
 
+/// A plan with the CTEs and views that are shared relations written out where they are read, though not in subqueries.
+///
+/// # Errors
+/// If that is too large, or the plan cannot be put together again.
+pub fn common_inlined(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let nodes = nodes_of(&plan, &mut vec![])?;
+    if nodes > MOST_NODES {
+        return plan_err!(
+            "what a derivative stands beside in FROM is written out, and has {nodes} nodes so, more than the {MOST_NODES} that DataFusion can \
+             plan in reasonable time. Keep its rows in a table, or take the derivative of a scalar subquery, grad((SELECT l FROM loss), val)"
+        );
+    }
+    plan.transform_down(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        match SharedRelation::scanned(scan).filter(|relation| relation.is_common()) {
+            Some(relation) => relation.plan_read_by(scan).map(Transformed::yes),
+            None => Ok(Transformed::no(node)),
+        }
+    })
+}
+
 /// Refuses a plan that is too large when it is written out: a relation that reads another one twice doubles it.
 fn check_size(plan: &LogicalPlan) -> Result<()> {
     let nodes = nodes_of(plan, &mut vec![])?;

@@ -19,7 +19,7 @@ const LEAST_SIZE: usize = 24;
 /// Plans a CTE or view that is large as a leaf, which is the same for all of its readers.
 #[derive(Debug, Default)]
 pub struct CommonSubplans {
-    /// The subplans by the address of what is below them, which is theirs as long as they are here.
+    /// The subplans by the address of a schema, which is theirs as long as they are here.
     known: Mutex<HashMap<usize, Weak<CommonSubplan>>>,
 }
 
@@ -88,11 +88,10 @@ impl CommonSubplans {
     }
 }
 
-/// Where what is below a CTE or view is in memory, which its readers share.
+/// Where the schema of what is below the name of a CTE or view is in memory, which its readers share.
 fn key(plan: &LogicalPlan) -> Option<usize> {
     let LogicalPlan::SubqueryAlias(alias) = plan else { return None };
-    let inputs = alias.input.inputs();
-    inputs.first().map(|below| std::ptr::from_ref::<LogicalPlan>(below) as usize)
+    Some(Arc::as_ptr(alias.input.schema()) as usize)
 }
 
 /// Whether a plan reads columns of a query around it.

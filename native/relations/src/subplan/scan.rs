@@ -11,6 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use crate::vocabulary::identity::occurrences;
 use crate::vocabulary::work_table::work_table;
 
 /// What a CTE or view is computed by.
@@ -55,20 +56,14 @@ impl CommonSubplan {
 
     /// Whether a plan is the same, for another reader.
     ///
-    /// The readers of a CTE get copies of its plan, and those of a view copies with an alias. They share what is below.
+    /// The readers of a CTE get copies of its plan, and those of a view copies with an alias. What is below has the schemas of one.
     pub fn is_of(&self, plan: &LogicalPlan) -> bool {
         let (LogicalPlan::SubqueryAlias(a), LogicalPlan::SubqueryAlias(b)) = (&self.written, plan) else { return false };
-        let [above, other] = [a.input.as_ref(), b.input.as_ref()];
-        let is_shared = || {
-            let inputs = [above.inputs(), other.inputs()];
-            inputs[0].len() == inputs[1].len() && inputs[0].iter().zip(&inputs[1]).all(|(a, b)| std::ptr::eq(*a, *b))
-        };
         a.alias == b.alias
-            && (std::ptr::eq(above, other)
-                || discriminant(above) == discriminant(other)
-                    && above.expressions() == other.expressions()
-                    && above.schema() == other.schema()
-                    && is_shared())
+            && Arc::ptr_eq(a.input.schema(), b.input.schema())
+            && discriminant(a.input.as_ref()) == discriminant(b.input.as_ref())
+            && a.input.expressions() == b.input.expressions()
+            && occurrences(&a.input) == occurrences(&b.input)
     }
 
     /// What it is computed by.
