@@ -89,7 +89,7 @@ def _messages() -> Iterator[list[str]]:
         messages.extend(map(str, args))
         original(self, *args)
 
-    xql_ffi.DifferentiationError.__init__ = init  # type: ignore[method-assign]
+    xql_ffi.DifferentiationError.__init__ = init  # type: ignore[method-assign, assignment]
     yield messages
     xql_ffi.DifferentiationError.__init__ = original  # type: ignore[method-assign]
 

@@ -16,9 +16,9 @@ from datafusion import SessionContext
 from numpy.typing import NDArray
 
 from by_row.subqueries import OTHERS, ROWS, Statement, Writer
-from support.choices import Choices, smallest
 from support import differences
 from support.cases import query
+from support.choices import Choices, smallest
 from support.errors import is_failure
 from support.seed import SEED
 from support.sessions import session

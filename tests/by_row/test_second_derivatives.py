@@ -85,7 +85,7 @@ def vector(of: dict[str, float]) -> NDArray[np.float64]:
 def products() -> dict[str, NDArray[np.float64]]:
     """The Hessians times the direction."""
     product = lambda loss: jax.jvp(jax.grad(loss), (vector(AT),), (vector(ALONG),))[1]  # noqa: E731
-    return {name: np.asarray(product(loss)) for name, loss in LOSSES.items()}
+    return {name: np.asarray(product(loss)) for name, loss in LOSSES.items()}  # type: ignore[no-untyped-call]
 
 
 def second(model: str) -> str:
@@ -161,19 +161,19 @@ def test_as_text(products: dict[str, NDArray[np.float64]]) -> None:
 
 # A value in several ways in one SELECT
 
-ROWS = {"m": {"k": [0, 1, 2], "val": [0.5, -1.5, 2.0]}}
+VALUES = np.array([0.5, -1.5, 2.0])
+ROWS = {"m": {"k": [0, 1, 2], "val": VALUES.tolist()}}
 LOSS = "WITH loss AS (SELECT SUM(val * val * val) AS l FROM m), q AS (SELECT k, val, val * val AS square FROM m)"
-SLOPE = 3 * np.square(ROWS["m"]["val"])
+SLOPE = 3 * np.square(VALUES)
 ALL = float(np.sum(SLOPE * 0.5 * np.arange(3)))
 # What stands in a list, and its values.
 CALLS = {
     "grad((SELECT l FROM loss), val)": SLOPE,
     "vjp((SELECT l FROM loss), val, 3.0)": 3 * SLOPE,
     "jvp((SELECT l FROM loss), val, k * 0.5)": np.full(3, ALL),
-    "jvp((SELECT l FROM loss) * val, val, k * 0.5)": ALL * np.array(ROWS["m"]["val"])
-    + np.sum(np.power(ROWS["m"]["val"], 3)) * 0.5 * np.arange(3),
-    "grad(square, val)": 2 * np.array(ROWS["m"]["val"]),
-    "jvp(square, val, k * 0.5)": 2 * np.array(ROWS["m"]["val"]) * 0.5 * np.arange(3),
+    "jvp((SELECT l FROM loss) * val, val, k * 0.5)": ALL * VALUES + np.sum(np.power(VALUES, 3)) * 0.5 * np.arange(3),
+    "grad(square, val)": 2 * VALUES,
+    "jvp(square, val, k * 0.5)": 2 * VALUES * 0.5 * np.arange(3),
 }
 
 
@@ -195,7 +195,7 @@ def test_windows_beside() -> None:
     ctx = differentiating(ROWS)
     sql = """SELECT vjp((SELECT SUM(val * val) FROM m), val, 1.0) AS a, jvp(s, val, k * 0.5) AS b, grad(s, val) AS c
         FROM (SELECT k, val, SUM(val * val) OVER () AS s FROM m) AS w ORDER BY k"""
-    found, val = ctx.sql(sql).to_pydict(), np.array(ROWS["m"]["val"])
+    found, val = ctx.sql(sql).to_pydict(), VALUES
     np.testing.assert_allclose(found["a"], 2 * val, rtol=1e-12)
     np.testing.assert_allclose(found["b"], np.full(3, np.sum(2 * val * 0.5 * np.arange(3))), rtol=1e-12)
     np.testing.assert_allclose(found["c"], 2 * val, rtol=1e-12)

@@ -13,8 +13,9 @@ from support.cases import query
 from support.errors import message_at_planning
 from support.stock import ON_STOCK
 
+VALUES = [0.5, -1.5, 2.0]
 TABLES = {
-    "m": {"k": [1, 2, 3], "g": [0, 0, 1], "x": [1.0, 2.0, 4.0], "val": [0.5, -1.5, 2.0]},
+    "m": {"k": [1, 2, 3], "g": [0, 0, 1], "x": [1.0, 2.0, 4.0], "val": VALUES},
     "y": {"k": [1, 2, 4], "y": [1.0, 3.0, 5.0]},
     "p": {"item": [0, 0, 1, 1], "day": [1, 2, 1, 3], "val": [2.0, 3.0, 5.0, 7.0]},
 }
@@ -26,7 +27,8 @@ def _close_to(expected: Sequence[float | None]) -> list[Any]:
 
 
 def _derivatives(ctx: SessionContext, sql: str) -> list[float | None]:
-    return query(ctx, sql).column("d").to_pylist()
+    found: list[float | None] = query(ctx, sql).column("d").to_pylist()
+    return found
 
 
 @pytest.mark.parametrize(
@@ -196,4 +198,4 @@ def test_a_column_of_a_subquery_that_does_not_vary(session: SessionContext) -> N
         q = f"SELECT k, val, (SELECT {other} FROM m b WHERE b.g = m.g) AS s FROM m"
         found = _derivatives(session, f"WITH q AS ({q}) SELECT grad(s * val * val, val) AS d FROM q ORDER BY k")
         values = {"SUM(b.x)": [3, 3, 4], "COUNT(*)": [2, 2, 1], "MAX(b.k)": [2, 2, 3]}[other]
-        assert found == [2 * s * val for s, val in zip(values, TABLES["m"]["val"], strict=True)]
+        assert found == [2 * s * val for s, val in zip(values, VALUES, strict=True)]

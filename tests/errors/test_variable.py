@@ -48,7 +48,11 @@ IN_FIRST_ROWS = [
             "SELECT step + 1, v - 0.1 * grad(v * v, v) FROM (SELECT step, w AS v FROM fit) AS s WHERE step < 3",
         ),
         ("decimal", "CAST(1 AS DECIMAL(5, 2))", "SELECT step + 1, w - 0.1 * grad(w * w, w) FROM fit WHERE step < 3"),
-        ("joined", "0", "SELECT step + 1, fit.w - 0.1 * grad(fit.w * x, fit.w) FROM fit JOIN t ON t.id = 1 WHERE step < 3"),
+        (
+            "joined",
+            "0",
+            "SELECT step + 1, f.w - grad(f.w * x, f.w) FROM fit f JOIN t ON t.id = 1 WHERE step < 3",
+        ),
     )
 ]
 

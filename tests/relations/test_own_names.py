@@ -69,7 +69,7 @@ def test_names_make_no_difference(ctx: SessionContext, name: str, called: dict[s
     expected = rows_of(query(ctx, STATEMENTS[name].format_map(PLAIN)))
     found = query(ctx, STATEMENTS[name].format_map(called))
     assert any(value for row in expected for value in row), "0 everywhere shows nothing"
-    assert_same_rows(sorted(rows_of(found)), sorted(expected))  # type: ignore[type-var]
+    assert_same_rows(sorted(rows_of(found)), sorted(expected))
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -78,7 +78,7 @@ def test_names_make_no_difference_as_text(name: str) -> None:
     expected = rows_of(xql_ffi.sql(plain, STATEMENTS[name].format_map(PLAIN)).to_arrow_table())
     found = rows_of(xql_ffi.sql(plain, STATEMENTS[name].format_map(MARKED)).to_arrow_table())
     assert any(value for row in expected for value in row), "0 everywhere shows nothing"
-    assert_same_rows(sorted(found), sorted(expected))  # type: ignore[type-var]
+    assert_same_rows(sorted(found), sorted(expected))
 
 
 def test_the_value_itself(ctx: SessionContext) -> None:

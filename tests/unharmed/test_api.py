@@ -26,7 +26,7 @@ class Results:
 def results(request: pytest.FixtureRequest) -> Results:
     """Those of the probes that have a test in this run."""
     tests = [item for item in request.session.items if isinstance(item, pytest.Function)]
-    names = [test.callspec.params["name"] for test in tests if test.function is test_same_result]
+    names = [str(test.callspec.params["name"]) for test in tests if test.function is test_same_result]
     return Results(*(json_of([_SCRIPT, *names], engine=engine) for engine in (False, True)))
 
 

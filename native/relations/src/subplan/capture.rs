@@ -1,7 +1,7 @@
 //! Planning a CTE or a view once for all of its readers.
 
-use datafusion_common::{DFSchemaRef, Result};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchemaRef, Result};
 use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion_expr::{Expr, LogicalPlan};

@@ -58,7 +58,9 @@ impl CommonSubplan {
     ///
     /// The readers of a CTE get copies of its plan, and those of a view copies with an alias. What is below has the schemas of one.
     pub fn is_of(&self, plan: &LogicalPlan) -> bool {
-        let (LogicalPlan::SubqueryAlias(a), LogicalPlan::SubqueryAlias(b)) = (&self.written, plan) else { return false };
+        let (LogicalPlan::SubqueryAlias(a), LogicalPlan::SubqueryAlias(b)) = (&self.written, plan) else {
+            return false;
+        };
         a.alias == b.alias
             && Arc::ptr_eq(a.input.schema(), b.input.schema())
             && discriminant(a.input.as_ref()) == discriminant(b.input.as_ref())
