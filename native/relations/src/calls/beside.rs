@@ -89,10 +89,10 @@ fn correlated(expression: &Expr) -> Result<Vec<&Subquery>> {
     let mut found = vec![];
     expression.apply(|part| {
         match part {
-            Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
-                if !has_lateral(&subquery.subquery)? {
-                    found.push(subquery);
-                }
+            Expr::ScalarSubquery(subquery)
+                if !subquery.outer_ref_columns.is_empty() && !has_lateral(&subquery.subquery)? =>
+            {
+                found.push(subquery);
             }
             part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             _ => {}

@@ -33,7 +33,7 @@ pub fn has_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
 #[derive(Debug, Clone)]
 enum Resolved {
     /// Its plan, for the only one.
-    Inlined(LogicalPlan),
+    Inlined(Arc<LogicalPlan>),
     /// A relation that is computed once.
     Shared(Arc<SharedRelation>),
 }
@@ -122,14 +122,14 @@ impl Subplans {
                         let name = alias.alias.clone();
                         Resolved::Shared(Arc::new(SharedRelation::common(name, prepare(plan)?)))
                     }
-                    _ => Resolved::Inlined(plan),
+                    _ => Resolved::Inlined(Arc::new(plan)),
                 };
                 self.resolved.insert(key, resolved.clone());
                 resolved
             }
         };
         match resolved {
-            Resolved::Inlined(plan) => Ok(plan),
+            Resolved::Inlined(plan) => Ok(plan.as_ref().clone()),
             Resolved::Shared(relation) => relation.scan(),
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// The derivative of a column by the variable. Where the column is NULL, so is its derivative.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there are few at a time, and nearly all have a column")]
 pub enum Tangent {
     /// The column does not vary.
     Zero,
