@@ -35,7 +35,8 @@
 //! tangents, with a file for each kind of node; `reverse` carries cotangents down from the value of a subquery to the rows of its
 //! relations; `calls` replaces the calls of a node; `plain_sums` plans sums of products that a
 //! statement has of itself apart, if the session says so;
-//! `stack` writes those that say all by themselves as stacks of projections; `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
+//! `stack` writes those that say all by themselves as stacks of projections; `subplan` has CTEs and views that several places read planned
+//! once; `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
 //! with `stops` and `observe`, by which recursive queries tell what they compute. `workarounds` keeps what DataFusion gets
 //! wrong about recursive queries, or takes long for, from doing harm where they differentiate.
 //!
