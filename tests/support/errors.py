@@ -42,7 +42,7 @@ def assert_says(message: str, parts: Sequence[str]) -> None:
 
 
 # What derivatives call columns and relations that they add, and what objectives call their own.
-_INTERNAL = re.compile(r"∂\w*|\b[a-z]+(?:_\d+)*_[0-9a-f]{32}\b")
+_INTERNAL = re.compile(r"∂\w*|\b[a-z]+(?:_?\d+)*_[0-9a-f]{32}\b")
 
 
 def internal_names(message: str) -> list[str]:
