@@ -356,8 +356,9 @@ def steps(arguments: list[str], counted: Callable[..., None], *, everything: boo
         "rustfmt, 55": partial(run, "cargo", "fmt", "--all", "--check", cwd=stock),
         "ruff": partial(run, "ruff", "check"),
         "ruff format": partial(run, "ruff", "format", "--check"),
-        "mypy": partial(run, "python", "-m", "mypy"),
         "build": build,
+        # After the build, which makes the modules that it reads.
+        "mypy": partial(run, "python", "-m", "mypy"),
         "documentation": partial(run, "mkdocs", "build", "--strict", NO_MKDOCS_2_WARNING="1"),
         "clippy and rustdoc": partial(clippy, cwd=NATIVE, **linter),
         "unit tests of crates": partial(cargo, "--lib"),
