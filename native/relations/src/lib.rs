@@ -14,7 +14,7 @@
 //! | `Distinct::All` | the one that equal rows agree on, NaN if they differ | in even shares to the equal rows | |
 //! | `Distinct::On` | that of the row that is kept | to the row that is kept | |
 //! | `Aggregate` | the formula of the function; a key has the one that its group agrees on | times the partial derivative by each row | a function without a formula, DISTINCT values |
-//! | `Window` | the formula of the function; in `grad` and `vjp` by the row's own cell | by groups of rows, joined to the rows | a function without a formula; windows on windows of other keys by the row's own cell |
+//! | `Window` | the formula of the function; in `grad` and `vjp` by the row's own cell | sums over frames by sums over the frames that a row is in; all else by groups of rows, joined to the rows | a function without a formula; windows on windows of other keys by the row's own cell |
 //! | `Unnest` | those of the columns beside the lists | those of the columns beside the lists | lists and structs that vary |
 //! | `RecursiveQuery` | through every iteration, as further columns | through every iteration, from the last to the first | UNION; forward, gradients by the rows of an iteration |
 //! | `TableScan` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
@@ -96,14 +96,14 @@ mod workarounds;
 
 pub use options::DerivativeOptions;
 pub use physical::{Observer, SharedExec, UniqueRowsExec, stop_telling};
-pub use register::{add_rules, register, register_with};
+pub use register::{add_rules, register, register_with, relation_planners};
 pub use rule::DifferentiateRelations;
 pub use shared::{SharedRelation, anew, each_rewritten, is_computed_here, unchecked};
 
-pub use subplan::has_calls;
+pub use subplan::{has_calls, has_shared_subplans, written_out_size};
 pub use version::preserves_nulls;
 pub use vocabulary::expressions::unaliased;
-pub use vocabulary::identity::{DerivedTables, Kind as NameKind, noted_name};
+pub use vocabulary::identity::{Kind as NameKind, noted_name};
 pub use vocabulary::names::unnumbered;
 pub use vocabulary::nodes::{any_node, any_part, with_expressions};
 pub use vocabulary::observed::observe;

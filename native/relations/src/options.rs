@@ -18,7 +18,7 @@ pub struct DerivativeOptions {
     /// How many iterations of a recursive query are kept for a gradient by row that goes back through them. Those between are
     /// computed again. 0 keeps all, with all that they have computed.
     pub checkpoints: usize,
-    /// How sums of products over joins, of which gradients by row are made, are computed: `true` by arrays where that takes least,
+    /// How sums of products over joins, of which gradients by row are made, and sums over frames are computed: `true` by arrays where that takes least,
     /// `false` by DataFusion's joins and groups, `everywhere` as `true` in statements without derivatives too. The others are for tests: `dense` and `sparse` always by arrays or by sorted runs,
     /// and `handed_over` as if there were no memory for either.
     pub contractions: Contractions,

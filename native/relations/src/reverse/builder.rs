@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::correlated::correlated;
 use super::nodes::Node;
 use super::region::{Region, StageId, renamed};
-use super::stages::{Groups, Kind, Members, Rows, Stages, Stored, needs_no_stage};
+use super::stages::{FramedSum, Groups, Kind, Members, Rows, Stages, Stored, needs_no_stage};
 use super::variable::RowVariable;
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::failing;
@@ -30,7 +30,7 @@ pub struct RegionBuilder<'a> {
     pub variables: &'a [RowVariable],
     /// The stages so far.
     pub stages: &'a mut Stages,
-    /// Whether sums of products are computed apart.
+    /// Whether sums of products are computed apart, and sums over frames by functions of this project.
     pub contracts: bool,
     /// How many readers the relation has of which a region is being made.
     pub readers: usize,
@@ -255,7 +255,12 @@ impl<'a> RegionBuilder<'a> {
 
     /// A stage with the rows of a region.
     pub fn rows(&mut self, region: Region) -> Result<StageId> {
-        let (stored, rows) = Rows::computed(region, self.names)?;
+        self.rows_with(region, vec![])
+    }
+
+    /// A stage with the rows of a region, of which some columns are sums over frames of them.
+    pub fn rows_with(&mut self, region: Region, sums: Vec<FramedSum>) -> Result<StageId> {
+        let (stored, rows) = Rows::computed(region, sums, self.names)?;
         Ok(self.stages.add(stored, Kind::Rows(rows)))
     }
 

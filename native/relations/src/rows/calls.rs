@@ -3,6 +3,8 @@
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::Expr;
 
+use super::frame_sums::FrameSum;
+
 /// A call in a formula. Each but the first two is linear in the tangent `dx`.
 ///
 /// It is read in three ways: as a call over the same rows (`rows`), as a sum over the rows with the row's own cell of the variable
@@ -51,7 +53,8 @@ pub enum FormulaCall<'f> {
         /// `dx`.
         tangent: Expr,
     },
-    /// The function itself of tangents, which has that of the row whose value it has: `first_value(dx)`, `lag(dx, n, ddefault)`.
+    /// The function itself of tangents, which has that of the row whose value it has, `first_value(dx)`, `lag(dx, n, ddefault)`, or
+    /// sums them over rows that do not depend on the input.
     OfRow {
         /// Its name.
         function: &'f str,
@@ -119,12 +122,17 @@ impl<'f> FormulaCall<'f> {
                 let extremum = if function == "arg_min" { Extremum::Min } else { Extremum::Max };
                 Self::Chosen { extremum, input: input.clone(), tangent: tangent.clone() }
             }
-            (function, [Tangent(_), ..]) if is_choice(function) => {
+            (function, [Tangent(_), ..]) if is_choice(function) || is_frame_sum(function) => {
                 Self::OfRow { function, arguments: arguments.iter().cloned().map(Argument::expr).collect() }
             }
             _ => return internal_err!("a formula has {function} of a tangent, which is not known to be linear"),
         })
     }
+}
+
+/// Whether a function of this name sums rows by their numbers.
+fn is_frame_sum(function: &str) -> bool {
+    [FrameSum::OverFrame, FrameSum::OfFrames].iter().any(|sum| sum.name() == function)
 }
 
 /// Whether a function of this name chooses one row by its place in an order, and has its value.

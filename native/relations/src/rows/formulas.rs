@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 use xql_autodiff::rules::{Formula, Signature, Value};
 
 use super::calls::{Argument, FormulaCall};
+use super::frame_sums::FrameSum;
 
 /// A line of the table: the derivative of a function by its tangents.
 struct Line {
@@ -86,6 +87,9 @@ const LINES: &[Line] = &[
     line("lead(x)", "lead(dx)"),
     line("lead(x, n)", "lead(dx, n)"),
     line("lead(x, n, default)", "lead(dx, n, ddefault)"),
+    // Those of this project.
+    line("frame_sum(x, low, high)", "frame_sum(dx, low, high)"),
+    line("sum_of_frames(x, low, high)", "sum_of_frames(dx, low, high)"),
     // Ranks jump.
     line("percent_rank()", "0"),
     line("cume_dist()", "0"),
@@ -118,13 +122,15 @@ fn formula(name: &str, arity: usize) -> Result<Option<&'static TangentFormula>> 
     Ok(table.get(&(name.to_owned(), arity)))
 }
 
-/// The formula of an aggregate or window function, if it is DataFusion's own and has one.
+/// The formula of an aggregate or window function, if it is DataFusion's own, or one of this project, and has one.
 pub fn of(function: &WindowFunctionDefinition, arity: usize) -> Result<Option<&'static TangentFormula>> {
-    let of_datafusion = match function {
+    let is_known = match function {
         WindowFunctionDefinition::AggregateUDF(udf) => aggregate(udf.name()).is_ok_and(|known| known == *udf),
-        WindowFunctionDefinition::WindowUDF(udf) => all_default_window_functions().contains(udf),
+        WindowFunctionDefinition::WindowUDF(udf) => {
+            FrameSum::of(function).is_some() || all_default_window_functions().contains(udf)
+        }
     };
-    if of_datafusion { formula(function.name(), arity) } else { Ok(None) }
+    if is_known { formula(function.name(), arity) } else { Ok(None) }
 }
 
 /// DataFusion's own aggregate of this name.
@@ -207,7 +213,8 @@ mod tests {
         for line in LINES {
             let Signature { name, inputs } = Signature::parse(line.signature)?;
             assert!(formula(&name, inputs.len())?.is_some(), "{}", line.signature);
-            let known = aggregate(&name).is_ok() || windows.iter().any(|window| window.name() == name);
+            let own = [FrameSum::OverFrame, FrameSum::OfFrames].iter().any(|sum| sum.name() == name);
+            let known = own || aggregate(&name).is_ok() || windows.iter().any(|window| window.name() == name);
             assert!(known, "{}", line.signature);
         }
         Ok(())

@@ -4,10 +4,13 @@ use arrow::datatypes::DataType;
 use datafusion_common::{ExprSchema, Result, ScalarValue};
 use datafusion_expr::expr::{Sort, WindowFunction, WindowFunctionParams};
 use datafusion_expr::{
-    Expr, ExprSchemable, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
-    binary_expr, lit,
+    Expr, ExprSchemable, LogicalPlan, Operator, Window, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    WindowFunctionDefinition, binary_expr, lit,
 };
+use std::sync::Arc;
 use xql_autodiff::vocabulary::types::is_float;
+
+use crate::vocabulary::expressions::unaliased;
 
 /// More rows than a partition has, and so few that the number of a row plus these is one too. In a plan that has been
 /// differentiated it may stand for `UNBOUNDED`.
@@ -96,4 +99,20 @@ pub fn by_distance(frame: &WindowFrame) -> Result<WindowFrame> {
         })
     };
     Ok(WindowFrame::new_bounds(WindowFrameUnits::Range, bound(&frame.start_bound)?, bound(&frame.end_bound)?))
+}
+
+/// A node for each partition and order that window functions have.
+pub fn with_windows(plan: LogicalPlan, functions: Vec<Expr>) -> Result<LogicalPlan> {
+    let mut nodes: Vec<Vec<Expr>> = vec![];
+    let rows = |function: &Expr| match unaliased(function) {
+        Expr::WindowFunction(call) => Some((call.params.partition_by.clone(), call.params.order_by.clone())),
+        _ => None,
+    };
+    for function in functions {
+        match nodes.iter_mut().find(|node| node.first().and_then(rows) == rows(&function)) {
+            Some(node) => node.push(function),
+            None => nodes.push(vec![function]),
+        }
+    }
+    nodes.into_iter().try_fold(plan, |plan, node| Ok(LogicalPlan::Window(Window::try_new(node, Arc::new(plan))?)))
 }

@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod formulas;
+pub mod frame_sums;
 pub mod frames;
 pub mod own_cell;
 pub mod without_formula;

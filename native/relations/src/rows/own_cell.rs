@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use super::calls::{FormulaCall, is_choice};
 use super::formulas::{Input, TangentFormula, aggregate};
+use super::frame_sums::FrameSum;
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
 use super::{Call, Over, Varying};
 use crate::tangents::tangent::Linearized;
@@ -35,6 +36,9 @@ use crate::vocabulary::expressions::{failing, one_zero};
 /// left it.
 pub fn is_known_by_own_cell(function: &WindowFunction, repeats: bool) -> Result<bool> {
     let params = &function.params;
+    if FrameSum::of(&function.fun).is_some() {
+        return Ok(false);
+    }
     if is_choice(function.fun.name()) || is_whole(params) {
         return Ok(true);
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::forward::draws::Draws;
 use crate::rows::stays;
-use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::Names;
 
 /// The window functions of a node over its input, which computes what they draw behind its columns.
@@ -63,20 +62,4 @@ pub fn over_columns(function: &mut Expr, below: &mut Vec<Expr>, names: &mut Name
             *argument = Expr::Column(names.column(argument.clone(), below, |names| names.part(&name)));
         }
     }
-}
-
-/// A node for each partition and order that window functions have.
-pub fn with_windows(plan: LogicalPlan, functions: Vec<Expr>) -> Result<LogicalPlan> {
-    let mut nodes: Vec<Vec<Expr>> = vec![];
-    let rows = |function: &Expr| match unaliased(function) {
-        Expr::WindowFunction(call) => Some((call.params.partition_by.clone(), call.params.order_by.clone())),
-        _ => None,
-    };
-    for function in functions {
-        match nodes.iter_mut().find(|node| node.first().and_then(rows) == rows(&function)) {
-            Some(node) => node.push(function),
-            None => nodes.push(vec![function]),
-        }
-    }
-    nodes.into_iter().try_fold(plan, |plan, node| Ok(LogicalPlan::Window(Window::try_new(node, Arc::new(plan))?)))
 }

@@ -26,11 +26,12 @@ use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
 use super::below::{Below, windows_below};
 use super::cells::{has_cells_of_its_own, numbered, numbered_by_value};
-use super::functions::{Windows, over_columns, with_windows};
+use super::functions::{Windows, over_columns};
 use crate::forward::carrier::{Asked, Carried, Carrier, Reading, Request};
 use crate::forward::dependence::varies;
 use crate::forward::direction::{Direction, Variable};
 use crate::rows::calls::is_choice;
+use crate::rows::frames::with_windows;
 use crate::rows::own_cell::{OwnCell, is_known_by_own_cell, or_zero};
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};

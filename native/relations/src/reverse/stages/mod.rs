@@ -4,11 +4,13 @@
 //! computed from (`pullback`). [`rows`] are those of a region, one by one, and [`groups`] are groups of them. Those of a recursive query
 //! have stages of their own, which each iteration computes.
 
+mod framed_sums;
 mod groups;
 mod partials;
 mod rows;
 mod stored;
 
+pub use framed_sums::FramedSum;
 pub use groups::{Groups, Members};
 pub use rows::Rows;
 pub use stored::{Pulled, Stored};
@@ -79,7 +81,7 @@ impl Stage {
     pub fn pullback(&self, total: RowCotangents, names: &mut Names) -> Result<Option<Pulled<'_>>> {
         match &self.kind {
             Kind::Variable(_) | Kind::Constant | Kind::Iterations(_) => Ok(None),
-            Kind::Rows(rows) => rows.pullback(total).map(Some),
+            Kind::Rows(rows) => rows.pullback(total, names).map(Some),
             Kind::Groups(groups) => groups.pullback(&self.stored, total, names).map(Some),
         }
     }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 
+use super::framed_sums::{FramedSum, transposed};
 use super::stored::{Pulled, Stored};
 use crate::reverse::cotangents::{Cotangents, RowCotangents};
 use crate::reverse::region::{Region, joined};
@@ -18,12 +19,14 @@ pub struct Rows {
     below: Region,
     /// The columns that vary.
     varying: Vec<Column>,
+    /// Those of them that are sums over frames of the rows.
+    sums: Vec<FramedSum>,
 }
 
 impl Rows {
-    /// A stage with the rows of a region. Its first columns are those of the node that the region stands for, the others what a sweep
-    /// through the region reads.
-    pub fn computed(mut region: Region, names: &mut Names) -> Result<(Stored, Self)> {
+    /// A stage with the rows of a region, of which some columns are sums over frames. Its first columns are those of the region, the
+    /// others what a sweep through it reads.
+    pub fn computed(mut region: Region, sums: Vec<FramedSum>, names: &mut Names) -> Result<(Stored, Self)> {
         let repeated = std::mem::take(&mut region.columns);
         region.columns = region.apart(repeated, names)?;
         let mut all = region.columns.clone();
@@ -49,24 +52,30 @@ impl Rows {
         let varying = positions.iter().map(|index| region.columns[*index].clone()).collect();
         region.columns.push(row);
         let stored = Stored { relation, single: false, varying: positions };
-        Ok((stored, Self { below: region, varying }))
+        Ok((stored, Self { below: region, varying, sums }))
     }
 
     /// The rows as they were computed, each with its cotangents.
-    pub fn pullback(&self, total: RowCotangents) -> Result<Pulled<'_>> {
+    pub fn pullback(&self, total: RowCotangents, names: &mut Names) -> Result<Pulled<'_>> {
         let of_columns = total.of_columns();
         let (Some(row), Some(number)) = (total.row, self.below.columns.last()) else {
             return internal_err!("rows have no numbers");
         };
-        let on = vec![(Expr::Column(number.clone()), Expr::Column(row))];
-        let nulls = NullEquality::NullEqualsNothing;
-        let rows = joined(self.below.plan.clone(), total.plan, on, None, JoinType::Inner, nulls)?;
         let mut cotangents = Cotangents::default();
+        let mut reached = vec![];
         for (column, cotangent) in self.varying.iter().zip(of_columns) {
-            if let Some(cotangent) = cotangent {
-                cotangents.add(&column.name, cotangent);
+            let Some(cotangent) = cotangent else { continue };
+            match self.sums.iter().find(|sum| sum.is(column)) {
+                Some(sum) => reached.push((sum, cotangent)),
+                None => cotangents.add(&column.name, cotangent),
             }
         }
+        // A row may be in the frame of another one without a cotangent of its own.
+        let join_type = if reached.is_empty() { JoinType::Inner } else { JoinType::Left };
+        let on = vec![(Expr::Column(number.clone()), Expr::Column(row))];
+        let nulls = NullEquality::NullEqualsNothing;
+        let rows = joined(self.below.plan.clone(), total.plan, on, None, join_type, nulls)?;
+        let rows = transposed(rows, reached, &mut cotangents, names)?;
         Ok(Pulled { below: &self.below, rows, of: total.of, cotangents })
     }
 }

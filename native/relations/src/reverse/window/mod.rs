@@ -1,7 +1,8 @@
-//! Window functions as joins of the rows of a stage with themselves.
+//! Window functions by the numbers of rows.
 //!
-//! A row's frame is a range of row numbers, so that an aggregate over it is one over the rows of a join, and `lag` is the row
-//! whose number is the `lag` of the numbers.
+//! A row's frame is a range of row numbers. Its sum is a column of the stage with the rows, and what carries cotangents back sums those of
+//! the frames that a row is in (`frame_sums`). Another aggregate over it is one over the rows of a join of the stage with itself, as sums
+//! are where the plan has to have functions of DataFusion alone, and `lag` is the row whose number is the `lag` of the numbers.
 //!
 //! ```text
 //! Window: sum(x) OVER (PARTITION BY p ORDER BY t)
@@ -36,7 +37,7 @@ use functions::{Function, functions};
 use numbers::{Numbered, Output};
 use values::{Frames, Partition, aggregate, over_partition};
 
-/// Windows are joins of the rows of a stage with themselves, but for those over whole partitions of rows that are cheap to read again:
+/// Windows are sums beside the rows of a stage, or joins of these with themselves, but for those over whole partitions of rows that are cheap to read again:
 /// these need not be stored beside their numbers.
 pub fn window(builder: &mut RegionBuilder, node: Node, window: &Window) -> Result<Region> {
     if window.window_expr.iter().any(is_volatile) {
@@ -59,18 +60,18 @@ pub fn window(builder: &mut RegionBuilder, node: Node, window: &Window) -> Resul
         return by_groups(builder, window, region, &functions);
     }
     let width = region.columns.len();
-    let outputs = Numbered { builder: &mut *builder, region: &mut region }.outputs(functions, &varies)?;
+    let (outputs, sums) = Numbered { builder: &mut *builder, region: &mut region }.outputs(functions, &varies)?;
     if !varies.contains(&true) {
         return builder.stored(node, region);
     }
     let total = region.columns.len();
-    let stage = builder.rows(region)?;
+    let stage = builder.rows_with(region, sums)?;
     let mut outer = builder.stages.numbered(stage, total, builder.names)?;
     let mut columns: Vec<_> = outer.columns[..width].to_vec();
     let frames = Frames { stage, total };
     for output in outputs {
         columns.push(match output {
-            Output::Constant(position) => outer.columns[position].clone(),
+            Output::Column(position) => outer.columns[position].clone(),
             Output::Varying(varying) => frames.value(builder, &mut outer, &varying)?,
         });
     }

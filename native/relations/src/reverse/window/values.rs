@@ -12,6 +12,7 @@ use crate::reverse::builder::RegionBuilder;
 use crate::reverse::region::{Region, StageId};
 use crate::reverse::stages::Members;
 use crate::rows::without_formula::way_without;
+use crate::vocabulary::expressions::one_zero;
 
 /// The stage of the rows of windows.
 pub struct Frames {
@@ -41,8 +42,8 @@ impl Frames {
                 let call = aggregate_over(&over, varying);
                 over_partition(builder, outer, Partition { over, on }, call, original)
             }
-            (WindowFunctionDefinition::AggregateUDF(_), Reached::Between { number, bounds }) => {
-                self.over_frame(builder, outer, varying, (*number, *bounds))
+            (WindowFunctionDefinition::AggregateUDF(_), Reached::Between { number, bounds, extremum }) => {
+                self.over_frame(builder, outer, varying, (*number, *bounds, *extremum))
             }
             (other, _) => plan_err!(
                 "{} varies, and no derivative by row is known for the function {}. {}",
@@ -78,13 +79,14 @@ impl Frames {
         added.pop().map_or_else(|| plan_err!("a window function has no value"), Ok)
     }
 
-    /// The value of an aggregate over the rows of the frame, by the positions of their number and of its bounds.
+    /// The value of an aggregate over the rows of the frame, by the positions of their number, of its bounds and of the value that rows
+    /// must have.
     fn over_frame(
         &self,
         builder: &mut RegionBuilder,
         outer: &mut Region,
         varying: &Varying,
-        (number, bounds): (usize, [usize; 2]),
+        (number, bounds, extremum): (usize, [usize; 2], Option<usize>),
     ) -> Result<Column> {
         let over = builder.stages.numbered(self.stage, self.total, builder.names)?;
         let of = builder.stages.numbered(self.stage, self.total, builder.names)?;
@@ -92,9 +94,15 @@ impl Frames {
         let on = same_partition(&of, &over, varying);
         let number = Expr::Column(over.columns[number].clone());
         let [low, high] = bounds.map(|bound| Expr::Column(of.columns[bound].clone()));
-        let in_frame = Some(number.between(low, high));
+        let mut in_frame = number.between(low, high);
+        if let (Some(extremum), Some(value)) = (extremum, call.params.args.first()) {
+            // A row has few that have its value, for which DataFusion looks by the value. Both zeros are one.
+            let [extremum, value] = [Expr::Column(of.columns[extremum].clone()), value.clone()];
+            let data_type = value.get_type(over.plan.schema())?;
+            in_frame = one_zero(extremum, &data_type)?.eq(one_zero(value, &data_type)?).and(in_frame);
+        }
         let Some(row) = of.columns.last().cloned() else { return plan_err!("a stage has no numbers") };
-        let pairs = of.joined(over, on, in_frame, JoinType::Inner, NullEquality::NullEqualsNull)?;
+        let pairs = of.joined(over, on, Some(in_frame), JoinType::Inner, NullEquality::NullEqualsNull)?;
         let calls = vec![(call, varying.original.clone())];
         let groups = builder.groups(pairs, vec![row], calls, Members::Any)?;
         let groups = builder.stages.reader(groups, 2, builder.names)?;
