@@ -82,7 +82,7 @@ STATEMENTS: dict[str, tuple[str, int | None]] = {
     ),
     "an expression of each side": (
         gradient(LAYER.replace("x.val * w.val", "tanh(x.val) * w.val / 2"), "i, k", "x"),
-        1,
+        2,
     ),
     "rows without a partner, by those that stay": (gradient(FILLED, "i, k", "x"), 2),
     "rows without a partner, by the others": (gradient(FILLED, "k, o", "w"), 2),
@@ -176,6 +176,76 @@ def test_gradients_are_those_of_joins(name: str, there: float, nulls: float) -> 
         shown = plan(ctx, statement, "true")
         assert count is None or shown.count("ContractionExec") == count, shown
         assert "ContractionExec" not in plan(ctx, statement, "false")
+
+
+SCORES = """s AS (
+        SELECT x.i AS t, y.i AS u, SUM(x.val * y.val) / 4 AS val FROM x JOIN y ON x.k = y.k GROUP BY x.i, y.i),
+    e AS (SELECT t, u, exp(val) AS val FROM s), d AS (SELECT t, SUM(val) AS val FROM e GROUP BY t)"""
+OVER_THREE = "FROM e JOIN d ON e.t = d.t JOIN y ON e.u = y.i"
+
+
+def weighted(product: str = "e.val / d.val * y.val", joins: str = OVER_THREE, key: str = "e.t") -> str:
+    """The sum of what attention reads, by its weights."""
+    return f"z AS (SELECT {key}, y.k, SUM({product}) AS val {joins} GROUP BY {key}, y.k)"
+
+
+# By name: the same sum, of which a factor is divided here or there, over three relations in some order.
+FORMS = {
+    "in a relation of its own": """p AS (SELECT e.t, e.u, e.val / d.val AS val FROM e JOIN d ON e.t = d.t),
+        z AS (SELECT p.t, y.k, SUM(p.val * y.val) AS val FROM p JOIN y ON p.u = y.i GROUP BY p.t, y.k)""",
+    "divided above the relation": """p AS (SELECT e.t, e.u, e.val, d.val AS d FROM e JOIN d ON e.t = d.t),
+        z AS (SELECT p.t, y.k, SUM(p.val / p.d * y.val) AS val FROM p JOIN y ON p.u = y.i GROUP BY p.t, y.k)""",
+    "divided in the sum": weighted(),
+    "divided at the end": weighted("e.val * y.val / d.val"),
+    "divided beside the other factor": weighted("e.val * (y.val / d.val)"),
+    "the other factor first": weighted("y.val * (e.val / d.val)"),
+    "what divides first": weighted(joins="FROM d JOIN e ON e.t = d.t JOIN y ON e.u = y.i"),
+    "what divides last": weighted(joins="FROM e JOIN y ON e.u = y.i JOIN d ON e.t = d.t"),
+    "the other factor's relation first": weighted(joins="FROM y JOIN e ON e.u = y.i JOIN d ON e.t = d.t"),
+    "joins in brackets": weighted(joins="FROM y JOIN (e JOIN d ON e.t = d.t) ON e.u = y.i"),
+    "in a list": weighted(joins="FROM y, d, e WHERE e.t = d.t AND e.u = y.i"),
+    "by the key of what divides": weighted(joins="FROM y, d, e WHERE e.t = d.t AND e.u = y.i", key="d.t"),
+    "a function in the sum": weighted(
+        "exp(s.val) / d.val * y.val", "FROM s JOIN d ON s.t = d.t JOIN y ON s.u = y.i", "s.t"
+    ),
+    "over windows": """w AS (SELECT t, u, val, SUM(val) OVER (PARTITION BY t) AS d FROM e),
+        z AS (SELECT w.t, y.k, SUM(w.val / w.d * y.val) AS val FROM w JOIN y ON w.u = y.i GROUP BY w.t, y.k)""",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variable", ["x", "y"])
+def test_a_sum_is_found_in_whatever_form_it_is_written(form: str, variable: str) -> None:
+    ctx = session(3)
+    first, statement = (
+        gradient(f"{SCORES}, {FORMS[of]}", "i, k", variable) for of in ("in a relation of its own", form)
+    )
+    assert_same(ctx, statement, ["true"])
+    assert rows(ctx, statement, "true") == pytest.approx(rows(ctx, first, "true"), rel=1e-11)
+    counts = [plan(ctx, each, "true").count("ContractionExec") for each in (first, statement)]
+    assert counts[0] == counts[1], form
+
+
+# By name: sums that are another number, or none of products, if their factors are computed before the join.
+KEPT = {
+    "whole numbers": "SUM(e.t * y.k / (e.u + 1) * e.val * y.val)",
+    "whole numbers of one relation": "SUM(e.t / (d.t + 1) * y.val * e.val)",
+    "a quotient of quotients": "SUM(e.val / (y.val / d.val))",
+    "a part of the rows": "SUM(e.val / d.val * y.val) FILTER (WHERE d.val > 3)",
+    "an average": "AVG(e.val / d.val * y.val)",
+    "two sums": "SUM(e.val / d.val * y.val) + COUNT(e.val) + AVG(y.val * e.val)",
+    "what divides by nothing": "SUM(CASE WHEN d.val > 3 THEN e.val / d.val * y.val END)",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN", "RIGHT JOIN"])
+def test_other_sums_over_three_relations(name: str, join: str) -> None:
+    ctx = session(6, there=0.8, nulls=0.1)
+    sums = KEPT[name].replace("d.val", "COALESCE(d.val, 4)") if join == "LEFT JOIN" else KEPT[name]
+    z = f"z AS (SELECT e.t, y.k, {sums} AS val FROM e JOIN y ON e.u = y.i {join} d ON e.t = d.t + 1 GROUP BY e.t, y.k)"
+    for variable in "xy":
+        assert_same(ctx, gradient(f"{SCORES}, {z}", "i, k", variable), ["true"])
 
 
 def test_what_a_mask_leaves_out_is_not_multiplied() -> None:
@@ -273,6 +343,12 @@ PLAIN = {
         f"""WITH z AS ({PRODUCT}) SELECT z.i, v.o, SUM(z.val * v.val) AS val FROM z JOIN v ON z.o = v.k
         GROUP BY z.i, v.o HAVING COUNT(*) > 1""",
         2,
+    ),
+    "three relations, in whatever order": (
+        """WITH d AS (SELECT i, SUM(val * val) AS val FROM x GROUP BY i)
+        SELECT x.i, w.o, SUM(x.val / d.val * w.val) AS val FROM x JOIN w ON x.k = w.k JOIN d ON x.i = d.i
+        GROUP BY x.i, w.o""",
+        1,
     ),
     "a relation that is read twice": (
         f"WITH z AS ({PRODUCT}) SELECT a.i, b.o, a.val - b.val AS val FROM z a JOIN z b ON a.i = b.i AND a.o = b.o + 1",

@@ -3,9 +3,8 @@
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
-use std::sync::Arc;
 
-use crate::reverse::{multiplied, sums_apart};
+use crate::reverse::{in_two_sides, multiplied, sums_apart};
 use crate::vocabulary::names::{Names, is_added, under_names_of};
 
 /// A plan whose own sums of products over joins are planned apart from what reads them, so that they are computed as arrays:
@@ -23,8 +22,13 @@ pub fn plain_sums_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let mut names = Names::of(&plan)?;
     plan.transform_up_with_subqueries(|node| match &node {
-        LogicalPlan::Aggregate(aggregate) if multiplied(aggregate).is_some() && !reads_outside(&node)? => {
-            Ok(Transformed::yes(apart(node, &mut names)?))
+        LogicalPlan::Aggregate(aggregate) if !reads_outside(&node)? => {
+            let ordered = in_two_sides(aggregate)?;
+            if multiplied(ordered.as_ref().unwrap_or(aggregate)).is_none() {
+                return Ok(Transformed::no(node));
+            }
+            let sums = ordered.map_or_else(|| node.clone(), LogicalPlan::Aggregate);
+            Ok(Transformed::yes(under_names_of(node.schema(), sums_apart(sums, &mut names)?)?))
         }
         _ => Ok(Transformed::no(node)),
     })
@@ -38,10 +42,4 @@ fn reads_outside(plan: &LogicalPlan) -> Result<bool> {
         Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(reads)
-}
-
-/// The rows of a plan under its own names, computed by a relation.
-fn apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
-    let schema = Arc::clone(plan.schema());
-    under_names_of(&schema, sums_apart(plan, names)?)
 }

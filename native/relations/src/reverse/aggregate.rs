@@ -20,7 +20,6 @@ use crate::vocabulary::names::Names;
 
 /// Groups are a stage. The rows of a group get its cotangents times the partial derivatives of its aggregates by a row.
 pub fn aggregate(builder: &mut RegionBuilder, node: Node, aggregate: &Aggregate) -> Result<Region> {
-    let schema = aggregate.input.schema();
     if let Some(union) = apart(aggregate)? {
         let union = builder.stages.nodes.keep(union);
         return builder.region(&union);
@@ -29,7 +28,13 @@ pub fn aggregate(builder: &mut RegionBuilder, node: Node, aggregate: &Aggregate)
         let once = builder.stages.nodes.keep(drawn_below(aggregate, builder.names)?);
         return builder.region(&once);
     }
-    with_sides_apart(builder, aggregate)?;
+    let apart = with_sides_apart(builder, aggregate)?;
+    let written = &aggregate.aggr_expr;
+    let aggregate = match apart.as_deref() {
+        Some(LogicalPlan::Aggregate(apart)) => apart,
+        _ => aggregate,
+    };
+    let schema = aggregate.input.schema();
     let mut below = builder.region(&aggregate.input)?;
     if aggregate.aggr_expr.iter().any(is_of_one_row) {
         // A row that is chosen by its place in an order is known again by its number.
@@ -40,11 +45,11 @@ pub fn aggregate(builder: &mut RegionBuilder, node: Node, aggregate: &Aggregate)
     let keys = computed(builder, &mut below, &aggregate.group_expr, schema)?;
     let keys = below.apart(keys, builder.names)?;
     let mut calls = vec![];
-    for expr in &aggregate.aggr_expr {
+    for (expr, written) in aggregate.aggr_expr.iter().zip(written) {
         let Expr::AggregateFunction(call) = expr.clone().unalias_nested().data else {
-            return plan_err!("{} is not an aggregate", abbreviated(expr));
+            return plan_err!("{} is not an aggregate", abbreviated(written));
         };
-        calls.push((over_columns(builder, call, &mut below, schema)?, expr.clone()));
+        calls.push((over_columns(builder, call, &mut below, schema)?, written.clone()));
     }
     let stage = builder.groups(below, keys, calls, Members::Any)?;
     builder.read_anew(node, stage, aggregate.schema.fields().len())

@@ -18,8 +18,11 @@ use xql_autodiff::vocabulary::columns::{columns_followed, has_subquery, is_volat
 
 use super::builder::RegionBuilder;
 use super::cotangents::RowCotangents;
+use super::expressions::inside;
+use super::factors::{Factored, Products};
 use super::linear::Linear;
 use super::region::{Leaf, Region};
+use super::sides::in_two_sides;
 use super::stages::needs_no_stage;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::{Names, columns, named, under_names_of};
@@ -225,27 +228,66 @@ fn over_projections(
 /// ```text
 /// SELECT p.t, v.dim, SUM(p.val * v.val) FROM (SELECT t, u, e / total AS val FROM e JOIN totals ...) p JOIN v ... GROUP BY p.t, v.dim
 /// ```
-pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> Result<()> {
+///
+/// What a side has in the products is a column of it, wherever it is computed, and of several relations one may stand anywhere among the
+/// joins. Gives the aggregate that is so written.
+pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> Result<Option<Arc<LogicalPlan>>> {
     // In an iteration they would be kept for all iterations.
-    let Some((join, conditions)) = multiplied(aggregate) else { return Ok(()) };
-    let are_of_join = conditions.iter().all(|condition| takes(join, condition));
-    if !builder.contracts || builder.stages.begin.is_some() || !are_of_join {
-        return Ok(());
+    if !builder.contracts || builder.stages.begin.is_some() {
+        return Ok(None);
     }
-    let parts: Vec<_> = conditions.into_iter().flat_map(split_conjunction).map(columns_followed).collect();
-    for side in [&join.left, &join.right] {
+    let ordered = in_two_sides(aggregate)?.map(|ordered| builder.stages.nodes.keep(LogicalPlan::Aggregate(ordered)));
+    let aggregate = match ordered.as_deref() {
+        Some(LogicalPlan::Aggregate(ordered)) => ordered,
+        _ => aggregate,
+    };
+    let Some((join, conditions)) = multiplied(aggregate) else { return Ok(ordered) };
+    if !conditions.iter().all(|condition| takes(join, condition)) {
+        return Ok(ordered);
+    }
+    let parts: Vec<_> = conditions.iter().flat_map(|part| split_conjunction(part)).map(columns_followed).collect();
+    let products = Products::of(aggregate, join, conditions)?;
+    let mut wanted = [false, false];
+    for (number, side) in [&join.left, &join.right].into_iter().enumerate() {
         let node = builder.node(side)?;
         // What is asked of a side above the join may be what joins it: FROM a, b, c WHERE a.k = b.k AND b.l = c.l
         let is_asked = parts.iter().any(|read| read.iter().all(|column| side.schema().has_column(column)));
-        if is_asked || !node.reads || builder.stages.of(node).is_some() {
+        if is_asked || !node.reads {
             continue;
         }
-        let region = builder.region(side)?;
-        if !region.single && !needs_no_stage(&region.plan)? {
+        let mut region = builder.region(side)?;
+        if region.single {
+            continue;
+        }
+        let is_dear = !needs_no_stage(&region.plan)?;
+        // Before an outer join a factor is another one, and before any join it is one of more rows.
+        let mut computed = products.computed_of(number);
+        for factor in &computed {
+            if join.join_type != JoinType::Inner || !never_fails(factor, side.schema())? {
+                computed.clear();
+                break;
+            }
+        }
+        wanted[number] = is_dear && !computed.is_empty();
+        for factor in computed {
+            // Where 0 may meet a derivative that is infinite, what a row contributes by a factor is no product of this.
+            let factor = inside(builder, &mut region, factor, side.schema())?;
+            wanted[number] |= Linear::of(&factor, &region)?.is_none();
+        }
+        if is_dear && !wanted[number] && builder.stages.of(node).is_none() {
             builder.stored(node, region)?;
         }
     }
-    Ok(())
+    if wanted == [false, false] {
+        return Ok(ordered);
+    }
+    let Factored { aggregate, sides } = products.factored(wanted, builder.names)?;
+    let aggregate = builder.stages.nodes.keep(LogicalPlan::Aggregate(aggregate));
+    for side in sides {
+        let (node, region) = (builder.node(&side)?, builder.region(&side)?);
+        builder.stored(node, region)?;
+    }
+    Ok(Some(aggregate))
 }
 
 /// The rows of a region with a condition as one of the join that they are of, if it can be. There sums of products are looked for, and there

@@ -8,7 +8,8 @@
 //! `variable` numbers the rows of the relation in which the column originates, and `nodes` finds what reads them. `builder` makes
 //! *regions* of plans, whose rows still have what a sweep reads (`region`), and `stages` of what lies between regions, computed once. There
 //! is a file for each kind of node, under the name that it has in forward mode, which makes the region of the node. `cotangents` has the
-//! cotangents of columns and of rows, `contraction` those that are sums of products over a join, and `sweep` carries them from the value
+//! cotangents of columns and of rows, `contraction` those that are sums of products over a join, of which `sides` and
+//! `factors` find the two factors, and `sweep` carries them from the value
 //! to the variable.
 
 mod adjoint;
@@ -19,6 +20,7 @@ mod correlated;
 mod cotangents;
 mod distinct;
 mod expressions;
+mod factors;
 mod filter;
 mod grouping_sets;
 mod join;
@@ -27,6 +29,7 @@ mod nodes;
 mod projection;
 mod recursive_query;
 mod region;
+mod sides;
 mod stages;
 mod subquery_alias;
 mod sweep;
@@ -50,6 +53,7 @@ pub use correlated::{correlated, with_joins};
 pub use cotangents::RowCotangents;
 use nodes::Node;
 pub use region::{Region, joined};
+pub use sides::in_two_sides;
 pub use stages::Stages;
 pub use sweep::{check_float, gradients};
 pub use variable::{Reference, RowVariable};
