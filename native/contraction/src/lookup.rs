@@ -197,7 +197,12 @@ impl ExecutionPlan for LookupExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        self.work.join.maintains_input_order()
+        // DataFusion would sort the input instead by what stands at the same place among its columns.
+        let moves = (0..).zip(&self.work.columns).any(|(place, (side, index))| {
+            let before = if *side == 0 { 0 } else { self.work.inputs[0].schema().fields().len() };
+            place != before + index
+        });
+        if moves { vec![false; 2] } else { self.work.join.maintains_input_order() }
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {

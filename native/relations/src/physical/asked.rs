@@ -16,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::batch::batch_of;
+use super::projected::are_in_place;
 use super::shared::SharedExec;
 use super::values::Value;
 use crate::version::{statistics, without_expressions};
@@ -129,7 +130,7 @@ impl ExecutionPlan for AskedExec {
     without_expressions!();
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        self.projection.maintains_input_order()
+        vec![are_in_place(self.columns.iter().map(|column| &column.expr))]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

@@ -5,6 +5,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_optimizer::PhysicalOptimizerRule;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
@@ -15,6 +16,13 @@ use std::sync::Arc;
 
 use super::batch::batch_of;
 use crate::version::without_expressions;
+
+/// Whether expressions are the first columns of their input, in their order. Where an order is required of a node that is none of its own,
+/// DataFusion requires it of the columns that stand at the same places of the input.
+pub fn are_in_place<'e>(exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>) -> bool {
+    let mut placed = (0..).zip(exprs);
+    placed.all(|(place, expr)| expr.downcast_ref::<Column>().is_some_and(|column| column.index() == place))
+}
 
 /// A [`ProjectionExec`] that measures nothing.
 ///
@@ -57,7 +65,7 @@ impl ExecutionPlan for ProjectedExec {
     without_expressions!();
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        self.projection.maintains_input_order()
+        vec![are_in_place(self.exprs.iter())]
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
