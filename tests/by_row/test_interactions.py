@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
 
+from support import sessions
 from support.cases import query
 from support.errors import message_at_planning
 from support.stock import ON_STOCK
@@ -939,3 +940,16 @@ def test_zeros_of_both_signs_contribute_nothing(session: SessionContext, sign: s
 def test_refused(session: SessionContext, value: str, says: str) -> None:
     message = message_at_planning(lambda: session.sql(f"SELECT grad(({value}), val) AS d FROM w"))
     assert re.search(says, message)
+
+
+@pytest.mark.parametrize("relation", ["a CTE", "a derived table"])
+def test_groups_by_keys_of_which_one_is_computed(relation: str) -> None:
+    """DataFusion 54 takes a and b for the key of `q`, and groups by what it takes for dependent, too."""
+    ctx = sessions.session({"t": {"a": [0, 0, 0, 1], "c": [0, 1, 1, 0], "x": [0.5, -1.0, 2.0, 3.0]}})
+    q = "SELECT a, a + 1 AS b, c, s FROM (SELECT a, c, SUM(x) AS s FROM t GROUP BY a, c) g"
+    named, read = (f"q AS ({q}), ", "q") if relation == "a CTE" else ("", f"({q}) q")
+    groups = f"{named}u AS (SELECT a, b, SUM(s) AS u FROM {read} GROUP BY a, b), l AS (SELECT SUM(u * u) AS l FROM u)"
+    (value,) = query(ctx, f"WITH {groups} SELECT l, grad(0.0 * x, x) AS d FROM l CROSS JOIN t LIMIT 1").to_pylist()
+    assert value["l"] == pytest.approx(1.5**2 + 3.0**2)
+    found = query(ctx, f"WITH {groups} SELECT grad((SELECT l FROM l), x) AS d FROM t ORDER BY x").to_pydict()["d"]
+    assert found == pytest.approx([3.0, 3.0, 3.0, 6.0])

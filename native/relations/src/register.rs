@@ -2,6 +2,7 @@
 
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
+use datafusion_expr::planner::RelationPlanner;
 use datafusion_optimizer::AnalyzerRule;
 use std::sync::Arc;
 use xql_autodiff::{Rules, functions_with, recognize};
@@ -13,6 +14,8 @@ use crate::stops::WithoutStops;
 use crate::subplan::CommonSubplans;
 use crate::vocabulary::identity::DerivedTables;
 use crate::vocabulary::operators::Recognize;
+#[cfg(not(feature = "datafusion-55"))]
+use crate::workarounds::dependencies::Dependencies;
 #[cfg(not(feature = "datafusion-55"))]
 use crate::workarounds::nullability::NullableRecursiveColumns;
 
@@ -31,6 +34,19 @@ pub fn register_with(session: &SessionContext, rules: &Rules) {
         }
         insert_rules(copy, recognize);
     });
+}
+
+/// What plans the relations of a statement so that derivatives know them, in the order in which they are asked: CTEs and views that several
+/// places read are one leaf each, if `shares` says so.
+pub fn relation_planners(shares: bool) -> Vec<Arc<dyn RelationPlanner>> {
+    let mut planners: Vec<Arc<dyn RelationPlanner>> = vec![];
+    #[cfg(not(feature = "datafusion-55"))]
+    planners.push(Arc::new(Dependencies));
+    if shares {
+        planners.push(Arc::new(CommonSubplans::default()));
+    }
+    planners.push(Arc::new(DerivedTables));
+    planners
 }
 
 /// Adds the rules to a session that lacks them, for operators that come with the expressions of a query.
@@ -81,10 +97,11 @@ fn insert_rules(session: &SessionContext, recognize: Recognize) {
     for rule in state.optimizers() {
         session.add_optimizer_rule(Arc::clone(rule));
     }
-    let noted = session.register_relation_planner(Arc::new(DerivedTables));
-    debug_assert!(noted.is_ok(), "DataFusion takes every planner");
-    let noted = session.register_relation_planner(Arc::new(CommonSubplans::default()));
-    debug_assert!(noted.is_ok(), "DataFusion takes every planner");
+    // The last one is asked first.
+    for planner in relation_planners(true).into_iter().rev() {
+        let noted = session.register_relation_planner(planner);
+        debug_assert!(noted.is_ok(), "DataFusion takes every planner");
+    }
     #[cfg(not(feature = "datafusion-55"))]
     session.add_optimizer_rule(Arc::new(NullableRecursiveColumns));
     session.add_optimizer_rule(Arc::new(WithoutStops));

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::scan::{CommonSubplan, size};
+use super::scan::{CommonSubplan, written_out_size};
 
 /// A subplan of fewer nodes is written out by its readers, as DataFusion does.
 const LEAST_SIZE: usize = 24;
@@ -66,7 +66,7 @@ impl CommonSubplans {
         if let Some(subplan) = known.get(&key).and_then(Weak::upgrade).filter(|subplan| subplan.is_of(plan)) {
             return Ok(Some(subplan));
         }
-        if size(plan)? < LEAST_SIZE || has_free_reference(plan, &mut vec![])? {
+        if written_out_size(plan)? < LEAST_SIZE || has_free_reference(plan, &mut vec![])? {
             return Ok(None);
         }
         let options = context.context_provider().options();

@@ -16,4 +16,5 @@ mod resolve;
 mod scan;
 
 pub use capture::CommonSubplans;
-pub use resolve::{Subplans, has_calls};
+pub use resolve::{Subplans, has_calls, has_shared_subplans};
+pub use scan::written_out_size;

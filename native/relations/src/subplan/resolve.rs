@@ -5,6 +5,7 @@ use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
 use std::collections::HashMap;
 use std::sync::Arc;
+use xql_autodiff::recognize;
 
 use super::scan::{CommonSubplan, SubplanScan};
 use crate::plan::rewrite::rewrite_up;
@@ -27,6 +28,17 @@ pub struct Subplans {
 /// If the plan cannot be gone through.
 pub fn has_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     Ok(!Subplans::read_by(plan)?.operators(plan, recognize)?.is_empty())
+}
+
+/// Whether a plan reads a common subplan at several places which is then computed once: in plans that are to be differentiated, and in
+/// all where `shares_ctes` says so.
+///
+/// # Errors
+/// If the plan cannot be gone through.
+pub fn has_shared_subplans(plan: &LogicalPlan, shares_ctes: bool) -> Result<bool> {
+    let subplans = Subplans::read_by(plan)?;
+    let has_several_readers = subplans.readers.values().any(|readers| *readers > 1);
+    Ok(has_several_readers && (shares_ctes || !subplans.operators(plan, recognize)?.is_empty()))
 }
 
 /// What stands for the readers of a subplan.

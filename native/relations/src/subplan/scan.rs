@@ -21,6 +21,9 @@ pub struct CommonSubplan {
     written: LogicalPlan,
     /// The same, analyzed.
     plan: LogicalPlan,
+    /// The columns, of which is known what was known of them as written. DataFusion takes wrong dependencies from a projection that computes a
+    /// column before others, and groups by what it takes for dependent: it would group otherwise than without this project.
+    schema: DFSchemaRef,
     /// How many nodes it has where everything is written out that it reads.
     size: usize,
     parameters: Vec<Expr>,
@@ -48,10 +51,12 @@ impl CommonSubplan {
     /// # Errors
     /// If the plan cannot be gone through.
     pub fn try_new(written: LogicalPlan, plan: LogicalPlan) -> Result<Self> {
-        let size = size(&plan)?;
+        let size = written_out_size(&plan)?;
         let (parameters, work_tables) = (parameters(&plan)?, work_tables(&plan)?);
         let (tables, has_subquery) = shown(&plan)?;
-        Ok(Self { written, plan, size, parameters, work_tables, tables, has_subquery })
+        let known = written.schema().functional_dependencies().clone();
+        let schema = Arc::new(plan.schema().as_ref().clone().with_functional_dependencies(known)?);
+        Ok(Self { written, plan, schema, size, parameters, work_tables, tables, has_subquery })
     }
 
     /// Whether a plan is the same, for another reader.
@@ -113,7 +118,7 @@ impl SubplanScan {
 ///
 /// # Errors
 /// If the plan cannot be gone through.
-pub fn size(plan: &LogicalPlan) -> Result<usize> {
+pub fn written_out_size(plan: &LogicalPlan) -> Result<usize> {
     let mut size = 0_usize;
     plan.apply_with_subqueries(|node| {
         size = size.saturating_add(SubplanScan::of(node).map_or(1, |scan| scan.subplan.size));
@@ -185,7 +190,7 @@ impl UserDefinedLogicalNodeCore for SubplanScan {
     }
 
     fn schema(&self) -> &DFSchemaRef {
-        self.subplan.plan.schema()
+        &self.subplan.schema
     }
 
     fn expressions(&self) -> Vec<Expr> {

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use xql_autodiff::Rules;
-use xql_relations::DerivedTables;
+use xql_relations::relation_planners;
 
 use super::catalog::{Catalog, Table, resolved};
 use super::functions::{SessionFunction, Site, settled};
@@ -49,7 +49,7 @@ struct Functions {
     aggregate: HashMap<String, Arc<AggregateUDF>>,
     window: HashMap<String, Arc<WindowUDF>>,
     expr_planners: Vec<Arc<dyn ExprPlanner>>,
-    relation_planners: [Arc<dyn RelationPlanner>; 1],
+    relation_planners: Vec<Arc<dyn RelationPlanner>>,
 }
 
 impl<'a> Planner<'a> {
@@ -78,7 +78,7 @@ impl<'a> Planner<'a> {
                 Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
                 Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
             ],
-            relation_planners: [Arc::new(DerivedTables)],
+            relation_planners: relation_planners(false),
         };
         Self {
             catalog: Cow::Borrowed(catalog),

@@ -49,7 +49,7 @@ pub fn kind_of(alias: &TableReference) -> Option<Kind> {
     names.noted.get(&address(table)).map(|(_, kind)| *kind)
 }
 
-/// A name of which this is known, for whoever has a plan that was not made by [`DerivedTables`].
+/// A name of which this is known, for whoever has a plan that was not made by the planner of derived tables here.
 pub fn noted_name(name: &str, kind: Kind) -> TableReference {
     let table: Arc<str> = name.into();
     note(&table, kind);
