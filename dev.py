@@ -38,7 +38,7 @@ STOCK = BUILD / "datafusion-55"  # an environment with the stock wheel of DataFu
 ON_STOCK = (
     *(
         f"tests/{suite}"
-        for suite in ("by_row", "calculus", "conformance", "errors", "plans", "relations", "rules", "stock")
+        for suite in ("by_row", "calculus", "conformance", "depth", "errors", "plans", "relations", "rules", "stock")
     ),
     "tests/examples/test_training_page.py",
     *(f"tests/python/test_{suite}.py" for suite in ("bars", "objective", "progress", "watched_objectives")),
@@ -58,6 +58,7 @@ PROGRAMS = (
     "forms",
     "from_file",
     "growth",
+    "layers",
     "likelihood",
     "limits",
     "memory",
@@ -68,6 +69,7 @@ PROGRAMS = (
     "rows",
     "texts",
     "training",
+    "windows",
     "xarray_sql_nn",
 )
 LIBRARIES = {"darwin": ("lib", ".dylib"), "win32": ("", ".dll")}  # how the names of shared libraries begin and end

@@ -11,6 +11,7 @@ from datafusion import SQLOptions
 from xql_ffi._engine import is_engine
 from xql_ffi._errors import VariableError
 from xql_ffi._expressions import shown
+from xql_ffi._registered import logical_plan, sharing
 
 # DataFusion executes DDL and DML when they are planned.
 QUERY = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
@@ -22,7 +23,8 @@ def frame_of(session: Any, loss: object) -> Any:
     Raises:
         TypeError: it is neither SQL nor a DataFrame.
     """
-    frame = session.sql(loss, options=QUERY) if isinstance(loss, str) else loss
+    with sharing():
+        frame = session.sql(loss, options=QUERY) if isinstance(loss, str) else loss
     # xarray-sql has DataFrames of its own, around those of DataFusion.
     if not hasattr(frame, "into_view"):
         msg = f"the loss must be a query in SQL or a DataFrame; {shown(loss)} is neither"
@@ -59,7 +61,7 @@ def plan_with_scans(frame: Any) -> str:
 
     A CTE that several others read is computed apart, and the optimized plan shows a scan of it.
     """
-    plan: str = frame.logical_plan().display_indent()
+    plan = logical_plan(frame)
     return plan if "SubplanScan:" in plan else frame.optimized_logical_plan().display_indent()
 
 

@@ -9,7 +9,7 @@ from xql_ffi import _library
 from xql_ffi._errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import CapsuleType
 
@@ -21,6 +21,7 @@ LOGICAL_CODEC = b"datafusion_logical_extension_codec"
 PHYSICAL_CODEC = b"datafusion_physical_extension_codec"
 PHYSICAL_RULE = b"datafusion_physical_optimizer_rule"
 PLANNER = b"datafusion_query_planner"
+TABLE = b"datafusion_table_provider"
 # What a component is made of, by the names of its parts.
 _PARTS = {
     "session": b"datafusion_task_context_provider",
@@ -31,7 +32,7 @@ _PARTS = {
 _STRUCTS = {SCALAR_UDF: _lib.xql_ffi_scalar_udf, SIMPLIFY: _lib.xql_ffi_scalar_udf_simplify}
 
 # Capsules and sessions may outlive the module: they need the library, and capsules only point to their names.
-for _needed in (_lib, SCALAR_UDF, SIMPLIFY, LOGICAL_CODEC, PHYSICAL_CODEC, PHYSICAL_RULE, PLANNER):
+for _needed in (_lib, SCALAR_UDF, SIMPLIFY, LOGICAL_CODEC, PHYSICAL_CODEC, PHYSICAL_RULE, PLANNER, TABLE):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_needed))
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
@@ -130,8 +131,50 @@ def component(kind: str, name: bytes, **parts: CapsuleType) -> CapsuleType:
         for part, wanted in _PARTS.items()
     ]
     made = _owned(_lib.xql_ffi_component_new(text(kind), *given, error), _lib.xql_ffi_component_free, error)
+    return _capsule_of_component(made, name)
+
+
+def _capsule_of_component(made: Any, name: bytes) -> CapsuleType:
     struct = _lib.xql_ffi_component_struct(made)
     return _capsule(struct, name, _lib.xql_ffi_component_context(made, _get_context))
+
+
+def plan_statement(
+    session: str, sql: str, scan: Callable[[str], bytes | None], *, shares_ctes: bool
+) -> tuple[str, str, CapsuleType] | None:
+    """What the session with this identifier is to plan in the place of a statement, if the library plans it.
+
+    It plans what reads a relation several times, which the session would write out for each.
+
+    Args:
+        session: the identifier of a registered session.
+        sql: the statement.
+        scan: gives the plan of the table of a name as the session writes it, or nothing if there is no such table.
+        shares_ctes: whether what it reads several times is computed once even without a derivative.
+
+    Returns:
+        The other statement, the name of a table that it reads, and a capsule with the table; nothing if the session is
+        to plan the statement itself.
+
+    Raises:
+        ValueError: the statement cannot be planned.
+    """
+    error = _ffi.new("char **")
+    made = _lib.xql_ffi_statement_new(text(session), text(sql), error)
+    if made == _ffi.NULL and error[0] == _ffi.NULL:
+        return None
+    statement = _owned(made, _lib.xql_ffi_statement_free, error)
+    place = 0
+    while (table := _lib.xql_ffi_statement_table(statement, place)) != _ffi.NULL:
+        if plan := scan(_ffi.string(table).decode()):
+            _lib.xql_ffi_statement_scan(statement, place, _ffi.from_buffer(plan), len(plan))
+        place += 1
+    made = _lib.xql_ffi_statement_plan(statement, shares_ctes, error)
+    if made == _ffi.NULL and error[0] == _ffi.NULL:
+        return None
+    component = _owned(made, _lib.xql_ffi_component_free, error)
+    sql, name = (_ffi.string(_lib.xql_ffi_statement_of_host(statement, of_name)).decode() for of_name in (False, True))
+    return sql, name, _capsule_of_component(component, TABLE)
 
 
 def note_functions(new_session: CapsuleType) -> None:
@@ -153,6 +196,11 @@ def is_planner_of(planner: CapsuleType, session: str) -> bool:
 def has_other_planner(session: str) -> bool:
     """Whether a planner of another library is behind that of the registered session with this identifier."""
     return bool(_lib.xql_ffi_has_other_planner(text(session)))
+
+
+def shares_ctes(session: str) -> bool:
+    """Whether what several places read is computed once in all statements of the session with this identifier."""
+    return bool(_lib.xql_ffi_shares_ctes(text(session)))
 
 
 def is_registered(session: str) -> bool:
@@ -193,6 +241,19 @@ def optimized(session: str, plan: bytes) -> bytes:
     owned = _owned(made, _lib.xql_ffi_plan_free, error)
     size = _ffi.new("uintptr_t *")
     return bytes(_ffi.buffer(_lib.xql_ffi_plan_bytes(owned, size), size[0]))
+
+
+def shown(session: str, plan: bytes) -> str:
+    """The plan of a statement as EXPLAIN shows it before it is differentiated, of the plan as this session writes it.
+
+    Raises:
+        ValueError: the session is not registered, or the plan cannot be read.
+    """
+    error = _ffi.new("char **")
+    made = _lib.xql_ffi_plan_shown(text(session), _ffi.from_buffer(plan), len(plan), error)
+    if made == _ffi.NULL:
+        raise ValueError(taken(error[0]))
+    return taken(made)
 
 
 def crossings() -> int:

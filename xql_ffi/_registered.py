@@ -7,11 +7,14 @@ What another library does to one, as to install a planner, is done to the other.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 from datafusion import DataFrame, RecordBatchStream, SessionContext
 from datafusion.plan import LogicalPlan
@@ -20,6 +23,11 @@ from xql_ffi import _native, _observer
 from xql_ffi._errors import MissingEngineError, translated
 from xql_ffi._planner import put_in_front
 
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+# Whether what several places of a statement read is computed once even without a derivative.
+_SHARING: ContextVar[bool] = ContextVar("sharing", default=False)
 # Methods that plan or run something besides those whose names have no underscores.
 _SPECIAL = {"__aiter__", "__arrow_c_stream__", "__getitem__", "__iter__", "__next__", "__repr__", "_repr_html_"}
 # The methods of a frame that have it planned.
@@ -41,7 +49,9 @@ _OPTION = re.compile(r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*'?(?P<value>\w+)'
 _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
 # Statements whose names matter: those with derivatives, and views, of which others may be taken; and what files are.
 _TELLING = re.compile(r"grad|jvp|vjp|view|copy", re.IGNORECASE)
-_CALL = re.compile(r"\b(?:grad|jvp|vjp|stop_gradient)\(")
+# A statement that the library has planned already is a table.
+_PLANNED = re.compile(r"\bTableScan: xql_statement_\d")
+_CALL = re.compile(rf"\b(?:grad|jvp|vjp|stop_gradient)\(|{_PLANNED.pattern}")
 _RECURSION = re.compile(r"^\s*RecursiveQuery:", re.MULTILINE)
 
 
@@ -106,6 +116,7 @@ def _made(cls: type) -> type:
         methods |= {name: _deriving(getattr(cls, name)) for name in _DERIVING & methods.keys()}
         methods |= {name: _changing(methods[name]) for name in _CHANGING & methods.keys()}
         methods |= {name: _framing(methods[name]) for name in methods if name.startswith(_FRAMING)}
+        methods["register_view"] = _register_view(methods["register_view"])
         methods["__datafusion_query_planner__"] = _query_planner
     if issubclass(cls, DataFrame):
         methods |= {name: _planning(methods[name], getattr(cls, name)) for name in _PLANNING & methods.keys()}
@@ -185,6 +196,19 @@ def _framing(method: Callable[..., Any]) -> Callable[..., Any]:
     return framing
 
 
+def _register_view(method: Callable[..., Any]) -> Callable[..., Any]:
+    """``SessionContext.register_view`` that tells the planner what the name is."""
+
+    @functools.wraps(method)
+    def register_view(self: Any, name: str, df: Any) -> Any:
+        made = method(self, name, df)
+        if "\0" not in name and _native.is_registered(self.session_id()):
+            _native.note_statement(self.session_id(), f'CREATE VIEW "{name.replace(chr(34), 2 * chr(34))}" AS SELECT 1')
+        return made
+
+    return register_view
+
+
 def _query_planner(self: Any, session: Any = None) -> Any:
     """The planner of a session, for one that is to stand in front of it, with codecs that know what crosses."""
     return self._xql_ffi_crossing.ctx.__datafusion_query_planner__(session)
@@ -250,6 +274,63 @@ def _optimized_logical_plan(self: Any) -> LogicalPlan:
     return LogicalPlan.from_bytes(ctx, _native.optimized(ctx.session_id(), self.logical_plan().to_bytes(ctx)))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Table:
+    """A table of the library."""
+
+    capsule: CapsuleType
+
+    def __datafusion_table_provider__(self, session: Any = None) -> CapsuleType:
+        return self.capsule
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Within, what several places of a statement read is computed once even if the statement has no derivative."""
+    token = _SHARING.set(True)
+    try:
+        yield
+    finally:
+        _SHARING.reset(token)
+
+
+def logical_plan(frame: Any) -> str:
+    """The plan of a frame as it is shown before it is differentiated, also where the library has planned it."""
+    shown: str = frame.logical_plan().display_indent()
+    if _PLANNED.search(shown):
+        crossing = frame._xql_ffi_session._xql_ffi_crossing
+        return _native.shown(crossing.session_id(), frame.logical_plan().to_bytes(crossing))
+    return shown
+
+
+def _planned_by_library(ctx: Any, query: str, stock: Callable[..., Any]) -> Any:
+    """The frame of a statement that reads a relation several times: the session would write it out for each.
+
+    What the library cannot plan the session may, or say what is wrong with it.
+    """
+    crossing = ctx._xql_ffi_crossing
+
+    def scan(table: str) -> bytes | None:
+        try:
+            plan: bytes = SessionContext.table(crossing, table).logical_plan().to_bytes(crossing)
+        except Exception:
+            return None
+        return plan
+
+    try:
+        planned = _native.plan_statement(ctx.session_id(), query, scan, shares_ctes=_SHARING.get())
+    except ValueError:
+        return None
+    if planned is None:
+        return None
+    sql, name, capsule = planned
+    SessionContext.register_table(crossing, name, _Table(capsule))
+    try:
+        return stock(ctx, sql)
+    finally:
+        SessionContext.deregister_table(crossing, name)
+
+
 def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
     """``SessionContext.sql`` that tells the planner what the plan will not say, and knows ``SET xql.*``."""
 
@@ -262,6 +343,14 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
             return self.empty_table()
         if _TELLING.search(query) and "\0" not in query and _native.is_registered(self.session_id()):
             _native.note_statement(self.session_id(), query)
+            may_be_shared = True
+        else:
+            may_be_shared = "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
+        # Values of parameters the session puts into the plan.
+        if may_be_shared and not args and kwargs.keys() <= {"options"}:
+            made = _planned_by_library(self, query, functools.partial(stock, **kwargs))
+            if made is not None:
+                return made
         made = stock(self, query, *args, **kwargs)
         if _SETTING.match(query) and self._xql_ffi_twin is not None:
             self._xql_ffi_twin.sql(query)

@@ -29,7 +29,7 @@ from xql_ffi._objective.statements import (
 )
 from xql_ffi._objective.views import in_place_of
 from xql_ffi._progress import unwatched
-from xql_ffi._registered import twin_of
+from xql_ffi._registered import logical_plan, sharing, twin_of
 from xql_ffi._text.catalog import relations as tables_and_views
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class DataFusion:
             made.append(names.loss)
             relations = self._relations if kind in ("gradient", "hvp") else ()
             # A call is a turn of this query. Blocks of `progress` are told of calls, and not of its steps.
-            with unwatched():
+            with unwatched(), sharing():
                 stream = session.sql(repeated(names, relations, kind)).execute_stream()
             return Loop(stream, 1 + sum(relation.rows.num_rows for relation in relations))
         finally:
@@ -221,7 +221,8 @@ class DataFusion:
         session.register_view(name, looked)
         try:
             zero = "(SELECT CAST(0 AS DOUBLE) AS zero)"
-            frame = session.sql(f"SELECT {name}, {called('zero')} AS zero FROM {name} CROSS JOIN {zero}")
+            with sharing():
+                frame = session.sql(f"SELECT {name}, {called('zero')} AS zero FROM {name} CROSS JOIN {zero}")
             plan = plan_with_scans(frame)
         finally:
             session.deregister_table(name)
@@ -248,18 +249,20 @@ class DataFusion:
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in tables.items()}
         for number, relation in enumerate(self._relations):
             shadows[quoted(relation.name)] = read(number, relation)
-        frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
+        with sharing():
+            frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
         if self._reads(frame, tables):
             shadows |= self._views(tables)
-            frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
+            with sharing():
+                frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
             if read_still := self._reads(frame, tables):
                 raise not_shadowed(read_still)
-        self._has_subquery = _SUBQUERY in frame.logical_plan().display_indent()
+        self._has_subquery = _SUBQUERY in logical_plan(frame)
         return frame
 
     def _reads(self, frame: Any, tables: Mapping[str, str]) -> str | None:
         """One of these tables of the session that a plan still reads."""
-        found = scans(frame.logical_plan().display_indent())
+        found = scans(logical_plan(frame))
         return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in found)), None)
 
     def _views(self, tables: Mapping[str, str]) -> dict[str, str]:

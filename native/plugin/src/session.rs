@@ -7,11 +7,11 @@ use datafusion_ffi::ffi_option::FFI_Result;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
 use std::any::Any;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use xql_autodiff::Rule;
-use xql_session::QueryPlanner;
+use xql_session::{QueryPlanner, StatementText};
 
 use crate::boundary::{free, handle, items, text};
 use crate::capsule::context;
@@ -252,6 +252,16 @@ pub unsafe extern "C" fn xql_ffi_is_registered(session: *const c_char) -> bool {
     unsafe { text(session) }.is_ok_and(xql_session::is_registered)
 }
 
+/// Whether the CTEs that a statement of a registered session reads several times are computed once, even without a derivative.
+///
+/// # Safety
+/// `session` is null or a string that ends in NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_shares_ctes(session: *const c_char) -> bool {
+    // SAFETY: as for this function.
+    unsafe { text(session) }.is_ok_and(xql_session::shares_ctes)
+}
+
 /// Whether a planner of another library is behind that of a registered session.
 ///
 /// # Safety
@@ -327,6 +337,32 @@ pub unsafe extern "C" fn xql_ffi_plan_optimized(
     unsafe { handle(error, make) }
 }
 
+/// The plan of a statement of a registered session as `EXPLAIN` shows it before it is differentiated, for `xql_ffi_string_free`. Null and a
+/// reason in `error` if it cannot be read.
+///
+/// # Safety
+/// As for `xql_ffi_plan_optimized`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_plan_shown(
+    session: *const c_char,
+    plan: *const u8,
+    size: usize,
+    error: *mut *mut c_char,
+) -> *mut c_char {
+    let make = || {
+        // SAFETY: as for this function.
+        let (session, plan) = unsafe { (text(session)?, items(plan, size)?) };
+        Ok(CString::new(xql_session::shown(session, plan)?).unwrap_or_default())
+    };
+    // SAFETY: as for this function; the handle is freed once.
+    unsafe {
+        let made = handle(error, make);
+        let shown = made.as_mut().map(std::mem::take);
+        free(made);
+        shown.map_or(null_mut(), CString::into_raw)
+    }
+}
+
 /// The bytes of a plan, which live as long as the plan; `size` is null or is told how many.
 ///
 /// # Safety
@@ -350,6 +386,130 @@ pub unsafe extern "C" fn xql_ffi_plan_bytes(plan: *const xql_ffi_plan, size: *mu
 pub unsafe extern "C" fn xql_ffi_plan_free(plan: *mut xql_ffi_plan) {
     // SAFETY: as for this function.
     unsafe { free(plan) }
+}
+
+/// A statement that may have to be planned by this library.
+#[allow(non_camel_case_types)]
+pub struct xql_ffi_statement {
+    /// What is left of it until it is planned.
+    statement: Option<StatementText>,
+    /// The names of its tables, and their plans as the session writes them.
+    tables: Vec<(CString, Vec<u8>)>,
+    /// The text that the session is to plan instead, and the name of the table that it reads.
+    of_host: [CString; 2],
+}
+
+/// A statement of a registered session that may have to be planned by this library, since its query reads some name several times. Null
+/// if it is none, and a reason in `error` if the text is no statement.
+///
+/// # Safety
+/// `session` and `sql` are null or strings that end in NUL; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_statement_new(
+    session: *const c_char,
+    sql: *const c_char,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_statement {
+    let make = || {
+        // SAFETY: as for this function.
+        let (session, sql) = unsafe { (text(session)?, text(sql)?) };
+        let statement = StatementText::try_new(session, sql)?;
+        let tables = statement.iter().flat_map(StatementText::tables);
+        let tables = tables.map(|name| (CString::new(name).unwrap_or_default(), vec![])).collect();
+        Ok(xql_ffi_statement { statement, tables, of_host: Default::default() })
+    };
+    // SAFETY: as for this function; a handle to nothing is freed once.
+    unsafe {
+        let made = handle(error, make);
+        if made.as_ref().is_some_and(|made| made.statement.is_none()) {
+            free(made);
+            return null_mut();
+        }
+        made
+    }
+}
+
+/// The name of a table that a statement may read, in quotes, by its place among them; null behind the last one.
+///
+/// # Safety
+/// `statement` is null or comes from `xql_ffi_statement_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_statement_table(statement: *const xql_ffi_statement, place: usize) -> *const c_char {
+    // SAFETY: as for this function.
+    let statement = unsafe { statement.as_ref() };
+    statement.and_then(|statement| statement.tables.get(place)).map_or(null(), |(name, _)| name.as_ptr())
+}
+
+/// Takes the plan of the table at a place as `size` bytes that the session wrote. Of a table that there is not it takes none.
+///
+/// # Safety
+/// `statement` is null or comes from `xql_ffi_statement_new`; `plan` points to `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_statement_scan(
+    statement: *mut xql_ffi_statement,
+    place: usize,
+    plan: *const u8,
+    size: usize,
+) {
+    // SAFETY: as for this function.
+    let (statement, plan) = unsafe { (statement.as_mut(), items(plan, size)) };
+    let table = statement.and_then(|statement| statement.tables.get_mut(place));
+    if let (Some((_, known)), Ok(plan)) = (table, plan) {
+        *known = plan.to_vec();
+    }
+}
+
+/// The table that the session is to read in the place of a statement, as a component with an `FFI_TableProvider`. What the statement reads
+/// several times is computed once even without a derivative, if `shares_ctes` says so. Null if the session is to plan the statement
+/// itself, and a reason in `error` if it cannot be planned. Once.
+///
+/// # Safety
+/// `statement` is null or comes from `xql_ffi_statement_new`; `error` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_statement_plan(
+    statement: *mut xql_ffi_statement,
+    shares_ctes: bool,
+    error: *mut *mut c_char,
+) -> *mut xql_ffi_component {
+    let make = || {
+        // SAFETY: as for this function.
+        let Some(this) = (unsafe { statement.as_mut() }) else {
+            return Err(plan_datafusion_err!("a statement is missing"));
+        };
+        let Some(statement) = this.statement.take() else { return Ok(None) };
+        let scans: Vec<_> = this.tables.iter().map(|(_, plan)| plan.as_slice()).collect();
+        let Some(planned) = statement.plan(&scans, shares_ctes)? else { return Ok(None) };
+        this.of_host = [planned.sql, planned.name].map(|text| CString::new(text).unwrap_or_default());
+        Ok(Some(xql_ffi_component::of(planned.table)))
+    };
+    // SAFETY: as for this function; the handle of what may be there is freed once.
+    unsafe {
+        let made = handle(error, make);
+        let component = made.as_mut().and_then(Option::take);
+        free(made);
+        component.map_or(null_mut(), |component| Box::into_raw(Box::new(component)))
+    }
+}
+
+/// What the session is to plan in the place of a statement that has been planned: the text, or the `name` of the table that it reads.
+///
+/// # Safety
+/// `statement` is null or comes from `xql_ffi_statement_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_statement_of_host(statement: *const xql_ffi_statement, name: bool) -> *const c_char {
+    // SAFETY: as for this function.
+    let statement = unsafe { statement.as_ref() };
+    statement.map_or(null(), |statement| statement.of_host[usize::from(name)].as_ptr())
+}
+
+/// Frees a statement.
+///
+/// # Safety
+/// `statement` is null or comes from `xql_ffi_statement_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_statement_free(statement: *mut xql_ffi_statement) {
+    // SAFETY: as for this function.
+    unsafe { free(statement) }
 }
 
 /// How many tables, functions and plans are on their way between a host and this library: none while no statement is being planned.

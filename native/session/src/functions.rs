@@ -89,6 +89,8 @@ pub trait Function: Any + Clone {
     fn is_made_as(&self, other: &Self) -> bool;
     /// What another library keeps for it, if it is one of another library.
     fn kept(&self) -> Option<Kept>;
+    /// Those that a session has besides DataFusion's, by their names.
+    fn others(session: &FFI_TaskContext) -> HashMap<String, Self>;
     /// The function that a reader has under this name, unless it is DataFusion's.
     fn other<'a>(&self, reader: &'a mut Reader) -> Option<&'a Self>;
 
@@ -114,16 +116,17 @@ macro_rules! function {
                 self.inner().is::<$foreign>().then(|| <$handle>::from(Arc::new(self.clone())).kept())
             }
 
+            fn others(session: &FFI_TaskContext) -> HashMap<String, Self> {
+                // SAFETY: the function is that of the owner.
+                let functions = unsafe { (session.$map)(session) };
+                let known = of_datafusion();
+                let others = functions.into_iter().filter(|(_, handle)| !known.contains_key(&handle.kept()));
+                others.map(|(name, handle)| (name.to_string(), Self::new_from_shared_impl((&handle).into()))).collect()
+            }
+
             fn other<'a>(&self, reader: &'a mut Reader) -> Option<&'a Self> {
                 let Reader { session, $map, .. } = reader;
-                let others = $map.get_or_insert_with(|| {
-                    let Some(session) = session() else { return HashMap::new() };
-                    // SAFETY: the function is that of the owner.
-                    let functions = unsafe { (session.$map)(&session) };
-                    let known = of_datafusion();
-                    let others = functions.into_iter().filter(|(_, handle)| !known.contains_key(&handle.kept()));
-                    others.map(|(name, handle)| (name.to_string(), Self::new_from_shared_impl((&handle).into()))).collect()
-                });
+                let others = $map.get_or_insert_with(|| session().map(|session| Self::others(&session)).unwrap_or_default());
                 others.get(self.name())
             }
 
@@ -142,6 +145,11 @@ function!(ScalarUDF, FFI_ScalarUDF, ForeignScalarUDF, scalar_functions {
 });
 function!(AggregateUDF, FFI_AggregateUDF, ForeignAggregateUDF, aggregate_functions {});
 function!(WindowUDF, FFI_WindowUDF, ForeignWindowUDF, window_functions {});
+
+/// The functions of one kind that a session has besides DataFusion's, the operators of this project among them.
+pub fn of_session<F: Function>(session: &FFI_TaskContext) -> impl Iterator<Item = Arc<F>> {
+    F::others(session).into_values().filter(|function| !function.is_made_anew()).map(Arc::new)
+}
 
 /// The session that is to read what is written, and the functions that it has besides DataFusion's, as far as it was asked.
 pub struct Reader {

@@ -43,9 +43,24 @@ impl Guest {
         Ok(Arc::new(Self { made_for, state, context }))
     }
 
-    /// The session for a statement that begins now.
-    pub fn begun(&self) -> SessionState {
+    /// The session as it was made.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// Whether what several places of a statement read is computed once even without a derivative.
+    pub fn shares_ctes(&self) -> bool {
+        self.made_for.1.share_ctes
+    }
+
+    /// The session for a statement that begins now, of which what several places read is computed once if `shares_ctes` says so or the
+    /// session does.
+    pub fn begun(&self, shares_ctes: bool) -> SessionState {
         let mut state = self.state.clone();
+        if shares_ctes {
+            let options = DerivativeOptions { share_ctes: true, ..self.made_for.1.clone() };
+            state.config_mut().options_mut().extensions.insert(options);
+        }
         state.mark_start_execution();
         state
     }

@@ -12,19 +12,106 @@ use datafusion::catalog::TableProvider;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, TableReference};
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::logical_expr::{LogicalPlan, RecursiveQuery, SubqueryAlias, TableScan, TableSource};
 use datafusion_ffi::table_provider::ForeignTableProvider;
 use std::collections::HashMap;
-use std::sync::Arc;
-use xql_relations::{is_work_table, noted_name};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
+use xql_relations::{NameKind, is_work_table, noted_name};
 
 use crate::abi::{Kept, kept};
-use crate::names::Names;
+use crate::names::{Names, is_statement};
+
+/// What the plans of a session read, each relation once, for as long as some plan has it.
+#[derive(Debug, Default)]
+pub struct Identities {
+    /// The provider that stands for a table.
+    tables: Vec<(Known, Weak<dyn TableProvider>)>,
+    /// The queries under names, by their hashes.
+    queries: HashMap<u64, Vec<Weak<NamedQuery>>>,
+}
+
+/// The copy of a query under a name that was met first.
+#[derive(Debug)]
+pub struct NamedQuery {
+    /// The query as it is written, and the names that it stands within, where another one may be meant.
+    text: (Vec<TableReference>, LogicalPlan),
+    /// The tables that it reads.
+    read: Vec<usize>,
+}
+
+impl Identities {
+    /// The plan with one provider for each table of the session, and one copy of each query that a name stands for. These are `held` by
+    /// whoever has the plan for longer than this statement.
+    ///
+    /// # Errors
+    /// If the plan cannot be put together again.
+    pub fn identified(
+        &mut self,
+        plan: LogicalPlan,
+        names: &Names,
+        held: &mut Vec<Arc<NamedQuery>>,
+    ) -> Result<LogicalPlan> {
+        Ok(Identifying { names, known: self, held }.identified(plan, &[])?.data)
+    }
+
+    /// The table that a plan of a host scans, or the view that it is.
+    ///
+    /// # Errors
+    /// If the plan scans none, or nobody knows whether a name is that of a view.
+    pub fn read_by(&mut self, plan: LogicalPlan, names: &Names) -> Result<Arc<dyn TableProvider>> {
+        Ok(match plan {
+            LogicalPlan::TableScan(scan) => self.table(source_as_provider(&scan.source)?),
+            LogicalPlan::SubqueryAlias(alias) if kind(&alias.alias, names).is_none() => {
+                Arc::new(ViewTable::new(Arc::unwrap_or_clone(alias.input), None))
+            }
+            other => return plan_err!("{} is no table", other.display()),
+        })
+    }
+
+    /// The provider that stands for a table, which is this one if it is read for the first time.
+    fn table(&mut self, provider: Arc<dyn TableProvider>) -> Arc<dyn TableProvider> {
+        let Some(known) = Known::of(&provider) else { return provider };
+        // What a provider is known by is another one's when it is gone.
+        self.tables.retain(|(_, provider)| provider.strong_count() > 0);
+        let met = self.tables.iter().find(|(other, _)| *other == known);
+        if let Some(one) = met.and_then(|(_, provider)| provider.upgrade()) {
+            return one;
+        }
+        self.tables.push((known, Arc::downgrade(&provider)));
+        provider
+    }
+
+    /// The copy of a query that was met first, which is this one if there is none.
+    fn query(&mut self, query: NamedQuery) -> Arc<NamedQuery> {
+        let mut hasher = DefaultHasher::new();
+        query.text.hash(&mut hasher);
+        self.queries.retain(|_, queries| {
+            queries.retain(|query| query.strong_count() > 0);
+            !queries.is_empty()
+        });
+        let alike = self.queries.entry(hasher.finish()).or_default();
+        let met = alike.iter().filter_map(Weak::upgrade).find(|met| met.text == query.text && met.read == query.read);
+        met.unwrap_or_else(|| {
+            let query = Arc::new(query);
+            alike.push(Arc::downgrade(&query));
+            query
+        })
+    }
+}
+
+fn kind(alias: &TableReference, names: &Names) -> Option<NameKind> {
+    match alias {
+        TableReference::Bare { table } => names.kind(table),
+        _ => None,
+    }
+}
 
 /// What a table is known by.
-#[derive(PartialEq)]
+#[derive(Debug, PartialEq)]
 enum Known {
     /// A table of another library, by the library and what that keeps.
     Kept(usize, Kept),
@@ -43,29 +130,19 @@ impl Known {
     }
 }
 
-/// The plan with one provider for each table and one copy of each query that a name stands for.
-///
-/// # Errors
-/// If the plan cannot be put together again.
-pub fn identified(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
-    let mut known = Identities { names, tables: vec![], queries: HashMap::new() };
-    Ok(known.identified(plan, &[])?.data)
-}
-
-/// A query as it is written, and the names that it stands within.
-type Text = (Vec<TableReference>, LogicalPlan);
-
-/// What has been found in a plan.
-struct Identities<'a> {
+/// A plan that is gone through.
+struct Identifying<'a> {
     names: &'a Names,
-    tables: Vec<(Known, Arc<dyn TableProvider>)>,
-    /// The queries under names, with the names around them where another one may be meant, and the tables that they read.
-    queries: HashMap<Text, Vec<(Vec<usize>, LogicalPlan)>>,
+    known: &'a mut Identities,
+    held: &'a mut Vec<Arc<NamedQuery>>,
 }
 
-impl Identities<'_> {
+impl Identifying<'_> {
     /// A plan that stands within queries of these names.
     fn identified(&mut self, plan: LogicalPlan, around: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
+        if is_statement(&plan) {
+            return Ok(Transformed::no(plan));
+        }
         let mut within = around.to_vec();
         if let LogicalPlan::SubqueryAlias(alias) = &plan {
             within.push(alias.alias.clone());
@@ -73,12 +150,12 @@ impl Identities<'_> {
         let plan = plan.map_children(|child| self.identified(child, &within))?;
         let plan = plan.transform_data(|plan| plan.map_subqueries(|subquery| self.identified(subquery, &within)))?;
         plan.transform_data(|node| match node {
-            LogicalPlan::TableScan(scan) => Ok(match one_table(&scan, &mut self.tables)? {
-                Some(one) => {
-                    let source = provider_as_source(one);
+            LogicalPlan::TableScan(scan) => Ok(match source_as_provider(&scan.source) {
+                Ok(provider) => {
+                    let source = provider_as_source(self.known.table(provider));
                     Transformed::yes(LogicalPlan::TableScan(TableScan { source, ..scan }))
                 }
-                None => Transformed::no(LogicalPlan::TableScan(scan)),
+                Err(_) => Transformed::no(LogicalPlan::TableScan(scan)),
             }),
             LogicalPlan::SubqueryAlias(alias) => self.query(alias, around),
             LogicalPlan::RecursiveQuery(query) => one_work_table(query),
@@ -88,11 +165,7 @@ impl Identities<'_> {
 
     /// The copy of a query under a name that was met first.
     fn query(&mut self, alias: SubqueryAlias, around: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
-        let kind = match &alias.alias {
-            TableReference::Bare { table } => self.names.kind(table),
-            _ => None,
-        };
-        let (key, node) = match kind {
+        let (around, node) = match kind(&alias.alias, self.names) {
             // The name of a CTE or view is the same query wherever it is read.
             None => (vec![], LogicalPlan::SubqueryAlias(alias)),
             Some(kind) => {
@@ -101,27 +174,11 @@ impl Identities<'_> {
             }
         };
         let read = providers(&node)?;
-        let known = self.queries.entry((key, node.clone())).or_default();
-        if let Some((_, one)) = known.iter().find(|(known, _)| *known == read) {
-            return Ok(Transformed::yes(one.clone()));
-        }
-        known.push((read, node.clone()));
+        let one = self.known.query(NamedQuery { text: (around, node), read });
+        let node = one.text.1.clone();
+        self.held.push(one);
         Ok(Transformed::yes(node))
     }
-}
-
-/// The provider that a table had where it was read first.
-fn one_table(
-    scan: &TableScan,
-    tables: &mut Vec<(Known, Arc<dyn TableProvider>)>,
-) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Ok(provider) = source_as_provider(&scan.source) else { return Ok(None) };
-    let Some(known) = Known::of(&provider) else { return Ok(None) };
-    if let Some((_, one)) = tables.iter().find(|(other, _)| *other == known) {
-        return Ok(Some(Arc::clone(one)));
-    }
-    tables.push((known, provider));
-    Ok(None)
 }
 
 /// A recursive query all of whose readers of the last iteration read one work table.

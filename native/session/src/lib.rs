@@ -3,6 +3,8 @@
 //! Such a host offers its plans to a query planner and its nodes to codecs, as C structs, and takes no rule for logical plans. So the
 //! planner of this crate is the place where a statement is differentiated and optimized:
 //!
+//! 0. `statement_text`: a statement that reads a relation several times is planned here, before the host writes the relation out for each,
+//!    which gets a `statement_table` instead.
 //! 1. `crossing`: the host writes the analyzed plan as bytes. Its tables and our functions cross as numbers.
 //! 2. `functions`: DataFusion's own functions are those of this library again, of which the rules of derivatives know.
 //! 3. `identity`: what is one relation is one again, by what `names` knows of the statements.
@@ -34,11 +36,16 @@ mod planner;
 mod pool;
 mod registered;
 mod statement;
+mod statement_table;
+mod statement_text;
 
 pub use abi::QueryPlanner;
 pub use capture::capture_rule;
 pub use crossing::{crossings, logical_codec, physical_codec};
 pub use functions::note_functions;
 pub use planner::{is_planner_of, planner};
-pub use registered::{function, has_other_planner, is_registered, note_statement, optimized, set_option};
+pub use registered::{
+    function, has_other_planner, is_registered, note_statement, optimized, set_option, shares_ctes, shown,
+};
+pub use statement_text::{HostStatement, StatementText};
 pub use xql_relations::{Observer, observe, stop_telling};

@@ -4,6 +4,7 @@
 //! queries of its text, since no name leads to it from elsewhere; a CTE is known by its name. So the texts of statements are looked at,
 //! where a session has them. A name that is both in the statements of a session is neither: where it matters, the derivative is refused.
 
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{Ident, Query, Statement, TableFactor, Visit, Visitor};
 use std::collections::HashMap;
@@ -14,6 +15,14 @@ use crate::format::Copies;
 
 /// With so many names a session begins anew.
 const FULL: usize = 10_000;
+
+/// How the names begin by which hosts know statements that are planned here.
+pub const STATEMENT: &str = "xql_statement_";
+
+/// Whether a node is a statement that is planned here, under its name.
+pub fn is_statement(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::SubqueryAlias(alias) if alias.alias.table().starts_with(STATEMENT))
+}
 
 /// The names of the statements of a session.
 #[derive(Debug, Default)]

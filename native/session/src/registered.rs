@@ -1,5 +1,6 @@
 //! The sessions that are registered, by their identifiers.
 
+use datafusion::catalog::TableProvider;
 use datafusion::common::config::ExtensionOptions;
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::TaskContext;
@@ -26,9 +27,10 @@ use crate::crossing::forget;
 use crate::format::format_of;
 use crate::functions::written_for;
 use crate::guest::Guest;
-use crate::identity::identified;
+use crate::identity::{Identities, NamedQuery};
 use crate::names::Names;
 use crate::own::{defaults, on_stack};
+use crate::statement_table::{self, Read, whole_statement, with_statements};
 
 /// A session that is registered, and a planner that it had.
 pub struct Registered {
@@ -48,6 +50,16 @@ pub struct Registered {
     known: Arc<Known>,
 }
 
+/// A plan of a host, as it is read.
+pub struct ReadPlan {
+    /// What stands around it.
+    pub around: Around,
+    /// The plan.
+    pub plan: LogicalPlan,
+    /// Whether what several places of it read is computed once even without a derivative.
+    pub shares_ctes: bool,
+}
+
 /// What is known of a session.
 #[derive(Default)]
 struct Known {
@@ -55,6 +67,8 @@ struct Known {
     options: Mutex<DerivativeOptions>,
     /// What the names in its statements are.
     names: Mutex<Names>,
+    /// What its plans read.
+    identities: Mutex<Identities>,
     /// What it is here, as of its last statement.
     guest: Mutex<Option<Arc<Guest>>>,
     /// The plan by which memory of the session is asked for, once it is planned.
@@ -129,7 +143,11 @@ impl Registered {
         Arc::as_ptr(&self.known) as usize
     }
 
-    fn called(session: &str) -> Result<Arc<Self>> {
+    /// The session with this identifier.
+    ///
+    /// # Errors
+    /// If it is not registered.
+    pub fn called(session: &str) -> Result<Arc<Self>> {
         let registered = locked(&SESSIONS).get(session).and_then(Weak::upgrade);
         registered.ok_or_else(|| plan_datafusion_err!("the session {session} is not registered with xql-ffi"))
     }
@@ -149,16 +167,33 @@ impl Registered {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(
-        &self,
-        plan: &[u8],
-        context: &TaskContext,
-        codec: &dyn LogicalExtensionCodec,
-    ) -> Result<(Around, LogicalPlan)> {
+    pub fn read(&self, plan: &[u8], context: &TaskContext, codec: &dyn LogicalExtensionCodec) -> Result<ReadPlan> {
         let node = LogicalPlanNode::decode(plan).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let (around, node) = Around::taken_from(node);
         let plan = node.try_into_logical_plan(context, codec)?;
-        Ok((around, identified(plan, &locked(&self.known.names))?))
+        let shares_ctes = statement_table::shares_ctes(&plan)?;
+        Ok(ReadPlan { around, plan: self.identified(plan, &mut vec![])?, shares_ctes })
+    }
+
+    /// The table or view that the host has written a scan of, for a statement that is planned here.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn table(&self, scan: &[u8], context: &TaskContext, read: &mut Read) -> Result<Arc<dyn TableProvider>> {
+        let node = LogicalPlanNode::decode(scan).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let plan = node.try_into_logical_plan(context, self.logical_codec.as_ref())?;
+        read.shares_ctes |= statement_table::shares_ctes(&plan)?;
+        let plan = self.identified(plan, &mut read.queries)?;
+        locked(&self.known.identities).read_by(plan, &locked(&self.known.names))
+    }
+
+    /// A plan in which what is one relation is one, with the plans of the statements that it scans.
+    fn identified(&self, plan: LogicalPlan, held: &mut Vec<Arc<NamedQuery>>) -> Result<LogicalPlan> {
+        let mut identities = locked(&self.known.identities);
+        match whole_statement(&plan)? {
+            Some(plan) => Ok(plan),
+            None => identities.identified(with_statements(plan)?, &locked(&self.known.names), held),
+        }
     }
 
     /// What stands around a plan with the format that a statement of the session gives a file.
@@ -175,7 +210,11 @@ impl Registered {
         around.with_format(format)
     }
 
-    fn context(&self) -> Result<FFI_TaskContext> {
+    /// The session as it is now.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn context(&self) -> Result<FFI_TaskContext> {
         // SAFETY: the function is that of the owner.
         match unsafe { (self.session.task_ctx)(&self.session) } {
             FFI_Result::Ok(context) => Ok(context),
@@ -214,6 +253,11 @@ pub fn set_option(session: &str, key: &str, value: &str) -> Result<()> {
     locked(&Registered::called(session)?.known.options).set(key, value)
 }
 
+/// Whether the CTEs that a statement of a session reads several times are computed once, even without a derivative.
+pub fn shares_ctes(session: &str) -> bool {
+    Registered::called(session).is_ok_and(|registered| locked(&registered.known.options).share_ctes)
+}
+
 /// Notes what the names in a statement of a session are.
 ///
 /// # Errors
@@ -240,6 +284,21 @@ pub fn function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
     }
 }
 
+/// The plan of a statement as `EXPLAIN` shows it before it is differentiated, with what several places read as leaves.
+///
+/// # Errors
+/// If there is no such session, or the plan cannot be read.
+pub fn shown(session: &str, plan: &[u8]) -> Result<String> {
+    let registered = Registered::called(session)?;
+    let context = registered.context()?;
+    // SAFETY: the function is that of the owner.
+    let guest = registered.guest(&unsafe { (context.session_config)(&context) })?;
+    let codec = registered.logical_codec.as_ref();
+    let read = on_stack(|| Ok(registered.read(plan, &guest.context, codec)?.plan.display_indent().to_string()));
+    forget(plan);
+    read
+}
+
 /// The plan of a statement, differentiated and optimized, both as the session writes and reads them.
 ///
 /// # Errors
@@ -252,8 +311,8 @@ pub fn optimized(session: &str, plan: &[u8]) -> Result<Vec<u8>> {
     let reader = Arc::clone(&registered);
     let codec = registered.logical_codec.as_ref();
     let written = on_stack(|| {
-        let (around, plan) = registered.read(plan, &guest.context, codec)?;
-        let plan = guest.begun().optimize(&plan)?;
+        let ReadPlan { around, plan, shares_ctes } = registered.read(plan, &guest.context, codec)?;
+        let plan = guest.begun(shares_ctes).optimize(&plan)?;
         Ok(around.put(node(&plan, move || reader.context().ok(), codec)?).encode_to_vec())
     });
     forget(plan);

@@ -29,7 +29,7 @@ use crate::lent::HostContext;
 use crate::loan::{Lender, asking};
 use crate::local;
 use crate::own::{on_stack, on_stack_while_polled, runtime};
-use crate::registered::{Registered, node};
+use crate::registered::{ReadPlan, Registered, node};
 
 /// A statement that is being planned.
 pub struct Statement {
@@ -52,9 +52,10 @@ impl Statement {
     /// If it cannot be planned, or a derivative of it cannot be taken.
     pub async fn planned(&self, plan: &[u8]) -> Result<SVec<u8>> {
         let guest = self.registered.guest(&self.session.config())?;
-        let (around, plan) = on_stack(|| self.registered.read(plan, &guest.context, self.logical_codec.as_ref()))?;
+        let read = on_stack(|| self.registered.read(plan, &guest.context, self.logical_codec.as_ref()))?;
+        let ReadPlan { around, plan, shares_ctes } = read;
         let schema = Arc::clone(plan.schema());
-        let state = Arc::new(guest.begun());
+        let state = Arc::new(guest.begun(shares_ctes));
         let around = self.registered.formatted(around, &state).await?;
         let plan = optimized(&state, plan).await?;
         let mut refused = None;

@@ -1,0 +1,111 @@
+//! Statements that are planned here, as tables of the host.
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::logical_expr::{Explain, Expr, LogicalPlan, LogicalPlanBuilder, SubqueryAlias, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+use crate::identity::NamedQuery;
+
+/// A query that is planned here, as a table of the host.
+#[derive(Debug)]
+pub struct StatementTable {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// The plan that it has here.
+    pub plan: LogicalPlan,
+    /// What it reads.
+    pub read: Read,
+}
+
+/// What is known of the tables and views that a statement reads.
+#[derive(Debug)]
+pub struct Read {
+    /// The queries of the views: what else reads these reads the same ones.
+    pub queries: Vec<Arc<NamedQuery>>,
+    /// Whether what several places read is computed once even without a derivative.
+    pub shares_ctes: bool,
+}
+
+#[async_trait]
+impl TableProvider for StatementTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan_err!("a statement with derivatives is planned by the session that it is of")
+    }
+}
+
+/// The statement that a node of a plan of a host scans.
+fn scanned(node: &LogicalPlan) -> Option<(Arc<dyn TableProvider>, &TableReference)> {
+    let LogicalPlan::TableScan(scan) = node else { return None };
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.is::<StatementTable>().then_some((provider, &scan.table_name))
+}
+
+/// Whether what several places of a plan of a host read is computed once even without a derivative: it is so in a statement that it scans.
+///
+/// # Errors
+/// If the plan cannot be gone through.
+pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
+    let mut shares = false;
+    plan.apply_with_subqueries(|node| {
+        if let Some((provider, _)) = scanned(node) {
+            shares |= provider.downcast_ref::<StatementTable>().is_some_and(|statement| statement.read.shares_ctes);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(shares)
+}
+
+/// The plan of a host with the plans of the statements that it scans.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn with_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let written = plan.transform_up_with_subqueries(|node| {
+        let Some((provider, name)) = scanned(&node) else { return Ok(Transformed::no(node)) };
+        let Some(statement) = provider.downcast_ref::<StatementTable>() else { return Ok(Transformed::no(node)) };
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        let alias = SubqueryAlias::try_new(Arc::new(statement.plan.clone()), name.clone())?;
+        let mut plan = LogicalPlanBuilder::from(LogicalPlan::SubqueryAlias(alias));
+        if scan.projection.is_some() {
+            plan = plan.project(scan.projected_schema.columns().into_iter().map(Expr::Column))?;
+        }
+        Ok(Transformed::yes(plan.build()?))
+    })?;
+    Ok(written.data)
+}
+
+/// The plan of a statement that is planned here, if a plan of a host reads nothing else.
+///
+/// # Errors
+/// If the plan cannot be put together again.
+pub fn whole_statement(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    Ok(match plan {
+        LogicalPlan::Projection(projection) if projection.schema.columns() == projection.input.schema().columns() => {
+            let statement = scanned(&projection.input).map(|(provider, _)| provider);
+            statement.and_then(|provider| Some(provider.downcast_ref::<StatementTable>()?.plan.clone()))
+        }
+        LogicalPlan::Explain(explain) => whole_statement(&explain.plan)?
+            .map(|plan| LogicalPlan::Explain(Explain { plan: Arc::new(plan), ..explain.clone() })),
+        _ => None,
+    })
+}

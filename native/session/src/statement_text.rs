@@ -1,0 +1,220 @@
+//! Statements that are planned here, from their text.
+//!
+//! A host writes a CTE out wherever it is read, before its planner is asked, so that a model of a few layers never gets here: ten CTEs of
+//! which each reads the one before twice are a thousand copies of the first. So a statement that reads a relation several times is planned
+//! here, over the tables of the host and with its functions, where a common subplan is planned once. The host gets the statement with one
+//! table in the place of its query, and plans that.
+//!
+//! ```sql
+//! WITH a AS (SELECT ...), b AS (SELECT ... FROM a x JOIN a y ...) SELECT grad((SELECT l FROM b), val) FROM w
+//! -- is for the host
+//! SELECT * FROM xql_statement_7
+//! ```
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::catalog::{
+    CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider, TableProvider,
+};
+use datafusion::common::{Result, TableReference};
+use datafusion::execution::context::SessionState;
+use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
+use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
+use datafusion::sql::sqlparser::ast::{Query, Statement, TableFactor, Visit, Visitor};
+use datafusion_ffi::execution::FFI_TaskContext;
+use datafusion_ffi::table_provider::FFI_TableProvider;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use xql_relations::{has_shared_subplans, written_out_size};
+
+use crate::crossing::{forget, logical_codec};
+use crate::functions::of_session;
+use crate::guest::Guest;
+use crate::names::STATEMENT;
+use crate::own::{on_stack, runtime};
+use crate::registered::Registered;
+use crate::statement_table::{Read, StatementTable};
+
+/// A view of more nodes is planned here, so that its readers need not be: its text is not what the host keeps then.
+const LARGE: usize = 1000;
+
+/// A statement that may have to be planned here.
+pub struct StatementText {
+    registered: Arc<Registered>,
+    guest: Arc<Guest>,
+    /// The session of the host, for its functions.
+    host: FFI_TaskContext,
+    statement: DFStatement,
+    /// The tables and views that it may read.
+    tables: Vec<TableReference>,
+}
+
+/// A statement that is planned here, as the host is to plan it.
+pub struct HostStatement {
+    /// The statement with a table in the place of its query.
+    pub sql: String,
+    /// The name of the table.
+    pub name: String,
+    /// The table.
+    pub table: FFI_TableProvider,
+}
+
+impl StatementText {
+    /// A statement of a session, if it has a query that reads some name several times.
+    ///
+    /// # Errors
+    /// If there is no such session, or the text is no statement.
+    pub fn try_new(session: &str, sql: &str) -> Result<Option<Self>> {
+        let registered = Registered::called(session)?;
+        let host = registered.context()?;
+        // SAFETY: the function is that of the owner.
+        let guest = registered.guest(&unsafe { (host.session_config)(&host) })?;
+        on_stack(|| {
+            let state = guest.state();
+            let mut statement = state.sql_to_statement(sql, &state.config().options().sql_parser.dialect)?;
+            let Some(query) = query_of(&mut statement) else { return Ok(None) };
+            if !reads_a_name_again(query) {
+                return Ok(None);
+            }
+            let query = statement_of(query.clone());
+            let tables = state.resolve_table_references(&query)?;
+            Ok(Some(Self { registered, guest, host, statement, tables }))
+        })
+    }
+
+    /// The names of the tables and views that it may read, in quotes.
+    pub fn tables(&self) -> impl Iterator<Item = String> {
+        self.tables.iter().map(TableReference::to_quoted_string)
+    }
+
+    /// The statement as the host is to plan it, if it reads a common subplan several times. `scans` are the plans of its tables as the
+    /// host writes them, empty where it has no such table. What it reads several times is computed once even without a derivative, if
+    /// `shares_ctes` says so.
+    ///
+    /// # Errors
+    /// If a plan cannot be read, or the statement cannot be planned.
+    pub fn plan(mut self, scans: &[&[u8]], shares_ctes: bool) -> Result<Option<HostStatement>> {
+        let planned = on_stack(|| self.planned(scans, shares_ctes));
+        for scan in scans {
+            forget(scan);
+        }
+        planned
+    }
+
+    fn planned(&mut self, scans: &[&[u8]], shares_ctes: bool) -> Result<Option<HostStatement>> {
+        let Some(query) = query_of(&mut self.statement) else { return Ok(None) };
+        let text = statement_of(query.clone());
+        let mut read = Read { queries: vec![], shares_ctes: shares_ctes || self.guest.shares_ctes() };
+        let state = self.state(scans, &mut read)?;
+        let plan = runtime().block_on(state.statement_to_plan(text))?;
+        let schema = Schema::clone(plan.schema().as_arrow());
+        let is_planned_here = match is_view(&self.statement) {
+            true => written_out_size(&plan)? > LARGE,
+            false => has_shared_subplans(&plan, read.shares_ctes)?,
+        };
+        if !is_planned_here || has_equal_names(&schema) {
+            return Ok(None);
+        }
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = format!("{STATEMENT}{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let table: Arc<dyn TableProvider> = Arc::new(StatementTable { schema: Arc::new(schema), plan, read });
+        let table = FFI_TableProvider::new_with_ffi_codec(table, false, None, logical_codec());
+        let Some(query) = query_of(&mut self.statement) else { return Ok(None) };
+        let mut of_host = DFParser::parse_sql(&format!("SELECT * FROM {name}"))?;
+        if let Some(of_host) = of_host.front_mut().and_then(query_of) {
+            std::mem::swap(query, of_host);
+        }
+        if let DFStatement::CopyTo(copy) = &mut self.statement {
+            // It is written without its quotes.
+            copy.target = format!("'{}'", copy.target.replace('\'', "''"));
+        }
+        Ok(Some(HostStatement { sql: self.statement.to_string(), name, table }))
+    }
+
+    /// The session in which the statement is planned: with the tables and the functions of the host.
+    fn state(&self, scans: &[&[u8]], read: &mut Read) -> Result<SessionState> {
+        let catalogs: Arc<dyn CatalogProviderList> = Arc::new(MemoryCatalogProviderList::new());
+        let state = SessionStateBuilder::new_from_existing(self.guest.begun(false));
+        let mut state = state.with_catalog_list(Arc::clone(&catalogs)).build();
+        for function in of_session(&self.host) {
+            state.register_udf(function)?;
+        }
+        for function in of_session(&self.host) {
+            state.register_udaf(function)?;
+        }
+        for function in of_session(&self.host) {
+            state.register_udwf(function)?;
+        }
+        for (reference, scan) in self.tables.iter().zip(scans) {
+            if scan.is_empty() {
+                continue;
+            }
+            let table = self.registered.table(scan, &self.guest.context, read)?;
+            let of_options = &state.config_options().catalog;
+            let full = reference.clone().resolve(&of_options.default_catalog, &of_options.default_schema);
+            let catalog = catalogs.catalog(&full.catalog).unwrap_or_else(|| {
+                let made = Arc::new(MemoryCatalogProvider::new());
+                catalogs.register_catalog(full.catalog.to_string(), Arc::clone(&made) as _);
+                made
+            });
+            if catalog.schema(&full.schema).is_none() {
+                catalog.register_schema(&full.schema, Arc::new(MemorySchemaProvider::new()))?;
+            }
+            // A statement may name a table in several ways.
+            if let Some(schema) = catalog.schema(&full.schema).filter(|schema| !schema.table_exist(&full.table)) {
+                schema.register_table(full.table.to_string(), table)?;
+            }
+        }
+        Ok(state)
+    }
+}
+
+/// The query that a statement runs.
+fn query_of(statement: &mut DFStatement) -> Option<&mut Query> {
+    match statement {
+        DFStatement::Statement(statement) => match statement.as_mut() {
+            Statement::Query(query) => Some(query),
+            Statement::Insert(insert) => insert.source.as_deref_mut(),
+            Statement::CreateTable(table) => table.query.as_deref_mut(),
+            Statement::CreateView(view) => Some(&mut view.query),
+            _ => None,
+        },
+        DFStatement::Explain(explain) => query_of(&mut explain.statement),
+        DFStatement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => Some(query),
+            CopyToSource::Relation(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_view(statement: &DFStatement) -> bool {
+    matches!(statement, DFStatement::Statement(statement) if matches!(statement.as_ref(), Statement::CreateView(_)))
+}
+
+fn statement_of(query: Query) -> DFStatement {
+    DFStatement::Statement(Box::new(Statement::Query(Box::new(query))))
+}
+
+/// Whether some name is read at several places of a query.
+fn reads_a_name_again(query: &Query) -> bool {
+    struct Readers(HashMap<String, usize>);
+    impl Visitor for Readers {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            let TableFactor::Table { name, args: None, .. } = factor else { return ControlFlow::Continue(()) };
+            let readers = self.0.entry(name.to_string().to_lowercase()).or_default();
+            *readers += 1;
+            if *readers > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    query.visit(&mut Readers(HashMap::new())).is_break()
+}
+
+fn has_equal_names(schema: &Schema) -> bool {
+    let mut names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
+}
