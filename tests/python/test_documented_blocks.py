@@ -89,6 +89,8 @@ def written_by_examples() -> str:
     written = [digits.training(200), digits.READING, digits.SALIENCY, era5.saturation_pressure("t")]
     assimilation = load("examples/assimilation")
     written += [assimilation.descent(4, 0.2), assimilation.flow(assimilation.FLOW, assimilation.TARGET)]
+    gpt = load("examples/gpt")
+    written.append(gpt.loss(gpt.Sizes()))
     return squeezed(" ".join(written))
 
 
