@@ -21,6 +21,7 @@ from datafusion.plan import LogicalPlan
 
 from xql_ffi import _native, _observer
 from xql_ffi._errors import MissingEngineError, translated
+from xql_ffi._expressions import quoted
 from xql_ffi._planner import put_in_front
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _register_view(method: Callable[..., Any]) -> Callable[..., Any]:
     def register_view(self: Any, name: str, df: Any) -> Any:
         made = method(self, name, df)
         if "\0" not in name and _native.is_registered(self.session_id()):
-            _native.note_statement(self.session_id(), f'CREATE VIEW "{name.replace(chr(34), 2 * chr(34))}" AS SELECT 1')
+            _native.note_statement(self.session_id(), f"CREATE VIEW {quoted(name)} AS SELECT 1")
         return made
 
     return register_view

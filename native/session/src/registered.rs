@@ -210,11 +210,18 @@ impl Registered {
         around.with_format(format)
     }
 
-    /// The session as it is now.
+    /// The session as it is now, in the host and here.
     ///
     /// # Errors
-    /// If it is gone.
-    pub fn context(&self) -> Result<FFI_TaskContext> {
+    /// If it is gone, or its settings cannot be read.
+    pub fn now(&self) -> Result<(FFI_TaskContext, Arc<Guest>)> {
+        let context = self.context()?;
+        // SAFETY: the function is that of the owner.
+        let guest = self.guest(&unsafe { (context.session_config)(&context) })?;
+        Ok((context, guest))
+    }
+
+    fn context(&self) -> Result<FFI_TaskContext> {
         // SAFETY: the function is that of the owner.
         match unsafe { (self.session.task_ctx)(&self.session) } {
             FFI_Result::Ok(context) => Ok(context),
@@ -290,9 +297,7 @@ pub fn function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
 /// If there is no such session, or the plan cannot be read.
 pub fn shown(session: &str, plan: &[u8]) -> Result<String> {
     let registered = Registered::called(session)?;
-    let context = registered.context()?;
-    // SAFETY: the function is that of the owner.
-    let guest = registered.guest(&unsafe { (context.session_config)(&context) })?;
+    let (_, guest) = registered.now()?;
     let codec = registered.logical_codec.as_ref();
     let read = on_stack(|| Ok(registered.read(plan, &guest.context, codec)?.plan.display_indent().to_string()));
     forget(plan);
@@ -305,9 +310,7 @@ pub fn shown(session: &str, plan: &[u8]) -> Result<String> {
 /// If there is no such session, or a derivative cannot be taken.
 pub fn optimized(session: &str, plan: &[u8]) -> Result<Vec<u8>> {
     let registered = Registered::called(session)?;
-    let context = registered.context()?;
-    // SAFETY: the function is that of the owner.
-    let guest = registered.guest(&unsafe { (context.session_config)(&context) })?;
+    let (_, guest) = registered.now()?;
     let reader = Arc::clone(&registered);
     let codec = registered.logical_codec.as_ref();
     let written = on_stack(|| {

@@ -5,8 +5,8 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Result, TableReference, plan_err};
-use datafusion::logical_expr::{Explain, Expr, LogicalPlan, LogicalPlanBuilder, SubqueryAlias, TableType};
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::{Explain, Expr, LogicalPlan, LogicalPlanBuilder, SubqueryAlias, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
@@ -53,11 +53,11 @@ impl TableProvider for StatementTable {
     }
 }
 
-/// The statement that a node of a plan of a host scans.
-fn scanned(node: &LogicalPlan) -> Option<(Arc<dyn TableProvider>, &TableReference)> {
+/// What `read` makes of the statement that a node of a plan of a host scans, and of the scan; nothing if it scans none.
+fn scanned<T>(node: &LogicalPlan, read: impl FnOnce(&StatementTable, &TableScan) -> T) -> Option<T> {
     let LogicalPlan::TableScan(scan) = node else { return None };
     let provider = source_as_provider(&scan.source).ok()?;
-    provider.is::<StatementTable>().then_some((provider, &scan.table_name))
+    Some(read(provider.downcast_ref()?, scan))
 }
 
 /// Whether what several places of a plan of a host read is computed once even without a derivative: it is so in a statement that it scans.
@@ -67,9 +67,7 @@ fn scanned(node: &LogicalPlan) -> Option<(Arc<dyn TableProvider>, &TableReferenc
 pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
     let mut shares = false;
     plan.apply_with_subqueries(|node| {
-        if let Some((provider, _)) = scanned(node) {
-            shares |= provider.downcast_ref::<StatementTable>().is_some_and(|statement| statement.read.shares_ctes);
-        }
+        shares |= scanned(node, |statement, _| statement.read.shares_ctes).unwrap_or_default();
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(shares)
@@ -80,18 +78,21 @@ pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
 /// # Errors
 /// If the plan cannot be put together again.
 pub fn with_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let written = plan.transform_up_with_subqueries(|node| {
-        let Some((provider, name)) = scanned(&node) else { return Ok(Transformed::no(node)) };
-        let Some(statement) = provider.downcast_ref::<StatementTable>() else { return Ok(Transformed::no(node)) };
-        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        let alias = SubqueryAlias::try_new(Arc::new(statement.plan.clone()), name.clone())?;
-        let mut plan = LogicalPlanBuilder::from(LogicalPlan::SubqueryAlias(alias));
-        if scan.projection.is_some() {
-            plan = plan.project(scan.projected_schema.columns().into_iter().map(Expr::Column))?;
-        }
-        Ok(Transformed::yes(plan.build()?))
+    let written = plan.transform_up_with_subqueries(|node| match scanned(&node, under_its_name) {
+        Some(plan) => plan.map(Transformed::yes),
+        None => Ok(Transformed::no(node)),
     })?;
     Ok(written.data)
+}
+
+/// The plan of a statement as a scan of it has it.
+fn under_its_name(statement: &StatementTable, scan: &TableScan) -> Result<LogicalPlan> {
+    let alias = SubqueryAlias::try_new(Arc::new(statement.plan.clone()), scan.table_name.clone())?;
+    let mut plan = LogicalPlanBuilder::from(LogicalPlan::SubqueryAlias(alias));
+    if scan.projection.is_some() {
+        plan = plan.project(scan.projected_schema.columns().into_iter().map(Expr::Column))?;
+    }
+    plan.build()
 }
 
 /// The plan of a statement that is planned here, if a plan of a host reads nothing else.
@@ -101,8 +102,7 @@ pub fn with_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
 pub fn whole_statement(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) if projection.schema.columns() == projection.input.schema().columns() => {
-            let statement = scanned(&projection.input).map(|(provider, _)| provider);
-            statement.and_then(|provider| Some(provider.downcast_ref::<StatementTable>()?.plan.clone()))
+            scanned(&projection.input, |statement, _| statement.plan.clone())
         }
         LogicalPlan::Explain(explain) => whole_statement(&explain.plan)?
             .map(|plan| LogicalPlan::Explain(Explain { plan: Arc::new(plan), ..explain.clone() })),

@@ -22,7 +22,7 @@ use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{Query, Statement, TableFactor, Visit, Visitor};
 use datafusion_ffi::execution::FFI_TaskContext;
 use datafusion_ffi::table_provider::FFI_TableProvider;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,9 +67,7 @@ impl StatementText {
     /// If there is no such session, or the text is no statement.
     pub fn try_new(session: &str, sql: &str) -> Result<Option<Self>> {
         let registered = Registered::called(session)?;
-        let host = registered.context()?;
-        // SAFETY: the function is that of the owner.
-        let guest = registered.guest(&unsafe { (host.session_config)(&host) })?;
+        let (host, guest) = registered.now()?;
         on_stack(|| {
             let state = guest.state();
             let mut statement = state.sql_to_statement(sql, &state.config().options().sql_parser.dialect)?;
@@ -199,22 +197,20 @@ fn statement_of(query: Query) -> DFStatement {
 
 /// Whether some name is read at several places of a query.
 fn reads_a_name_again(query: &Query) -> bool {
-    struct Readers(HashMap<String, usize>);
-    impl Visitor for Readers {
+    struct Met(HashSet<String>);
+    impl Visitor for Met {
         type Break = ();
 
         fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
             let TableFactor::Table { name, args: None, .. } = factor else { return ControlFlow::Continue(()) };
-            let readers = self.0.entry(name.to_string().to_lowercase()).or_default();
-            *readers += 1;
-            if *readers > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let is_new = self.0.insert(name.to_string().to_lowercase());
+            if is_new { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
     }
-    query.visit(&mut Readers(HashMap::new())).is_break()
+    query.visit(&mut Met(HashSet::new())).is_break()
 }
 
 fn has_equal_names(schema: &Schema) -> bool {
-    let mut names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
-    names.sort_unstable();
-    names.windows(2).any(|pair| pair[0] == pair[1])
+    let mut names = HashSet::new();
+    !schema.fields().iter().all(|field| names.insert(field.name()))
 }
