@@ -31,6 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from datafusion import SessionContext
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from report import heading, save
 
 import xql_ffi
@@ -344,11 +345,12 @@ def sample(ctx: SessionContext, sizes: Sizes, characters: Sequence[str], prompt:
 
 def plot(trained: Trained) -> Figure:
     """The loss of each step, and that of JAX."""
-    figure = Figure(figsize=(6, 3.5))
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.subplots()
     axes.plot(trained.losses, label="SQL")
     axes.plot(trained.in_jax, ".", label="JAX")
     axes.set(xlabel="step", ylabel="cross entropy of a character")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     return figure
 
