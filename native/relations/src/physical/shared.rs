@@ -225,7 +225,7 @@ impl Shared {
         // Joins and the like keep what they have computed, and this may be another execution or iteration. Other shared
         // relations keep it for the whole of one.
         let plan = self.plan().transform_up(|node| match node.downcast_ref::<SharedExec>() {
-            Some(reader) => Ok(Transformed::yes(Arc::new(reader.measuring_anew()) as _)),
+            Some(reader) => Ok(Transformed::yes(Arc::new(reader.executed()) as _)),
             None => node.reset_state().map(Transformed::yes),
         })?;
         Ok(plan.data)
@@ -320,6 +320,9 @@ pub struct SharedExec {
     projection: Vec<usize>,
     /// Whether it shows the plan of the relation, and what computing it has taken.
     shows_plan: bool,
+    /// Whether it is in a plan that is executed, and not in the one that is shown. Nodes of DataFusion describe what they read when they
+    /// begin, for its log, and each would describe all that is computed below it.
+    is_executed: bool,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
@@ -341,7 +344,7 @@ impl SharedExec {
             Boundedness::Bounded,
         );
         let metrics = ExecutionPlanMetricsSet::new();
-        Ok(Self { shared, projection, shows_plan, metrics, properties: Arc::new(properties) })
+        Ok(Self { shared, projection, shows_plan, is_executed: false, metrics, properties: Arc::new(properties) })
     }
 
     /// What it reads.
@@ -356,13 +359,18 @@ impl SharedExec {
 
     /// The same reader of this relation, which has not measured anything yet.
     pub fn of(&self, shared: Arc<Shared>) -> Self {
-        Self { shared, ..self.measuring_anew() }
+        Self { shared, ..self.executed() }
     }
 
     /// The rows of all partitions, and what computed them.
     pub async fn computed(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
         let computing = self.shared.rows_of(context)?;
         computing.await.map_err(DataFusionError::Shared)
+    }
+
+    /// The same reader in a plan that is executed.
+    fn executed(&self) -> Self {
+        Self { is_executed: true, ..self.measuring_anew() }
     }
 
     /// The same reader, which has not measured anything yet. One that went on would keep the measures of every iteration of a
@@ -378,7 +386,7 @@ impl DisplayAs for SharedExec {
         let columns: Vec<_> = self.projection.iter().map(|column| names[*column].name().as_str()).collect();
         let verb = if self.shows_plan { "computes" } else { "reads" };
         write!(f, "SharedExec: {verb} {}, columns=[{}]", self.shared.name, columns.join(", "))?;
-        if self.shows_plan {
+        if self.shows_plan && !self.is_executed {
             for line in self.shared.lines().lines() {
                 write!(f, "\n{}| {line}", self.shared.name)?;
             }
