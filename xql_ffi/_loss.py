@@ -90,10 +90,11 @@ def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
     """What a query selects from that has a value, and the rows of one table after those of the other.
 
     No two parts have a row in common, so that a join has all rows, and one node of the plan asks for all of them, in
-    which the planner sees what they have in common:
+    which the planner sees what they have in common. The joins are a balanced tree: in a chain each would have the
+    columns of all before it.
 
-        (SELECT 0 AS part_0) r0
-        FULL JOIN (SELECT *, 1 AS part_1 FROM w1) r1 ON r0.part_0 = r1.part_1
+        ((SELECT 0 AS part_0) r0
+            FULL JOIN (SELECT *, 1 AS part_1 FROM w1) r1 ON r0.part_0 = r1.part_1)
         FULL JOIN (SELECT *, 2 AS part_2 FROM w2) r2 ON r0.part_0 = r2.part_2
 
     Args:
@@ -103,7 +104,13 @@ def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
     """
     parts = [f"(SELECT 0 AS part_0_{tag}{first}) r0"]
     for number, table in enumerate(tables, start=1):
-        part = f"part_{number}_{tag}"
-        rows = f"(SELECT *, {number} AS {part} FROM {table}) r{number}"
-        parts.append(f"FULL JOIN {rows} ON r0.part_0_{tag} = r{number}.{part}")
-    return " ".join(parts)
+        parts.append(f"(SELECT *, {number} AS part_{number}_{tag} FROM {table}) r{number}")
+
+    def joined(begin: int, end: int) -> str:
+        if end - begin == 1:
+            return parts[begin]
+        middle = (begin + end + 1) // 2
+        condition = f"r{begin}.part_{begin}_{tag} = r{middle}.part_{middle}_{tag}"
+        return f"({joined(begin, middle)} FULL JOIN {joined(middle, end)} ON {condition})"
+
+    return joined(0, len(parts))

@@ -140,6 +140,28 @@ def test_by_two_tables() -> None:
     np.testing.assert_allclose(found["q"], by_q, rtol=1e-10)
 
 
+def test_of_two_gradients_beside_their_rows() -> None:
+    """By a step along which other rows move: those that FROM reads are another reference to them, and stay."""
+    ctx = differentiating(
+        {
+            "w": pa.table({"k": [1, 2], "val": [1.0, 2.0]}),
+            "v": pa.table({"k": [1, 2], "val": [3.0, 5.0]}),
+            "steps": pa.table({"s": [0.5]}),
+        }
+    )
+    loss = "(SELECT l FROM loss)"
+    found = ctx.sql(
+        f"""WITH r AS (SELECT k, val + s AS val FROM w CROSS JOIN steps),
+            loss AS (SELECT SUM(r.val * r.val * r.val * v.val * v.val) AS l FROM r JOIN v ON r.k = v.k)
+        SELECT grad(grad({loss}, r.val) * r.val, s) AS by_rows,
+            grad(grad({loss}, r.val) * v.val * v.val + grad({loss}, v.val) * r.val, s) AS by_both
+        FROM r JOIN v ON r.k = v.k CROSS JOIN steps ORDER BY r.k"""
+    ).to_pydict()
+    r, v = np.array([1.5, 2.5]), np.array([3.0, 5.0])
+    np.testing.assert_allclose(found["by_rows"], 6 * r * v**2 * r, rtol=1e-12)
+    np.testing.assert_allclose(found["by_both"], 6 * r * v**2 * v**2 + 6 * r**2 * v * r, rtol=1e-12)
+
+
 def test_third_derivatives() -> None:
     ctx = differentiating({"p": {"a": [0.7]}})
     sql = """WITH RECURSIVE m AS (SELECT a + eps AS a, eps FROM p CROSS JOIN (SELECT CAST(0 AS DOUBLE) AS eps) AS e),

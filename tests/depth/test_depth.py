@@ -15,6 +15,7 @@ from depth import gpt, graphs
 from support.seed import SEED
 from support.sessions import session
 from xql_ffi._engine import is_engine
+from xql_ffi._loss import selected_beside
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
@@ -195,3 +196,21 @@ def test_a_statement_without_a_call_is_computed_once_where_the_session_says_so(c
     ctx.sql("SET xql.share_ctes = true")
     (row,) = ctx.sql(with_(CHAIN, "SELECT l FROM loss")).to_pylist()
     assert row["l"] == pytest.approx(float((np.tanh([0.5, -1.0, 2.0]) ** 2).sum()))
+
+
+def test_derivatives_are_joined_where_their_rows_stand() -> None:
+    """Over the rows of all tables each join would have the columns of all."""
+
+    def size(count: int) -> int:
+        ctx = session({f"w{n}": pa.table({"k": [1, 2], "val": [1.0 + n, 2.0]}) for n in range(count)})
+        joins = " ".join(f"JOIN w{n} ON w{n}.k = w0.k" for n in range(1, count))
+        terms = " + ".join(f"w{n}.val * w{n}.val" for n in range(count))
+        columns = ", ".join(
+            f"r{n + 1}.k AS k{n}, grad((SELECT l FROM loss), r{n + 1}.val) AS d{n}" for n in range(count)
+        )
+        rows = selected_beside("", [f"w{n}" for n in range(count)], "tag")
+        loss = f"loss AS (SELECT SUM({terms}) AS l FROM w0 {joins})"
+        plan = ctx.sql(f"WITH {loss} SELECT {columns} FROM {rows}").optimized_logical_plan()
+        return len(plan.display_indent_schema())
+
+    assert size(16) < 2.8 * size(8)

@@ -1,7 +1,7 @@
 //! Carrying tangents up a plan: what is the same at every node.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Column, Result, TableReference, plan_err};
+use datafusion_common::{Column, JoinType, Result, TableReference, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::shared::SharedRelation;
 use crate::tangents::tangent::{self, Inactive, Tangent, Tangents};
 use crate::vocabulary::identity::is_same;
 use crate::vocabulary::names::{Names, with_columns};
-use crate::vocabulary::nodes::{above_queries, shown};
+use crate::vocabulary::nodes::{above_queries, any_node, shown};
 use crate::vocabulary::origin::{Origin, origin};
 
 /// What moves with the variable.
@@ -312,7 +312,13 @@ fn onward(
 ) -> Result<Onward> {
     let inputs = plan.inputs();
     let index = match (asked.variable, &direction.cell) {
-        (Variable::Outer, _) if plan.all_out_ref_exprs().is_empty() => return Ok(Onward::Constant),
+        (Variable::Outer, cell) if plan.all_out_ref_exprs().is_empty() => {
+            // A gradient by row may have been joined to rows that do not vary themselves.
+            if cell.is_none() || !any_node(plan, |node| Ok(has_by_row_beside(node, names)))? {
+                return Ok(Onward::Constant);
+            }
+            None
+        }
         (Variable::Everywhere, Some(cell)) if is_same(plan, &cell.origin) => return Ok(Onward::Is(cell.position)),
         (Variable::Everywhere, Some(cell)) if shared.moves(plan, cell)? => {
             return Ok(Onward::Below(vec![Variable::Everywhere; inputs.len()]));
@@ -408,6 +414,16 @@ fn keeps_rows_apart(plan: &LogicalPlan) -> bool {
 pub fn is_by_row(plan: &LogicalPlan, names: &Names) -> bool {
     let fields = plan.schema().fields();
     !fields.is_empty() && fields.iter().all(|field| names.has_given(field.name()))
+}
+
+/// Whether a node is rows of a variable with a gradient by them beside.
+fn has_by_row_beside(node: &LogicalPlan, names: &Names) -> bool {
+    match node {
+        LogicalPlan::Join(join) => {
+            join.join_type == JoinType::Left && is_by_row(&join.right, names) && !is_by_row(&join.left, names)
+        }
+        _ => false,
+    }
 }
 
 /// Whether a plan passes on columns of tables only, so that none of them varies with another.

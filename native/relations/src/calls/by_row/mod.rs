@@ -233,6 +233,7 @@ impl ByRow {
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
+        let has_others = self.sweeps.iter().map(|sweep| sweep.rows.len()).sum::<usize>() > 1;
         let read = self.read(expression, variable, names, tangent)?;
         if read.is_empty() {
             return Ok(None);
@@ -240,7 +241,7 @@ impl ByRow {
         let mut parts: Vec<(Column, Vec<Column>)> = vec![];
         for Read { numbered, column, swept, .. } in read {
             for numbered in numbered {
-                let derivative = swept.by_cell(numbered, column, input, names)?;
+                let derivative = swept.by_cell(numbered, column, (input, has_others), names)?;
                 add_part(&mut parts, column, derivative);
             }
         }

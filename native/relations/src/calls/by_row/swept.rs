@@ -1,15 +1,20 @@
 //! The derivatives of a subquery by the rows of variables, joined to the input of a node.
 
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, JoinType, NullEquality, Result};
-use datafusion_expr::{Expr, LogicalPlan, Operator, binary_expr, lit, when};
+use datafusion_expr::{Expr, LogicalPlan, Operator, Projection, binary_expr, lit, when};
 use datafusion_functions::core::expr_fn::coalesce;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::variables::Numbered;
+use crate::plan::lift::lifted;
 use crate::reverse::{Reference, Region, RowCotangents, joined};
 use crate::shared::each_row_once;
 use crate::tangents::tangent::Tangent;
-use crate::vocabulary::names::{Names, with_columns};
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::{Names, columns, with_columns};
+use crate::vocabulary::origin::{Origin, origin};
 
 /// What a subquery is to the sweep of variables that it varies with.
 pub struct Swept {
@@ -63,11 +68,14 @@ impl Swept {
 
     /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
     /// vary.
+    ///
+    /// It is joined to the rows of the variable where they stand in the input if the node `has_others`: joins above it would each have the
+    /// columns of all of them.
     pub fn by_cell(
         &mut self,
         variable: &Numbered,
         value: &Column,
-        input: &mut LogicalPlan,
+        (input, has_others): (&mut LogicalPlan, bool),
         names: &mut Names,
     ) -> Result<Option<Column>> {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
@@ -84,25 +92,114 @@ impl Swept {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
             self.is_looked_up |= gradient.row.is_some() && gradient.of.is_none();
-            let mut on = self.of_value(gradient.of);
-            on.extend(gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of))));
-            let left = std::mem::take(input);
-            *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+            let row = gradient.row.clone().filter(|_| has_others && gradient.of.is_none());
+            let cotangents = match row {
+                Some(row) => at_origin(input, number, (gradient.plan, row, gradient.cotangents), names)?,
+                None => {
+                    let mut on = self.of_value(gradient.of);
+                    on.extend(gradient.row.map(|of| (Expr::Column(number.clone()), Expr::Column(of))));
+                    let left = std::mem::take(input);
+                    *input = joined(left, gradient.plan, on, None, JoinType::Left, NullEquality::NullEqualsNothing)?;
+                    gradient.cotangents
+                }
+            };
             let mut exprs = vec![];
             let mut derivatives = vec![];
-            for cotangent in gradient.cotangents {
+            for cotangent in cotangents {
                 // A row that the value does not depend on has none. A tangent is NULL where its column is.
                 let name = names.tangent("value", &variable.column.name);
                 let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
                 exprs.push(null_with(&Expr::Column(value.clone()), derivative)?.alias(name.clone()));
                 derivatives.push(Column::new_unqualified(name));
             }
-            *input = with_columns(std::mem::take(input), exprs)?;
+            *input = with_further_columns(std::mem::take(input), exprs)?;
             self.derivatives.push((number.clone(), derivatives));
         }
         let known = self.derivatives.iter().find(|(cell, _)| cell == number);
         Ok(known.and_then(|(_, derivatives)| derivatives.get(variable.position)).cloned())
     }
+}
+
+/// The cotangents of a plan by the number of the row, joined to an input where the column with that number originates, as columns of it.
+///
+/// ```text
+/// Full Join: w.part = v.part                   Full Join: w.part = v.part
+///   Projection: ∂rows.val, ∂row                  Left Join: ∂row = ∂row #2
+///     TableScan: ∂rows                  ->         Projection: ∂rows.val, ∂row
+///   ...                                              TableScan: ∂rows
+///                                                  TableScan: ∂sums
+///                                                ...
+/// ```
+fn at_origin(
+    input: &mut LogicalPlan,
+    number: &Column,
+    (plan, row, cotangents): (LogicalPlan, Column, Vec<Column>),
+    names: &mut Names,
+) -> Result<Vec<Column>> {
+    let before = columns(input.schema());
+    let mut passed = vec![];
+    for cotangent in cotangents {
+        let index = input.schema().index_of_column(number)?;
+        let (with, column) = lifted(std::mem::take(input), index, names, &mut |node, index, _| {
+            // It is there already for another cotangent.
+            if node.schema().has_column(&cotangent) {
+                return Ok(Some((node.clone(), cotangent.clone())));
+            }
+            let is_passed_on = match node {
+                // The numbered rows, under the names of the relation.
+                LogicalPlan::Projection(projection)
+                    if matches!(projection.input.as_ref(), LogicalPlan::TableScan(_)) =>
+                {
+                    false
+                }
+                LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Join(_) => {
+                    origin(node, index)? != Origin::Here
+                }
+                _ => false,
+            };
+            if is_passed_on {
+                return Ok(None);
+            }
+            let number = Column::from(node.schema().qualified_field(index));
+            let on = vec![(Expr::Column(number), Expr::Column(row.clone()))];
+            let null_equality = NullEquality::NullEqualsNothing;
+            let with = joined(node.clone(), plan.clone(), on, None, JoinType::Left, null_equality)?;
+            Ok(Some((with, cotangent.clone())))
+        })?;
+        *input = with;
+        passed.push(column);
+    }
+    // What is added stands behind what was there.
+    if columns(input.schema())[..before.len()] != before {
+        let exprs = before.into_iter().chain(passed.iter().cloned().map(Expr::Column)).collect();
+        *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(std::mem::take(input)))?);
+    }
+    Ok(passed)
+}
+
+/// The plan with further columns, in its topmost projection where that only passes on what they read.
+fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(projection) = &plan else { return with_columns(plan, exprs) };
+    let mut all = projection.expr.clone();
+    let mut is_passed_on = true;
+    for expr in &exprs {
+        let below = expr.clone().transform_up(|part| {
+            let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+            let index = projection.schema.index_of_column(column)?;
+            match unaliased(&projection.expr[index]) {
+                Expr::Column(below) => Ok(Transformed::yes(Expr::Column(below.clone()))),
+                _ => {
+                    is_passed_on = false;
+                    Ok(Transformed::no(part))
+                }
+            }
+        })?;
+        all.push(below.data);
+    }
+    if !is_passed_on {
+        return with_columns(plan, exprs);
+    }
+    Ok(LogicalPlan::Projection(Projection::try_new(all, Arc::clone(&projection.input))?))
 }
 
 /// Notes a derivative of a value among those by the places that the variable originates in.
