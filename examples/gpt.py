@@ -7,7 +7,7 @@ model is a list of CTEs that ends in one number, the loss of a batch:
 
 1. Training: an objective over all tables at once gives the loss and its gradient, AdamW moves the weights. Beside it
    the same model in JAX, of which the first losses are equal to 1e-9.
-2. Sampling: a query gives the next character, drawn from what the model says of it.
+2. Sampling: a recursive query writes a text, one character in each step, drawn from what the model says of it.
 
 The sizes are those of nanoGPT for processors (https://github.com/karpathy/nanoGPT), without dropout. The function
 between the dense layers is the approximation of GELU by tanh (Hendrycks and Gimpel, https://arxiv.org/abs/1606.08415).
@@ -178,8 +178,8 @@ def table(name: str, array: Array) -> pa.Table:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def loss_in_jax(w: Mapping[str, Any], tokens: Any, following: Any, sizes: Sizes) -> Any:
-    """The loss of a batch, of arrays."""
+def logits_in_jax(w: Mapping[str, Any], tokens: Any, sizes: Sizes) -> Any:
+    """What the model says of the next characters, of arrays."""
 
     def norm(x: Any, by: Any) -> Any:
         mean = x.mean(-1, keepdims=True)
@@ -198,7 +198,12 @@ def loss_in_jax(w: Mapping[str, Any], tokens: Any, following: Any, sizes: Sizes)
         x = x + jnp.einsum("bhtu,buhc->bthc", attention, v).reshape(x.shape) @ w[f"wo_{n}"]
         y = norm(x, w[f"ln2_{n}"]) @ w[f"w1_{n}"]
         x = x + jax.nn.gelu(y, approximate=True) @ w[f"w2_{n}"]
-    said = norm(x, w["lnf"]) @ w["wte"].T
+    return norm(x, w["lnf"]) @ w["wte"].T
+
+
+def loss_in_jax(w: Mapping[str, Any], tokens: Any, following: Any, sizes: Sizes) -> Any:
+    """The loss of a batch, of arrays."""
+    said = logits_in_jax(w, tokens, sizes)
     return -jnp.take_along_axis(jax.nn.log_softmax(said), following[..., None], axis=-1).mean()
 
 
@@ -312,35 +317,41 @@ def train(sizes: Sizes, steps: int, compared: int = SAME) -> tuple[Trained, Sess
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def next_character(sizes: Sizes) -> str:
-    """The character after those of `seen`, (t, tok): that at which the draw, (r), stands among the odds of all."""
+def sampling(sizes: Sizes, length: int) -> str:
+    """The characters of `prompt`, (t, tok), and more, each where its draw, (step, r), stands among all odds."""
     ctes = {
-        "tokens": "SELECT 0 AS b, t, tok FROM seen",
+        "seen": f"SELECT step, t, tok FROM written WHERE step < {length}",
+        "at": "SELECT step, MAX(t) AS t FROM seen GROUP BY step",
+        "tokens": f"""SELECT 0 AS b, s.t - greatest(a.t - {sizes.tokens - 1}, 0) AS t, s.tok
+            FROM seen s CROSS JOIN at a WHERE s.t > a.t - {sizes.tokens}""",
         **logits(sizes),
         "odds": """SELECT v, exp(val - MAX(val) OVER ()) AS val FROM logits
-            WHERE t = (SELECT MAX(t) FROM seen)""",
+            WHERE t = (SELECT MAX(t) FROM tokens)""",
         "sums": "SELECT v, SUM(val) OVER (ORDER BY v) AS upto, SUM(val) OVER () AS total FROM odds",
+        "following": """SELECT a.step, a.t + 1 AS t, MIN(s.v) AS tok
+            FROM at a JOIN draws d ON a.step = d.step JOIN sums s ON s.upto >= d.r * s.total GROUP BY a.step, a.t""",
     }
-    written = ", ".join(f"{name} AS ({query})" for name, query in ctes.items())
-    return f"WITH {written} SELECT MIN(s.v) AS tok FROM sums s CROSS JOIN draw d WHERE s.upto >= d.r * s.total"
+    of_step = ", ".join(f"{name} AS MATERIALIZED ({query})" for name, query in ctes.items())
+    return f"""WITH RECURSIVE written AS (
+            SELECT 0 AS step, t, tok FROM prompt
+            UNION ALL
+            SELECT * FROM (WITH {of_step}
+                SELECT step + 1 AS step, t, tok FROM seen UNION ALL SELECT step + 1, t, tok FROM following) AS longer)
+        SELECT tok FROM written WHERE step = {length} ORDER BY t"""
 
 
 def sample(ctx: SessionContext, sizes: Sizes, characters: Sequence[str], prompt: str, length: int) -> str:
     """A text that begins as this one."""
-    draws = np.random.default_rng(SEED + 2)
-    numbers = [characters.index(character) for character in prompt]
-    ctx.sql("SET xql.share_ctes = true")
-    for _ in range(length):
-        seen = numbers[-sizes.tokens :]
-        tables: dict[str, dict[str, list[Any]]] = {
-            "seen": {"t": list(range(len(seen))), "tok": seen},
-            "draw": {"r": [draws.random()]},
-        }
-        for name, columns in tables.items():
-            ctx.deregister_table(name)
-            ctx.from_pydict(columns, name=name)
-        numbers.append(ctx.sql(next_character(sizes)).to_pydict()["tok"][0])
-    return "".join(characters[number] for number in numbers)
+    tokens = [characters.index(character) for character in prompt]
+    tables: dict[str, dict[str, Sequence[Any]]] = {
+        "prompt": {"t": range(len(tokens)), "tok": tokens},
+        "draws": {"step": range(length), "r": np.random.default_rng(SEED + 2).random(length).tolist()},
+    }
+    for name, columns in tables.items():
+        ctx.deregister_table(name)
+        ctx.from_pydict({column: list(values) for column, values in columns.items()}, name=name)
+    found = ctx.sql(sampling(sizes, length)).to_pydict()["tok"]
+    return "".join(characters[token] for token in found)
 
 
 def plot(trained: Trained) -> Figure:

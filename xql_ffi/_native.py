@@ -203,6 +203,12 @@ def shares_ctes(session: str) -> bool:
     return bool(_lib.xql_ffi_shares_ctes(text(session)))
 
 
+def with_materialization(sql: str) -> str:
+    """A statement in which DataFusion reads what its common table expressions say with AS MATERIALIZED."""
+    made = _lib.xql_ffi_with_materialization(text(sql))
+    return sql if made == _ffi.NULL else taken(made)
+
+
 def is_registered(session: str) -> bool:
     """Whether the session with this identifier is registered."""
     return bool(_lib.xql_ffi_is_registered(text(session)))

@@ -50,6 +50,8 @@ _OPTION = re.compile(r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*'?(?P<value>\w+)'
 _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
 # Statements whose names matter: those with derivatives, and views, of which others may be taken; and what files are.
 _TELLING = re.compile(r"grad|jvp|vjp|view|copy", re.IGNORECASE)
+# Common table expressions that say whether they are computed once.
+_MATERIALIZED = re.compile(r"\bmaterialized\b", re.IGNORECASE)
 # A statement that the library has planned already is a table.
 _PLANNED = re.compile(r"\bTableScan: xql_statement_\d")
 _CALL = re.compile(rf"\b(?:grad|jvp|vjp|stop_gradient)\(|{_PLANNED.pattern}")
@@ -342,11 +344,13 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
         if found := _OPTION.fullmatch(query):
             _native.set_option(self.session_id(), found["key"].lower(), found["value"].lower())
             return self.empty_table()
+        may_be_shared = "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
+        if _MATERIALIZED.search(query) and "\0" not in query:
+            query = _native.with_materialization(query)
+            may_be_shared = True
         if _TELLING.search(query) and "\0" not in query and _native.is_registered(self.session_id()):
             _native.note_statement(self.session_id(), query)
             may_be_shared = True
-        else:
-            may_be_shared = "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
         # Values of parameters the session puts into the plan.
         if may_be_shared and not args and kwargs.keys() <= {"options"}:
             made = _planned_by_library(self, query, functools.partial(stock, **kwargs))

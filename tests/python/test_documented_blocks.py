@@ -90,7 +90,7 @@ def written_by_examples() -> str:
     assimilation = load("examples/assimilation")
     written += [assimilation.descent(4, 0.2), assimilation.flow(assimilation.FLOW, assimilation.TARGET)]
     gpt = load("examples/gpt")
-    written.append(gpt.loss(gpt.Sizes()))
+    written += [gpt.loss(gpt.Sizes()), gpt.sampling(gpt.Sizes(), 80)]
     return squeezed(" ".join(written))
 
 

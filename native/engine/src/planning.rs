@@ -1,11 +1,13 @@
 //! The methods that plan and execute queries, for queries that differentiate: what is refused is an exception of `xql_ffi`, and Ctrl-C
 //! is answered while a query is planned.
 
+use std::borrow::Cow;
 use std::iter;
 
 use datafusion_python::sql::logical::PyLogicalPlan;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use xql_relations::with_materialization;
 
 use crate::interruptible::interruptible;
 use crate::method::replace_methods;
@@ -16,7 +18,8 @@ const ERRORS: &str = "xql_ffi._errors";
 
 /// Replaces the methods of sessions.
 pub fn extend_sessions(class: &Bound<'_, PyType>) -> PyResult<()> {
-    replace_methods!(class, planned, c"sql_with_options" c"execute_logical_plan");
+    replace_methods!(class, stated, c"sql_with_options");
+    replace_methods!(class, planned, c"execute_logical_plan");
     Ok(())
 }
 
@@ -47,6 +50,29 @@ fn streamed<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let called = stock.call(with_this(this, args)?, kwargs);
     called.map_err(|error| translated(this.py(), &error, None).unwrap_or(error))
+}
+
+/// Calls `stock`, a method of `this` that is given a statement: DataFusion does not read `AS MATERIALIZED`.
+fn stated<'py>(
+    this: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    stock: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let query = sql(args, kwargs).unwrap_or_default();
+    let Cow::Owned(query) = with_materialization(&query) else { return planned(this, args, kwargs, stock) };
+    match kwargs.filter(|_| args.is_empty()) {
+        Some(kwargs) => {
+            let kwargs = kwargs.copy()?;
+            kwargs.set_item("query", query)?;
+            planned(this, args, Some(&kwargs), stock)
+        }
+        None => {
+            let mut given: Vec<_> = args.iter().collect();
+            given[0] = query.into_pyobject(this.py())?.into_any();
+            planned(this, &PyTuple::new(this.py(), given)?, kwargs, stock)
+        }
+    }
 }
 
 /// Calls `stock`, a method of `this`.

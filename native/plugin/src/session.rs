@@ -7,6 +7,7 @@ use datafusion_ffi::ffi_option::FFI_Result;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use datafusion_ffi::proto::physical_extension_codec::FFI_PhysicalExtensionCodec;
 use std::any::Any;
+use std::borrow::Cow;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -260,6 +261,19 @@ pub unsafe extern "C" fn xql_ffi_is_registered(session: *const c_char) -> bool {
 pub unsafe extern "C" fn xql_ffi_shares_ctes(session: *const c_char) -> bool {
     // SAFETY: as for this function.
     unsafe { text(session) }.is_ok_and(xql_session::shares_ctes)
+}
+
+/// A statement in which DataFusion reads what its CTEs say with `AS MATERIALIZED`, null if they say nothing.
+///
+/// # Safety
+/// `sql` is null or a string that ends in NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_with_materialization(sql: *const c_char) -> *mut c_char {
+    // SAFETY: as for this function.
+    match unsafe { text(sql) }.map(xql_session::with_materialization) {
+        Ok(Cow::Owned(marked)) => CString::new(marked).map_or(null_mut(), CString::into_raw),
+        _ => null_mut(),
+    }
 }
 
 /// Whether a planner of another library is behind that of a registered session.

@@ -16,7 +16,7 @@ use xql_guard::guard;
 use crate::options::{contractions, shares_ctes, shares_relations};
 use crate::passes::{Setting, passed, prepared};
 use crate::stack::Size;
-use crate::subplan::Subplans;
+use crate::subplan::{Sharing, Subplans};
 use crate::vocabulary::names::OwnNames;
 use crate::vocabulary::operators::{Operators, Recognize};
 
@@ -63,11 +63,16 @@ impl DifferentiateRelations {
     fn differentiated(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
         let subplans = Subplans::read_by(&plan)?;
         let operators = subplans.operators(&plan, self.recognize)?;
-        if operators.is_empty() && contractions(config) != Contractions::Everywhere {
-            return if shares_ctes(config) { subplans.shared(plan, &prepared) } else { subplans.inlined(plan) };
+        let is_plain = operators.is_empty() && contractions(config) != Contractions::Everywhere;
+        let sharing = match shares_relations(config) {
+            true if is_plain && !shares_ctes(config) => Sharing::Materialized,
+            true => Sharing::Several,
+            false => Sharing::Nothing,
+        };
+        let read = subplans.resolve(plan, sharing, &prepared)?;
+        if is_plain {
+            return Ok(read);
         }
-        let is_shared = shares_relations(config);
-        let read = if is_shared { subplans.shared(plan, &prepared)? } else { subplans.inlined(plan)? };
         let own = OwnNames::of(&read.data)?;
         read.transform_data(|plan| self.passed(plan, operators, config).map_err(|error| refused(error, &own)))
     }
@@ -161,10 +166,10 @@ impl OptimizerRule for DifferentiateRelations {
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let subplans = Subplans::read_by(&plan)?;
-        if subplans.operators(&plan, self.recognize)?.is_empty() {
-            return subplans.inlined(plan);
+        if subplans.operators(&plan, self.recognize)?.is_empty() && !subplans.has_materialized() {
+            return subplans.resolve(plan, Sharing::Nothing, &Ok);
         }
-        // A plan with calls has not been analyzed: no types have been coerced.
+        // A plan with calls, or with subplans, has not been analyzed: no types have been coerced.
         let schema = Arc::clone(plan.schema());
         let mut plan = plan;
         for rule in Analyzer::new().rules {

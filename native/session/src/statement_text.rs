@@ -26,7 +26,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xql_relations::{has_shared_subplans, written_out_size};
+use xql_relations::{has_materialization, has_shared_subplans, written_out_size};
 
 use crate::crossing::{forget, logical_codec};
 use crate::functions::of_session;
@@ -48,6 +48,8 @@ pub struct StatementText {
     statement: DFStatement,
     /// The tables and views that it may read.
     tables: Vec<TableReference>,
+    /// Whether a CTE of it says whether it is computed once.
+    is_materialized: bool,
 }
 
 /// A statement that is planned here, as the host is to plan it.
@@ -61,7 +63,7 @@ pub struct HostStatement {
 }
 
 impl StatementText {
-    /// A statement of a session, if it has a query that reads some name several times.
+    /// A statement of a session, if it has a query that reads some name several times, or says of a CTE whether it is computed once.
     ///
     /// # Errors
     /// If there is no such session, or the text is no statement.
@@ -72,12 +74,13 @@ impl StatementText {
             let state = guest.state();
             let mut statement = state.sql_to_statement(sql, &state.config().options().sql_parser.dialect)?;
             let Some(query) = query_of(&mut statement) else { return Ok(None) };
-            if !reads_a_name_again(query) {
+            let is_materialized = has_materialization(sql);
+            if !reads_a_name_again(query) && !is_materialized {
                 return Ok(None);
             }
             let query = statement_of(query.clone());
             let tables = state.resolve_table_references(&query)?;
-            Ok(Some(Self { registered, guest, host, statement, tables }))
+            Ok(Some(Self { registered, guest, host, statement, tables, is_materialized }))
         })
     }
 
@@ -86,7 +89,7 @@ impl StatementText {
         self.tables.iter().map(TableReference::to_quoted_string)
     }
 
-    /// The statement as the host is to plan it, if it reads a common subplan several times. `scans` are the plans of its tables as the
+    /// The statement as the host is to plan it, if it reads a common subplan that is computed once. `scans` are the plans of its tables as the
     /// host writes them, empty where it has no such table. What it reads several times is computed once even without a derivative, if
     /// `shares_ctes` says so.
     ///
@@ -108,7 +111,7 @@ impl StatementText {
         let plan = runtime().block_on(state.statement_to_plan(text))?;
         let schema = Schema::clone(plan.schema().as_arrow());
         let is_planned_here = match is_view(&self.statement) {
-            true => written_out_size(&plan)? > LARGE,
+            true => self.is_materialized || written_out_size(&plan)? > LARGE,
             false => has_shared_subplans(&plan, read.shares_ctes)?,
         };
         if !is_planned_here || has_equal_names(&schema) {

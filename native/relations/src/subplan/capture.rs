@@ -6,14 +6,15 @@ use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion_expr::{Expr, LogicalPlan};
 use datafusion_optimizer::Analyzer;
-use sqlparser::ast::TableFactor;
+use sqlparser::ast::{ObjectName, TableFactor};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::materialized::{Materialization, marker_of};
 use super::scan::{CommonSubplan, written_out_size};
 
-/// A subplan of fewer nodes is written out by its readers, as DataFusion does.
+/// A subplan of fewer nodes is written out by its readers, as DataFusion does, unless it says that it is not.
 const LEAST_SIZE: usize = 24;
 
 /// Plans a CTE or view that is large as a leaf, which is the same for all of its readers.
@@ -42,11 +43,12 @@ impl RelationPlanner for CommonSubplans {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let alias = alias.take();
-        IS_ASKING.set(true);
-        let planned = context.plan(plain);
-        IS_ASKING.set(false);
-        let planned = planned?;
-        let plan = match self.common(&planned, context)? {
+        let planned = planned(plain, context)?;
+        let says = match (key(&planned), &relation) {
+            (Some(_), TableFactor::Table { name, .. }) => materialization(name, context),
+            _ => None,
+        };
+        let plan = match self.common(&planned, says, context)? {
             Some(subplan) => subplan.scan(),
             None => planned,
         };
@@ -54,19 +56,35 @@ impl RelationPlanner for CommonSubplans {
     }
 }
 
+/// What DataFusion makes of a relation.
+fn planned(relation: TableFactor, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
+    IS_ASKING.set(true);
+    let planned = context.plan(relation);
+    IS_ASKING.set(false);
+    planned
+}
+
+/// What a CTE of this name says of itself.
+fn materialization(name: &ObjectName, context: &mut dyn RelationPlannerContext) -> Option<Materialization> {
+    // There is no such relation for most.
+    Materialization::of_marker(&planned(marker_of(name)?, context).ok()?)
+}
+
 impl CommonSubplans {
-    /// The common subplan that a plan is, if it is that of a CTE or view and large.
+    /// The common subplan that a plan is, if it is that of a CTE or view, and large or one that `says` so.
     fn common(
         &self,
         plan: &LogicalPlan,
+        says: Option<Materialization>,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<Option<Arc<CommonSubplan>>> {
-        let Some(key) = key(plan) else { return Ok(None) };
+        let Some(key) = key(plan).filter(|_| says != Some(Materialization::Never)) else { return Ok(None) };
+        let is_materialized = says == Some(Materialization::Always);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(subplan) = known.get(&key).and_then(Weak::upgrade).filter(|subplan| subplan.is_of(plan)) {
             return Ok(Some(subplan));
         }
-        if written_out_size(plan)? < LEAST_SIZE || has_free_reference(plan, &mut vec![])? {
+        if (written_out_size(plan)? < LEAST_SIZE && !is_materialized) || has_free_reference(plan, &mut vec![])? {
             return Ok(None);
         }
         let options = context.context_provider().options();
@@ -81,7 +99,7 @@ impl CommonSubplans {
         if names(&analyzed) != names(plan) {
             return Ok(None);
         }
-        let subplan = Arc::new(CommonSubplan::try_new(plan.clone(), analyzed)?);
+        let subplan = Arc::new(CommonSubplan::try_new(plan.clone(), analyzed, is_materialized)?);
         known.retain(|_, subplan| subplan.strong_count() > 0);
         known.insert(key, Arc::downgrade(&subplan));
         Ok(Some(subplan))

@@ -9,12 +9,15 @@
 //!
 //! [`CommonSubplans`] plans a CTE or a view that is large as a leaf, a `SubplanScan`, which all its readers have in common. The analyzer
 //! rule takes these leaves away ([`Subplans`]): in a statement without a call they become what DataFusion would have planned, and in one
-//! with a call those with several readers become shared relations, which are computed once.
+//! with a call those with several readers become shared relations, which are computed once. A CTE can say for itself which of both it is,
+//! with `AS MATERIALIZED` and `AS NOT MATERIALIZED`.
 
 mod capture;
+mod materialized;
 mod resolve;
 mod scan;
 
 pub use capture::CommonSubplans;
-pub use resolve::{Subplans, has_calls, has_shared_subplans};
+pub use materialized::{has_materialization, with_materialization, without_materialization};
+pub use resolve::{Sharing, Subplans, has_calls, has_shared_subplans};
 pub use scan::written_out_size;

@@ -3,7 +3,7 @@
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_expr::LogicalPlan;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use xql_autodiff::recognize;
 
@@ -18,6 +18,8 @@ pub struct Subplans {
     readers: HashMap<*const CommonSubplan, usize>,
     /// A reader of each, those before that it reads itself.
     scans: Vec<SubplanScan>,
+    /// Those that are to be computed once.
+    shared: HashSet<*const CommonSubplan>,
     /// What the plan of each has become.
     resolved: HashMap<*const CommonSubplan, Resolved>,
 }
@@ -30,15 +32,27 @@ pub fn has_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
     Ok(!Subplans::read_by(plan)?.operators(plan, recognize)?.is_empty())
 }
 
-/// Whether a plan reads a common subplan at several places which is then computed once: in plans that are to be differentiated, and in
-/// all where `shares_ctes` says so.
+/// Whether a plan reads a common subplan which is computed once: one that says so, and one that several places read in plans that are to
+/// be differentiated, and in all where `shares_ctes` says so.
 ///
 /// # Errors
 /// If the plan cannot be gone through.
 pub fn has_shared_subplans(plan: &LogicalPlan, shares_ctes: bool) -> Result<bool> {
     let subplans = Subplans::read_by(plan)?;
     let has_several_readers = subplans.readers.values().any(|readers| *readers > 1);
-    Ok(has_several_readers && (shares_ctes || !subplans.operators(plan, recognize)?.is_empty()))
+    Ok(subplans.has_materialized()
+        || (has_several_readers && (shares_ctes || !subplans.operators(plan, recognize)?.is_empty())))
+}
+
+/// Which common subplans are computed once. The others are written out where they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// None.
+    Nothing,
+    /// Those that say so: `AS MATERIALIZED`.
+    Materialized,
+    /// Those, and all that several places read.
+    Several,
 }
 
 /// What stands for the readers of a subplan.
@@ -94,23 +108,35 @@ impl Subplans {
         Ok(())
     }
 
-    /// The plan with each of them written out where it is read.
-    ///
-    /// # Errors
-    /// If a plan cannot be put together again.
-    pub fn inlined(mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        self.readers.clear();
-        self.rewritten(plan, &Ok)
+    /// Whether one of them says that it is computed once.
+    pub fn has_materialized(&self) -> bool {
+        self.scans.iter().any(|scan| scan.subplan().is_materialized())
     }
 
-    /// The plan with a shared relation in the place of each of them that several places read. The others are written out.
+    /// The plan with a shared relation in the place of each of them that is to be computed once. The others are written out.
     ///
     /// `prepare` is done to the plan of each, once those that it reads are in it.
     ///
     /// # Errors
     /// If a plan cannot be put together again, or `prepare` refuses one.
-    pub fn shared(mut self, plan: LogicalPlan, prepare: Prepare) -> Result<Transformed<LogicalPlan>> {
+    pub fn resolve(
+        mut self,
+        plan: LogicalPlan,
+        sharing: Sharing,
+        prepare: Prepare,
+    ) -> Result<Transformed<LogicalPlan>> {
+        self.shared = match sharing {
+            Sharing::Nothing => HashSet::new(),
+            Sharing::Materialized => self.keys(|subplan, _| subplan.is_materialized()),
+            Sharing::Several => self.keys(|subplan, readers| subplan.is_materialized() || readers > 1),
+        };
         self.rewritten(plan, prepare)
+    }
+
+    fn keys(&self, is_wanted: impl Fn(&CommonSubplan, usize) -> bool) -> HashSet<*const CommonSubplan> {
+        let subplans = self.scans.iter().map(SubplanScan::subplan);
+        let readers = |subplan| self.readers.get(&subplan).copied().unwrap_or_default();
+        subplans.filter(|subplan| is_wanted(subplan, readers(Arc::as_ptr(subplan)))).map(Arc::as_ptr).collect()
     }
 
     fn rewritten(&mut self, plan: LogicalPlan, prepare: Prepare) -> Result<Transformed<LogicalPlan>> {
@@ -128,8 +154,7 @@ impl Subplans {
             Some(resolved) => resolved.clone(),
             None => {
                 let plan = self.rewritten(scan.plan()?, prepare)?.data;
-                let is_shared = self.readers.get(&key).is_some_and(|readers| *readers > 1);
-                let resolved = match (is_shared, &plan) {
+                let resolved = match (self.shared.contains(&key), &plan) {
                     (true, LogicalPlan::SubqueryAlias(alias)) => {
                         let name = alias.alias.clone();
                         Resolved::Shared(Arc::new(SharedRelation::common(name, prepare(plan)?)))

@@ -32,6 +32,8 @@ pub struct CommonSubplan {
     tables: Vec<String>,
     /// Whether it has a subquery.
     has_subquery: bool,
+    /// Whether it says that it is computed once: `AS MATERIALIZED`.
+    is_materialized: bool,
 }
 
 /// A reader of a common subplan: a leaf with its columns.
@@ -46,17 +48,18 @@ pub struct SubplanScan {
 }
 
 impl CommonSubplan {
-    /// The subplan of a plan as it was written, and analyzed.
+    /// The subplan of a plan as it was written, and analyzed. `is_materialized` says whether it is computed once even where one place
+    /// reads it, and without a derivative.
     ///
     /// # Errors
     /// If the plan cannot be gone through.
-    pub fn try_new(written: LogicalPlan, plan: LogicalPlan) -> Result<Self> {
+    pub fn try_new(written: LogicalPlan, plan: LogicalPlan, is_materialized: bool) -> Result<Self> {
         let size = written_out_size(&plan)?;
         let (parameters, work_tables) = (parameters(&plan)?, work_tables(&plan)?);
         let (tables, has_subquery) = shown(&plan)?;
         let known = written.schema().functional_dependencies().clone();
         let schema = Arc::new(plan.schema().as_ref().clone().with_functional_dependencies(known)?);
-        Ok(Self { written, plan, schema, size, parameters, work_tables, tables, has_subquery })
+        Ok(Self { written, plan, schema, size, parameters, work_tables, tables, has_subquery, is_materialized })
     }
 
     /// Whether a plan is the same, for another reader.
@@ -71,6 +74,11 @@ impl CommonSubplan {
             && discriminant(a.input.as_ref()) == discriminant(b.input.as_ref())
             && a.input.expressions() == b.input.expressions()
             && occurrences(&a.input) == occurrences(&b.input)
+    }
+
+    /// Whether it is computed once even where one place reads it.
+    pub fn is_materialized(&self) -> bool {
+        self.is_materialized
     }
 
     /// What it is computed by.

@@ -10,6 +10,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use std::collections::VecDeque;
 use std::ops::Range;
 use xql_autodiff::vocabulary::functions::STOP_GRADIENT;
+use xql_relations::without_materialization;
 
 use super::tokens::Source;
 use crate::names::{DERIVATIVES, has_words};
@@ -133,7 +134,7 @@ fn has_columns_of_a_table(statement: &ast::Statement) -> bool {
 
 /// Parses tokens as DataFusion does.
 fn parse(tokens: Vec<TokenWithSpan>, depth: usize) -> Result<VecDeque<Statement>> {
-    DFParserBuilder::new(tokens)
+    DFParserBuilder::new(without_materialization(tokens))
         .with_dialect(&GenericDialect {})
         .with_recursion_limit(depth)
         .build()
