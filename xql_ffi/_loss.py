@@ -91,7 +91,7 @@ def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
 
     No two parts have a row in common, so that a join has all rows, and one node of the plan asks for all of them, in
     which the planner sees what they have in common. The joins are a balanced tree: in a chain each would have the
-    columns of all before it.
+    columns of all before it. Of two keys one is never NULL.
 
         ((SELECT 0 AS part_0) r0
             FULL JOIN (SELECT *, 1 AS part_1 FROM w1) r1 ON r0.part_0 = r1.part_1)
@@ -110,7 +110,10 @@ def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
         if end - begin == 1:
             return parts[begin]
         middle = (begin + end + 1) // 2
-        condition = f"r{begin}.part_{begin}_{tag} = r{middle}.part_{middle}_{tag}"
+        key = f"r{middle}.part_{middle}_{tag}"
+        # Where both sides are NULL, DataFusion 54 compares each row with each.
+        key = key if end - middle == 1 else f"coalesce({key}, -1)"
+        condition = f"r{begin}.part_{begin}_{tag} = {key}"
         return f"({joined(begin, middle)} FULL JOIN {joined(middle, end)} ON {condition})"
 
     return joined(0, len(parts))

@@ -229,7 +229,8 @@ fn over_projections(
 /// SELECT p.t, v.dim, SUM(p.val * v.val) FROM (SELECT t, u, e / total AS val FROM e JOIN totals ...) p JOIN v ... GROUP BY p.t, v.dim
 /// ```
 ///
-/// What a side has in the products is a column of it, wherever it is computed, and of several relations one may stand anywhere among the
+/// The same for a side with columns whose cotangents are no products, `x * tanh(x * x * x)` where `x * x * x` may be infinite. What a side
+/// has in the products is a column of it, wherever it is computed, and of several relations one may stand anywhere among the
 /// joins. Gives the aggregate that is so written.
 pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> Result<Option<Arc<LogicalPlan>>> {
     // In an iteration they would be kept for all iterations.
@@ -274,7 +275,7 @@ pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> R
             let factor = inside(builder, &mut region, factor, side.schema())?;
             wanted[number] |= Linear::of(&factor, &region)?.is_none();
         }
-        if is_dear && !wanted[number] && builder.stages.of(node).is_none() {
+        if (is_dear || !is_linear(&region)?) && !wanted[number] && builder.stages.of(node).is_none() {
             builder.stored(node, region)?;
         }
     }
@@ -288,6 +289,17 @@ pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> R
         builder.stored(node, region)?;
     }
     Ok(Some(aggregate))
+}
+
+/// Whether the cotangents of what the columns of a region are computed from are products: where 0 may meet a derivative that is infinite, they
+/// are not, and could not be summed with what the columns are multiplied by.
+fn is_linear(region: &Region) -> Result<bool> {
+    for step in &region.steps {
+        if Linear::of(&step.expr, region)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The rows of a region with a condition as one of the join that they are of, if it can be. There sums of products are looked for, and there
