@@ -29,6 +29,8 @@ LAYER = "z AS (SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k =
 NETWORK = """h AS (SELECT i, o, tanh(val) AS val FROM (
         SELECT x.i, w.o, SUM(x.val * w.val) AS val FROM x JOIN w ON x.k = w.k GROUP BY x.i, w.o) q),
     z AS (SELECT h.i, v.o, SUM(h.val * v.val) AS val FROM h JOIN v ON h.o = v.k GROUP BY h.i, v.o)"""
+# What the squares may come to times what the tanh may come to is no number.
+KINKED = NETWORK.replace("tanh(val)", "0.5 * val * (1 + tanh(0.8 * (val + 0.04 * val * val * val)))")
 ATTENTION = """s AS (SELECT x.i AS t, y.i AS u, SUM(x.val * y.val) / 2 AS val
         FROM x JOIN y ON x.k = y.k GROUP BY x.i, y.i),
     p AS (SELECT t, u, e / SUM(e) OVER (PARTITION BY t) AS val
@@ -68,6 +70,8 @@ STATEMENTS: dict[str, tuple[str, int | None]] = {
     "a layer, by its weights": (gradient(LAYER, "k, o", "w"), 2),
     "two layers, by the first": (gradient(NETWORK, "k, o", "w"), 4),
     "two layers, by the second": (gradient(NETWORK, "k, o", "v"), 3),
+    "two layers around GELU, by the first": (gradient(KINKED, "k, o", "w"), 4),
+    "two layers around GELU, by the second": (gradient(KINKED, "k, o", "v"), 3),
     "attention, by its queries": (gradient(ATTENTION, "i, k", "x"), 4),
     "attention, by what it reads": (gradient(ATTENTION, "i, k", "y"), 5),
     "attention with a mask, by its queries": (gradient(CAUSAL, "i, k", "x"), 4),
