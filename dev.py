@@ -62,6 +62,7 @@ PROGRAMS = (
     "likelihood",
     "limits",
     "memory",
+    "nanogpt",
     "nn2sql",
     "objective",
     "planning",
