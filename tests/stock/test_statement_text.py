@@ -35,11 +35,12 @@ def close(found: list[float], wanted: object) -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_left(ctx: SessionContext) -> object:
     """The session has the tables that it had, and nothing is on its way."""
-    before = set(ctx.catalog().schema().names())
+    before, crossings = set(ctx.catalog().schema().names()), _native.crossings()
     yield
     left = {name for name in set(ctx.catalog().schema().names()) - before if name.startswith("xql_")}
     assert not left
-    assert _native.crossings() == 0
+    # A statement of another test that was interrupted may go on being planned.
+    assert _native.crossings() <= crossings
 
 
 def test_the_order_of_the_rows_stays(ctx: SessionContext) -> None:
