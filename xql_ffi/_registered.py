@@ -344,13 +344,15 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
         if found := _OPTION.fullmatch(query):
             _native.set_option(self.session_id(), found["key"].lower(), found["value"].lower())
             return self.empty_table()
-        may_be_shared = "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
-        if _MATERIALIZED.search(query) and "\0" not in query:
+        if is_materialized := "\0" not in query and _MATERIALIZED.search(query) is not None:
             query = _native.with_materialization(query)
-            may_be_shared = True
         if _TELLING.search(query) and "\0" not in query and _native.is_registered(self.session_id()):
             _native.note_statement(self.session_id(), query)
             may_be_shared = True
+        else:
+            may_be_shared = is_materialized or (
+                "\0" not in query and (_SHARING.get() or _native.shares_ctes(self.session_id()))
+            )
         # Values of parameters the session puts into the plan.
         if may_be_shared and not args and kwargs.keys() <= {"options"}:
             made = _planned_by_library(self, query, functools.partial(stock, **kwargs))

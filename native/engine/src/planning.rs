@@ -7,7 +7,7 @@ use std::iter;
 use datafusion_python::sql::logical::PyLogicalPlan;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use xql_relations::with_materialization;
+use xql_text::with_materialization;
 
 use crate::interruptible::interruptible;
 use crate::method::replace_methods;

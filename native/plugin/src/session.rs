@@ -13,6 +13,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use xql_autodiff::Rule;
 use xql_session::{QueryPlanner, StatementText};
+use xql_text::with_materialization;
 
 use crate::boundary::{free, handle, items, text};
 use crate::capsule::context;
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn xql_ffi_shares_ctes(session: *const c_char) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_with_materialization(sql: *const c_char) -> *mut c_char {
     // SAFETY: as for this function.
-    match unsafe { text(sql) }.map(xql_session::with_materialization) {
+    match unsafe { text(sql) }.map(with_materialization) {
         Ok(Cow::Owned(marked)) => CString::new(marked).map_or(null_mut(), CString::into_raw),
         _ => null_mut(),
     }

@@ -169,7 +169,7 @@ impl OptimizerRule for DifferentiateRelations {
         if subplans.operators(&plan, self.recognize)?.is_empty() && !subplans.has_materialized() {
             return subplans.resolve(plan, Sharing::Nothing, &Ok);
         }
-        // A plan with calls, or with subplans, has not been analyzed: no types have been coerced.
+        // A plan with calls, or with subplans that are computed once, has not been analyzed: no types have been coerced.
         let schema = Arc::clone(plan.schema());
         let mut plan = plan;
         for rule in Analyzer::new().rules {

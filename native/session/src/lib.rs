@@ -48,4 +48,4 @@ pub use registered::{
     function, has_other_planner, is_registered, note_statement, optimized, set_option, shares_ctes, shown,
 };
 pub use statement_text::{HostStatement, StatementText};
-pub use xql_relations::{Observer, observe, stop_telling, with_materialization};
+pub use xql_relations::{Observer, observe, stop_telling};

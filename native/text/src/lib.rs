@@ -31,6 +31,7 @@ mod write;
 pub use expand::{columns, differentiate, edits, expand};
 pub use plan::Catalog;
 pub use splice::Edit;
+pub use statement::with_materialization;
 
 // The programs on the page about Rust run as tests.
 #[cfg(doctest)]

@@ -229,7 +229,7 @@ fn over_projections(
 /// SELECT p.t, v.dim, SUM(p.val * v.val) FROM (SELECT t, u, e / total AS val FROM e JOIN totals ...) p JOIN v ... GROUP BY p.t, v.dim
 /// ```
 ///
-/// The same for a side with columns whose cotangents are no products, `x * tanh(x * x * x)` where `x * x * x` may be infinite. What a side
+/// The same for a side with columns whose cotangents are no products, `x * (1 + tanh(x + x * x * x))` where `x * x * x` may be infinite. What a side
 /// has in the products is a column of it, wherever it is computed, and of several relations one may stand anywhere among the
 /// joins. Gives the aggregate that is so written.
 pub fn with_sides_apart(builder: &mut RegionBuilder, aggregate: &Aggregate) -> Result<Option<Arc<LogicalPlan>>> {

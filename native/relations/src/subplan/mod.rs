@@ -18,6 +18,6 @@ mod resolve;
 mod scan;
 
 pub use capture::CommonSubplans;
-pub use materialized::{has_materialization, with_materialization, without_materialization};
+pub use materialized::{Materialization, has_materialization};
 pub use resolve::{Sharing, Subplans, has_calls, has_shared_subplans};
 pub use scan::written_out_size;

@@ -10,8 +10,8 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use std::collections::VecDeque;
 use std::ops::Range;
 use xql_autodiff::vocabulary::functions::STOP_GRADIENT;
-use xql_relations::without_materialization;
 
+use super::materialized::without_materialization;
 use super::tokens::Source;
 use crate::names::{DERIVATIVES, has_words};
 
