@@ -8,6 +8,7 @@ from functools import reduce
 from operator import add
 from uuid import uuid4
 
+import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext, col, lit
 from datafusion import functions as f
 
@@ -16,7 +17,16 @@ from xql_ffi._columns import Columns, check_distinct, named_columns
 from xql_ffi._engine import is_active, way_out
 from xql_ffi._errors import MissingEngineError, untagged
 from xql_ffi._expressions import check_expression, of_expressions, quoted
-from xql_ffi._loss import called, check_one_column, frame_of, may_read, plan_with_scans, selected_beside, unread
+from xql_ffi._loss import (
+    called,
+    check_one_column,
+    frame_of,
+    in_its_part,
+    may_read,
+    plan_with_scans,
+    selected_beside,
+    unread,
+)
 
 Grad = Callable[[Expr, Expr], Expr]
 
@@ -266,12 +276,12 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
         raise type(error)(said) from None
     finally:
         ctx.deregister_table(f"loss_{tag}")
-    (row,) = all_rows.filter(col(f"part_0_{tag}") == lit(0)).select(col(f"value_{tag}").alias("value")).to_pylist()
+    part = col(f"part_{tag}")
+    (row,) = all_rows.filter(part == lit(0)).select(col(f"value_{tag}").alias("value")).to_pylist()
     by = {}
-    for number, relation in enumerate(relations, start=1):
-        names = [*relation.columns, *relation.derivatives()]
-        columns = [col(f"c{n}_{number}_{tag}").alias(name) for n, name in enumerate(names)]
-        by[relation.name] = all_rows.filter(col(f"part_{number}_{tag}") == lit(number)).select(*columns)
+    for number, (relation, places) in enumerate(zip(relations, _places(relations), strict=True), start=1):
+        names = zip(places, [*relation.columns, *relation.derivatives()], strict=True)
+        by[relation.name] = all_rows.filter(part == lit(number)).select(*(_at(n, tag).alias(name) for n, name in names))
     return Gradients(row["value"], by)
 
 
@@ -280,8 +290,14 @@ class _Relation:
     """A relation, its columns, and those to differentiate by."""
 
     name: str
-    columns: Sequence[str]
+    schema: pa.Schema
     variables: Sequence[str]
+
+    @property
+    def columns(self) -> list[str]:
+        """What the columns are called."""
+        names: list[str] = self.schema.names
+        return names
 
     def derivatives(self) -> list[str]:
         """What the derivatives are called."""
@@ -304,49 +320,81 @@ def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]
     relations = []
     for relation, names in variables.items():
         try:
-            columns = ctx.table(_quoted(relation)).schema().names
+            schema = ctx.table(_quoted(relation)).schema()
         except (KeyError, RuntimeError) as error:
             msg = f"the session has no table called {relation!r} to differentiate by"
             raise ValueError(msg) from error
         for name in names:
-            if name not in columns:
-                msg = f"{relation} has no column {name!r} to differentiate by, only {', '.join(map(repr, columns))}"
+            if name not in schema.names:
+                msg = (
+                    f"{relation} has no column {name!r} to differentiate by, only {', '.join(map(repr, schema.names))}"
+                )
                 raise ValueError(msg)
-            if f"d_{name}" in columns:
+            if f"d_{name}" in schema.names:
                 msg = f"{relation} has a column d_{name} already, as the derivative by {name} is called: rename it"
                 raise ValueError(msg)
-        relations.append(_Relation(relation, columns, names))
+        relations.append(_Relation(relation, schema, names))
     return relations
+
+
+def _places(relations: Sequence[_Relation]) -> list[list[int]]:
+    """For each relation where its columns and its derivatives stand in the rows of all of them.
+
+    Columns of one type stand in one place, so that there are no more than one relation has, and not those of all.
+    """
+    numbers: dict[object, int] = {}
+    places = []
+    for number, relation in enumerate(relations):
+        types: list[object] = [field.type if _is_plain(field) else (number, field.name) for field in relation.schema]
+        types += [("derivative by", relation.schema.field(name).type) for name in relation.variables]
+        nth = [types[:n].count(each) for n, each in enumerate(types)]
+        places.append([numbers.setdefault(key, len(numbers)) for key in zip(types, nth, strict=True)])
+    return places
+
+
+def _is_plain(field: pa.Field) -> bool:
+    """Whether a column of several tables is of this type if each of theirs is."""
+    of = field.type
+    return not field.metadata and (pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_boolean(of))
+
+
+def _at(place: int, tag: str) -> Expr:
+    """A column of the rows of all relations."""
+    return col(f"c{place}_{tag}")
 
 
 def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
     """The value, and the rows of the relations with their derivatives, under names that nothing else has.
 
-    SELECT (loss), r1.inp, r1.val, grad((loss), r1.val), r2.out, r2.val, grad((loss), r2.val), ...
+    SELECT (loss), coalesce(r0.part, r1.part, r2.part), coalesce(r1.inp, r2.out), coalesce(r1.val, r2.val),
+        coalesce(grad((loss), r1.val), grad((loss), r2.val)), ...
     FROM ...                                                               as `selected_beside` has it
     """
-    columns = [f"{loss} AS value_{tag}", f"r0.part_0_{tag}"]
-    for number, relation in enumerate(relations, start=1):
-        columns.append(f"r{number}.part_{number}_{tag}")
+    parts, columns = [f"r0.part_0_{tag}"], dict[int, list[str]]()
+    for number, (relation, places) in enumerate(zip(relations, _places(relations), strict=True), start=1):
+        parts.append(f"r{number}.part_{number}_{tag}")
         read = [f"r{number}.{quoted(name)}" for name in relation.columns]
         read += [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
-        columns += [f"{expression} AS c{n}_{number}_{tag}" for n, expression in enumerate(read)]
+        for place, expression in zip(places, read, strict=True):
+            columns.setdefault(place, []).append(expression)
+    selected = [f"{loss} AS value_{tag}", f"{in_its_part(parts)} AS part_{tag}"]
+    selected += [f"{in_its_part(each)} AS c{place}_{tag}" for place, each in columns.items()]
     tables = [_quoted(relation.name) for relation in relations]
-    return f"SELECT {', '.join(columns)} FROM {selected_beside('', tables, tag)}"
+    return f"SELECT {', '.join(selected)} FROM {selected_beside('', tables, tag)}"
 
 
 def _still(all_rows: DataFrame, relations: Sequence[_Relation], tag: str) -> dict[str, list[str]]:
     """By relation the variables by which all derivatives are 0 or NULL."""
-    moving = [
-        (relation.name, variable, f.max(f.abs(col(f"c{len(relation.columns) + place}_{number}_{tag}"))))
-        for number, relation in enumerate(relations, start=1)
-        for place, variable in enumerate(relation.variables)
-    ]
-    largest = all_rows.aggregate([], [each.alias(f"m{place}") for place, (*_, each) in enumerate(moving)]).to_pylist()
-    still: dict[str, list[str]] = {}
-    for place, (relation, variable, _) in enumerate(moving):
-        if not largest[0][f"m{place}"]:
-            still.setdefault(relation, []).append(variable)
+    of = [places[len(relation.columns) :] for relation, places in zip(relations, _places(relations), strict=True)]
+    moving = sorted({place for places in of for place in places})
+    largest = [f.max(f.abs(_at(place, tag))).alias(f"m{place}") for place in moving]
+    rows = all_rows.aggregate([col(f"part_{tag}").alias("part")], largest).to_pylist()
+    found = {row["part"]: row for row in rows}
+    still = {}
+    for number, (relation, places) in enumerate(zip(relations, of, strict=True), start=1):
+        names = zip(relation.variables, places, strict=True)
+        if unmoved := [name for name, place in names if not found.get(number, {}).get(f"m{place}")]:
+            still[relation.name] = unmoved
     return still
 
 

@@ -86,6 +86,14 @@ def unread(name: str) -> VariableError:
     )
 
 
+def in_its_part(expressions: Sequence[str]) -> str:
+    """What a query has from the table that a row is of, by what it has from each where `selected_beside` selects.
+
+    The planner computes of such a column in the rows of each table what it has from that.
+    """
+    return f"coalesce({', '.join(expressions)})" if len(expressions) > 1 else expressions[0]
+
+
 def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
     """What a query selects from that has a value, and the rows of one table after those of the other.
 

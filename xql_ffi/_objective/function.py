@@ -164,13 +164,13 @@ class Objective:
         import numpy as np
 
         columns: dict[str, dict[str, Vector]] = {}
-        for number, relation in enumerate(self._parameters.relations):
-            rows = result.column(statements.row(number))
-            own = pc.is_valid(rows)
-            places, columns[relation.name] = rows.filter(own).to_numpy(), {}
+        parts = result.column(statements.PART)
+        for number, relation in enumerate(self._parameters.relations, start=1):
+            own = result.filter(pc.equal(parts, number))
+            places, columns[relation.name] = own.column(statements.ROW).to_numpy(), {}
             for place, variable in enumerate(relation.variables):
                 derivatives = np.full(relation.rows.num_rows, np.nan)
-                derivatives[places] = result.column(statements.by(number, place)).filter(own).to_numpy()
+                derivatives[places] = own.column(statements.by(place)).to_numpy()
                 columns[relation.name][variable] = derivatives
         return self._parameters.gathered(columns)
 

@@ -20,6 +20,7 @@ from xql_ffi._objective.statements import (
     MOVING,
     Kind,
     Names,
+    has_rows,
     looked_through,
     moved,
     read_in_place,
@@ -201,7 +202,7 @@ class DataFusion:
                 self._check_all_are_read(session)
             session.register_view(names.loss, self._shadowed(session, self._read_by(kind)))
             made.append(names.loss)
-            relations = self._relations if kind in ("gradient", "hvp") else ()
+            relations = self._relations if has_rows(kind) else ()
             # A call is a turn of this query. Blocks of `progress` are told of calls, and not of its steps.
             with unwatched(), sharing():
                 stream = session.sql(repeated(names, relations, kind)).execute_stream()

@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import called, selected_beside
+from xql_ffi._loss import called, in_its_part, selected_beside
 from xql_ffi._objective.parameters import Relation
 
 Kind = Literal["value", "gradient", "jvp", "hvp"]
@@ -99,7 +99,8 @@ def moved(names: Names, number: int, relation: Relation, real: str) -> str:
 def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: str | None = None) -> str:
     """The value of a loss, or its derivatives by the rows of relations.
 
-        SELECT <value>, r1.row, grad(<loss>, r1.val), r2.row, grad(<loss>, r2.val), ...
+        SELECT <value>, coalesce(r0.part, r1.part, ...), coalesce(r1.row, r2.row, ...),
+            coalesce(grad(<loss>, r1.val), grad(<loss>, r2.val), ...)
         FROM ...                                                     as `selected_beside` has it
 
     Args:
@@ -115,29 +116,37 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
     if turns_of is not None:
         columns += [f"r0.{TURN}", f"{called(f'r0.{CALL}')} AS {CALL}"]
         first = f", coalesce(MAX({TURN}), 0) + 1 AS {TURN}, CAST(0 AS DOUBLE) AS {CALL} FROM {turns_of}"
-    for number, relation in enumerate(relations if kind in ("gradient", "hvp") else []):
-        r = f"r{number + 1}"
-        columns.append(f"{r}.{quoted(names.row)} AS {row(number)}")
-        for place, variable in enumerate(relation.variables):
-            derivative = f"grad({loss}, {r}.{quoted(variable)})"
-            if kind == "hvp":
-                derivative = f"grad({derivative}, {step})"
-            columns.append(f"CAST({derivative} AS DOUBLE) AS {by(number, place)}")
-        tables.append(quoted(names.read(number, kind)))
-    rows = selected_beside(first, tables, names.tag)
+    if has_rows(kind):
+        parts, rows, derivatives = [f"r0.part_0_{names.tag}"], [], list[list[str]]()
+        for number, relation in enumerate(relations):
+            r = f"r{number + 1}"
+            parts.append(f"{r}.part_{number + 1}_{names.tag}")
+            rows.append(f"{r}.{quoted(names.row)}")
+            for place, variable in enumerate(relation.variables):
+                derivative = f"grad({loss}, {r}.{quoted(variable)})"
+                if kind == "hvp":
+                    derivative = f"grad({derivative}, {step})"
+                if place == len(derivatives):
+                    derivatives.append([])
+                derivatives[place].append(f"CAST({derivative} AS DOUBLE)")
+            tables.append(quoted(names.read(number, kind)))
+        columns += [f"{in_its_part(parts)} AS {PART}", f"{in_its_part(rows)} AS {ROW}"]
+        columns += [f"{in_its_part(each)} AS {by(place)}" for place, each in enumerate(derivatives)]
+    selected_from = selected_beside(first, tables, names.tag)
     if kind in MOVING:
-        rows += f" CROSS JOIN {quoted(names.steps)}"
-    return f"SELECT {', '.join(columns)} FROM {rows}"
+        selected_from += f" CROSS JOIN {quoted(names.steps)}"
+    return f"SELECT {', '.join(columns)} FROM {selected_from}"
 
 
 def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
     """An endless recursive query, each turn of which is `selected`."""
-    columns = [f"CAST(NULL AS {of}) AS {name}" for name, of in ((VALUE, "DOUBLE"), (TURN, "BIGINT"), (CALL, "DOUBLE"))]
-    for number, relation in enumerate(relations if kind in ("gradient", "hvp") else []):
-        columns.append(f"CAST(NULL AS BIGINT) AS {row(number)}")
-        columns += [f"CAST(NULL AS DOUBLE) AS {by(number, place)}" for place in range(len(relation.variables))]
+    types = {VALUE: "DOUBLE", TURN: "BIGINT", CALL: "DOUBLE"}
+    if has_rows(kind):
+        most = max(len(relation.variables) for relation in relations)
+        types |= {PART: "BIGINT", ROW: "BIGINT"} | {by(place): "DOUBLE" for place in range(most)}
+    columns = ", ".join(f"CAST(NULL AS {of}) AS {name}" for name, of in types.items())
     term = selected(names, relations, kind, TURNS)
-    return f"WITH RECURSIVE {TURNS} AS (SELECT {', '.join(columns)} UNION ALL {term}) SELECT * FROM {TURNS}"
+    return f"WITH RECURSIVE {TURNS} AS (SELECT {columns} UNION ALL {term}) SELECT * FROM {TURNS}"
 
 
 def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
@@ -169,14 +178,16 @@ def read_in_place(names: Names, number: int, relation: Relation, kind: Kind) -> 
     return f"{query} LIMIT 1" if relation.rows.num_rows == 1 else query
 
 
+def has_rows(kind: Kind) -> bool:
+    """Whether a statement has the rows of the relations, after one with the value."""
+    return kind in ("gradient", "hvp")
+
+
 TURNS, TURN, VALUE, CALL = "objective", "turn", "loss", "call"
+# The number of the relation that a row of a result is of, from 1 on, and the number of the row in it.
+PART, ROW = "part", "row"
 
 
-def row(number: int) -> str:
-    """The column of a result with the numbers of the rows of a relation."""
-    return f"row_{number}"
-
-
-def by(number: int, place: int) -> str:
-    """The column of a result with the derivatives by a variable of a relation."""
-    return f"by_{number}_{place}"
+def by(place: int) -> str:
+    """The column of a result with the derivatives by the variable of a relation that has this place among them."""
+    return f"by_{place}"

@@ -74,6 +74,7 @@
 //! ```
 
 mod calls;
+mod disjoint;
 mod forward;
 mod observe;
 mod options;

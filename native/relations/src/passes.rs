@@ -7,6 +7,7 @@ use xql_contraction::Contractions;
 use xql_guard::check_interrupted;
 
 use crate::calls::plan::Differentiation;
+use crate::disjoint::disjoint_joins_as_unions;
 use crate::plain_sums::plain_sums_apart;
 use crate::shared::{each_rewritten, written_out};
 use crate::stack::{Size, stacked};
@@ -77,6 +78,15 @@ const PASSES: &[Pass] = &[
         run: |plan, setting| match setting.contractions {
             Contractions::Everywhere => plain_sums_apart(plan),
             _ => Ok(Transformed::no(plan)),
+        },
+    },
+    // Where the calls of several branches stood, they would not be one sweep.
+    Pass {
+        name: "disjoint_joins_as_unions",
+        over: Over::EveryPlan,
+        run: |plan, setting| match setting.shares_relations {
+            true => disjoint_joins_as_unions(plan),
+            false => Ok(Transformed::no(plan)),
         },
     },
     #[cfg(not(feature = "datafusion-55"))]

@@ -1,7 +1,7 @@
 //! Plans that are planned apart from what reads them.
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
@@ -19,14 +19,14 @@ use crate::vocabulary::nodes::any_part;
 ///
 /// # Errors
 /// If the plan cannot be gone through.
-pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
+pub fn joined_apart(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     if !reads_relations_alone(&plan)? {
-        return Ok(plan);
+        return Ok(Transformed::no(plan));
     }
     let schema = Arc::clone(plan.schema());
     let plan = named(plan, &columns(&schema), names)?;
     let relation = Arc::new(SharedRelation::part(names.part("joined"), plan));
-    under_names_of(&schema, relation.scan()?)
+    under_names_of(&schema, relation.scan()?).map(Transformed::yes)
 }
 
 /// Whether all tables that a plan reads are shared relations, and nothing in it is of the plan around.

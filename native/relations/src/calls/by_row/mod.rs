@@ -297,7 +297,23 @@ impl ByRow {
     /// then calls look into the input for what their variables and directions originate in.
     pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(|swept| swept.is_looked_up);
-        if self.contracts && is_looked_up { joined_apart(input, names) } else { Ok(input) }
+        if !self.contracts || !is_looked_up {
+            return Ok(input);
+        }
+        let whole = joined_apart(input, names)?;
+        if whole.transformed {
+            return Ok(whole.data);
+        }
+        // Of rows of other tables as well, those that stand below.
+        let below = whole.data.transform_down(|node| match &node {
+            LogicalPlan::Join(join) if join.join_type == JoinType::Left => {
+                let apart = joined_apart(node, names)?;
+                let on = if apart.transformed { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
+                Ok(Transformed { tnr: on, ..apart })
+            }
+            _ => Ok(Transformed::no(node)),
+        });
+        Ok(below?.data)
     }
 
     /// The error for a correlated subquery in an expression that reads the relation of a variable.

@@ -1,0 +1,98 @@
+//! Expressions over rows of which some columns are known.
+
+use datafusion_common::{Column, DFSchema, Result, ScalarValue};
+use datafusion_expr::expr::{Alias, Case, Cast, ScalarFunction};
+use datafusion_expr::{Expr, ExprSchemable};
+use datafusion_functions::core::coalesce;
+
+/// The values of columns that have one in all rows.
+pub trait Known {
+    /// The value of a column, if it is known.
+    fn value(&self, column: &Column) -> Result<Option<ScalarValue>>;
+}
+
+/// An expression without what is known not to be computed, and of the same type. What else could be said of it is left to DataFusion.
+///
+/// ```text
+/// coalesce(a.val, b.val)                       ->    b.val        where a.val is NULL
+/// CASE WHEN a.val IS NOT NULL THEN ... END     ->    NULL
+/// ```
+pub fn simplified(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<Expr> {
+    Ok(match expr {
+        Expr::Column(column) => known.value(column)?.map_or_else(|| expr.clone(), literal),
+        Expr::Alias(alias) => {
+            Expr::Alias(Alias { expr: Box::new(simplified(&alias.expr, known, schema)?), ..alias.clone() })
+        }
+        Expr::Cast(cast) => match simplified(&cast.expr, known, schema)? {
+            Expr::Literal(value, _) => match value.cast_to(&expr.get_type(schema)?) {
+                Ok(value) => literal(value),
+                Err(_) => expr.clone(),
+            },
+            inner => Expr::Cast(Cast { expr: Box::new(inner), ..cast.clone() }),
+        },
+        Expr::IsNotNull(inner) => match simplified(inner, known, schema)? {
+            Expr::Literal(value, _) => literal(ScalarValue::from(!value.is_null())),
+            inner => Expr::IsNotNull(Box::new(inner)),
+        },
+        Expr::Case(case) if case.expr.is_none() => match branches(case, known, schema)? {
+            (kept, otherwise) if kept.is_empty() => typed(otherwise, expr, schema)?,
+            (kept, otherwise) => Expr::Case(Case::new(None, kept, otherwise.map(Box::new))),
+        },
+        Expr::ScalarFunction(call) if call.func == coalesce() => {
+            let mut kept = candidates(&call.args, known, schema)?;
+            match kept.len() {
+                0 | 1 => typed(kept.pop(), expr, schema)?,
+                _ => Expr::ScalarFunction(ScalarFunction { args: kept, func: call.func.clone() }),
+            }
+        }
+        other => other.clone(),
+    })
+}
+
+/// The branches of a `CASE` whose condition may hold, and what it is if none does.
+#[expect(clippy::type_complexity)]
+fn branches(case: &Case, known: &impl Known, schema: &DFSchema) -> Result<(Vec<(Box<Expr>, Box<Expr>)>, Option<Expr>)> {
+    let mut kept = vec![];
+    let mut otherwise = case.else_expr.as_deref();
+    for (when, then) in &case.when_then_expr {
+        match simplified(when, known, schema)? {
+            Expr::Literal(ScalarValue::Boolean(Some(true)), _) => {
+                otherwise = Some(then);
+                break;
+            }
+            Expr::Literal(ScalarValue::Boolean(_), _) => {}
+            when => kept.push((Box::new(when), Box::new(simplified(then, known, schema)?))),
+        }
+    }
+    let otherwise = otherwise.map(|other| simplified(other, known, schema)).transpose()?;
+    Ok((kept, otherwise))
+}
+
+/// The values of which `coalesce` may be the first that is not NULL.
+fn candidates(args: &[Expr], known: &impl Known, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let mut kept = vec![];
+    for arg in args {
+        match simplified(arg, known, schema)? {
+            Expr::Literal(value, _) if value.is_null() => {}
+            value @ Expr::Literal(..) => {
+                kept.push(value);
+                break;
+            }
+            other => kept.push(other),
+        }
+    }
+    Ok(kept)
+}
+
+/// A value in the place of an expression, as of its type; NULL without one.
+fn typed(value: Option<Expr>, of: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let data_type = of.get_type(schema)?;
+    match value {
+        Some(value) => value.cast_to(&data_type, schema),
+        None => ScalarValue::try_from(&data_type).map(literal),
+    }
+}
+
+fn literal(value: ScalarValue) -> Expr {
+    Expr::Literal(value, None)
+}

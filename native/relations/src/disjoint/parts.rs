@@ -1,0 +1,287 @@
+//! Plans whose rows are of one of several inputs each.
+
+use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, ScalarValue};
+use datafusion_expr::{Expr, Join, LogicalPlan, Operator, Projection, SubqueryAlias};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::has_subquery;
+
+use super::known::{Known, simplified};
+use crate::reverse::joined;
+use crate::shared::SharedRelation;
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::{Names, columns, named, under_names_of};
+use crate::vocabulary::work_table::work_table;
+
+/// A plan over full joins, each of whose rows is of one part.
+pub struct Parts<'p> {
+    plan: &'p LogicalPlan,
+    below: Below<'p>,
+    /// How many parts there are.
+    count: usize,
+    /// For each column the part that it is of, if it is passed on from one. It is NULL in the rows of the others.
+    columns: Vec<Option<Place>>,
+}
+
+/// Where a column stands that is passed on.
+#[derive(Clone)]
+struct Place {
+    part: usize,
+    /// What it is in all rows of the part, if that is known.
+    value: Option<ScalarValue>,
+}
+
+/// What makes parts of the inputs of a plan.
+enum Below<'p> {
+    /// It is one part itself.
+    Part,
+    /// It computes something of each row.
+    Passed(Box<Parts<'p>>),
+    /// It has the rows of either side.
+    Either(Box<Parts<'p>>, Box<Parts<'p>>),
+    /// It has each row of the first beside all rows of the other.
+    Beside(Box<Parts<'p>>, LogicalPlan),
+}
+
+impl<'p> Parts<'p> {
+    /// The parts of a plan, if there are several.
+    pub fn of(plan: &'p LogicalPlan, names: &mut Names) -> Result<Option<Self>> {
+        let (below, columns) = match plan {
+            LogicalPlan::SubqueryAlias(alias) => {
+                let Some(input) = Self::of(&alias.input, names)? else { return Ok(None) };
+                let columns = input.columns.clone();
+                (Below::Passed(Box::new(input)), columns)
+            }
+            LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => {
+                let Some(input) = Self::of(&projection.input, names)? else { return Ok(None) };
+                let passed = |expr: &Expr| match unaliased(expr) {
+                    Expr::Column(column) => {
+                        let index = projection.input.schema().index_of_column(column)?;
+                        Ok(input.columns[index].clone())
+                    }
+                    _ => Ok(None),
+                };
+                let columns = projection.expr.iter().map(passed).collect::<Result<_>>()?;
+                (Below::Passed(Box::new(input)), columns)
+            }
+            LogicalPlan::Join(join) if join.join_type == JoinType::Full => {
+                let left = Self::of(&join.left, names)?.map_or_else(|| Self::one(&join.left), Ok)?;
+                let right = Self::of(&join.right, names)?.map_or_else(|| Self::one(&join.right), Ok)?;
+                if !are_apart(join, &left, &right)? {
+                    return Ok(None);
+                }
+                let moved = right
+                    .columns
+                    .iter()
+                    .map(|place| place.clone().map(|Place { part, value }| Place { part: part + left.count, value }));
+                let columns = left.columns.iter().cloned().chain(moved).collect();
+                (Below::Either(Box::new(left), Box::new(right)), columns)
+            }
+            LogicalPlan::Join(join) if is_cross(join) => {
+                let Some(left) = Self::of(&join.left, names)? else { return Ok(None) };
+                let Some(other) = computed_once(&join.right, names)? else { return Ok(None) };
+                let mut columns = left.columns.clone();
+                columns.resize(plan.schema().fields().len(), None);
+                (Below::Beside(Box::new(left), other), columns)
+            }
+            _ => return Ok(None),
+        };
+        let count = match &below {
+            Below::Part => 1,
+            Below::Passed(input) | Below::Beside(input, _) => input.count,
+            Below::Either(left, right) => left.count + right.count,
+        };
+        Ok(Some(Self { plan, below, count, columns }))
+    }
+
+    /// A plan that is one part.
+    fn one(plan: &'p LogicalPlan) -> Result<Self> {
+        let columns = (0..plan.schema().fields().len())
+            .map(|index| Ok(Some(Place { part: 0, value: value_in_all_rows(plan, index)? })));
+        Ok(Self { plan, below: Below::Part, count: 1, columns: columns.collect::<Result<_>>()? })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The rows of a part, with all columns.
+    pub fn branch(&self, part: usize) -> Result<LogicalPlan> {
+        self.with(part, &(0..self.columns.len()).collect())
+    }
+
+    /// The rows of a part, with some of the columns under their names, and maybe others.
+    fn with(&self, part: usize, wanted: &BTreeSet<usize>) -> Result<LogicalPlan> {
+        match (&self.below, self.plan) {
+            (Below::Passed(input), LogicalPlan::SubqueryAlias(alias)) => {
+                let plan = Arc::new(input.with(part, wanted)?);
+                Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(plan, alias.alias.clone())?))
+            }
+            (Below::Passed(input), LogicalPlan::Projection(projection)) => {
+                let schema = projection.input.schema();
+                let known = InPart { parts: input, part };
+                let mut exprs = vec![];
+                let mut read = BTreeSet::new();
+                for index in wanted {
+                    let (table, field) = self.plan.schema().qualified_field(*index);
+                    let expr = simplified(unaliased(&projection.expr[*index]), &known, schema)?;
+                    for column in expr.column_refs() {
+                        read.insert(schema.index_of_column(column)?);
+                    }
+                    exprs.push(expr.alias_qualified(table.cloned(), field.name()));
+                }
+                let plan = Arc::new(input.with(part, &read)?);
+                Ok(LogicalPlan::Projection(Projection::try_new(exprs, plan)?))
+            }
+            (Below::Either(left, right), _) => {
+                let (side, part, before) = match part.checked_sub(left.count) {
+                    Some(part) => (right, part, left.columns.len()),
+                    None => (left, part, 0),
+                };
+                let own = before..before + side.columns.len();
+                let others: Vec<_> = wanted.iter().copied().filter(|index| !own.contains(index)).collect();
+                let of_side = wanted.iter().filter(|index| own.contains(index)).map(|index| index - before).collect();
+                let plan = side.with(part, &of_side)?;
+                if others.is_empty() {
+                    return Ok(plan);
+                }
+                let mut exprs = columns(plan.schema());
+                for index in others {
+                    let (table, field) = self.plan.schema().qualified_field(index);
+                    let null = Expr::Literal(ScalarValue::try_from(field.data_type())?, None);
+                    exprs.push(null.alias_qualified(table.cloned(), field.name()));
+                }
+                Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+            }
+            (Below::Beside(input, other), _) => {
+                let own: BTreeSet<_> = wanted.iter().copied().filter(|index| *index < input.columns.len()).collect();
+                let plan = input.with(part, &own)?;
+                if own.len() == wanted.len() && has_one_row(other) {
+                    return Ok(plan);
+                }
+                joined(plan, other.clone(), vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)
+            }
+            (Below::Part | Below::Passed(_), plan) => Ok(plan.clone()),
+        }
+    }
+}
+
+/// What is known of the columns in the rows of a part.
+struct InPart<'p> {
+    parts: &'p Parts<'p>,
+    part: usize,
+}
+
+impl Known for InPart<'_> {
+    fn value(&self, column: &Column) -> Result<Option<ScalarValue>> {
+        let schema: &DFSchema = self.parts.plan.schema();
+        let index = schema.index_of_column(column)?;
+        match &self.parts.columns[index] {
+            Some(place) if place.part == self.part => Ok(place.value.clone()),
+            Some(_) => ScalarValue::try_from(schema.field(index).data_type()).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Whether no row of one side of a full join has the key of a row of the other.
+fn are_apart(join: &Join, left: &Parts<'_>, right: &Parts<'_>) -> Result<bool> {
+    let (one, other) = match (join.on.as_slice(), &join.filter) {
+        ([(one, other)], None) => (one, other),
+        ([], Some(Expr::BinaryExpr(equal))) if equal.op == Operator::Eq => (equal.left.as_ref(), equal.right.as_ref()),
+        _ => return Ok(false),
+    };
+    if join.null_equality == NullEquality::NullEqualsNull {
+        return Ok(false);
+    }
+    let keys = match (keys(one, left)?, keys(other, right)?) {
+        (Some(of_left), Some(of_right)) => Some((of_left, of_right)),
+        _ => keys(other, left)?.zip(keys(one, right)?),
+    };
+    let Some((of_left, of_right)) = keys else { return Ok(false) };
+    // Of other types there are values that differ and are equal to SQL, as 0.0 and -0.0 are.
+    let differ = |one: &ScalarValue, other: &ScalarValue| {
+        one.data_type().is_integer() && one.data_type() == other.data_type() && one != other
+    };
+    Ok(of_left.iter().all(|one| of_right.iter().all(|other| differ(one, other))))
+}
+
+/// The values of a key in the parts of a side where it is not NULL. None if they are not known.
+fn keys(key: &Expr, side: &Parts<'_>) -> Result<Option<Vec<ScalarValue>>> {
+    let schema = side.plan.schema();
+    if !key.column_refs().iter().all(|column| schema.has_column(column)) {
+        return Ok(None);
+    }
+    let mut values = vec![];
+    for part in 0..side.count {
+        match simplified(key, &InPart { parts: side, part }, schema)? {
+            Expr::Literal(value, _) if value.is_null() => {}
+            Expr::Literal(value, _) => values.push(value),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(values))
+}
+
+/// The literal that a column is in all rows.
+fn value_in_all_rows(plan: &LogicalPlan, index: usize) -> Result<Option<ScalarValue>> {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => value_in_all_rows(&alias.input, index),
+        LogicalPlan::Projection(projection) => match unaliased(&projection.expr[index]) {
+            Expr::Literal(value, _) => Ok(Some(value.clone())),
+            Expr::Column(column) => {
+                value_in_all_rows(&projection.input, projection.input.schema().index_of_column(column)?)
+            }
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// Whether a join has all pairs of rows.
+fn is_cross(join: &Join) -> bool {
+    join.join_type == JoinType::Inner && join.on.is_empty() && join.filter.is_none()
+}
+
+/// A plan that several branches are to read, so that it is computed once. None if it cannot be.
+fn computed_once(plan: &LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
+    if reads_shared(plan) {
+        return Ok(Some(plan.clone()));
+    }
+    let is_of_another = |node: &LogicalPlan| {
+        node.contains_outer_reference() || matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
+    };
+    if SharedRelation::any_node_in(plan, &is_of_another)? {
+        return Ok(None);
+    }
+    let named = named(plan.clone(), &columns(plan.schema()), names)?;
+    let relation = Arc::new(SharedRelation::new(names.part("beside"), named));
+    under_names_of(plan.schema(), relation.scan()?).map(Some)
+}
+
+/// Whether a plan is known to have one row.
+fn has_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::TableScan(scan) => {
+            SharedRelation::scanned(scan).is_some_and(|relation| has_one_row(relation.plan()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a plan reads columns of a relation that is computed once, however often it is read.
+fn reads_shared(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => reads_shared(&alias.input),
+        LogicalPlan::Projection(projection) => {
+            projection.expr.iter().all(|expr| matches!(unaliased(expr), Expr::Column(_) | Expr::Literal(..)))
+                && reads_shared(&projection.input)
+        }
+        LogicalPlan::TableScan(scan) => SharedRelation::scanned(scan).is_some(),
+        _ => false,
+    }
+}

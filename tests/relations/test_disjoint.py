@@ -1,0 +1,136 @@
+"""Full joins of rows that are apart by literals are unions in statements with calls, of the same rows."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from datafusion import SessionContext
+
+from support.choices import Choices
+from support.seed import SEED
+from support.sessions import session
+
+TABLES = {
+    "u": {"k": [1, 2, None], "val": [0.5, None, -2.0], "n": [1, 2, 3]},
+    "v": {"k": [2, 3, 3], "val": [1.5, 2.5, None], "n": [0, 2, 5]},
+    "w": {"k": [1], "val": [4.0], "n": [7]},
+    "none": {"k": [0], "val": [0.0], "n": [-1]},
+}
+KINDS = ["apart", "apart", "apart", "equal", "by column", "floats", "null", "text"]
+
+
+def statement(choices: Choices) -> tuple[str, str]:
+    """A statement over full joins and one more column of it, which is a call or what that is."""
+    count = 2 + choices.below(4)
+    kind = choices.of(KINDS)
+    keys = {
+        "apart": [str(n) for n in range(count)],
+        "equal": [str(n // 2) for n in range(count)],
+        "by column": ["n"] * count,
+        "floats": ["0.0", "-0.0", "1.0", "2.0", "3.0"][:count],
+        "null": ["CAST(NULL AS BIGINT)"] * count,
+        "text": [f"'{n}'" for n in range(count)],
+    }[kind]
+    tables = [choices.of(["u", "v", "w"]) for _ in range(count)]
+    parts = []
+    for n, (table, key) in enumerate(zip(tables, keys, strict=True)):
+        rows = f"(SELECT *, {key} AS part FROM {table}) r{n}"
+        if choices.chance(20):
+            rows = f"(SELECT k, val, n + 1 AS n, part FROM {rows} WHERE n < 5) r{n}"
+        parts.append(rows)
+
+    def joined(begin: int, end: int) -> str:
+        if end - begin == 1:
+            return parts[begin]
+        middle = begin + 1 + choices.below(end - begin - 1)
+        one, other = f"r{begin}.part", f"r{middle}.part"
+        if kind != "text" and choices.chance(30):
+            other = f"coalesce({other}, -1)"
+        if choices.chance(30):
+            one, other = other, one
+        how = "LEFT" if choices.chance(5) else "FULL"
+        return f"({joined(begin, middle)} {how} JOIN {joined(middle, end)} ON {one} = {other})"
+
+    rows = joined(0, count)
+    if choices.chance(40):
+        rows += " CROSS JOIN (SELECT SUM(val) AS total, MAX(val) AS most FROM v) s"
+    if choices.chance(20):
+        rows += " CROSS JOIN w AS z"
+
+    def column(name: str) -> str:
+        return f"r{choices.below(count)}.{name}"
+
+    def number(depth: int) -> str:
+        form = choices.below(7) if depth else 0
+        if form == 1:
+            return f"coalesce({', '.join(number(depth - 1) for _ in range(1 + choices.below(3)))})"
+        if form == 2:
+            return f"CASE WHEN {column('k')} IS NOT NULL THEN {number(depth - 1)} ELSE {number(depth - 1)} END"
+        if form == 3:
+            return f"CASE WHEN {column('val')} IS NOT NULL THEN {number(depth - 1)} END"
+        if form == 4:
+            return f"({number(depth - 1)} + {number(depth - 1)})"
+        if form == 5:
+            first, other = (
+                f"WHEN {when} THEN {number(depth - 1)}" for when in (f"{column('n')} > 1", f"{column('k')} IS NULL")
+            )
+            return f"CASE {first} {other} END"
+        if form == 6:
+            return choices.of([f"CAST({column('n')} AS DOUBLE)", "1.0", "CAST(NULL AS DOUBLE)"])
+        return column("val")
+
+    selected = [f"{number(3)} AS c{place}" for place in range(1 + choices.below(4))]
+    selected += [f"coalesce({', '.join(f'r{n}.k' for n in range(count))}) AS k"]
+    where = " WHERE " + f"{column('n')} IS NOT NULL" if choices.chance(15) else ""
+    if choices.chance(30):
+        inner = ", ".join(f"{number(2)} AS e{place}" for place in range(2))
+        inner += "".join(f", r{n}.k AS k{n}, r{n}.val AS val{n}" for n in range(count))
+        outer = "e0, coalesce(e1, val0, val1) AS e, CASE WHEN k0 IS NULL THEN val1 ELSE e1 END AS f"
+        return f"SELECT {outer}, {{}} AS d FROM (SELECT {inner} FROM {rows}{where}) q", "val1"
+    return f"SELECT {', '.join(selected)}, {{}} AS d FROM {rows}{where}", column("val")
+
+
+def rows_of(ctx: SessionContext, sql: str) -> Counter[Any]:
+    """The rows, in no order."""
+    batches = ctx.sql(sql).to_arrow_table().to_pydict()
+    return Counter(map(repr, zip(*batches.values(), strict=True)))
+
+
+def statements() -> Iterator[tuple[str, str]]:
+    choices = Choices(random.Random(SEED))
+    for _ in range(150):
+        yield statement(choices)
+
+
+def test_rows_are_those_of_the_join() -> None:
+    """The derivative of a column by itself is 1 where it is not NULL."""
+    ctx = session(TABLES)
+    unions = 0
+    for sql, column in statements():
+        expected = rows_of(ctx, sql.format(f"CASE WHEN {column} IS NOT NULL THEN 1.0 END"))
+        called = sql.format(f"grad({column}, {column})")
+        assert rows_of(ctx, called) == expected, called
+        unions += "Union" in ctx.sql(called).optimized_logical_plan().display_indent()
+    assert unions > 15
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_union"),
+    [
+        (("1", "2"), True),
+        (("1", "1"), False),
+        (("0.0", "-0.0"), False),
+        (("n", "n + 100"), False),
+    ],
+)
+def test_which_joins_are_unions(keys: tuple[str, str], is_union: bool) -> None:
+    one, other = keys
+    sql = f"""SELECT coalesce(a.n, b.n) AS n, grad(a.val * a.val, a.val) AS d
+        FROM (SELECT *, {one} AS part FROM u) a FULL JOIN (SELECT *, {other} AS part FROM v) b ON a.part = b.part"""
+    plan = session(TABLES).sql(sql).optimized_logical_plan().display_indent()
+    assert ("Union" in plan) == is_union, plan
+    assert ("Full Join" in plan) != is_union, plan
