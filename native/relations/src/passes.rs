@@ -85,7 +85,7 @@ const PASSES: &[Pass] = &[
         name: "disjoint_joins_as_unions",
         over: Over::EveryPlan,
         run: |plan, setting| match setting.shares_relations {
-            true => disjoint_joins_as_unions(plan),
+            true => disjoint_joins_as_unions(plan, &setting.operators),
             false => Ok(Transformed::no(plan)),
         },
     },

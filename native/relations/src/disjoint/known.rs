@@ -5,10 +5,13 @@ use datafusion_expr::expr::{Alias, Case, Cast, ScalarFunction};
 use datafusion_expr::{Expr, ExprSchemable};
 use datafusion_functions::core::coalesce;
 
-/// The values of columns that have one in all rows.
+/// What is known of columns and calls.
 pub trait Known {
-    /// The value of a column, if it is known.
+    /// The value of a column, if it has one in all rows that is known.
     fn value(&self, column: &Column) -> Result<Option<ScalarValue>>;
+
+    /// Whether an expression is the call of an operator, which is NULL where its first argument is.
+    fn is_call(&self, expr: &Expr) -> bool;
 }
 
 /// An expression without what is known not to be computed, and of the same type. What else could be said of it is left to DataFusion.
@@ -36,6 +39,9 @@ pub fn simplified(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<
         },
         Expr::Case(case) if case.expr.is_none() => match branches(case, known, schema)? {
             (kept, otherwise) if kept.is_empty() => typed(otherwise, expr, schema)?,
+            (kept, otherwise) if kept.iter().map(|(_, then)| then.as_ref()).chain(&otherwise).all(is_null) => {
+                typed(None, expr, schema)?
+            }
             (kept, otherwise) => Expr::Case(Case::new(None, kept, otherwise.map(Box::new))),
         },
         Expr::ScalarFunction(call) if call.func == coalesce() => {
@@ -45,6 +51,10 @@ pub fn simplified(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<
                 _ => Expr::ScalarFunction(ScalarFunction { args: kept, func: call.func.clone() }),
             }
         }
+        Expr::ScalarFunction(call) if known.is_call(expr) => match call.args.first() {
+            Some(primal) if is_null(&simplified(primal, known, schema)?) => typed(None, expr, schema)?,
+            _ => expr.clone(),
+        },
         other => other.clone(),
     })
 }
@@ -73,7 +83,7 @@ fn candidates(args: &[Expr], known: &impl Known, schema: &DFSchema) -> Result<Ve
     let mut kept = vec![];
     for arg in args {
         match simplified(arg, known, schema)? {
-            Expr::Literal(value, _) if value.is_null() => {}
+            value if is_null(&value) => {}
             value @ Expr::Literal(..) => {
                 kept.push(value);
                 break;
@@ -91,6 +101,10 @@ fn typed(value: Option<Expr>, of: &Expr, schema: &DFSchema) -> Result<Expr> {
         Some(value) => value.cast_to(&data_type, schema),
         None => ScalarValue::try_from(&data_type).map(literal),
     }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if value.is_null())
 }
 
 fn literal(value: ScalarValue) -> Expr {

@@ -23,8 +23,9 @@ use std::sync::Arc;
 
 use crate::vocabulary::names::{Names, under_names_of};
 use crate::vocabulary::nodes::any_node;
+use crate::vocabulary::operators::Operators;
 #[cfg(not(feature = "datafusion-55"))]
-use crate::vocabulary::{expressions::unaliased, markers::nullable};
+use crate::vocabulary::{expressions::unaliased, markers::nullable, names::columns};
 use parts::Parts;
 
 /// A plan whose full joins of rows that are apart by their keys are unions.
@@ -40,7 +41,7 @@ use parts::Parts;
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn disjoint_joins_as_unions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+pub fn disjoint_joins_as_unions(plan: LogicalPlan, operators: &Operators) -> Result<Transformed<LogicalPlan>> {
     let is_full = |node: &LogicalPlan| matches!(node, LogicalPlan::Join(join) if join.join_type == JoinType::Full);
     if !any_node(&plan, |node| Ok(is_full(node)))? {
         return Ok(Transformed::no(plan));
@@ -48,7 +49,7 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan) -> Result<Transformed<Logical
     let mut names = Names::of(&plan)?;
     plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::Projection(_) = &node else { return Ok(Transformed::no(node)) };
-        let Some(parts) = Parts::of(&node, &mut names)? else { return Ok(Transformed::no(node)) };
+        let Some(parts) = Parts::of(&node, operators, &mut names)? else { return Ok(Transformed::no(node)) };
         let branches = (0..parts.count()).map(|part| as_nullable(parts.branch(part)?, node.schema()).map(Arc::new));
         let branches = branches.collect::<Result<Vec<_>>>()?;
         let union = LogicalPlan::Union(Union::try_new_with_loose_types(branches)?);
@@ -65,14 +66,17 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan) -> Result<Transformed<Logical
 /// ```
 #[cfg(not(feature = "datafusion-55"))]
 fn as_nullable(branch: LogicalPlan, wanted: &DFSchema) -> Result<LogicalPlan> {
-    let LogicalPlan::Projection(mut projection) = branch else { return Ok(branch) };
-    for (expr, wanted) in projection.expr.iter_mut().zip(wanted.fields()) {
+    let (mut exprs, input) = match branch {
+        LogicalPlan::Projection(projection) => (projection.expr, projection.input),
+        other => (columns(other.schema()), Arc::new(other)),
+    };
+    for (expr, wanted) in exprs.iter_mut().zip(wanted.fields()) {
         let is_null = matches!(unaliased(expr), Expr::Literal(value, _) if value.is_null());
         if wanted.is_nullable() && !is_null {
             *expr = nullable(std::mem::take(expr))?;
         }
     }
-    Ok(LogicalPlan::Projection(Projection::try_new(projection.expr, projection.input)?))
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
 }
 
 /// The rows of a branch, to whose columns a union gives their types.

@@ -1,6 +1,7 @@
 //! Plans whose rows are of one of several inputs each.
 
 use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, ScalarValue};
+use datafusion_expr::expr::Alias;
 use datafusion_expr::{Expr, Join, LogicalPlan, Operator, Projection, SubqueryAlias};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,12 +11,14 @@ use super::known::{Known, simplified};
 use crate::reverse::joined;
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::unaliased;
-use crate::vocabulary::names::{Names, columns, named, under_names_of};
+use crate::vocabulary::names::{Names, columns, named, restore, under_names_of};
+use crate::vocabulary::operators::Operators;
 use crate::vocabulary::work_table::work_table;
 
 /// A plan over full joins, each of whose rows is of one part.
 pub struct Parts<'p> {
     plan: &'p LogicalPlan,
+    operators: &'p Operators,
     below: Below<'p>,
     /// How many parts there are.
     count: usize,
@@ -45,15 +48,15 @@ enum Below<'p> {
 
 impl<'p> Parts<'p> {
     /// The parts of a plan, if there are several.
-    pub fn of(plan: &'p LogicalPlan, names: &mut Names) -> Result<Option<Self>> {
+    pub fn of(plan: &'p LogicalPlan, operators: &'p Operators, names: &mut Names) -> Result<Option<Self>> {
         let (below, columns) = match plan {
             LogicalPlan::SubqueryAlias(alias) => {
-                let Some(input) = Self::of(&alias.input, names)? else { return Ok(None) };
+                let Some(input) = Self::of(&alias.input, operators, names)? else { return Ok(None) };
                 let columns = input.columns.clone();
                 (Below::Passed(Box::new(input)), columns)
             }
             LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => {
-                let Some(input) = Self::of(&projection.input, names)? else { return Ok(None) };
+                let Some(input) = Self::of(&projection.input, operators, names)? else { return Ok(None) };
                 let passed = |expr: &Expr| match unaliased(expr) {
                     Expr::Column(column) => {
                         let index = projection.input.schema().index_of_column(column)?;
@@ -65,8 +68,10 @@ impl<'p> Parts<'p> {
                 (Below::Passed(Box::new(input)), columns)
             }
             LogicalPlan::Join(join) if join.join_type == JoinType::Full => {
-                let left = Self::of(&join.left, names)?.map_or_else(|| Self::one(&join.left), Ok)?;
-                let right = Self::of(&join.right, names)?.map_or_else(|| Self::one(&join.right), Ok)?;
+                let left =
+                    Self::of(&join.left, operators, names)?.map_or_else(|| Self::one(&join.left, operators), Ok)?;
+                let right =
+                    Self::of(&join.right, operators, names)?.map_or_else(|| Self::one(&join.right, operators), Ok)?;
                 if !are_apart(join, &left, &right)? {
                     return Ok(None);
                 }
@@ -78,7 +83,7 @@ impl<'p> Parts<'p> {
                 (Below::Either(Box::new(left), Box::new(right)), columns)
             }
             LogicalPlan::Join(join) if is_cross(join) => {
-                let Some(left) = Self::of(&join.left, names)? else { return Ok(None) };
+                let Some(left) = Self::of(&join.left, operators, names)? else { return Ok(None) };
                 let Some(other) = computed_once(&join.right, names)? else { return Ok(None) };
                 let mut columns = left.columns.clone();
                 columns.resize(plan.schema().fields().len(), None);
@@ -91,14 +96,14 @@ impl<'p> Parts<'p> {
             Below::Passed(input) | Below::Beside(input, _) => input.count,
             Below::Either(left, right) => left.count + right.count,
         };
-        Ok(Some(Self { plan, below, count, columns }))
+        Ok(Some(Self { plan, operators, below, count, columns }))
     }
 
     /// A plan that is one part.
-    fn one(plan: &'p LogicalPlan) -> Result<Self> {
+    fn one(plan: &'p LogicalPlan, operators: &'p Operators) -> Result<Self> {
         let columns = (0..plan.schema().fields().len())
             .map(|index| Ok(Some(Place { part: 0, value: value_in_all_rows(plan, index)? })));
-        Ok(Self { plan, below: Below::Part, count: 1, columns: columns.collect::<Result<_>>()? })
+        Ok(Self { plan, operators, below: Below::Part, count: 1, columns: columns.collect::<Result<_>>()? })
     }
 
     /// How many there are.
@@ -106,12 +111,12 @@ impl<'p> Parts<'p> {
         self.count
     }
 
-    /// The rows of a part, with all columns.
+    /// The rows of a part, with all columns in their order.
     pub fn branch(&self, part: usize) -> Result<LogicalPlan> {
-        self.with(part, &(0..self.columns.len()).collect())
+        restore(self.with(part, &(0..self.columns.len()).collect())?, self.plan.schema())
     }
 
-    /// The rows of a part, with some of the columns under their names, and maybe others.
+    /// The rows of a part, with some of the columns under their names, in any order.
     fn with(&self, part: usize, wanted: &BTreeSet<usize>) -> Result<LogicalPlan> {
         match (&self.below, self.plan) {
             (Below::Passed(input), LogicalPlan::SubqueryAlias(alias)) => {
@@ -131,8 +136,13 @@ impl<'p> Parts<'p> {
                     }
                     exprs.push(expr.alias_qualified(table.cloned(), field.name()));
                 }
-                let plan = Arc::new(input.with(part, &read)?);
-                Ok(LogicalPlan::Projection(Projection::try_new(exprs, plan)?))
+                let plan = input.with(part, &read)?;
+                // Most of what computes the columns of other parts passes on the columns of this one.
+                let is_passed_on = |expr: &Expr| matches!(expr, Expr::Alias(alias) if is_named(alias));
+                if exprs.len() == plan.schema().fields().len() && exprs.iter().all(is_passed_on) {
+                    return Ok(plan);
+                }
+                Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
             }
             (Below::Either(left, right), _) => {
                 let (side, part, before) = match part.checked_sub(left.count) {
@@ -162,7 +172,11 @@ impl<'p> Parts<'p> {
                 }
                 joined(plan, other.clone(), vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)
             }
-            (Below::Part | Below::Passed(_), plan) => Ok(plan.clone()),
+            (Below::Part | Below::Passed(_), plan) if wanted.len() == self.columns.len() => Ok(plan.clone()),
+            (Below::Part | Below::Passed(_), plan) => {
+                let columns = wanted.iter().map(|index| Expr::from(plan.schema().qualified_field(*index)));
+                Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::new(plan.clone()))?))
+            }
         }
     }
 }
@@ -182,6 +196,10 @@ impl Known for InPart<'_> {
             Some(_) => ScalarValue::try_from(schema.field(index).data_type()).map(Some),
             None => Ok(None),
         }
+    }
+
+    fn is_call(&self, expr: &Expr) -> bool {
+        self.parts.operators.called_by(expr).is_some()
     }
 }
 
@@ -237,6 +255,11 @@ fn value_in_all_rows(plan: &LogicalPlan, index: usize) -> Result<Option<ScalarVa
         },
         _ => Ok(None),
     }
+}
+
+/// Whether a column has the name that it is given.
+fn is_named(alias: &Alias) -> bool {
+    matches!(alias.expr.as_ref(), Expr::Column(column) if column.relation == alias.relation && column.name == alias.name)
 }
 
 /// Whether a join has all pairs of rows.
