@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
+import xql_ffi
 from support.choices import Choices
 from support.seed import SEED
 from support.sessions import session
@@ -134,3 +136,39 @@ def test_which_joins_are_unions(keys: tuple[str, str], is_union: bool) -> None:
     plan = session(TABLES).sql(sql).optimized_logical_plan().display_indent()
     assert ("Union" in plan) == is_union, plan
     assert ("Full Join" in plan) != is_union, plan
+
+
+ROWS = "(SELECT *, 1 AS p FROM u) a FULL JOIN (SELECT *, 2 AS p FROM v) b ON a.p = b.p"
+D = "CASE WHEN b.val IS NOT NULL THEN 1.0 END"
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        f"SELECT a.val, b.val, {{}} AS d FROM {ROWS}",
+        f"SELECT *, {{}} AS d FROM {ROWS}",
+        f"SELECT coalesce(a.val, b.val) AS e, {{}} AS d FROM {ROWS} ORDER BY a.val, b.val",
+        f"SELECT coalesce(a.val, b.val) AS e, {{}} AS d FROM {ROWS} ORDER BY b.n * 2, a.n",
+        f"SELECT coalesce(b.val, 1.0) AS e, {{}} AS d FROM {ROWS}",
+        f"SELECT 'a' AS e, CASE WHEN b.val IS NOT NULL THEN b.val ELSE 1.0 END AS f, {{}} AS d FROM {ROWS}",
+    ],
+)
+def test_columns_of_one_name_and_without_null(select: str) -> None:
+    ctx = session(TABLES)
+    expected, called = (ctx.sql(select.format(d)).collect() for d in (D, "grad(b.val, b.val)"))
+    assert called[0].schema.names == expected[0].schema.names
+    assert _sorted(called) == _sorted(expected)
+
+
+def _sorted(batches: list[pa.RecordBatch]) -> list[str]:
+    return sorted(repr(row) for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+
+
+def test_types_of_columns_stay() -> None:
+    """A union has of an extension type what all branches have of it, and a branch without the column has nothing."""
+    rows = pa.table({"id": pa.array([b"x" * 16], pa.uuid()), "val": [2.0]})
+    found = xql_ffi.gradients(
+        session({"a": rows, "b": rows}), "SELECT SUM(a.val * b.val) FROM a CROSS JOIN b", ["a.val", "b.val"]
+    )
+    assert found.by["a"].schema().field("id").type == pa.uuid()
+    assert found.by["b"].to_pydict()["d_val"] == [2.0]

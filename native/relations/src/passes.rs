@@ -69,7 +69,8 @@ const PASSES: &[Pass] = &[
         over: Over::Statement,
         run: |plan, setting| {
             let contracts = setting.contractions != Contractions::Off;
-            Differentiation::new(setting.recognize, contracts, &plan)?.differentiated(plan)
+            let apart = (contracts, setting.shares_relations);
+            Differentiation::new(setting.recognize, apart, &plan)?.differentiated(plan)
         },
     },
     Pass {

@@ -9,12 +9,14 @@ use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
 
 /// What the nodes of a plan have in common, and what is around the one that is being looked at.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Context {
     /// Tells the operators among the functions of the session.
     pub recognize: Recognize,
     /// Whether sums of products are computed apart from what reads them.
     pub contracts: bool,
+    /// Whether branches of a union with derivatives are one node. It is apart again where relations are shared alone.
+    pub joins_branches: bool,
     /// Names that no column of the plan has.
     pub names: Names,
     /// The shared relations that have got tangents.

@@ -2,6 +2,7 @@
 
 mod above;
 mod beside;
+mod branches;
 mod by_row;
 mod call;
 mod conditions;

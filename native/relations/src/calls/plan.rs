@@ -2,12 +2,13 @@
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan};
+use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan, Union};
 use std::sync::Arc;
 use xql_guard::check_interrupted;
 
 use super::above::calls_above;
 use super::beside::subqueries_beside;
+use super::branches::in_one_node;
 use super::by_row::ByRow;
 use super::conditions::conditions_apart;
 use super::context::Context;
@@ -30,10 +31,11 @@ pub struct Differentiation {
 
 impl Differentiation {
     /// Of a plan, among the names of which those of added columns have to be new. `contracts` says whether sums of products are computed
-    /// apart from what reads them.
-    pub fn new(recognize: Recognize, contracts: bool, plan: &LogicalPlan) -> Result<Self> {
+    /// apart from what reads them, and `shares` whether relations are computed once.
+    pub fn new(recognize: Recognize, (contracts, shares): (bool, bool), plan: &LogicalPlan) -> Result<Self> {
         let (names, grown) = (Names::of(plan)?, SharedTangents::default());
-        let context = Context { recognize, contracts, names, grown, common: vec![], outer: vec![], iterated: vec![] };
+        let (common, outer, iterated) = (vec![], vec![], vec![]);
+        let context = Context { recognize, contracts, joins_branches: shares, names, grown, common, outer, iterated };
         Ok(Self { context })
     }
 
@@ -45,6 +47,11 @@ impl Differentiation {
     /// Replaces the calls in a plan and in what is below it.
     #[recursive::recursive]
     fn rewrite(&mut self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Union(union) = &plan
+            && let Some(done) = self.branches(union)?
+        {
+            return Ok(Transformed::yes(done));
+        }
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?
             .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
@@ -61,6 +68,23 @@ impl Differentiation {
             .transform_data(|plan| self.children(plan))?
             .transform_data(|plan| self.subqueries(plan))?
             .transform_data(|plan| self.node(plan, by_row))
+    }
+
+    /// The branches of a union whose derivatives are one sweep.
+    fn branches(&mut self, union: &Union) -> Result<Option<LogicalPlan>> {
+        if !self.context.joins_branches {
+            return Ok(None);
+        }
+        let before = self.context.clone();
+        let Some(node) = in_one_node(union, self.context.recognize, &mut self.context.names)? else { return Ok(None) };
+        match self.rewrite(node) {
+            Ok(done) => Ok(Some(done.data)),
+            // Each by itself it may have them, or else says better why not.
+            Err(_) => {
+                self.context = before;
+                Ok(None)
+            }
+        }
     }
 
     /// A node that reads numbered rows, if calls in it are by row.

@@ -16,16 +16,16 @@ mod parts;
 
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{DFSchema, JoinType, Result};
-#[cfg(not(feature = "datafusion-55"))]
-use datafusion_expr::{Expr, Projection};
-use datafusion_expr::{LogicalPlan, Union};
+use datafusion_expr::{Expr, LogicalPlan, Projection, Union};
 use std::sync::Arc;
 
-use crate::vocabulary::names::{Names, under_names_of};
+use crate::shared::SharedRelation;
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::markers::nullable;
+use crate::vocabulary::names::{Names, columns, under_names_of};
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::operators::Operators;
-#[cfg(not(feature = "datafusion-55"))]
-use crate::vocabulary::{expressions::unaliased, markers::nullable, names::columns};
+use crate::vocabulary::work_table::work_table;
 use parts::Parts;
 
 /// A plan whose full joins of rows that are apart by their keys are unions.
@@ -47,40 +47,76 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan, operators: &Operators) -> Res
         return Ok(Transformed::no(plan));
     }
     let mut names = Names::of(&plan)?;
+    let is_sorted = cfg!(feature = "datafusion-55") && any_node(&plan, |node| Ok(asks_for_order(node)))?;
     plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::Projection(_) = &node else { return Ok(Transformed::no(node)) };
         let Some(parts) = Parts::of(&node, operators, &mut names)? else { return Ok(Transformed::no(node)) };
-        let branches = (0..parts.count()).map(|part| as_nullable(parts.branch(part)?, node.schema()).map(Arc::new));
-        let branches = branches.collect::<Result<Vec<_>>>()?;
-        let union = LogicalPlan::Union(Union::try_new_with_loose_types(branches)?);
+        let branches = (0..parts.count()).map(|part| parts.branch(part)).collect::<Result<Vec<_>>>()?;
+        if !are_of_types(&branches, node.schema()) {
+            return Ok(Transformed::no(node));
+        }
+        // A union gives names of its own to columns of one name.
+        let unique: Vec<_> = node.schema().fields().iter().map(|field| names.part(field.name())).collect();
+        let branches = branches.into_iter().map(|branch| under(branch, &unique, node.schema()).map(Arc::new));
+        let union = LogicalPlan::Union(Union::try_new_with_loose_types(branches.collect::<Result<_>>()?)?);
+        let union = if is_sorted { apart(union, &mut names)? } else { Some(union) };
+        let Some(union) = union else { return Ok(Transformed::no(node)) };
         Ok(Transformed::new(under_names_of(node.schema(), union)?, true, TreeNodeRecursion::Jump))
     })
 }
 
-/// The rows of a branch, whose columns may be NULL by their types where those of the join may, whatever an optimizer finds out of the
-/// values: DataFusion 54 hands on what the branches of a union give as they give it, and readers of Arrow refuse batches that differ in
-/// that.
+/// Whether a node needs its rows in an order.
+fn asks_for_order(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Window(_))
+}
+
+/// A union that is planned apart from what sorts its rows: DataFusion 55 sorts each branch, takes columns that are NULL in one for sorted
+/// in all, and refuses its own plan. None if it reads what belongs to the plan around.
+fn apart(union: LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
+    let is_of_plan_around = |node: &LogicalPlan| {
+        node.contains_outer_reference() || matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
+    };
+    if SharedRelation::any_node_in(&union, &is_of_plan_around)? {
+        return Ok(None);
+    }
+    Arc::new(SharedRelation::apart(names.part("union"), union)).scan().map(Some)
+}
+
+/// Whether the columns of all branches are of the types that they are to have, with what their fields say beside.
+///
+/// One that may not be NULL has to be a value in each: an optimizer finds out of some expressions that they are never NULL, and not of
+/// others.
+fn are_of_types(branches: &[LogicalPlan], wanted: &DFSchema) -> bool {
+    wanted.fields().iter().enumerate().all(|(index, wanted)| {
+        branches.iter().all(|branch| {
+            let is_value = || matches!(branch, LogicalPlan::Projection(node) if is_literal(&node.expr[index]));
+            branch.schema().field(index).metadata() == wanted.metadata() && (wanted.is_nullable() || is_value())
+        })
+    })
+}
+
+fn is_literal(expr: &Expr) -> bool {
+    matches!(unaliased(expr), Expr::Literal(value, _) if !value.is_null())
+}
+
+/// The rows of a branch under other names. On DataFusion 54 their columns may be NULL by their types where those of the join may, whatever
+/// an optimizer finds out of the values: it hands on what the branches of a union give as they give it, and readers of Arrow refuse
+/// batches that differ in that.
 ///
 /// ```sql
 /// SELECT 1.0 AS x UNION ALL SELECT x FROM t
 /// ```
-#[cfg(not(feature = "datafusion-55"))]
-fn as_nullable(branch: LogicalPlan, wanted: &DFSchema) -> Result<LogicalPlan> {
-    let (mut exprs, input) = match branch {
+fn under(branch: LogicalPlan, names: &[String], wanted: &DFSchema) -> Result<LogicalPlan> {
+    let (exprs, input) = match branch {
         LogicalPlan::Projection(projection) => (projection.expr, projection.input),
         other => (columns(other.schema()), Arc::new(other)),
     };
-    for (expr, wanted) in exprs.iter_mut().zip(wanted.fields()) {
-        let is_null = matches!(unaliased(expr), Expr::Literal(value, _) if value.is_null());
-        if wanted.is_nullable() && !is_null {
-            *expr = nullable(std::mem::take(expr))?;
-        }
-    }
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
-}
-
-/// The rows of a branch, to whose columns a union gives their types.
-#[cfg(feature = "datafusion-55")]
-fn as_nullable(branch: LogicalPlan, _: &DFSchema) -> Result<LogicalPlan> {
-    Ok(branch)
+    let named = exprs.into_iter().zip(names).zip(wanted.fields()).map(|((expr, name), wanted)| {
+        let is_null = matches!(unaliased(&expr), Expr::Literal(value, _) if value.is_null());
+        let is_marked = cfg!(not(feature = "datafusion-55")) && wanted.is_nullable() && !is_null;
+        let expr = expr.unalias();
+        Ok(if is_marked { nullable(expr)? } else { expr }.unalias().alias(name.clone()))
+    });
+    let named = named.collect::<Result<Vec<_>>>()?;
+    Ok(LogicalPlan::Projection(Projection::try_new(named, input)?))
 }

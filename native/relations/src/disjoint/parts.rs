@@ -124,46 +124,9 @@ impl<'p> Parts<'p> {
                 Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(plan, alias.alias.clone())?))
             }
             (Below::Passed(input), LogicalPlan::Projection(projection)) => {
-                let schema = projection.input.schema();
-                let known = InPart { parts: input, part };
-                let mut exprs = vec![];
-                let mut read = BTreeSet::new();
-                for index in wanted {
-                    let (table, field) = self.plan.schema().qualified_field(*index);
-                    let expr = simplified(unaliased(&projection.expr[*index]), &known, schema)?;
-                    for column in expr.column_refs() {
-                        read.insert(schema.index_of_column(column)?);
-                    }
-                    exprs.push(expr.alias_qualified(table.cloned(), field.name()));
-                }
-                let plan = input.with(part, &read)?;
-                // Most of what computes the columns of other parts passes on the columns of this one.
-                let is_passed_on = |expr: &Expr| matches!(expr, Expr::Alias(alias) if is_named(alias));
-                if exprs.len() == plan.schema().fields().len() && exprs.iter().all(is_passed_on) {
-                    return Ok(plan);
-                }
-                Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+                self.computed(projection, (input, part), wanted)
             }
-            (Below::Either(left, right), _) => {
-                let (side, part, before) = match part.checked_sub(left.count) {
-                    Some(part) => (right, part, left.columns.len()),
-                    None => (left, part, 0),
-                };
-                let own = before..before + side.columns.len();
-                let others: Vec<_> = wanted.iter().copied().filter(|index| !own.contains(index)).collect();
-                let of_side = wanted.iter().filter(|index| own.contains(index)).map(|index| index - before).collect();
-                let plan = side.with(part, &of_side)?;
-                if others.is_empty() {
-                    return Ok(plan);
-                }
-                let mut exprs = columns(plan.schema());
-                for index in others {
-                    let (table, field) = self.plan.schema().qualified_field(index);
-                    let null = Expr::Literal(ScalarValue::try_from(field.data_type())?, None);
-                    exprs.push(null.alias_qualified(table.cloned(), field.name()));
-                }
-                Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
-            }
+            (Below::Either(left, right), _) => self.of_side((left, right), part, wanted),
             (Below::Beside(input, other), _) => {
                 let own: BTreeSet<_> = wanted.iter().copied().filter(|index| *index < input.columns.len()).collect();
                 let plan = input.with(part, &own)?;
@@ -178,6 +141,56 @@ impl<'p> Parts<'p> {
                 Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::new(plan.clone()))?))
             }
         }
+    }
+
+    /// What a projection computes of the rows of a part.
+    fn computed(
+        &self,
+        projection: &Projection,
+        (input, part): (&Self, usize),
+        wanted: &BTreeSet<usize>,
+    ) -> Result<LogicalPlan> {
+        let schema = projection.input.schema();
+        let known = InPart { parts: input, part };
+        let mut exprs = vec![];
+        let mut read = BTreeSet::new();
+        for index in wanted {
+            let (table, field) = self.plan.schema().qualified_field(*index);
+            let expr = simplified(unaliased(&projection.expr[*index]), &known, schema)?;
+            for column in expr.column_refs() {
+                read.insert(schema.index_of_column(column)?);
+            }
+            exprs.push(expr.alias_qualified(table.cloned(), field.name()));
+        }
+        let plan = input.with(part, &read)?;
+        // Most of what computes the columns of other parts passes on the columns of this one.
+        let is_passed_on = |expr: &Expr| matches!(expr, Expr::Alias(alias) if is_named(alias));
+        if exprs.len() == plan.schema().fields().len() && exprs.iter().all(is_passed_on) {
+            return Ok(plan);
+        }
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
+    }
+
+    /// The rows of a part of a side of a full join, in which the columns of the other are NULL.
+    fn of_side(&self, (left, right): (&Self, &Self), part: usize, wanted: &BTreeSet<usize>) -> Result<LogicalPlan> {
+        let (side, part, before) = match part.checked_sub(left.count) {
+            Some(part) => (right, part, left.columns.len()),
+            None => (left, part, 0),
+        };
+        let own = before..before + side.columns.len();
+        let others: Vec<_> = wanted.iter().copied().filter(|index| !own.contains(index)).collect();
+        let of_side = wanted.iter().filter(|index| own.contains(index)).map(|index| index - before).collect();
+        let plan = side.with(part, &of_side)?;
+        if others.is_empty() {
+            return Ok(plan);
+        }
+        let mut exprs = columns(plan.schema());
+        for index in others {
+            let (table, field) = self.plan.schema().qualified_field(index);
+            let null = Expr::Literal(ScalarValue::try_from(field.data_type())?, None);
+            exprs.push(null.alias_qualified(table.cloned(), field.name()));
+        }
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plans that are planned apart from what reads them.
 
-use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{JoinType, Result};
 use datafusion_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
@@ -11,7 +11,8 @@ use crate::vocabulary::names::{Names, columns, named, under_names_of};
 use crate::vocabulary::nodes::any_part;
 
 /// The rows of a join of shared relations, planned apart from what reads them, so that `xql_contraction` finds the joins in it. The plan
-/// has the same columns as before. One that reads other tables stays, as a condition above it may reach these.
+/// has the same columns as before. One that reads other tables stays, as a condition above it may reach these, and so
+/// does a full join.
 ///
 /// ```text
 /// Left Join: a.∂row = b.∂row             ->      TableScan: ∂joined                EXPLAIN shows LookupExec: on=[∂row of 0 = ∂row of 1]
@@ -36,6 +37,8 @@ fn reads_relations_alone(plan: &LogicalPlan) -> Result<bool> {
         let is_of_another = |expr: &Expr| expr.contains_outer() || has_subquery(expr) || is_volatile(expr);
         reads_others |= match node {
             LogicalPlan::TableScan(scan) => SharedRelation::scanned(scan).is_none(),
+            // Rows that stand after one another are to become a union.
+            LogicalPlan::Join(join) if join.join_type == JoinType::Full => true,
             LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)
             | LogicalPlan::SubqueryAlias(_)

@@ -1,0 +1,145 @@
+//! Calls in the branches of a union, as calls in one node.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{Column, JoinType, NullEquality, Result, TableReference};
+use datafusion_expr::expr::Case;
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
+use std::collections::HashSet;
+use std::sync::Arc;
+use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
+
+use crate::reverse::joined;
+use crate::vocabulary::expressions::unaliased;
+use crate::vocabulary::names::{Names, columns};
+use crate::vocabulary::nodes::{any_node_behind, any_part};
+use crate::vocabulary::operators::{Recognize, is_call};
+
+/// A union of rows of tables with derivatives by them, as one projection over all rows, so that the derivatives are one sweep. Once the
+/// calls are replaced, it is a union again: `crate::disjoint`.
+///
+/// ```sql
+/// SELECT 'w' AS name, grad((SELECT l FROM loss), val) AS d FROM w UNION ALL SELECT 'v', grad((SELECT l FROM loss), val) FROM v
+/// ```
+///
+/// ```text
+/// Projection: CASE WHEN ∂part IS NOT NULL THEN 'w' ELSE 'v' END AS name, CASE WHEN ∂part IS NOT NULL THEN grad(...) ELSE grad(...) END AS d
+///   Full Join: ∂part = ∂part #2
+///     Projection: w.val, 0 AS ∂part
+///       TableScan: w
+///     Projection: v.val, 1 AS ∂part #2
+///       TableScan: v
+/// ```
+///
+/// None if there are no two such branches, or if the rows of two branches are of one table, which would then be read twice in one query.
+///
+/// # Errors
+/// If a plan cannot be gone through.
+pub fn in_one_node(union: &Union, recognize: Recognize, names: &mut Names) -> Result<Option<LogicalPlan>> {
+    let mut branches = vec![];
+    if !find_branches(union, &mut branches) {
+        return Ok(None);
+    }
+    let mut by_row = 0;
+    for branch in &branches {
+        by_row +=
+            usize::from(any_part(&LogicalPlan::Projection((*branch).clone()), |part| is_by_row(part, recognize))?);
+    }
+    if by_row < 2 || !are_of_one_type(union, &branches)? || !have_tables_of_their_own(&branches)? {
+        return Ok(None);
+    }
+    let mut parts = vec![];
+    let mut rows = vec![];
+    for (number, branch) in (0_i64..).zip(&branches) {
+        let part = names.part("part");
+        let mut exprs = columns(branch.input.schema());
+        exprs.push(lit(number).alias(part.clone()));
+        parts.push(Column::new_unqualified(part));
+        rows.push(LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(&branch.input))?));
+    }
+    let mut exprs = vec![];
+    for (index, (table, field)) in union.schema.iter().enumerate() {
+        let values: Vec<_> = branches.iter().map(|branch| unaliased(&branch.expr[index]).clone()).collect();
+        exprs.push(in_its_part(values, &parts).alias_qualified(table.cloned(), field.name()));
+    }
+    let rows = beside(rows, &parts)?;
+    Ok(Some(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(rows))?)))
+}
+
+/// Finds the projections that the branches of a union are, `a UNION ALL b UNION ALL c` being a union of a union. False if one is none.
+fn find_branches<'u>(union: &'u Union, found: &mut Vec<&'u Projection>) -> bool {
+    union.inputs.iter().all(|input| match input.as_ref() {
+        LogicalPlan::Projection(projection) => {
+            found.push(projection);
+            true
+        }
+        LogicalPlan::Union(union) => find_branches(union, found),
+        _ => false,
+    })
+}
+
+/// Whether an expression is a derivative of a subquery.
+fn is_by_row(expr: &Expr, recognize: Recognize) -> bool {
+    let Expr::ScalarFunction(call) = expr else { return false };
+    is_call(expr, recognize) && call.args.first().is_some_and(has_subquery)
+}
+
+/// Whether no branch has a value of another type than the others, or one that is drawn or is of the query around. Columns beside others
+/// may be NULL, and say nothing beside their type.
+fn are_of_one_type(union: &Union, branches: &[&Projection]) -> Result<bool> {
+    for branch in branches {
+        for (expr, field) in branch.expr.iter().zip(union.schema.fields()) {
+            let data_type: DataType = expr.get_type(branch.input.schema())?;
+            let is_plain =
+                field.metadata().is_empty() && (field.is_nullable() || matches!(unaliased(expr), Expr::Literal(..)));
+            if !is_plain || data_type != *field.data_type() || is_volatile(expr) || expr.contains_outer() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the rows of each branch are of tables of which those of no other are, and have names of their own.
+fn have_tables_of_their_own(branches: &[&Projection]) -> Result<bool> {
+    let mut tables: HashSet<TableReference> = HashSet::new();
+    let mut names = HashSet::new();
+    for branch in branches {
+        let mut own = HashSet::new();
+        let mut reads_outside = false;
+        any_node_behind(&branch.input, |node| {
+            reads_outside |= node.contains_outer_reference();
+            if let LogicalPlan::TableScan(scan) = node {
+                own.insert(scan.table_name.clone());
+            }
+            Ok(false)
+        })?;
+        let has_new_names = branch.input.schema().columns().into_iter().all(|column| names.insert(column));
+        if reads_outside || !has_new_names || own.iter().any(|table| tables.contains(table)) {
+            return Ok(false);
+        }
+        tables.extend(own);
+    }
+    Ok(true)
+}
+
+/// The value of the part that a row is of.
+fn in_its_part(mut values: Vec<Expr>, parts: &[Column]) -> Expr {
+    let last = values.pop();
+    let branches = parts.iter().zip(values).map(|(part, value)| {
+        let is_own = Expr::Column(part.clone()).is_not_null();
+        (Box::new(is_own), Box::new(value))
+    });
+    Expr::Case(Case::new(None, branches.collect(), last.map(Box::new)))
+}
+
+/// The rows of all parts, by a balanced tree of joins: in a chain each would have the columns of all before it.
+fn beside(mut rows: Vec<LogicalPlan>, parts: &[Column]) -> Result<LogicalPlan> {
+    if rows.len() < 2 {
+        return Ok(rows.pop().unwrap_or_default());
+    }
+    let middle = rows.len().div_ceil(2);
+    let others = rows.split_off(middle);
+    let on = vec![(Expr::Column(parts[0].clone()), Expr::Column(parts[middle].clone()))];
+    let (left, right) = (beside(rows, &parts[..middle])?, beside(others, &parts[middle..])?);
+    joined(left, right, on, None, JoinType::Full, NullEquality::NullEqualsNothing)
+}
