@@ -33,7 +33,8 @@
 //! has what columns carry and the tangent of an expression; `rows` has the derivatives of aggregates and window functions;
 //! `shared` has relations that are computed once, by the nodes of `physical`; `forward` gives the columns of a plan their
 //! tangents, with a file for each kind of node; `reverse` carries cotangents down from the value of a subquery to the rows of its
-//! relations; `calls` replaces the calls of a node; `plain_sums` plans sums of products that a
+//! relations; `calls` replaces the calls of a node; `disjoint` makes unions of full joins of rows that literals keep apart, as which
+//! derivatives by several tables stand in one node; `plain_sums` plans sums of products that a
 //! statement has of itself apart, if the session says so;
 //! `stack` writes those that say all by themselves as stacks of projections; `subplan` has CTEs and views that several places read planned
 //! once; `passes` is the list of what is done to a plan, and `rule` the analyzer rule that does it, which `register` adds to a session
