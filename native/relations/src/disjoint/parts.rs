@@ -43,7 +43,7 @@ enum Below<'p> {
     /// It has the rows of either side.
     Either(Box<Parts<'p>>, Box<Parts<'p>>),
     /// It has each row of the first beside all rows of the other.
-    Beside(Box<Parts<'p>>, LogicalPlan),
+    Beside(Box<Parts<'p>>, Box<LogicalPlan>),
 }
 
 impl<'p> Parts<'p> {
@@ -87,7 +87,7 @@ impl<'p> Parts<'p> {
                 let Some(other) = computed_once(&join.right, names)? else { return Ok(None) };
                 let mut columns = left.columns.clone();
                 columns.resize(plan.schema().fields().len(), None);
-                (Below::Beside(Box::new(left), other), columns)
+                (Below::Beside(Box::new(left), Box::new(other)), columns)
             }
             _ => return Ok(None),
         };
@@ -133,7 +133,7 @@ impl<'p> Parts<'p> {
                 if own.len() == wanted.len() && has_one_row(other) {
                     return Ok(plan);
                 }
-                joined(plan, other.clone(), vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)
+                joined(plan, other.as_ref().clone(), vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)
             }
             (Below::Part | Below::Passed(_), plan) if wanted.len() == self.columns.len() => Ok(plan.clone()),
             (Below::Part | Below::Passed(_), plan) => {
