@@ -23,12 +23,15 @@ from xql_ffi._loss import (
     frame_of,
     in_its_part,
     may_read,
+    part_of_row,
     plan_with_scans,
     selected_beside,
     unread,
 )
 
 Grad = Callable[[Expr, Expr], Expr]
+# For each relation where its columns and its derivatives stand in the rows of all of them.
+Places = Sequence[Sequence[int]]
 
 
 @of_expressions
@@ -263,13 +266,14 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     frame = frame_of(ctx, loss)
     check_one_column(names := frame.schema().names)
     relations = _relations(ctx, wrt)
+    places = _places(relations)
     check_registered(ctx)
     tag = uuid4().hex
     value = f"(SELECT {quoted(names[0])} FROM loss_{tag})"
     ctx.register_view(f"loss_{tag}", frame)
     try:
-        all_rows = ctx.sql(_statement(relations, value, tag)).cache()
-        _check_all_are_read(ctx, value, _still(all_rows, relations, tag))
+        all_rows = ctx.sql(_statement(relations, places, value, tag)).cache()
+        _check_all_are_read(ctx, value, _still(all_rows, relations, places, tag))
     except Exception as error:
         if (said := untagged(str(error))) == str(error):
             raise
@@ -279,8 +283,8 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     part = col(f"part_{tag}")
     (row,) = all_rows.filter(part == lit(0)).select(col(f"value_{tag}").alias("value")).to_pylist()
     by = {}
-    for number, (relation, places) in enumerate(zip(relations, _places(relations), strict=True), start=1):
-        names = zip(places, [*relation.columns, *relation.derivatives()], strict=True)
+    for number, (relation, own) in enumerate(zip(relations, places, strict=True), start=1):
+        names = zip(own, [*relation.columns, *relation.derivatives()], strict=True)
         by[relation.name] = all_rows.filter(part == lit(number)).select(*(_at(n, tag).alias(name) for n, name in names))
     return Gradients(row["value"], by)
 
@@ -337,7 +341,7 @@ def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]
     return relations
 
 
-def _places(relations: Sequence[_Relation]) -> list[list[int]]:
+def _places(relations: Sequence[_Relation]) -> Places:
     """For each relation where its columns and its derivatives stand in the rows of all of them.
 
     Columns of one type stand in one place, so that there are no more than one relation has, and not those of all.
@@ -363,36 +367,35 @@ def _at(place: int, tag: str) -> Expr:
     return col(f"c{place}_{tag}")
 
 
-def _statement(relations: Sequence[_Relation], loss: str, tag: str) -> str:
+def _statement(relations: Sequence[_Relation], places: Places, loss: str, tag: str) -> str:
     """The value, and the rows of the relations with their derivatives, under names that nothing else has.
 
     SELECT (loss), coalesce(r0.part, r1.part, r2.part), coalesce(r1.inp, r2.out), coalesce(r1.val, r2.val),
         coalesce(grad((loss), r1.val), grad((loss), r2.val)), ...
     FROM ...                                                               as `selected_beside` has it
     """
-    parts, columns = [f"r0.part_0_{tag}"], dict[int, list[str]]()
-    for number, (relation, places) in enumerate(zip(relations, _places(relations), strict=True), start=1):
-        parts.append(f"r{number}.part_{number}_{tag}")
+    columns: dict[int, list[str]] = {}
+    for number, (relation, own) in enumerate(zip(relations, places, strict=True), start=1):
         read = [f"r{number}.{quoted(name)}" for name in relation.columns]
         read += [f"grad({loss}, r{number}.{quoted(name)})" for name in relation.variables]
-        for place, expression in zip(places, read, strict=True):
+        for place, expression in zip(own, read, strict=True):
             columns.setdefault(place, []).append(expression)
-    selected = [f"{loss} AS value_{tag}", f"{in_its_part(parts)} AS part_{tag}"]
+    selected = [f"{loss} AS value_{tag}", f"{part_of_row(len(relations), tag)} AS part_{tag}"]
     selected += [f"{in_its_part(each)} AS c{place}_{tag}" for place, each in columns.items()]
     tables = [_quoted(relation.name) for relation in relations]
     return f"SELECT {', '.join(selected)} FROM {selected_beside('', tables, tag)}"
 
 
-def _still(all_rows: DataFrame, relations: Sequence[_Relation], tag: str) -> dict[str, list[str]]:
+def _still(all_rows: DataFrame, relations: Sequence[_Relation], places: Places, tag: str) -> dict[str, list[str]]:
     """By relation the variables by which all derivatives are 0 or NULL."""
-    of = [places[len(relation.columns) :] for relation, places in zip(relations, _places(relations), strict=True)]
-    moving = sorted({place for places in of for place in places})
+    of = [own[len(relation.columns) :] for relation, own in zip(relations, places, strict=True)]
+    moving = sorted({place for own in of for place in own})
     largest = [f.max(f.abs(_at(place, tag))).alias(f"m{place}") for place in moving]
     rows = all_rows.aggregate([col(f"part_{tag}").alias("part")], largest).to_pylist()
     found = {row["part"]: row for row in rows}
     still = {}
-    for number, (relation, places) in enumerate(zip(relations, of, strict=True), start=1):
-        names = zip(relation.variables, places, strict=True)
+    for number, (relation, own) in enumerate(zip(relations, of, strict=True), start=1):
+        names = zip(relation.variables, own, strict=True)
         if unmoved := [name for name, place in names if not found.get(number, {}).get(f"m{place}")]:
             still[relation.name] = unmoved
     return still

@@ -94,6 +94,16 @@ def in_its_part(expressions: Sequence[str]) -> str:
     return f"coalesce({', '.join(expressions)})" if len(expressions) > 1 else expressions[0]
 
 
+def part(number: int, tag: str) -> str:
+    """The column by which `selected_beside` keeps the rows of a table apart: 0 for the value, then the tables."""
+    return f"r{number}.part_{number}_{tag}"
+
+
+def part_of_row(count: int, tag: str) -> str:
+    """What a query has as the number of the table that a row is of, of so many tables."""
+    return in_its_part([part(number, tag) for number in range(count + 1)])
+
+
 def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
     """What a query selects from that has a value, and the rows of one table after those of the other.
 
@@ -118,10 +128,10 @@ def selected_beside(first: str, tables: Sequence[str], tag: str) -> str:
         if end - begin == 1:
             return parts[begin]
         middle = (begin + end + 1) // 2
-        key = f"r{middle}.part_{middle}_{tag}"
+        key = part(middle, tag)
         # Where both sides are NULL, DataFusion 54 compares each row with each.
         key = key if end - middle == 1 else f"coalesce({key}, -1)"
-        condition = f"r{begin}.part_{begin}_{tag} = {key}"
+        condition = f"{part(begin, tag)} = {key}"
         return f"({joined(begin, middle)} FULL JOIN {joined(middle, end)} ON {condition})"
 
     return joined(0, len(parts))

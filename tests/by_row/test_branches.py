@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from datafusion import SessionContext
 
+from support.cases import plans
+from support.compare import rows_of
 from support.sessions import session
 
 TABLES = {
@@ -67,10 +69,9 @@ AROUND = {
 }
 
 
-def rows_of(ctx: SessionContext, sql: str) -> Counter[Any]:
+def counted(ctx: SessionContext, sql: str) -> Counter[Any]:
     """The rows in no order, of floats the first twelve digits."""
-    columns = ctx.sql(sql).to_arrow_table().columns
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    rows = rows_of(ctx.sql(sql).to_arrow_table())
     return Counter(tuple(f"{each:.12g}" if isinstance(each, float) else repr(each) for each in row) for row in rows)
 
 
@@ -78,16 +79,11 @@ def with_loss(select: str) -> str:
     return f"WITH {LOSS} {select}"
 
 
-def plan_of(ctx: SessionContext, sql: str) -> str:
-    (plan,) = (row["plan"] for row in ctx.sql(f"EXPLAIN {sql}").to_pylist() if row["plan_type"] == "physical_plan")
-    return str(plan)
-
-
 @pytest.mark.parametrize("branches", [*APART.values(), *TOGETHER.values()], ids=[*APART, *TOGETHER])
 def test_each_branch_has_its_own_derivatives(branches: list[str]) -> None:
     ctx = session(TABLES)
-    alone = sum((rows_of(ctx, with_loss(branch)) for branch in branches), Counter())
-    assert rows_of(ctx, with_loss(" UNION ALL ".join(branches))) == alone
+    alone = sum((counted(ctx, with_loss(branch)) for branch in branches), Counter())
+    assert counted(ctx, with_loss(" UNION ALL ".join(branches))) == alone
 
 
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
@@ -98,12 +94,12 @@ def test_queries_around(around: str) -> None:
         ctx.register_record_batches(name, [ctx.sql(with_loss(branch)).collect()])
     kept = " UNION ALL ".join(f"SELECT * FROM {name}" for name in names)
     union = f"{BY_W} UNION ALL {BY_V}"
-    assert rows_of(ctx, with_loss(around.replace("{}", union))) == rows_of(ctx, around.replace("{}", kept))
+    assert counted(ctx, with_loss(around.replace("{}", union))) == counted(ctx, around.replace("{}", kept))
 
 
 @pytest.mark.parametrize(("branches", "is_once"), [(APART["two tables"], True), (TOGETHER["one table twice"], False)])
 def test_how_often_the_loss_is_computed(branches: list[str], is_once: bool) -> None:
-    plan = plan_of(session(TABLES), with_loss(" UNION ALL ".join(branches)))
+    plan = plans(session(TABLES), with_loss(" UNION ALL ".join(branches)))["physical_plan"]
     assert (plan.count("SharedExec: computes ∂groups") == 1) == is_once
     assert "UnionExec" in plan
 
@@ -113,3 +109,14 @@ def test_an_error_is_that_of_the_branch() -> None:
     ctx = session(TABLES)
     with pytest.raises(Exception, match="nothing"):
         ctx.sql(with_loss(" UNION ALL ".join(branches)))
+
+
+def test_a_refusal_is_that_of_the_branch() -> None:
+    ctx = session(TABLES)
+    refused = f"SELECT k, grad({L}, other * 2) AS d FROM v"
+    said = []
+    for statement in (refused, " UNION ALL ".join([BY_W, BY_V, refused])):
+        with pytest.raises(Exception, match="must be a column") as error:
+            ctx.sql(with_loss(statement)).collect()
+        said.append(str(error.value))
+    assert said[0] == said[1]

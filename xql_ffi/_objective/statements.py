@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import called, in_its_part, selected_beside
+from xql_ffi._loss import called, in_its_part, part_of_row, selected_beside
 from xql_ffi._objective.parameters import Relation
 
 Kind = Literal["value", "gradient", "jvp", "hvp"]
@@ -117,10 +117,9 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
         columns += [f"r0.{TURN}", f"{called(f'r0.{CALL}')} AS {CALL}"]
         first = f", coalesce(MAX({TURN}), 0) + 1 AS {TURN}, CAST(0 AS DOUBLE) AS {CALL} FROM {turns_of}"
     if has_rows(kind):
-        parts, rows, derivatives = [f"r0.part_0_{names.tag}"], [], list[list[str]]()
+        rows, derivatives = [], list[list[str]]()
         for number, relation in enumerate(relations):
             r = f"r{number + 1}"
-            parts.append(f"{r}.part_{number + 1}_{names.tag}")
             rows.append(f"{r}.{quoted(names.row)}")
             for place, variable in enumerate(relation.variables):
                 derivative = f"grad({loss}, {r}.{quoted(variable)})"
@@ -130,7 +129,7 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
                     derivatives.append([])
                 derivatives[place].append(f"CAST({derivative} AS DOUBLE)")
             tables.append(quoted(names.read(number, kind)))
-        columns += [f"{in_its_part(parts)} AS {PART}", f"{in_its_part(rows)} AS {ROW}"]
+        columns += [f"{part_of_row(len(relations), names.tag)} AS {PART}", f"{in_its_part(rows)} AS {ROW}"]
         columns += [f"{in_its_part(each)} AS {by(place)}" for place, each in enumerate(derivatives)]
     selected_from = selected_beside(first, tables, names.tag)
     if kind in MOVING:

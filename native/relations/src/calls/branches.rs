@@ -1,6 +1,6 @@
 //! Calls in the branches of a union, as calls in one node.
 
-use arrow::datatypes::DataType;
+use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, JoinType, NullEquality, Result, TableReference};
 use datafusion_expr::expr::Case;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 use crate::reverse::joined;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
-use crate::vocabulary::nodes::{any_node_behind, any_part};
+use crate::vocabulary::nodes::any_node_behind;
 use crate::vocabulary::operators::{Recognize, is_call};
 
 /// A union of rows of tables with derivatives by them, as one projection over all rows, so that the derivatives are one sweep. Once the
@@ -39,12 +39,11 @@ pub fn in_one_node(union: &Union, recognize: Recognize, names: &mut Names) -> Re
     if !find_branches(union, &mut branches) {
         return Ok(None);
     }
-    let mut by_row = 0;
-    for branch in &branches {
-        by_row +=
-            usize::from(any_part(&LogicalPlan::Projection((*branch).clone()), |part| is_by_row(part, recognize))?);
-    }
-    if by_row < 2 || !are_of_one_type(union, &branches)? || !have_tables_of_their_own(&branches)? {
+    let has_by_row = |branch: &&&Projection| branch.expr.iter().any(|expr| has_by_row(expr, recognize));
+    if branches.iter().filter(has_by_row).count() < 2
+        || !are_of_one_type(union, &branches)?
+        || !have_tables_of_their_own(&branches)?
+    {
         return Ok(None);
     }
     let mut parts = vec![];
@@ -77,10 +76,15 @@ fn find_branches<'u>(union: &'u Union, found: &mut Vec<&'u Projection>) -> bool 
     })
 }
 
-/// Whether an expression is a derivative of a subquery.
-fn is_by_row(expr: &Expr, recognize: Recognize) -> bool {
-    let Expr::ScalarFunction(call) = expr else { return false };
-    is_call(expr, recognize) && call.args.first().is_some_and(has_subquery)
+/// Whether an expression has a derivative of a subquery.
+fn has_by_row(expr: &Expr, recognize: Recognize) -> bool {
+    let is_by_row = |part: &Expr| match part {
+        Expr::ScalarFunction(call) => is_call(part, recognize) && call.args.first().is_some_and(has_subquery),
+        _ => false,
+    };
+    let found = expr.exists(|part| Ok(is_by_row(part)));
+    debug_assert!(found.is_ok(), "the closure never fails");
+    found.unwrap_or(false)
 }
 
 /// Whether no branch has a value of another type than the others, or one that is drawn or is of the query around. Columns beside others
@@ -88,7 +92,7 @@ fn is_by_row(expr: &Expr, recognize: Recognize) -> bool {
 fn are_of_one_type(union: &Union, branches: &[&Projection]) -> Result<bool> {
     for branch in branches {
         for (expr, field) in branch.expr.iter().zip(union.schema.fields()) {
-            let data_type: DataType = expr.get_type(branch.input.schema())?;
+            let data_type = expr.get_type(branch.input.schema())?;
             let is_plain =
                 field.metadata().is_empty() && (field.is_nullable() || matches!(unaliased(expr), Expr::Literal(..)));
             if !is_plain || data_type != *field.data_type() || is_volatile(expr) || expr.contains_outer() {

@@ -79,9 +79,10 @@ impl Differentiation {
         let Some(node) = in_one_node(union, self.context.recognize, &mut self.context.names)? else { return Ok(None) };
         match self.rewrite(node) {
             Ok(done) => Ok(Some(done.data)),
-            // Each by itself it may have them, or else says better why not.
+            // Each by itself it may have them, or else says better why not. Those of the unions in it are not tried as well: of so many
+            // branches there are as many unions in one another.
             Err(_) => {
-                self.context = before;
+                self.context = Context { joins_branches: false, ..before };
                 Ok(None)
             }
         }

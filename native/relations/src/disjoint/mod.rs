@@ -11,7 +11,7 @@
 //! Such a join holds one side, and each of its rows has the columns of all tables. Once the calls are gone, it is a union, each branch of
 //! which computes what is not known of it to be NULL.
 
-mod known;
+mod fold;
 mod parts;
 
 use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
@@ -25,8 +25,8 @@ use crate::vocabulary::markers::nullable;
 use crate::vocabulary::names::{Names, columns, under_names_of};
 use crate::vocabulary::nodes::any_node;
 use crate::vocabulary::operators::Operators;
-use crate::vocabulary::work_table::work_table;
-use parts::Parts;
+use fold::is_null;
+use parts::{Parts, reads_plan_around};
 
 /// A plan whose full joins of rows that are apart by their keys are unions.
 ///
@@ -51,6 +51,10 @@ pub fn disjoint_joins_as_unions(plan: LogicalPlan, operators: &Operators) -> Res
     plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::Projection(_) = &node else { return Ok(Transformed::no(node)) };
         let Some(parts) = Parts::of(&node, operators, &mut names)? else { return Ok(Transformed::no(node)) };
+        // With columns for each table, as many NULLs as there are tables squared would be written down.
+        if node.schema().fields().len() > 2 * parts.widest() {
+            return Ok(Transformed::no(node));
+        }
         let branches = (0..parts.count()).map(|part| parts.branch(part)).collect::<Result<Vec<_>>>()?;
         if !are_of_types(&branches, node.schema()) {
             return Ok(Transformed::no(node));
@@ -73,10 +77,7 @@ fn asks_for_order(node: &LogicalPlan) -> bool {
 /// A union that is planned apart from what sorts its rows: DataFusion 55 sorts each branch, takes columns that are NULL in one for sorted
 /// in all, and refuses its own plan. None if it reads what belongs to the plan around.
 fn apart(union: LogicalPlan, names: &mut Names) -> Result<Option<LogicalPlan>> {
-    let is_of_plan_around = |node: &LogicalPlan| {
-        node.contains_outer_reference() || matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
-    };
-    if SharedRelation::any_node_in(&union, &is_of_plan_around)? {
+    if reads_plan_around(&union)? {
         return Ok(None);
     }
     Arc::new(SharedRelation::apart(names.part("union"), union)).scan().map(Some)
@@ -96,7 +97,7 @@ fn are_of_types(branches: &[LogicalPlan], wanted: &DFSchema) -> bool {
 }
 
 fn is_literal(expr: &Expr) -> bool {
-    matches!(unaliased(expr), Expr::Literal(value, _) if !value.is_null())
+    matches!(unaliased(expr), literal @ Expr::Literal(..) if !is_null(literal))
 }
 
 /// The rows of a branch under other names. On DataFusion 54 their columns may be NULL by their types where those of the join may, whatever
@@ -112,9 +113,8 @@ fn under(branch: LogicalPlan, names: &[String], wanted: &DFSchema) -> Result<Log
         other => (columns(other.schema()), Arc::new(other)),
     };
     let named = exprs.into_iter().zip(names).zip(wanted.fields()).map(|((expr, name), wanted)| {
-        let is_null = matches!(unaliased(&expr), Expr::Literal(value, _) if value.is_null());
-        let is_marked = cfg!(not(feature = "datafusion-55")) && wanted.is_nullable() && !is_null;
         let expr = expr.unalias();
+        let is_marked = cfg!(not(feature = "datafusion-55")) && wanted.is_nullable() && !is_null(&expr);
         Ok(if is_marked { nullable(expr)? } else { expr }.unalias().alias(name.clone()))
     });
     let named = named.collect::<Result<Vec<_>>>()?;

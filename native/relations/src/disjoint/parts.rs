@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::has_subquery;
 
-use super::known::{Known, simplified};
+use super::fold::{Known, folded};
 use crate::reverse::joined;
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::unaliased;
@@ -111,6 +111,16 @@ impl<'p> Parts<'p> {
         self.count
     }
 
+    /// How many columns there are in the widest part, with what stands beside it.
+    pub fn widest(&self) -> usize {
+        match &self.below {
+            Below::Part => self.columns.len(),
+            Below::Passed(input) => input.widest(),
+            Below::Either(left, right) => left.widest().max(right.widest()),
+            Below::Beside(input, other) => input.widest() + other.schema().fields().len(),
+        }
+    }
+
     /// The rows of a part, with all columns in their order.
     pub fn branch(&self, part: usize) -> Result<LogicalPlan> {
         restore(self.with(part, &(0..self.columns.len()).collect())?, self.plan.schema())
@@ -156,7 +166,7 @@ impl<'p> Parts<'p> {
         let mut read = BTreeSet::new();
         for index in wanted {
             let (table, field) = self.plan.schema().qualified_field(*index);
-            let expr = simplified(unaliased(&projection.expr[*index]), &known, schema)?;
+            let expr = folded(unaliased(&projection.expr[*index]), &known, schema)?;
             for column in expr.column_refs() {
                 read.insert(schema.index_of_column(column)?);
             }
@@ -246,7 +256,7 @@ fn keys(key: &Expr, side: &Parts<'_>) -> Result<Option<Vec<ScalarValue>>> {
     }
     let mut values = vec![];
     for part in 0..side.count {
-        match simplified(key, &InPart { parts: side, part }, schema)? {
+        match folded(key, &InPart { parts: side, part }, schema)? {
             Expr::Literal(value, _) if value.is_null() => {}
             Expr::Literal(value, _) => values.push(value),
             _ => return Ok(None),
@@ -285,15 +295,20 @@ fn computed_once(plan: &LogicalPlan, names: &mut Names) -> Result<Option<Logical
     if reads_shared(plan) {
         return Ok(Some(plan.clone()));
     }
-    let is_of_another = |node: &LogicalPlan| {
-        node.contains_outer_reference() || matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
-    };
-    if SharedRelation::any_node_in(plan, &is_of_another)? {
+    if reads_plan_around(plan)? {
         return Ok(None);
     }
     let named = named(plan.clone(), &columns(plan.schema()), names)?;
     let relation = Arc::new(SharedRelation::new(names.part("beside"), named));
     under_names_of(plan.schema(), relation.scan()?).map(Some)
+}
+
+/// Whether a plan reads the rows of an iteration or a column of the query around, so that it cannot be planned apart.
+pub fn reads_plan_around(plan: &LogicalPlan) -> Result<bool> {
+    let is_of_plan_around = |node: &LogicalPlan| {
+        node.contains_outer_reference() || matches!(node, LogicalPlan::TableScan(scan) if work_table(scan).is_some())
+    };
+    SharedRelation::any_node_in(plan, &is_of_plan_around)
 }
 
 /// Whether a plan is known to have one row.

@@ -1,4 +1,4 @@
-//! Expressions over rows of which some columns are known.
+//! Constant folding of expressions over rows of which some columns are known.
 
 use datafusion_common::{Column, DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::{Alias, Case, Cast, ScalarFunction};
@@ -20,20 +20,20 @@ pub trait Known {
 /// coalesce(a.val, b.val)                       ->    b.val        where a.val is NULL
 /// CASE WHEN a.val IS NOT NULL THEN ... END     ->    NULL
 /// ```
-pub fn simplified(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<Expr> {
+pub fn folded(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<Expr> {
     Ok(match expr {
         Expr::Column(column) => known.value(column)?.map_or_else(|| expr.clone(), literal),
         Expr::Alias(alias) => {
-            Expr::Alias(Alias { expr: Box::new(simplified(&alias.expr, known, schema)?), ..alias.clone() })
+            Expr::Alias(Alias { expr: Box::new(folded(&alias.expr, known, schema)?), ..alias.clone() })
         }
-        Expr::Cast(cast) => match simplified(&cast.expr, known, schema)? {
+        Expr::Cast(cast) => match folded(&cast.expr, known, schema)? {
             Expr::Literal(value, _) => match value.cast_to(&expr.get_type(schema)?) {
                 Ok(value) => literal(value),
                 Err(_) => expr.clone(),
             },
             inner => Expr::Cast(Cast { expr: Box::new(inner), ..cast.clone() }),
         },
-        Expr::IsNotNull(inner) => match simplified(inner, known, schema)? {
+        Expr::IsNotNull(inner) => match folded(inner, known, schema)? {
             Expr::Literal(value, _) => literal(ScalarValue::from(!value.is_null())),
             inner => Expr::IsNotNull(Box::new(inner)),
         },
@@ -52,7 +52,7 @@ pub fn simplified(expr: &Expr, known: &impl Known, schema: &DFSchema) -> Result<
             }
         }
         Expr::ScalarFunction(call) if known.is_call(expr) => match call.args.first() {
-            Some(primal) if is_null(&simplified(primal, known, schema)?) => typed(None, expr, schema)?,
+            Some(primal) if is_null(&folded(primal, known, schema)?) => typed(None, expr, schema)?,
             _ => expr.clone(),
         },
         other => other.clone(),
@@ -65,16 +65,16 @@ fn branches(case: &Case, known: &impl Known, schema: &DFSchema) -> Result<(Vec<(
     let mut kept = vec![];
     let mut otherwise = case.else_expr.as_deref();
     for (when, then) in &case.when_then_expr {
-        match simplified(when, known, schema)? {
+        match folded(when, known, schema)? {
             Expr::Literal(ScalarValue::Boolean(Some(true)), _) => {
                 otherwise = Some(then);
                 break;
             }
             Expr::Literal(ScalarValue::Boolean(_), _) => {}
-            when => kept.push((Box::new(when), Box::new(simplified(then, known, schema)?))),
+            when => kept.push((Box::new(when), Box::new(folded(then, known, schema)?))),
         }
     }
-    let otherwise = otherwise.map(|other| simplified(other, known, schema)).transpose()?;
+    let otherwise = otherwise.map(|other| folded(other, known, schema)).transpose()?;
     Ok((kept, otherwise))
 }
 
@@ -82,7 +82,7 @@ fn branches(case: &Case, known: &impl Known, schema: &DFSchema) -> Result<(Vec<(
 fn candidates(args: &[Expr], known: &impl Known, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut kept = vec![];
     for arg in args {
-        match simplified(arg, known, schema)? {
+        match folded(arg, known, schema)? {
             value if is_null(&value) => {}
             value @ Expr::Literal(..) => {
                 kept.push(value);
@@ -103,7 +103,8 @@ fn typed(value: Option<Expr>, of: &Expr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-fn is_null(expr: &Expr) -> bool {
+/// Whether an expression is NULL.
+pub fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if value.is_null())
 }
 
