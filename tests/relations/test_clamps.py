@@ -38,6 +38,18 @@ BETWEEN = {
     "an order": "SELECT id, x, y FROM k ORDER BY id LIMIT 4",
     "one row of each": "SELECT DISTINCT ON (id) id, x, y FROM k ORDER BY id",
     "a window beside": "SELECT id, x, y FROM (SELECT id, x, y, ROW_NUMBER() OVER (ORDER BY id) AS n FROM k) AS s",
+    "a group's key": "SELECT id, x, y FROM k GROUP BY id, x, y",
+    "equal rows": "SELECT DISTINCT id, x, y FROM k",
+    "a window of the row": "SELECT id, x, SUM(y) OVER (PARTITION BY id) + stddev_pop(y) OVER (PARTITION BY id) AS y FROM k",
+    "a window that slides": """SELECT id, x,
+        SUM(y) OVER (PARTITION BY id ORDER BY x ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS y FROM k""",
+    "windows of windows": """SELECT id, x, SUM(y + 3 * sqrt(s)) OVER (PARTITION BY id) AS y
+        FROM (SELECT id, x, y, AVG(y) OVER (PARTITION BY id) AS s FROM k) AS s""",
+    "the greatest of a window": "SELECT id, x, MAX(y) OVER (PARTITION BY id ORDER BY x) AS y FROM k",
+    "the row before": "SELECT id, x, LAG(y, 0, 0.0) OVER (ORDER BY id) AS y FROM k",
+    "the first that is not NULL": """SELECT id, x, FIRST_VALUE(nullif(y, -5.0)) IGNORE NULLS
+        OVER (ORDER BY id DESC ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) AS y FROM k""",
+    "the first of a group": "SELECT id, x, FIRST_VALUE(y ORDER BY id) AS y FROM k GROUP BY id, x",
     "iterations": """WITH RECURSIVE r AS (SELECT 0 AS step, id, x, CAST(0.3 AS DOUBLE) AS y, y AS clamped FROM k
         UNION ALL SELECT step + 1, id, x, clamped AS y, clamped FROM r WHERE step < 2)
         SELECT id, x, y FROM r WHERE step = 2""",
@@ -54,6 +66,11 @@ def statement(clamp: str, between: str, function: str, selected: str = "grad({},
     """A function of a clamp, each in a query of its own."""
     return f"""WITH k AS (SELECT id, x, {clamp} AS y FROM points), b AS ({between})
         SELECT id, {selected.format(function)} AS d FROM b WHERE id < 4 ORDER BY id"""
+
+
+def materialized(sql: str) -> str:
+    """The statement with its clamp in a relation that is computed once."""
+    return sql.replace("WITH k AS (", "WITH k AS MATERIALIZED (", 1)
 
 
 def by_differences(ctx: SessionContext, sql: str) -> np.ndarray:
@@ -75,6 +92,17 @@ def test_nodes_between(ctx: SessionContext, between: str) -> None:
         assert len(found) == 4
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9, err_msg=sql)
         assert found[:2] == [0.0, 0.0], sql
+
+
+@pytest.mark.parametrize("between", [name for name in BETWEEN if name != "iterations"])
+def test_all_rows_moving(ctx: SessionContext, between: str) -> None:
+    """Rows that move together have a tangent that is told apart in the same way, in a relation of its own too."""
+    for clamp in ("greatest(x, 0.0)", "CASE WHEN x > 0 THEN x ELSE 0.0 END"):
+        values = statement(clamp, BETWEEN[between], "sqrt(y)", "{}")
+        expected = by_differences(ctx, values)
+        for sql in (moved := statement(clamp, BETWEEN[between], "sqrt(y)", "jvp({}, x, 1.0)"), materialized(moved)):
+            found = ctx.sql(sql).to_pydict()["d"]
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9, err_msg=sql)
 
 
 @pytest.mark.parametrize("clamp", CLAMPS)

@@ -3,7 +3,7 @@
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, internal_err};
 use datafusion_expr::utils::grouping_set_to_exprlist;
-use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, lit, when};
+use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
@@ -13,8 +13,8 @@ use super::carrier::{Carried, Carrier, Request};
 use super::direction::Direction;
 use super::draws::Draws;
 use crate::rows::{Over, arguments};
-use crate::tangents::linearize::{null_with_column, of_type, written_out};
-use crate::tangents::tangent::{self, Inactive, Linearized, Tangent, Tangents};
+use crate::tangents::linearize::{Function, null_with_column, of_type, written_out};
+use crate::tangents::tangent::{Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns};
 use crate::vocabulary::nodes::computed;
@@ -101,39 +101,14 @@ impl Groups<'_> {
                 names,
                 computed: &mut self.agreements.aggregates,
             };
-            let tangent = match rows.tangent(primal)? {
-                Linearized::Derived(expr) => {
-                    let inactive = rows.inactive(primal)?;
-                    self.computed(*index, guarded(expr, inactive.as_ref(), primal)?, inactive, direction, names)?
-                }
-                Linearized::Known(tangent) => tangent,
-            };
+            let Some(mut guarded) = rows.guarded(primal)? else { continue };
+            let field = self.aggregate.schema.field(*index);
+            let data_type = direction.tangent_type(field.data_type());
+            guarded.tangent = of_type(null_with_column(guarded.tangent, &self.aggregate.schema, *index)?, &data_type);
+            let tangent = direction.add_carried(guarded, (field.name(), data_type), &mut self.exprs, names)?;
             tangents.set(*index, tangent);
         }
         Ok(tangents)
-    }
-
-    /// The tangent of an aggregate as a column.
-    fn computed(
-        &mut self,
-        index: usize,
-        tangent: Expr,
-        inactive: Option<Expr>,
-        direction: &Direction,
-        names: &mut Names,
-    ) -> Result<Tangent> {
-        let schema = &self.aggregate.schema;
-        let field = schema.field(index);
-        let data_type = direction.tangent_type(field.data_type());
-        let tangent = of_type(null_with_column(tangent, schema, index)?, &data_type);
-        let column = direction.add_computed(tangent, field.name(), &mut self.exprs, names);
-        let mut told = None;
-        if let Some(condition) = inactive {
-            let number = Inactive::number(condition)?;
-            let column = names.column(number, &mut self.exprs, |names| names.part("inactive"));
-            told = Some(Inactive { column, data_type });
-        }
-        Ok(Tangent::Column(tangent::Carried { column, inactive: told }))
     }
 
     /// The tangent of a key.
@@ -146,34 +121,21 @@ impl Groups<'_> {
         names: &mut Names,
     ) -> Result<Tangent> {
         let Aggregate { input, group_expr, schema, .. } = self.aggregate;
-        let tangent = match direction.linearize(primal, input.schema(), below)? {
+        let function = Function::of(primal.clone(), input.schema())?;
+        let tangent = match function.linearize(input.schema(), below, &direction.jvp)? {
             Linearized::Known(constant @ (Tangent::Zero | Tangent::One)) => return Ok(constant),
             tangent => tangent,
         };
+        let inactive = function.inactive(input.schema(), below, self.carried.schema())?;
         let data_type = direction.tangent_type(schema.field(index).data_type());
         let tangent = written_out(&tangent, primal, input.schema(), &data_type)?;
         let tangent = tangent.cast_to(&data_type, self.carried.schema())?;
         let key = Expr::Column(Column::from(schema.qualified_field(index)));
         let rolled_up = matches!(group_expr.as_slice(), [Expr::GroupingSet(_)]).then_some(key);
-        let in_rows = InRows { tangent, rolled_up, data_type, column: schema.field(index).name() };
-        self.agreements.add(in_rows, &direction.variable, names)
+        let in_rows = InRows { tangent, inactive, rolled_up, data_type, column: schema.field(index).name() };
+        self.agreements.add(in_rows, direction, names)
     }
 }
-
-/// The tangent of an aggregate, 0 where all of its rows take branches that do not vary. Of sums and of values of a row it is so anyway.
-fn guarded(tangent: Expr, inactive: Option<&Expr>, aggregate: &Expr) -> Result<Expr> {
-    let is_linear = match unaliased(aggregate) {
-        Expr::AggregateFunction(call) => LINEAR.contains(&call.func.name()),
-        _ => false,
-    };
-    match inactive.filter(|_| !is_linear) {
-        Some(inactive) => when(inactive.clone(), lit(0.0)).otherwise(tangent),
-        None => Ok(tangent),
-    }
-}
-
-/// Aggregates whose tangents are those of rows, added up.
-const LINEAR: [&str; 7] = ["sum", "avg", "min", "max", "first_value", "last_value", "nth_value"];
 
 /// The aggregate over an input in which all that is volatile in its functions has been drawn.
 fn drawn_before(aggregate: Aggregate, names: &mut Names) -> Result<Aggregate> {

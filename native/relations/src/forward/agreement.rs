@@ -1,11 +1,13 @@
 //! The tangent of a value that the rows of a group have in common.
 
 use arrow::datatypes::DataType;
-use datafusion_common::{Column, Result, ScalarValue};
-use datafusion_expr::{Expr, when};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::{Expr, lit, when};
 use datafusion_functions_aggregate::expr_fn::{max, min};
 
-use crate::tangents::tangent::Tangent;
+use super::direction::Direction;
+use crate::rows::Guarded;
+use crate::tangents::tangent::{Inactive, Tangent};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
 
@@ -24,6 +26,8 @@ pub struct Agreements {
 pub struct InRows<'n> {
     /// The tangent.
     pub tangent: Expr,
+    /// Where it is 0 because branches are taken that do not vary.
+    pub inactive: Option<Expr>,
     /// The key whose tangent it is, if grouping sets may roll that up. It is NULL where they do, and so is its tangent: of
     /// `GROUP BY w, ROLLUP(v)` the second set has all values of `v` in one group, whose `v` is NULL.
     pub rolled_up: Option<Expr>,
@@ -34,9 +38,9 @@ pub struct InRows<'n> {
 }
 
 impl Agreements {
-    /// Adds a tangent by a variable.
-    pub fn add(&mut self, in_rows: InRows, variable: &str, names: &mut Names) -> Result<Tangent> {
-        let InRows { tangent, rolled_up, data_type, column } = in_rows;
+    /// Adds a tangent in a direction.
+    pub fn add(&mut self, in_rows: InRows, direction: &Direction, names: &mut Names) -> Result<Tangent> {
+        let InRows { tangent, inactive, rolled_up, data_type, column } = in_rows;
         let mut end = |of_all: Expr, end: &str| {
             let part = |names: &mut Names| names.part(&format!("{column} {end}"));
             Expr::Column(names.column(of_all, &mut self.aggregates, part))
@@ -49,8 +53,11 @@ impl Agreements {
             Some(key) => when(key.is_not_null(), agreed).end()?,
             None => agreed,
         };
-        let name = names.tangent(column, variable);
-        self.exprs.push(agreed.alias(name.clone()));
-        Ok(Column::new_unqualified(name).into())
+        let inactive = match inactive {
+            Some(inactive) => Some(end(min(Inactive::number(inactive)?), "inactive").eq(lit(1_i64))),
+            None => None,
+        };
+        let guarded = Guarded { tangent: agreed, inactive };
+        direction.add_carried(guarded, (column, data_type), &mut self.exprs, names)
     }
 }

@@ -9,8 +9,9 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::{decoded, result_type};
 
 use super::shared_tangents::Cell;
+use crate::rows::Guarded;
 use crate::tangents::linearize::{linearize, reads, written_out};
-use crate::tangents::tangent::{Linearized, Tangents};
+use crate::tangents::tangent::{Carried, Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::identity::{Place, Relation};
 use crate::vocabulary::names::Names;
@@ -98,6 +99,24 @@ impl Direction {
     /// The column that computes a tangent, added unless there is one already.
     pub fn add_computed(&self, expr: Expr, name: &str, computed: &mut Vec<Expr>, names: &mut Names) -> Column {
         names.column(expr, computed, |names| names.tangent(name, &self.variable))
+    }
+
+    /// The tangent that an expression of this type computes, with where it is inactive; each as a column, added unless there is one.
+    pub fn add_carried(
+        &self,
+        Guarded { tangent, inactive }: Guarded,
+        (name, data_type): (&str, DataType),
+        computed: &mut Vec<Expr>,
+        names: &mut Names,
+    ) -> Result<Tangent> {
+        let column = self.add_computed(tangent, name, computed, names);
+        let mut told = None;
+        if let Some(condition) = inactive {
+            let number = Inactive::number(condition)?;
+            let column = names.column(number, computed, |names| names.part("inactive"));
+            told = Some(Inactive { column, data_type });
+        }
+        Ok(Tangent::Column(Carried { column, inactive: told }))
     }
 
     /// The type of the tangent of a column of this type.

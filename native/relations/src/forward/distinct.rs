@@ -46,8 +46,9 @@ fn all(carrier: &mut Carrier, input: Arc<LogicalPlan>, requests: &[Request]) -> 
                     let tangent = Expr::Column(of_rows.column.clone());
                     let data_type = tangent.get_type(carried.plan.schema())?;
                     let column = input.schema().field(index).name();
-                    let in_rows = InRows { tangent, rolled_up: None, data_type, column };
-                    agreements.add(in_rows, &direction.variable, carrier.names)?
+                    let inactive = of_rows.condition();
+                    let in_rows = InRows { tangent, inactive, rolled_up: None, data_type, column };
+                    agreements.add(in_rows, direction, carrier.names)?
                 }
                 constant => constant.clone(),
             };

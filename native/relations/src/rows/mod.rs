@@ -9,8 +9,8 @@ pub mod without_formula;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
-use datafusion_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition, lit};
+use datafusion_expr::expr::{AggregateFunction, NullTreatment, WindowFunction, WindowFunctionParams};
+use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition, lit, when};
 use std::sync::Arc;
 
 use crate::tangents::linearize::{Function, linearize, written_out};
@@ -18,8 +18,9 @@ use crate::tangents::pairs::{pair, tangent_in};
 use crate::tangents::tangent::{Inactive, Linearized, Tangent, Tangents};
 use crate::vocabulary::expressions::one_zero;
 use crate::vocabulary::names::Names;
-use calls::{Extremum, FormulaCall};
+use calls::{Extremum, FormulaCall, is_choice};
 use formulas::{Input, TangentFormula};
+use frame_sums::FrameSum;
 use without_formula::{DISTINCT_BEFORE, way_without};
 use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
@@ -42,6 +43,30 @@ pub struct Over<'a> {
     pub computed: &'a mut Vec<Expr>,
 }
 
+/// A tangent, and where it is 0 because branches are taken that do not vary.
+#[derive(Debug)]
+pub struct Guarded {
+    /// The tangent.
+    pub tangent: Expr,
+    /// The condition, if there may be such rows.
+    pub inactive: Option<Expr>,
+}
+
+impl Guarded {
+    /// That of a function whose formula gives this tangent, which may be no number where no row varies.
+    fn new(function: &Expr, tangent: Expr, inactive: Option<Expr>) -> Result<Self> {
+        let is_linear = LINEAR.contains(&Call::of(function)?.definition().name());
+        let tangent = match &inactive {
+            Some(inactive) if !is_linear => when(inactive.clone(), lit(0.0)).otherwise(tangent)?,
+            _ => tangent,
+        };
+        Ok(Self { tangent, inactive })
+    }
+}
+
+/// Functions whose tangents are those of rows, or these added up, and so are 0 where these are.
+const LINEAR: [&str; 9] = ["sum", "avg", "min", "max", "first_value", "last_value", "nth_value", "lag", "lead"];
+
 /// A function that varies, with the formula of its tangent.
 struct Varying {
     call: Call,
@@ -61,10 +86,42 @@ impl Over<'_> {
         Ok(tangent.map_or(Linearized::Known(Tangent::Zero), Linearized::Derived))
     }
 
-    /// Where all rows that an aggregate is over take branches that do not vary, over functions that are added; none if that is known of
-    /// no row.
-    pub fn inactive(&mut self, function: &Expr) -> Result<Option<Expr>> {
-        let call @ Call::Aggregate(_) = Call::of(function)? else { return Ok(None) };
+    /// The tangent of an aggregate or window function, and where its rows take branches that do not vary; nothing if it is zero.
+    pub fn guarded(&mut self, function: &Expr) -> Result<Option<Guarded>> {
+        let Linearized::Derived(tangent) = self.tangent(function)? else { return Ok(None) };
+        let inactive = self.inactive(function)?;
+        Guarded::new(function, tangent, inactive).map(Some)
+    }
+
+    /// Where an aggregate or window function does not vary by the branches that its rows take, over functions that are added; none if
+    /// that is known of no row.
+    ///
+    /// It does not where none of its rows varies, or where the one that it chooses does not.
+    fn inactive(&mut self, function: &Expr) -> Result<Option<Expr>> {
+        let call = Call::of(function)?;
+        let Some(condition) = self.inactive_rows(&call)? else { return Ok(None) };
+        let name = call.definition().name().to_owned();
+        let mut number = Inactive::number(condition)?;
+        let (all, _) = if is_choice(&name) {
+            if call.null_treatment() == Some(NullTreatment::IgnoreNulls) {
+                number = when(call.args()[0].clone().is_not_null(), number).end()?;
+            }
+            let mut arguments = vec![number];
+            arguments.extend(call.args().get(1).cloned());
+            // The default of lag and lead is a constant.
+            arguments.extend(call.args().get(2).map(|_| lit(1_i64)));
+            self.rows(call, None).call(&name, arguments)?
+        } else {
+            self.rows(call.unordered(), None).call("min", vec![number])?
+        };
+        Ok(Some(all.eq(lit(1_i64))))
+    }
+
+    /// Which rows of a function do not vary by the branches that they take, if that is known of some.
+    fn inactive_rows(&self, call: &Call) -> Result<Option<Expr>> {
+        if matches!(call, Call::Window(call) if FrameSum::of(&call.fun).is_some()) {
+            return Ok(None);
+        }
         let mut conditions = vec![];
         for argument in call.args() {
             let Some(tangent) = self.argument(argument)?.tangent else { continue };
@@ -72,9 +129,7 @@ impl Over<'_> {
             let Some(inactive) = function.inactive(self.columns, self.tangents, self.carried)? else { return Ok(None) };
             conditions.push(inactive.and(tangent.eq(lit(0.0))));
         }
-        let Some(condition) = conditions.into_iter().reduce(Expr::and) else { return Ok(None) };
-        let (all, _) = self.rows(call, None).call("min", vec![Inactive::number(condition)?])?;
-        Ok(Some(all.eq(lit(1_i64))))
+        Ok(conditions.into_iter().reduce(Expr::and))
     }
 
     /// A function by its arguments and their tangents; nothing if none of them varies.
@@ -202,6 +257,21 @@ impl Call {
             Self::Aggregate(call) => call.params.distinct,
             Self::Window(call) => call.params.distinct,
         }
+    }
+
+    fn null_treatment(&self) -> Option<NullTreatment> {
+        match self {
+            Self::Aggregate(call) => call.params.null_treatment,
+            Self::Window(call) => call.params.null_treatment,
+        }
+    }
+
+    /// The call without the order in which an aggregate takes its rows. That of a window has its frame.
+    fn unordered(mut self) -> Self {
+        if let Self::Aggregate(call) = &mut self {
+            call.params.order_by.clear();
+        }
+        self
     }
 
     /// The call of another function over the same rows, those that fulfil a condition.

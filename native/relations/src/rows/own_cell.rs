@@ -24,8 +24,8 @@ use super::calls::{FormulaCall, is_choice};
 use super::formulas::{Input, TangentFormula, aggregate};
 use super::frame_sums::FrameSum;
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
-use super::{Call, Over, Varying};
-use crate::tangents::tangent::Linearized;
+use super::{Call, Guarded, Over, Varying};
+use crate::tangents::tangent::Inactive;
 use crate::vocabulary::expressions::{failing, one_zero};
 
 /// Whether the derivative of a window function by the row's own cell is known where several rows of a window may have one cell
@@ -79,12 +79,12 @@ pub struct OwnCell<'a> {
 
 impl OwnCell<'_> {
     /// The derivative of a function, which has this value; nothing if it is zero.
-    pub fn tangent(&mut self, function: &Expr, value: &Expr) -> Result<Option<Expr>> {
+    pub fn tangent(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
         let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
         };
         if is_choice(call.fun.name()) {
-            return self.chosen_row(*call, &inputs, formula).map(Some);
+            return self.chosen_row(function, *call, &inputs, formula).map(Some);
         }
         let mut takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();
         takes_part.extend(self.over.present(&inputs)?);
@@ -93,11 +93,14 @@ impl OwnCell<'_> {
         }
         let complete = if formula.pairs { self.over.present(&inputs)? } else { None };
         let takes_part = takes_part.into_iter().reduce(Expr::and);
-        Sum { rows: self, call: *call, complete, takes_part, value }.tangent(&inputs, formula)
+        let mut sum = Sum { rows: self, call: *call, complete, takes_part, value };
+        let Some(tangent) = sum.tangent(&inputs, formula)? else { return Ok(None) };
+        let inactive = sum.inactive()?;
+        Guarded::new(function, tangent, inactive).map(Some)
     }
 
     /// The tangent of a function, which has this value, along one that is the same in all rows of a partition; nothing if it is zero.
-    pub fn tangent_along(&mut self, function: &Expr, value: &Expr) -> Result<Option<Expr>> {
+    pub fn tangent_along(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
         let Some(Varying { call: Call::Window(call), inputs, .. }) = self.over.varying(function)? else {
             return Ok(None);
         };
@@ -106,19 +109,17 @@ impl OwnCell<'_> {
                 let (input, tangent) = (input.clone(), tangent.clone());
                 let takes_part: Vec<_> = call.params.filter.as_deref().cloned().into_iter().collect();
                 let takes_part = takes_part.into_iter().chain(self.over.present(&inputs)?).reduce(Expr::and);
-                Sum { rows: self, call: *call, complete: None, takes_part, value }.mean(input, tangent).map(Some)
+                let mean = Sum { rows: self, call: *call, complete: None, takes_part, value }.mean(input, tangent)?;
+                Ok(Some(Guarded { tangent: mean, inactive: self.over.inactive(function)? }))
             }
-            _ => match self.over.tangent(function)? {
-                Linearized::Derived(tangent) => Ok(Some(tangent)),
-                Linearized::Known(_) => Ok(None),
-            },
+            _ => self.over.guarded(function),
         }
     }
 
     /// The tangent of a function where all rows in its frame have the row's own cell: they all move. More cells in a frame are an
     /// error when the query runs. `has_value` is the condition on which the function is not NULL.
-    pub fn tangent_of_one_cell(&mut self, function: &Expr, has_value: Option<Expr>) -> Result<Option<Expr>> {
-        let Linearized::Derived(tangent) = self.over.tangent(function)? else { return Ok(None) };
+    pub fn tangent_of_one_cell(&mut self, function: &Expr, has_value: Option<Expr>) -> Result<Option<Guarded>> {
+        let Some(Guarded { tangent, inactive }) = self.over.guarded(function)? else { return Ok(None) };
         let cell = self.cell()?;
         let variable = self.over.variable;
         let Call::Window(call) = Call::of(function)? else { return Ok(None) };
@@ -138,11 +139,18 @@ impl OwnCell<'_> {
         let checked = Expr::Column(self.over.names.column(checked, self.terms, |names| names.part("checked")));
         // A derivative of the derivative has the same condition, and so the same error.
         let condition = has_value.into_iter().chain([checked.eq(lit(1.0))]).reduce(Expr::and);
-        when(condition.unwrap_or_else(|| lit(true)), tangent).end().map(Some)
+        let tangent = when(condition.unwrap_or_else(|| lit(true)), tangent).end()?;
+        Ok(Some(Guarded { tangent, inactive }))
     }
 
     /// The function of the tangents has the tangent of the row that is chosen, which counts if that row has the same cell.
-    fn chosen_row(&mut self, call: WindowFunction, inputs: &[Input], formula: &TangentFormula) -> Result<Expr> {
+    fn chosen_row(
+        &mut self,
+        function: &Expr,
+        call: WindowFunction,
+        inputs: &[Input],
+        formula: &TangentFormula,
+    ) -> Result<Guarded> {
         let cell = self.cell()?;
         let own = match (call.params.null_treatment, inputs.first()) {
             (Some(NullTreatment::IgnoreNulls), Some(Input { value, .. })) => {
@@ -157,7 +165,9 @@ impl OwnCell<'_> {
         let (chosen, _) = rows.call(&name, [own].into_iter().chain(which).collect())?;
         // There is no such row where lag and lead have their default, which is of the row itself.
         let tangent = tangent.unwrap_or_else(|| lit(0.0));
-        when(chosen.not_eq(cell), lit(0.0)).otherwise(or_zero(tangent))
+        let is_other = chosen.not_eq(cell);
+        let inactive = self.over.inactive(function)?.map(|inactive| is_other.clone().or(inactive));
+        Ok(Guarded { tangent: when(is_other, lit(0.0)).otherwise(or_zero(tangent))?, inactive })
     }
 
     /// The number of a row's cell. A row that an outer join has extended has none, and no tangent either.
@@ -196,6 +206,20 @@ impl Sum<'_, '_> {
                 internal_err!("{function} chooses a row, which is not known by the row's own cell in a sum")
             }
         })
+    }
+
+    /// Where none of the rows with the same cell varies by the branches that they take; none if that is known of no row.
+    fn inactive(&mut self) -> Result<Option<Expr>> {
+        let call = Call::Window(Box::new(self.call.clone()));
+        let Some(condition) = self.rows.over.inactive_rows(&call)? else { return Ok(None) };
+        if !self.rows.repeats {
+            return Ok(Some(condition));
+        }
+        let number = self.term(Inactive::number(condition)?, "inactive");
+        let cell = self.rows.cell()?;
+        let frame = self.frame()?;
+        let all = self.over_part("min", number, vec![cell], frame)?;
+        Ok(Some(all.eq(lit(1_i64))))
     }
 
     /// A function over all rows of the frame.

@@ -83,14 +83,14 @@ fn of_all_rows(carrier: &mut Carrier, windows: &Windows, requests: &[Request]) -
                 names: carrier.names,
                 computed: &mut computed,
             };
-            let tangent = match rows.tangent(function)? {
-                Linearized::Derived(expr) => {
+            let tangent = match rows.guarded(function)? {
+                Some(mut guarded) => {
                     let field = shown.field(index);
-                    let expr = null_with_column(expr, shown, index)?;
-                    let expr = of_type(expr, &direction.tangent_type(field.data_type()));
-                    direction.add_computed(expr, field.name(), &mut exprs, carrier.names).into()
+                    let data_type = direction.tangent_type(field.data_type());
+                    guarded.tangent = of_type(null_with_column(guarded.tangent, shown, index)?, &data_type);
+                    direction.add_carried(guarded, (field.name(), data_type), &mut exprs, carrier.names)?
                 }
-                Linearized::Known(tangent) => tangent,
+                None => Tangent::Zero,
             };
             tangents.set(index, tangent);
         }

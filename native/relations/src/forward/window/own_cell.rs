@@ -18,7 +18,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, DFSchemaRef, Result, plan_err};
 use datafusion_expr::expr::WindowFunction;
-use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binary_expr};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit, when};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviated;
@@ -33,7 +33,7 @@ use crate::forward::direction::{Direction, Variable};
 use crate::rows::calls::is_choice;
 use crate::rows::frames::with_windows;
 use crate::rows::own_cell::{OwnCell, is_known_by_own_cell, or_zero};
-use crate::rows::{Over, arguments};
+use crate::rows::{Guarded, Over, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::expressions::unaliased;
@@ -131,13 +131,14 @@ pub fn by_own_cell(
     let mut layers = Layers::new(windows.functions.clone());
     let found = Found { shown: &windows.shown, passes: &passes, number };
     for varying in varying {
-        let Some(derivative) = own.derivative(&varying, &found, &mut layers, plan.schema())? else { continue };
+        let Some(mut derivative) = own.derivative(&varying, &found, &mut layers, plan.schema())? else { continue };
         let field = windows.shown.field(varying.index);
         let direction = &own.carrier.directions[direction];
-        let derivative = of_type(derivative, &direction.tangent_type(field.data_type()));
-        let names = &mut *own.carrier.names;
-        let tangent = direction.add_computed(derivative, field.name(), &mut layers.derivatives, names);
-        tangents.set(varying.index, tangent.into());
+        let data_type = direction.tangent_type(field.data_type());
+        derivative.tangent = of_type(derivative.tangent, &data_type);
+        let (own_names, derivatives) = (&mut *own.carrier.names, &mut layers.derivatives);
+        let tangent = direction.add_carried(derivative, (field.name(), data_type), derivatives, own_names)?;
+        tangents.set(varying.index, tangent);
     }
     let mut carried = Carried::constant(layers.over(plan, windows.functions.len(), own.carrier.names)?, directions);
     carried.tangents[direction] = tangents;
@@ -254,7 +255,7 @@ impl OwnCells<'_, '_> {
         found: &Found,
         layers: &mut Layers,
         carried: &DFSchemaRef,
-    ) -> Result<Option<Expr>> {
+    ) -> Result<Option<Guarded>> {
         let Found { shown, passes, number } = found;
         let value = Expr::Column(Column::from(shown.qualified_field(*index)));
         let Way::Sum(lower) = way else {
@@ -262,19 +263,26 @@ impl OwnCells<'_, '_> {
             let mut rows = self.rows(&passes.all, number, layers, carried);
             return rows.tangent_of_one_cell(function, has_value);
         };
-        let mut sum = self.rows(&passes.own, number, layers, carried).tangent(function, &value)?;
+        let of_own = self.rows(&passes.own, number, layers, carried).tangent(function, &value)?;
+        let mut terms: Vec<_> = of_own.into_iter().collect();
         for (lower, along) in passes.along.iter().filter(|(column, _)| lower.contains(column)) {
             let Tangent::Column(moved) = passes.all.of(lower)? else { continue };
             let by_lower = self.rows(along, number, layers, carried).tangent_along(function, &value)?;
             let Some(by_lower) = by_lower else { continue };
+            let stays = moved.condition().into_iter().chain(by_lower.inactive).reduce(Expr::or);
             let moved = Expr::Column(moved.column).cast_to(&DataType::Float64, carried)?;
-            let term = or_zero(binary_expr(by_lower, Operator::Multiply, moved));
-            sum = Some(match sum {
+            let term = or_zero(binary_expr(by_lower.tangent, Operator::Multiply, moved));
+            let tangent = match &stays {
+                Some(stays) => when(stays.clone(), lit(0.0)).otherwise(term)?,
                 None => term,
-                Some(sum) => binary_expr(sum, Operator::Plus, term),
-            });
+            };
+            terms.push(Guarded { tangent, inactive: stays });
         }
-        sum.map(|sum| null_with_column(sum, shown, *index)).transpose()
+        let inactive: Option<Vec<_>> = terms.iter().map(|term| term.inactive.clone()).collect();
+        let sum = terms.into_iter().map(|term| term.tangent);
+        let Some(sum) = sum.reduce(|sum, term| binary_expr(sum, Operator::Plus, term)) else { return Ok(None) };
+        let inactive = inactive.and_then(|conditions| conditions.into_iter().reduce(Expr::and));
+        Ok(Some(Guarded { tangent: null_with_column(sum, shown, *index)?, inactive }))
     }
 
     /// How the derivative of a function is found. The plan gets the values of the windows below that this reads.
