@@ -199,3 +199,33 @@ def test_a_column_of_a_subquery_that_does_not_vary(session: SessionContext) -> N
         found = _derivatives(session, f"WITH q AS ({q}) SELECT grad(s * val * val, val) AS d FROM q ORDER BY k")
         values = {"SUM(b.x)": [3, 3, 4], "COUNT(*)": [2, 2, 1], "MAX(b.k)": [2, 2, 3]}[other]
         assert found == [2 * s * val for s, val in zip(values, VALUES, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["q", "__scalar_sq_1"])
+def test_a_derived_table_of_any_name_is_another_reference(session: SessionContext, name: str) -> None:
+    """DataFusion gives such names to the subqueries that it takes apart."""
+    sums = "SELECT SUM(b.val) AS s, b.g FROM m b GROUP BY b.g"
+    sql = (
+        f"SELECT grad(m.val * {name}.s, m.val) AS d FROM m LEFT JOIN ({sums}) AS {name} ON {name}.g = m.g ORDER BY m.k"
+    )
+    assert _derivatives(session, sql) == [-1.0, -1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("m.val > 1 OR EXISTS (SELECT 1 FROM y WHERE y.k = m.k)", [1, 1, 1]),
+        ("m.val < 0 OR m.k IN (SELECT y.k FROM y)", [1, 1, 0]),
+        ("m.val < 0 OR m.k NOT IN (SELECT y.k FROM y)", [0, 1, 1]),
+        ("m.val > 1 OR EXISTS (SELECT 1 FROM m b WHERE b.g = m.g AND b.val > m.val)", [0, 1, 1]),
+    ],
+)
+def test_rows_that_one_of_two_conditions_keeps(session: SessionContext, condition: str, kept: list[int]) -> None:
+    """The rows are marked by whether they have a partner; which are kept is constant."""
+    slopes = [2 * val + 1 for val in VALUES]
+    total = f"SELECT SUM(val * val + val) AS l FROM m WHERE {condition}"
+    by_row = f"WITH loss AS ({total}) SELECT grad((SELECT l FROM loss), val) AS d FROM m ORDER BY k"
+    assert _derivatives(session, by_row) == [slope * one for slope, one in zip(slopes, kept, strict=True)]
+    rows = f"SELECT k, val, val * val + val AS y FROM m WHERE {condition}"
+    of_rows = f"WITH q AS ({rows}) SELECT grad(y, val) AS d FROM q ORDER BY k"
+    assert _derivatives(session, of_rows) == [slope for slope, one in zip(slopes, kept, strict=True) if one]

@@ -40,7 +40,8 @@ BETWEEN = {
     "a window beside": "SELECT id, x, y FROM (SELECT id, x, y, ROW_NUMBER() OVER (ORDER BY id) AS n FROM k) AS s",
     "a group's key": "SELECT id, x, y FROM k GROUP BY id, x, y",
     "equal rows": "SELECT DISTINCT id, x, y FROM k",
-    "a window of the row": "SELECT id, x, SUM(y) OVER (PARTITION BY id) + stddev_pop(y) OVER (PARTITION BY id) AS y FROM k",
+    "a window of the row": """SELECT id, x,
+        SUM(y) OVER (PARTITION BY id) + stddev_pop(y) OVER (PARTITION BY id) AS y FROM k""",
     "a window that slides": """SELECT id, x,
         SUM(y) OVER (PARTITION BY id ORDER BY x ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS y FROM k""",
     "windows of windows": """SELECT id, x, SUM(y + 3 * sqrt(s)) OVER (PARTITION BY id) AS y

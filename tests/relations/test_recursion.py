@@ -176,3 +176,56 @@ def test_column_that_is_not_null_by_the_test_that_its_tangent_has_too(session: S
            SELECT x, grad(AVG(a), x) AS d FROM r GROUP BY id, x ORDER BY id""",
     ).to_pydict()
     assert found["d"] == pytest.approx([0.0 if x is None else (0.3 + 0.45) / 3 for x in found["x"]])
+
+
+# Columns that are whole numbers in the first rows, and what a step computes of floats for them.
+ROUNDED = {
+    "a number": ("0", "0.5 * q + w"),
+    "one that is written as a whole one": ("0", "CAST(q + 10 * w AS BIGINT)"),
+    "a branch": ("1", "CASE WHEN step > 0 THEN w * q ELSE 2.5 END"),
+    "a smaller type": ("CAST(0 AS SMALLINT)", "q + w"),
+}
+WHOLE = {
+    "a count": ("0", "q + 1"),
+    "floors": ("0", "q + CAST(floor(10 * w) AS BIGINT)"),
+    "conditions": ("0", "CASE WHEN w > 0.5 THEN q + 1 ELSE 0 END"),
+}
+READ = (
+    "SELECT grad(q * w, w) AS d FROM r WHERE step = 2",
+    "SELECT grad((SELECT SUM(q * w) FROM r), w) AS d FROM p",
+    "SELECT jvp(SUM(q + w), w, 1.0) AS d FROM r GROUP BY w",
+)
+
+
+def _iterated(first: str, step: str, read: str) -> str:
+    return f"""WITH RECURSIVE r AS (SELECT 0 AS step, w, {first} AS q FROM p
+        UNION ALL SELECT step + 1, w, {step} FROM r WHERE step < 2) {read}"""
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_steps_that_are_rounded_are_refused(session: SessionContext, name: str) -> None:
+    """The derivative would be 0 without a word, as each step is made a whole number."""
+    session.from_pydict({"w": [0.7]}, name="p")
+    for read in READ:
+        with pytest.raises(Exception, match=r"r: its column q is \w+, as it is in the first rows .* `0\.0 AS q`"):
+            query(session, _iterated(*ROUNDED[name], read))
+
+
+def test_steps_that_are_whole_numbers(session: SessionContext) -> None:
+    session.from_pydict({"w": [0.7]}, name="p")
+    found = [[query(session, _iterated(*case, read)).to_pydict()["d"] for read in READ] for case in WHOLE.values()]
+    assert found == [
+        [[2.0], [3.0], [3.0]],
+        [[14.0], [21.0], [3.0]],
+        [[2.0], [3.0], [3.0]],
+    ]
+
+
+def test_derivatives_beside_steps_that_are_rounded(session: SessionContext) -> None:
+    """They do not pass through the iterations."""
+    session.from_pydict({"w": [0.7]}, name="p")
+    rounded = _iterated(*ROUNDED["a number"], "SELECT (SELECT COUNT(*) FROM r) AS n, grad(w * w, w) AS d FROM p")
+    with pytest.raises(Exception, match="its column q"):
+        query(session, rounded)
+    beside = _iterated(*ROUNDED["a number"], "SELECT d FROM (SELECT w, grad(w * w, w) AS d FROM p) AS g CROSS JOIN r")
+    assert query(session, beside).to_pydict()["d"] == [1.4] * 3

@@ -37,7 +37,6 @@ _SELECT = "select_exprs of datafusion 55 returns a frame of its native module"
 _PREPARED = "the types of a prepared statement are those that the statement itself has"
 _SPACES = "datafusion-proto 55 reads no name of a table that begins with a space"
 _PLAIN = "a statement without derivatives is planned without the library"
-_ONE_NAME = "what DataFusion 55 makes of two constants of equal value in the first rows of a recursion has one name"
 _ZERO = "-0 and 0 are equal to DataFusion 55"
 
 # Parts of the names of tests, with $ for their end, and why they fail.
@@ -67,7 +66,6 @@ DIFFERENCES = {
     "test_a_table_that_is_replaced_under_a_view[written out-old]": _PROVIDER,
     "test_a_table_that_is_replaced_under_a_view[written out-t]": _PROVIDER,
     "by_row/test_which_relation.py::test_a_table_replaced_under_a_view": _PROVIDER,
-    "by_row/test_second_derivatives.py::test_an_objective[smoothing]": _ONE_NAME,
     "calculus/test_rule_table.py::test_refused[get_field(struct(x)": _STRUCT,
     "calculus/test_rule_table.py::test_refused[named_struct": _STRUCT,
     "calculus/test_rule_table.py::test_refused[struct(x)": _STRUCT,

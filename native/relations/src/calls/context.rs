@@ -17,6 +17,8 @@ pub struct Context {
     pub contracts: bool,
     /// Whether branches of a union with derivatives are one node. It is apart again where relations are shared alone.
     pub joins_branches: bool,
+    /// Whether the plan has a recursive query that rounds what it computes.
+    pub rounds: bool,
     /// Names that no column of the plan has.
     pub names: Names,
     /// The shared relations that have got tangents.

@@ -13,6 +13,7 @@ use super::by_row::ByRow;
 use super::conditions::conditions_apart;
 use super::context::Context;
 use super::derivative::DirectionalDerivative;
+use super::diagnose::{check_rounded, is_rounded_in};
 use super::inputs::Inputs;
 use super::replace::replace;
 use super::shadowed::shadowed_bound;
@@ -35,7 +36,8 @@ impl Differentiation {
     pub fn new(recognize: Recognize, (contracts, shares): (bool, bool), plan: &LogicalPlan) -> Result<Self> {
         let (names, grown) = (Names::of(plan)?, SharedTangents::default());
         let (common, outer, iterated) = (vec![], vec![], vec![]);
-        let context = Context { recognize, contracts, joins_branches: shares, names, grown, common, outer, iterated };
+        let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
+        let context = Context { recognize, contracts, joins_branches, rounds, names, grown, common, outer, iterated };
         Ok(Self { context })
     }
 
@@ -51,6 +53,9 @@ impl Differentiation {
             && let Some(done) = self.branches(union)?
         {
             return Ok(Transformed::yes(done));
+        }
+        if self.context.rounds && has_call(&plan, self.context.recognize)? {
+            check_rounded(&plan)?;
         }
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?

@@ -8,6 +8,7 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
 use super::context::Context;
+use super::diagnose::make_it_a_double;
 use super::inputs::{Inputs, find};
 use crate::vocabulary::origin::in_work_table;
 
@@ -85,9 +86,10 @@ fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[L
         let first = query.static_term.schema().field(first).name();
         return Err(Refused::Variable.mark(plan_datafusion_err!(
             "{}: the variable must be a column of floats; {column} is {data_type}, as it is in the first rows of the recursive query {}, \
-             to which each step is converted. Make it a DOUBLE there: `0.0 AS {first}` for 0, or CAST(... AS DOUBLE) AS {first}",
+             to which each step is converted. {}",
             abbreviated(call),
-            query.name
+            query.name,
+            make_it_a_double(first, data_type)
         )));
     }
     Ok(())

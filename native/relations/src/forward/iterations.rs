@@ -106,7 +106,8 @@ fn numbered(
     let mut exprs = columns(before.schema());
     let number = exprs.pop();
     for index in varying {
-        exprs.push(tangent(along, before, &carried, tangents, *index)?);
+        // Constants of one value have one name.
+        exprs.push(tangent(along, before, &carried, tangents, *index)?.alias(format!("∂tangent {index}")));
     }
     exprs.extend(number);
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?))

@@ -21,6 +21,8 @@ use datafusion_expr::{Expr, Join, LogicalPlan, SubqueryAlias};
 use xql_autodiff::vocabulary::columns::columns_followed;
 use xql_autodiff::vocabulary::functions::stopped;
 
+use super::identity::{Kind, kind_of};
+
 /// How the names begin that DataFusion's rule `scalar_subquery_to_join` gives.
 const PREFIX: &str = "__scalar_sq_";
 
@@ -28,7 +30,9 @@ const PREFIX: &str = "__scalar_sq_";
 pub fn decorrelated(join: &Join) -> Option<&SubqueryAlias> {
     match join.right.as_ref() {
         LogicalPlan::SubqueryAlias(alias) => {
-            (join.join_type == JoinType::Left && alias.alias.table().starts_with(PREFIX)).then_some(alias)
+            let is_named_so = join.join_type == JoinType::Left && alias.alias.table().starts_with(PREFIX);
+            // A derived table may have such a name too.
+            (is_named_so && kind_of(&alias.alias) != Some(Kind::Derived)).then_some(alias)
         }
         _ => None,
     }

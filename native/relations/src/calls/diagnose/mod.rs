@@ -2,12 +2,14 @@
 //!
 //! - `references`: the function does not depend on the variable, but on another reference to the same column.
 //! - `branches`: so it is in one branch of a UNION ALL.
+//! - `rounded`: a recursive query makes whole numbers of what it computes.
 //! - `subqueries`: a subquery reads the relation of the variable where its derivative by the rows is not known.
 //!
 //! `sources` tells references to a relation apart: by the paths down the plan to where their columns originate.
 
 mod branches;
 mod references;
+mod rounded;
 mod sources;
 mod subqueries;
 
@@ -22,6 +24,7 @@ use super::derivative::TangentsOf;
 use super::inputs::Inputs;
 
 pub use branches::check_branches;
+pub use rounded::{check_rounded, is_rounded_in, make_it_a_double};
 pub use subqueries::check_subqueries;
 
 /// The error for a variable that the function does not depend on, if it depends on another reference to the same column.

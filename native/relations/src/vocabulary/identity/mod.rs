@@ -15,7 +15,7 @@ mod place;
 mod relation;
 mod table;
 
-pub use derived::{DerivedTables, Kind, noted_name};
+pub use derived::{DerivedTables, Kind, kind_of, noted_name};
 pub use occurrence::{Occurrence, Unsaid, is_equal, is_same, occurrences};
 pub use place::Place;
 pub use relation::Relation;
