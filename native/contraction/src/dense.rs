@@ -65,17 +65,10 @@ impl Layout {
 }
 
 impl Filled {
-    /// Rows in the places of a layout, or an array that there was before if it is of the same. The memory of another one is taken.
-    pub fn of(layout: &Arc<Layout>, rows: Entries, factor: &Arc<Factor>, before: Option<Arc<Self>>) -> Arc<Self> {
-        match before {
-            Some(before) if Arc::ptr_eq(&before.layout, layout) && before.factor.is_same(factor) => before,
-            before => Arc::new(Self::anew(layout, rows, factor, before.and_then(Arc::into_inner))),
-        }
-    }
-
-    fn anew(layout: &Arc<Layout>, rows: Entries, factor: &Arc<Factor>, before: Option<Self>) -> Self {
+    /// Rows in the places of a layout.
+    pub fn of(layout: &Arc<Layout>, rows: Entries, factor: &Arc<Factor>) -> Self {
         let known = (!factor.nulls.is_empty()).then(|| Bits::new(layout.rows, layout.columns));
-        let values = empty(layout.rows * layout.columns, before);
+        let values = zeros(layout.rows * layout.columns);
         let mut filled = Self { layout: Arc::clone(layout), factor: Arc::clone(factor), values, known, finite: true };
         if layout.repeated {
             filled.add_runs(&Runs::of(rows, factor));
@@ -111,6 +104,11 @@ impl Filled {
     /// Whether these are the factors that it has.
     pub fn is_of(&self, factor: &Arc<Factor>) -> bool {
         Arc::ptr_eq(&self.factor, factor)
+    }
+
+    /// Whether these are the factors that it has, to the last bit.
+    pub fn is_same(&self, factor: &Factor) -> bool {
+        self.factor.is_same(factor)
     }
 
     /// The memory that the array and what it is of take, in bytes.
@@ -187,18 +185,6 @@ impl Filled {
             let product = left * right.values[inner * right.layout.columns + column];
             Some(sum.unwrap_or(0.0) + product * factor)
         })
-    }
-}
-
-/// An array of zeros, in the memory of another one if it has as many elements.
-fn empty(length: usize, before: Option<Filled>) -> Vec<f64> {
-    match before {
-        Some(before) if before.values.len() == length => {
-            let mut values = before.values;
-            values.fill(0.0);
-            values
-        }
-        _ => zeros(length),
     }
 }
 

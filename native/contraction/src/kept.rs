@@ -1,13 +1,13 @@
 //! What an execution of a sum leaves to the next one. In a loop most keys are the same every time, and so are the factors of data.
 
-use arrow::array::{Array, ArrayRef};
 use datafusion_execution::memory_pool::MemoryReservation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::compute::Rows;
 use crate::dense::Filled;
+use crate::digest::{Digest, FactorDigest};
+use crate::entries::Factor;
 use crate::places::Places;
-use crate::read::held_by;
 
 /// What the last execution of a plan has left.
 #[derive(Debug, Default)]
@@ -27,22 +27,65 @@ struct Encoded {
     _reservation: MemoryReservation,
 }
 
-/// The keys and the positions of rows.
+/// What the keys are known by, and the positions of rows. The keys themselves would hold the rows that they are of.
 #[derive(Debug)]
 pub struct Left {
     /// How many rows each input had.
     counts: Vec<usize>,
-    keys: Vec<ArrayRef>,
+    keys: Digest,
     rows: Positioned,
 }
 
-/// The positions of rows, and for each term the arrays of the two inputs that are multiplied, if there are any.
-#[derive(Debug, Clone)]
+/// The positions of rows, and for each term what is known of the factors of the two inputs that are multiplied.
+#[derive(Debug)]
 pub struct Positioned {
     /// The positions.
     pub places: Arc<Places>,
-    /// The arrays.
-    pub arrays: Option<Vec<[Arc<Filled>; 2]>>,
+    /// The factors, none where no arrays have been made of them.
+    pub factors: Vec<[Before; 2]>,
+    /// Whether they are left to the next execution.
+    pub is_left: bool,
+}
+
+/// What is known of a factor from the executions before.
+#[derive(Debug, Clone, Default)]
+pub enum Before {
+    /// Nothing.
+    #[default]
+    Unseen,
+    /// It has been seen once.
+    Seen(FactorDigest),
+    /// It has been the same twice, as data are, and is kept as an array.
+    Data(Arc<Filled>),
+    /// It has been another one, and so nothing of it is kept.
+    Varies,
+}
+
+impl Before {
+    /// The array of a factor, if it is the same again.
+    pub fn array(&self, factor: &Factor) -> Option<Arc<Filled>> {
+        match self {
+            Self::Data(array) if array.is_same(factor) => Some(Arc::clone(array)),
+            _ => None,
+        }
+    }
+
+    /// What is known when this array has been made of a factor.
+    pub fn after(self, array: &Arc<Filled>, factor: &Factor) -> Self {
+        match self {
+            Self::Unseen => Self::Seen(FactorDigest::of(factor)),
+            Self::Seen(before) if before == FactorDigest::of(factor) => Self::Data(Arc::clone(array)),
+            Self::Data(before) if Arc::ptr_eq(&before, array) => Self::Data(before),
+            Self::Seen(_) | Self::Data(_) | Self::Varies => Self::Varies,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Self::Data(array) => array.memory(),
+            Self::Unseen | Self::Seen(_) | Self::Varies => 0,
+        }
+    }
 }
 
 impl Kept {
@@ -51,18 +94,18 @@ impl Kept {
         self.state().encoded.take().map(|encoded| encoded.left)
     }
 
+    /// Whether something may be left: the first execution leaves nothing.
+    pub fn keeps(&self) -> bool {
+        std::mem::replace(&mut self.state().is_executed, true)
+    }
+
     /// Leaves something to the next execution, if there is memory for it.
-    pub fn leave(&self, sides: &[Rows], rows: &Positioned, reservation: &MemoryReservation) {
-        let mut state = self.state();
-        if !std::mem::replace(&mut state.is_executed, true) {
-            return;
-        }
-        let keys: Vec<_> = sides.iter().flat_map(Rows::all_keys).cloned().collect();
-        let arrays = rows.arrays.iter().flatten().flatten().map(|array| array.memory()).sum::<usize>();
+    pub fn leave(&self, sides: &[Rows], keys: Digest, rows: Positioned, reservation: &MemoryReservation) {
+        let arrays = rows.factors.iter().flatten().map(Before::memory).sum::<usize>();
         let reservation = reservation.new_empty();
-        if reservation.try_grow(held_by(&keys) + rows.places.memory() + arrays).is_ok() {
-            let left = Left { counts: sides.iter().map(|side| side.count).collect(), keys, rows: rows.clone() };
-            state.encoded = Some(Encoded { left, _reservation: reservation });
+        if reservation.try_grow(rows.places.memory() + arrays).is_ok() {
+            let left = Left { counts: counts(sides), keys, rows };
+            self.state().encoded = Some(Encoded { left, _reservation: reservation });
         }
     }
 
@@ -73,18 +116,11 @@ impl Kept {
 
 impl Left {
     /// What is left, if the keys of these rows are those that there were.
-    pub fn of(self, sides: &[Rows]) -> Option<Positioned> {
-        let mut before = self.keys.iter();
-        let mut keys = sides.iter().flat_map(Rows::all_keys);
-        let are_same = keys.all(|key| before.next().is_some_and(|before| is_same(key, before)));
-        let counts = sides.iter().map(|side| side.count);
-        (are_same && before.next().is_none() && counts.eq(self.counts)).then_some(self.rows)
+    pub fn of(self, sides: &[Rows], keys: &Digest) -> Option<Positioned> {
+        (*keys == self.keys && counts(sides) == self.counts).then_some(self.rows)
     }
 }
 
-/// Whether the values of two arrays are the same. Floats have values that are equal and not the same.
-fn is_same(one: &ArrayRef, other: &ArrayRef) -> bool {
-    Arc::ptr_eq(one, other)
-        || one.to_data().ptr_eq(&other.to_data())
-        || one.data_type() == other.data_type() && !one.data_type().is_floating() && one == other
+fn counts(sides: &[Rows]) -> Vec<usize> {
+    sides.iter().map(|side| side.count).collect()
 }

@@ -65,7 +65,7 @@ pub struct Extension {
 }
 
 /// What the groups are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// All pairs of groups of two inputs that have rows in common.
     Pairs,

@@ -8,10 +8,12 @@ use datafusion_execution::memory_pool::MemoryReservation;
 use std::sync::Arc;
 
 use crate::chosen::{Choice, Sums};
+use crate::common_places::places_of;
 use crate::compute::Rows;
 use crate::dense::{Block, Filled};
+use crate::digest::Digest;
 use crate::entries::Factor;
-use crate::kept::{Kept, Left, Positioned};
+use crate::kept::{Before, Kept, Positioned};
 use crate::kernel::{Kernel, Work};
 use crate::keys::{NONE, Positions};
 use crate::option::Contractions;
@@ -73,22 +75,35 @@ impl Setting<'_> {
         if sides[must_have_rows].iter().any(|side| side.count == 0) {
             return Ok(Some((Computed::Rows(vec![]), None)));
         }
-        let Some(mut rows) = self.positioned(left, &sides)? else { return Ok(None) };
+        // Of keys that cannot be hashed nothing is left.
+        let keys = self.kept.keeps().then(|| Digest::of(&sides).ok()).flatten();
+        let left = left.zip(keys.as_ref()).and_then(|(left, keys)| left.of(&sides, keys));
+        let Some(mut rows) = self.positioned(left, &sides, keys.as_ref())? else { return Ok(None) };
         let computed = match self.spec.kind {
             Kind::Pairs => self.pairs(&sides, &mut rows)?,
             Kind::Chosen { by, .. } => self.chosen(by, &sides, &mut rows)?,
         };
-        self.kept.leave(&sides, &rows, self.reservation);
+        if let Some(keys) = keys {
+            self.kept.leave(&sides, keys, rows, self.reservation);
+        }
         Ok(computed)
     }
 
     /// The positions of rows: those that the last execution has left if there are any. None if a key has none.
-    fn positioned(&self, left: Option<Left>, sides: &[Rows]) -> Result<Option<Positioned>> {
-        if let Some(left) = left.and_then(|left| left.of(sides)) {
-            return Ok(Some(left));
+    fn positioned(
+        &self,
+        left: Option<Positioned>,
+        sides: &[Rows],
+        keys: Option<&Digest>,
+    ) -> Result<Option<Positioned>> {
+        if left.is_some() {
+            return Ok(left);
         }
-        let places = Places::of(self.spec, sides)?;
-        Ok(places.map(|places| Positioned { places: Arc::new(places), arrays: None }))
+        let places = match keys {
+            Some(keys) => places_of(self.spec, sides, keys)?,
+            None => Places::of(self.spec, sides)?.map(Arc::new),
+        };
+        Ok(places.map(|places| Positioned { places, factors: vec![], is_left: keys.is_some() }))
     }
 
     fn pairs(&self, sides: &[Rows], rows: &mut Positioned) -> Result<Option<(Computed, Option<Taken>)>> {
@@ -96,10 +111,10 @@ impl Setting<'_> {
         let [left, right] = [&sides[0], &sides[1]];
         let keys = [left.keys(&places.outer[0])?, right.keys(&places.outer[1])?];
         let is_single = self.spec.terms.iter().any(|term| term.single);
-        let is_filled = !is_single && self.fill(sides, rows, pairs::BLOCK, &[]);
-        let (way, kernel) = match &rows.arrays {
-            Some(arrays) if is_filled => (Way::Dense(arrays.clone()), Kernel::Dense),
-            _ => match self.runs(&places, sides) {
+        let arrays = if is_single { None } else { self.fill(sides, rows, pairs::BLOCK, &[]) };
+        let (way, kernel) = match arrays {
+            Some(arrays) => (Way::Dense(arrays), Kernel::Dense),
+            None => match self.runs(&places, sides) {
                 Some(terms) => (Way::Sparse(terms), Kernel::Sparse),
                 None => return Ok(None),
             },
@@ -122,31 +137,47 @@ impl Setting<'_> {
         Some(terms.collect())
     }
 
-    /// Makes arrays of the two inputs that are multiplied, for each term. `chosen` are the factors of rows that choose sums. False if runs
-    /// take less, if arrays have not the meaning of the rows, or if there is no memory for them.
-    fn fill(&self, sides: &[Rows], rows: &mut Positioned, block: usize, chosen: &[Arc<Factor>]) -> bool {
-        let Positioned { places, arrays } = rows;
+    /// Arrays of the two inputs that are multiplied, for each term. `chosen` are the factors of rows that choose sums. None if runs take
+    /// less, if arrays have not the meaning of the rows, or if there is no memory for them.
+    fn fill(
+        &self,
+        sides: &[Rows],
+        rows: &mut Positioned,
+        block: usize,
+        chosen: &[Arc<Factor>],
+    ) -> Option<Vec<[Arc<Filled>; 2]>> {
+        let Positioned { places, factors, is_left } = rows;
         let [left, inner, right] = places.work.sizes;
         let bytes =
             Filled::bytes(left, inner) + Filled::bytes(inner, right) + Block::bytes(right, block.min(left * right));
         let bytes = self.spec.terms.len() * bytes;
-        let before = arrays.take();
+        let mut before = std::mem::take(factors).into_iter();
         if places.work.kernel(self.how) == Kernel::Sparse || self.reservation.try_grow(bytes).is_err() {
-            return false;
+            return None;
         }
-        let mut before = before.into_iter().flatten();
         let mut filled: Vec<[Arc<Filled>; 2]> = vec![];
         for number in 0..self.spec.terms.len() {
-            let term = self.filled(sides, places, number, before.next(), &filled);
+            let before = before.next().unwrap_or_default();
+            let term = self.filled(sides, places, number, &before, &filled);
             let finite = chosen.get(number).is_none_or(|factor| factor.is_finite());
             if !term[0].is_meant(&term[1], finite) {
                 self.reservation.shrink(bytes);
-                return false;
+                factors.clear();
+                return None;
+            }
+            if *is_left {
+                let [left, right] = before;
+                let [of_left, of_right] = self.factors(sides, number);
+                factors.push([left.after(&term[0], of_left), right.after(&term[1], of_right)]);
             }
             filled.push(term);
         }
-        *arrays = Some(filled);
-        true
+        Some(filled)
+    }
+
+    /// The factors of the two inputs that are multiplied.
+    fn factors<'r>(&self, sides: &'r [Rows], term: usize) -> [&'r Arc<Factor>; 2] {
+        self.spec.kind.multiplied().map(|side| &sides[side].factors[term])
     }
 
     /// The arrays of a term. Those of earlier ones are taken where the factors are the same.
@@ -155,17 +186,18 @@ impl Setting<'_> {
         sides: &[Rows],
         places: &Places,
         number: usize,
-        before: Option<[Arc<Filled>; 2]>,
+        before: &[Before; 2],
         earlier: &[[Arc<Filled>; 2]],
     ) -> [Arc<Filled>; 2] {
-        let [left, right] = self.spec.kind.multiplied().map(|side| &sides[side].factors[number]);
+        let [left, right] = self.factors(sides, number);
         let [of_left, of_right] = places.layouts();
-        let [left_before, right_before] = before.map_or([None, None], |arrays| arrays.map(Some));
-        let known =
-            |side: usize, factor| earlier.iter().map(|term| &term[side]).find(|array| array.is_of(factor)).cloned();
+        let known = |side: usize, factor: &Arc<Factor>| {
+            let of_this = || earlier.iter().map(|term| &term[side]).find(|array| array.is_of(factor)).cloned();
+            before[side].array(factor).or_else(of_this)
+        };
         [
-            known(0, left).unwrap_or_else(|| Filled::of(of_left, places.left(), left, left_before)),
-            known(1, right).unwrap_or_else(|| Filled::of(of_right, places.right(), right, right_before)),
+            known(0, left).unwrap_or_else(|| Arc::new(Filled::of(of_left, places.left(), left))),
+            known(1, right).unwrap_or_else(|| Arc::new(Filled::of(of_right, places.right(), right))),
         ]
     }
 
@@ -178,14 +210,13 @@ impl Setting<'_> {
         }
         // Sums that are few beside the rows are looked up in the order of the rows.
         let block = pairs::BLOCK.max(4 * choice.groups.of_rows.len());
-        let is_filled = self.fill(sides, rows, block, factors);
-        let (sums, kernel): (Vec<_>, _) = match &rows.arrays {
-            Some(terms) if is_filled => {
+        let (sums, kernel): (Vec<_>, _) = match self.fill(sides, rows, block, factors) {
+            Some(terms) => {
                 let terms = terms.iter().zip(factors);
                 let sums = terms.map(|([left, right], factor)| choice.by_arrays(factor, left, right, block));
                 (sums.collect(), Kernel::Dense)
             }
-            _ => {
+            None => {
                 let terms = 0..factors.len();
                 let sums: Option<_> = terms.map(|term| self.by_runs(&places, choice, sides, [by, term])).collect();
                 let Some(sums) = sums else { return Ok(None) };

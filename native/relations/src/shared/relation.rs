@@ -280,7 +280,9 @@ impl SharedRelation {
         }
         let kept = Kept { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
         let shared = Shared::new(self.name().to_owned(), Arc::clone(&self.schema), numbers, plan);
-        let shared = Arc::new(shared.with_kept(kept));
+        let shared = shared.with_kept(kept);
+        // Iterations are read by what goes back through them too.
+        let shared = Arc::new(if is_tape { shared } else { shared.let_go() });
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
     }
@@ -431,6 +433,7 @@ impl TableProvider for Reader {
         if let Some(tape) = shared.plan().downcast_ref::<TapeExec>() {
             tape.query().wanted.read_by(self.condition(filters, state)?);
         }
+        shared.with_reader();
         Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
     }
 

@@ -1,0 +1,127 @@
+//! Digests of keys, by which an execution knows those of the last one again without holding them.
+
+use arrow::array::{Array, ArrayRef, downcast_primitive_array};
+use arrow::datatypes::DataType;
+use datafusion_common::Result;
+use datafusion_common::hash_utils::{RandomState, create_hashes};
+use std::hash::{BuildHasher, Hasher};
+
+use crate::compute::Rows;
+use crate::entries::Factor;
+
+/// The keys of the rows of all inputs. Two that are equal are of the same keys: of 128 bits none are equal by chance.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Digest {
+    columns: Vec<Column>,
+}
+
+/// A key of the rows of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Column {
+    data_type: DataType,
+    rows: usize,
+    hashes: [u64; 2],
+}
+
+impl Digest {
+    /// That of the keys of these rows.
+    ///
+    /// # Errors
+    /// If keys are of a type that DataFusion cannot hash.
+    pub fn of(sides: &[Rows]) -> Result<Self> {
+        let columns = sides.iter().flat_map(Rows::all_keys).map(Column::of);
+        Ok(Self { columns: columns.collect::<Result<_>>()? })
+    }
+}
+
+impl Column {
+    fn of(values: &ArrayRef) -> Result<Self> {
+        let [first, second] = SEEDS.map(|seed| hashed(values, seed));
+        let hashes = [first?, second?];
+        Ok(Self { data_type: values.data_type().clone(), rows: values.len(), hashes })
+    }
+}
+
+/// What the factors of rows are known by, to the last bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FactorDigest([u64; 2]);
+
+impl FactorDigest {
+    /// That of these factors.
+    pub fn of(factor: &Factor) -> Self {
+        Self(SEEDS.map(|seed| {
+            let mut hasher = RandomState::with_seed(seed).build_hasher();
+            hasher.write_usize(factor.values.len());
+            factor.values.iter().for_each(|value| hasher.write_u64(value.to_bits()));
+            factor.nulls.iter().for_each(|is_null| hasher.write_u8(u8::from(*is_null)));
+            hasher.finish()
+        }))
+    }
+}
+
+/// Of two hashes, none are equal by chance.
+const SEEDS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
+
+/// A hash of values, and of which of them are NULL. Floats are told apart by their bits.
+fn hashed(values: &ArrayRef, seed: u64) -> Result<u64> {
+    let state = RandomState::with_seed(seed);
+    let mut hasher = state.build_hasher();
+    if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
+        nulls.inner().bit_chunks().iter_padded().for_each(|chunk| hasher.write_u64(chunk));
+    }
+    downcast_primitive_array!(
+        values => hasher.write(values.values().inner().as_slice()),
+        _ => {
+            let mut hashes = vec![0; values.len()];
+            create_hashes([values], &state, &mut hashes)?;
+            hashes.into_iter().for_each(|hash| hasher.write_u64(hash));
+        }
+    );
+    Ok(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{BooleanArray, Float64Array, Int64Array, StringArray, StringViewArray};
+    use std::sync::Arc;
+
+    fn digest(values: impl Array + 'static) -> Result<Column> {
+        Column::of(&(Arc::new(values) as ArrayRef))
+    }
+
+    #[test]
+    fn equal_keys_have_one_digest_wherever_they_are() -> Result<()> {
+        let numbers = Int64Array::from(vec![7, 1, 2, 3]);
+        assert_eq!(digest(numbers.slice(1, 3))?, digest(Int64Array::from(vec![1, 2, 3]))?);
+        assert_eq!(
+            digest(StringArray::from(vec!["a", "b"]))?,
+            digest(StringArray::from(vec!["c", "a", "b"]).slice(1, 2))?
+        );
+        let some = Int64Array::from(vec![Some(1), None, Some(3)]);
+        assert_eq!(digest(some.clone())?, digest(Int64Array::from(vec![None, Some(1), None, Some(3)]).slice(1, 3))?);
+        Ok(())
+    }
+
+    #[test]
+    fn other_keys_have_another_digest() -> Result<()> {
+        let columns = [
+            digest(Int64Array::from(vec![1, 2]))?,
+            digest(Int64Array::from(vec![2, 1]))?,
+            digest(Int64Array::from(vec![1, 2, 0]))?,
+            digest(Int64Array::from(vec![Some(1), None]))?,
+            digest(Int64Array::from(vec![None, Some(2)]))?,
+            digest(Float64Array::from(vec![0.0, 1.0]))?,
+            digest(Float64Array::from(vec![-0.0, 1.0]))?,
+            digest(StringArray::from(vec!["ab", "c"]))?,
+            digest(StringArray::from(vec!["a", "bc"]))?,
+            digest(StringViewArray::from(vec!["a", "bc"]))?,
+            digest(BooleanArray::from(vec![true, false]))?,
+            digest(BooleanArray::from(vec![false, true]))?,
+        ];
+        for (number, column) in columns.iter().enumerate() {
+            assert_eq!(columns.iter().position(|other| other == column), Some(number));
+        }
+        Ok(())
+    }
+}
