@@ -5,6 +5,8 @@ The likelihood of a time series is such a value. Against JAX, in double precisio
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -221,3 +223,61 @@ def test_windows_beside() -> None:
     np.testing.assert_allclose(found["a"], 2 * val, rtol=1e-12)
     np.testing.assert_allclose(found["b"], np.full(3, np.sum(2 * val * 0.5 * np.arange(3))), rtol=1e-12)
     np.testing.assert_allclose(found["c"], 2 * val, rtol=1e-12)
+
+
+# Of a row, functions whose derivatives are 0 somewhere in `ZEROS`, where the second ones are not.
+AT_ZERO = {
+    "power(val, 2)": lambda v: v**2,
+    "exp(-power(val, 2))": lambda v: jnp.exp(-(v**2)),
+    "ln(1 + val * val) + power(sin(val), 2)": lambda v: jnp.log1p(v * v) + jnp.sin(v) ** 2,
+    "val / (1 + val * val)": lambda v: v / (1 + v * v),
+    "atan2(val, 1.0 + val * val) + val * tan(val)": lambda v: jnp.arctan2(v, 1 + v * v) + v * jnp.tan(v),
+    "power(greatest(val, 0) - 1, 2)": lambda v: (jnp.maximum(v, 0) - 1) ** 2,
+    "nvl(val, 0) * val": lambda v: v * v,
+}
+ZEROS = [1.0, -0.5, 0.25, -1.0]
+
+
+def hessian_by_products(tables: dict[str, Any], loss: str, columns: str | list[str], at: list[float]) -> Any:
+    objective = xql_ffi.objective(differentiating(tables), loss, columns)
+    return np.array([objective.hvp(at, unit) for unit in np.eye(len(at))])
+
+
+@pytest.mark.parametrize("function", AT_ZERO)
+def test_where_a_gradient_is_0(function: str) -> None:
+    """What a row contributes to a gradient is 0 there, and what it contributes to the derivative of that is not."""
+    for at in (ZEROS, [0.0, *ZEROS[1:]] if "greatest" not in function else ZEROS):
+        tables = {"w": {"val": at}}
+        found = hessian_by_products(tables, f"SELECT SUM({function}) FROM w", "w.val", at)
+        of_jax = jax.hessian(lambda v: jnp.sum(AT_ZERO[function](v)))(jnp.array(at))
+        np.testing.assert_allclose(found, of_jax, rtol=1e-9, atol=1e-12)
+
+
+def test_where_all_is_fitted() -> None:
+    """Residuals, deviations from a mean and sums of groups that are 0."""
+    d, w = {"k": [0, 1], "x": [1.0, 2.0], "y": [0.0, 1.0]}, {"k": [0, 1], "val": [0.0, 0.5]}
+    loss = "SELECT AVG(power(x * val - y, 2)) FROM d JOIN w ON d.k = w.k"
+    np.testing.assert_allclose(hessian_by_products({"d": d, "w": w}, loss, "w.val", [0.0, 0.5]), [[1, 0], [0, 4]])
+    loss, at = "SELECT power(VAR_POP(val), 2) + VAR_POP(val) FROM w", [1.0, 1.0]
+    np.testing.assert_allclose(hessian_by_products({"w": w}, loss, "w.val", at), [[0.5, -0.5], [-0.5, 0.5]], atol=1e-12)
+    groups = {"w": {"k": [0, 0, 1], "val": [1.0, -1.0, 0.0]}}
+    loss = "SELECT SUM(s * s * s + power(s, 2)) FROM (SELECT k, SUM(val) AS s FROM w GROUP BY k) AS g"
+    found = hessian_by_products(groups, loss, "w.val", [1.0, -1.0, 0.0])
+    np.testing.assert_allclose(found, [[2, 2, 0], [2, 2, 0], [0, 0, 2]], atol=1e-12)
+
+
+def test_of_two_columns_where_one_is_0() -> None:
+    p = {"p": {"b": [0.0], "c": [1.0]}}
+    found = hessian_by_products(p, "SELECT SUM(atan2(b, c) + power(c + 3, b)) FROM p", ["p.b", "p.c"], [0.0, 1.0])
+    expected = jax.hessian(lambda p: jnp.arctan2(p[0], p[1]) + (p[1] + 3) ** p[0])(jnp.array([0.0, 1.0]))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_gradient_of_what_a_gradient_is() -> None:
+    """By row twice: of the distance of a gradient that is 0 in one row from what it should be."""
+    at = [0.0, 0.5]
+    g = "SELECT k, grad((SELECT SUM(power(val, 2) + power(val, 3)) FROM w), val) AS g FROM w"
+    ctes = f"WITH g AS ({g}), loss AS (SELECT SUM((k + 1) * g) AS l FROM g)"
+    ctx = differentiating({"w": {"k": [0, 1], "val": at}})
+    found = ctx.sql(f"{ctes} SELECT grad((SELECT l FROM loss), val) AS d FROM w").to_pydict()["d"]
+    np.testing.assert_allclose(found, [(k + 1) * (2 + 6 * val) for k, val in enumerate(at)], rtol=1e-12)

@@ -14,7 +14,14 @@ from support.sessions import session
 # By what is computed of x: the derivatives of these are infinite or NaN where no branch that varies is taken.
 CLAMPS = {
     "CASE WHEN x > 0 THEN x ELSE 0.0 END": ("sqrt(y)", "cbrt(y)", "power(y, 0.5)", "power(y, 0.3)", "y * sqrt(y)"),
-    "greatest(x, 0.0)": ("sqrt(y)", "power(y, 0.3)", "sqrt(y) + sqrt(y * 2)"),
+    "greatest(x, 0.0)": (
+        *("sqrt(y)", "power(y, 0.3)", "sqrt(y) + sqrt(y * 2)"),
+        # Another choice above it.
+        *("sqrt(least(y, 1.5))", "acos(1 - least(y, 1.5))", "sqrt(coalesce(y, 1)) * y", "sqrt(greatest(y, -1) * 2)"),
+        "CASE WHEN id < 9 THEN 3 * sqrt(CASE WHEN y < 0.5 THEN y ELSE 0.5 * y END) ELSE y END",
+    ),
+    "-least(-x, 0.0)": ("sqrt(y)", "sqrt(least(y, 1.5))"),
+    "1 - least(1 - x, 1.0)": ("sqrt(y)",),
     "greatest(0.0, x, -1.0)": ("sqrt(y)",),
     "least(x, 1.0)": ("acos(y)", "sqrt(1 - y * y)"),
     "coalesce(nullif(greatest(x, -1.5), -1.5), 0.0)": ("sqrt(y)",),

@@ -4,7 +4,7 @@
 
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::nulls::NullSets;
 use crate::algebra::{Algebra, add, divide, is_always_finite, is_finite, multiply, negate, subtract};
@@ -15,7 +15,13 @@ type Sum = fn(&mut Algebra, NodeId, NodeId) -> Result<NodeId>;
 
 /// The derivatives of `CASE` that are 0 in some branches.
 #[derive(Debug, Default)]
-pub struct Choices(HashSet<NodeId>);
+pub struct Choices {
+    known: HashSet<NodeId>,
+    /// The tangents among them, each with its column.
+    tangents: HashMap<NodeId, NodeId>,
+    /// How many choices the derivative is taken in: what is found there meets the cotangents of these.
+    depth: usize,
+}
 
 impl Choices {
     /// The derivative of CASE by those of its branches, in their order, under the same conditions, so that what a branch not taken
@@ -45,7 +51,7 @@ impl Choices {
             }
             let exact = nulls.guard(algebra, derivative, &required, None)?;
             if self.contain(algebra, derivative) {
-                self.0.insert(exact);
+                self.known.insert(exact);
                 chosen = true;
             }
             parts[value] = algebra.cast_to_working_type(exact)?;
@@ -54,20 +60,25 @@ impl Choices {
         let derivative = algebra.intern(Expr::Case(case), parts)?;
         nulls.equate(algebra, derivative, id);
         if chosen {
-            self.0.insert(derivative);
+            self.known.insert(derivative);
         }
         Ok(Some(derivative))
     }
 
     /// Knows a tangent that is 0 where a branch is taken that does not vary as a choice.
     pub fn add_tangent(&mut self, algebra: &Algebra, tangent: NodeId) {
-        if tangent_of(algebra, tangent).is_some_and(|column| column != tangent) {
-            self.0.insert(tangent);
+        if let Some(column) = tangent_of(algebra, tangent).filter(|column| *column != tangent) {
+            self.known.insert(tangent);
+            self.tangents.insert(tangent, column);
         }
     }
 
     /// The product of a cotangent with a tangent, or with a cotangent of what is above, each of which may be a choice and the other
-    /// infinite or NaN.
+    /// infinite or NaN. Inside of a choice, which may meet an infinite cotangent, a tangent keeps its condition:
+    ///
+    /// ```sql
+    /// sqrt(least(z, 1.5))                              -- at z = 0, where a CTE has z as greatest(x, 0)
+    /// ```
     pub fn along(
         &mut self,
         algebra: &mut Algebra,
@@ -81,7 +92,7 @@ impl Choices {
             if !is_always_finite(algebra, factor) {
                 return self.branch_by_branch(algebra, nulls, factor, choice);
             }
-            if let Some(column) = tangent_of(algebra, choice) {
+            if let Some(column) = tangent_of(algebra, choice).filter(|_| !self.are_inside()) {
                 return multiply(algebra, factor, column);
             }
         }
@@ -112,14 +123,15 @@ impl Choices {
         cotangent: NodeId,
         partial: NodeId,
     ) -> Result<NodeId> {
-        if !is_finite(algebra, cotangent) {
-            return self.branch_by_branch(algebra, nulls, cotangent, partial);
-        }
-        // The tangents in a derivative may be infinite where the cotangent is that of a branch which is not taken.
-        match self.chooses(algebra, cotangent) && !is_always_finite(algebra, partial) {
-            true => self.branch_by_branch(algebra, nulls, partial, cotangent),
-            false => multiply(algebra, cotangent, partial),
-        }
+        let pulled = if !is_finite(algebra, cotangent) {
+            self.branch_by_branch(algebra, nulls, cotangent, partial)?
+        } else if self.chooses(algebra, cotangent) && !is_always_finite(algebra, partial) {
+            // The tangents in a derivative may be infinite where the cotangent is that of a branch which is not taken.
+            self.branch_by_branch(algebra, nulls, partial, cotangent)?
+        } else {
+            multiply(algebra, cotangent, partial)?
+        };
+        if self.are_inside() { Ok(pulled) } else { self.without_conditions(algebra, nulls, pulled) }
     }
 
     /// The product of a cotangent and the derivative of a `CASE` as one `CASE`.
@@ -153,7 +165,7 @@ impl Choices {
             }
         }
         let shape = match &algebra.node(partial).shape {
-            Expr::Case(case) if self.0.contains(&partial) => case.clone(),
+            Expr::Case(case) if self.known.contains(&partial) => case.clone(),
             Expr::Negative(_) => {
                 let choice = algebra.node(partial).children[0];
                 let positive = self.branch_by_branch(algebra, nulls, cotangent, choice)?;
@@ -177,8 +189,64 @@ impl Choices {
         }
         let product = algebra.intern(Expr::Case(shape), children)?;
         nulls.equate(algebra, product, partial);
-        self.0.insert(product);
+        self.known.insert(product);
         Ok(product)
+    }
+
+    /// Enters a choice, whose branches are differentiated.
+    pub fn enter(&mut self) {
+        self.depth += 1;
+    }
+
+    /// Leaves a choice.
+    pub fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Whether the derivative is taken in a choice.
+    pub fn are_inside(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// A derivative with tangents in the place of those that have a condition. What these could meet has been multiplied by then.
+    #[recursive::recursive]
+    fn without_conditions(&mut self, algebra: &mut Algebra, nulls: &mut NullSets, id: NodeId) -> Result<NodeId> {
+        if !self.chooses(algebra, id) {
+            return Ok(id);
+        }
+        if let Some(column) = self.tangents.get(&id) {
+            return Ok(*column);
+        }
+        let node = algebra.node(id);
+        let (shape, mut children) = (node.shape.clone(), node.children.clone());
+        match (&shape, children.as_slice()) {
+            (Expr::Negative(_), [choice]) => {
+                let positive = self.without_conditions(algebra, nulls, *choice)?;
+                negate(algebra, positive)
+            }
+            (Expr::BinaryExpr(binary), [a, b]) => {
+                let a = self.without_conditions(algebra, nulls, *a)?;
+                let b = self.without_conditions(algebra, nulls, *b)?;
+                match binary.op {
+                    Operator::Multiply => multiply(algebra, a, b),
+                    Operator::Divide => divide(algebra, a, b),
+                    Operator::Plus => add(algebra, a, b),
+                    Operator::Minus => subtract(algebra, a, b),
+                    _ => Ok(id),
+                }
+            }
+            (Expr::Case(case), _) => {
+                for value in branches(case) {
+                    let branch = self.without_conditions(algebra, nulls, children[value])?;
+                    children[value] = algebra.cast_to_working_type(branch)?;
+                }
+                let derivative = algebra.intern(shape, children)?;
+                nulls.equate(algebra, derivative, id);
+                self.known.insert(derivative);
+                Ok(derivative)
+            }
+            _ => Ok(id),
+        }
     }
 
     /// Whether a derivative is that of a choice, but for factors.
@@ -192,13 +260,13 @@ impl Choices {
                 Operator::Divide => self.contain(algebra, *a),
                 _ => false,
             },
-            _ => self.0.contains(&id),
+            _ => self.known.contains(&id),
         }
     }
 
     /// Adds those of another sweep.
     pub fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
+        self.known.extend(other.known);
     }
 }
 

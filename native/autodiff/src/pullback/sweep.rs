@@ -80,7 +80,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
     /// The derivative of a node along the tangents: the sum over the variables of tangent times partial derivative.
     #[recursive::recursive]
     pub fn derivative(&mut self, root: NodeId) -> Result<NodeId, Stopped> {
-        if let Some(derivative) = self.known.get(&root) {
+        if let Some(derivative) = self.known.get(&root).filter(|_| self.choices.are_inside()) {
             return Ok(*derivative);
         }
         let mut contributions = HashMap::from([(root, vec![self.algebra.number(1.0)?])]);
@@ -114,8 +114,18 @@ impl<'p, 'a> Pullback<'p, 'a> {
         }
         terms.extend(others);
         let derivative = add_all(self.algebra, &terms)?;
-        self.known.insert(root, derivative);
+        if self.choices.are_inside() {
+            self.known.insert(root, derivative);
+        }
         Ok(derivative)
+    }
+
+    /// The derivative of what is chosen, or of the choice that a function is.
+    fn derivative_inside(&mut self, root: NodeId) -> Result<NodeId, Stopped> {
+        self.choices.enter();
+        let derivative = self.derivative(root);
+        self.choices.leave();
+        derivative
     }
 
     /// The partial derivatives of a node by what it directly depends on, or its derivative as a whole.
@@ -184,7 +194,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let Expr::Case(case) = &self.algebra.node(id).shape else { return Err(Refusal::NoRule(id).into()) };
         let children = &self.algebra.node(id).children;
         let values: Vec<_> = branches(case).into_iter().map(|value| children[value]).collect();
-        let derivatives = values.into_iter().map(|value| self.derivative(value)).collect::<Result<_, _>>()?;
+        let derivatives = values.into_iter().map(|value| self.derivative_inside(value)).collect::<Result<_, _>>()?;
         Ok(match self.choices.case(self.algebra, self.nulls, id, derivatives)? {
             Some(derivative) => Contribution::Derivative(derivative),
             None => Contribution::Partials(vec![]),
@@ -257,7 +267,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
                     return Ok(partials);
                 }
                 activate(self.algebra, &self.algebra.reachable(case), self.variables, &mut self.active);
-                self.derivative(case).map(Contribution::Derivative)
+                self.derivative_inside(case).map(Contribution::Derivative)
             }
         }
     }

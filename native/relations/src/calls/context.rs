@@ -4,6 +4,7 @@ use datafusion_expr::LogicalPlan;
 use std::sync::Arc;
 
 use crate::forward::SharedTangents;
+use crate::reverse::Sweeping;
 use crate::shared::SharedRelation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
@@ -13,8 +14,8 @@ use crate::vocabulary::operators::Recognize;
 pub struct Context {
     /// Tells the operators among the functions of the session.
     pub recognize: Recognize,
-    /// Whether sums of products are computed apart from what reads them.
-    pub contracts: bool,
+    /// How gradients by row are swept.
+    pub sweeping: Sweeping,
     /// Whether branches of a union with derivatives are one node. It is apart again where relations are shared alone.
     pub joins_branches: bool,
     /// Whether the plan has a recursive query that rounds what it computes.

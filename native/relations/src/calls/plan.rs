@@ -3,6 +3,7 @@
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan, Union};
+use std::collections::HashMap;
 use std::sync::Arc;
 use xql_guard::check_interrupted;
 
@@ -18,11 +19,60 @@ use super::inputs::Inputs;
 use super::replace::replace;
 use super::shadowed::shadowed_bound;
 use crate::forward::SharedTangents;
+use crate::reverse::Sweeping;
 use crate::shared::{SharedRelation, common_inlined};
 use crate::version::recursive_query;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::{above_queries, any_node, has_subquery, with_expressions};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
+
+/// Whether a plan takes derivatives of derivatives: a call in a call, or above one.
+fn has_calls_of_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
+    let mut found = false;
+    has_calls_in(plan, recognize, &mut HashMap::new(), &mut found)?;
+    Ok(found)
+}
+
+/// Whether a plan, a subquery or a shared relation in it has calls. Notes whether one of them is above another.
+#[recursive::recursive]
+fn has_calls_in(
+    plan: &LogicalPlan,
+    recognize: Recognize,
+    known: &mut HashMap<*const SharedRelation, bool>,
+    found: &mut bool,
+) -> Result<bool> {
+    if let Some(relation) = SharedRelation::scanned_by(plan) {
+        if let Some(has_calls) = known.get(&Arc::as_ptr(&relation)) {
+            return Ok(*has_calls);
+        }
+        let has_calls = has_calls_in(relation.plan(), recognize, known, found)?;
+        known.insert(Arc::as_ptr(&relation), has_calls);
+        return Ok(has_calls);
+    }
+    let mut below = false;
+    for input in plan.inputs() {
+        below |= has_calls_in(input, recognize, known, found)?;
+    }
+    plan.apply_subqueries(|query| {
+        below |= has_calls_in(query, recognize, known, found)?;
+        Ok(TreeNodeRecursion::Jump)
+    })?;
+    let (mut own, mut inside) = (false, false);
+    plan.apply_expressions(|expr| {
+        expr.apply(|part| {
+            if is_call(part, recognize) {
+                own = true;
+                part.apply_children(|argument| {
+                    inside |= argument.exists(|part| Ok(is_call(part, recognize)))?;
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    *found |= own && (below || inside);
+    Ok(own || below)
+}
 
 /// Replaces the calls in a plan, those of inner queries first.
 #[derive(Debug)]
@@ -37,7 +87,8 @@ impl Differentiation {
         let (names, grown) = (Names::of(plan)?, SharedTangents::default());
         let (common, outer, iterated) = (vec![], vec![], vec![]);
         let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
-        let context = Context { recognize, contracts, joins_branches, rounds, names, grown, common, outer, iterated };
+        let sweeping = Sweeping { contracts, again: has_calls_of_calls(plan, recognize)? };
+        let context = Context { recognize, sweeping, joins_branches, rounds, names, grown, common, outer, iterated };
         Ok(Self { context })
     }
 
@@ -96,8 +147,8 @@ impl Differentiation {
     /// A node that reads numbered rows, if calls in it are by row.
     fn numbered(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, ByRow)> {
         let mut names = std::mem::take(&mut self.context.names);
-        let (recognize, contracts) = (self.context.recognize, self.context.contracts);
-        let numbered = ByRow::of(plan, &mut names, recognize, contracts, &mut |names, plan| {
+        let (recognize, sweeping) = (self.context.recognize, self.context.sweeping);
+        let numbered = ByRow::of(plan, &mut names, recognize, sweeping, &mut |names, plan| {
             std::mem::swap(names, &mut self.context.names);
             let rewritten = self.rewrite(plan);
             std::mem::swap(names, &mut self.context.names);

@@ -1,5 +1,6 @@
 //! The column that a call names as a variable.
 
+use arrow::datatypes::DataType;
 use datafusion_common::{Column, Result, plan_datafusion_err, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::sync::Arc;
@@ -8,7 +9,6 @@ use xql_autodiff::vocabulary::messages::abbreviated;
 use xql_autodiff::vocabulary::types::is_float;
 
 use super::context::Context;
-use super::diagnose::make_it_a_double;
 use super::inputs::{Inputs, find};
 use crate::vocabulary::origin::in_work_table;
 
@@ -93,4 +93,14 @@ fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[L
         )));
     }
     Ok(())
+}
+
+/// What to write for a column of the first rows that is of this type. To other engines 0.0 is a decimal.
+pub fn make_it_a_double(column: &str, data_type: &DataType) -> String {
+    match data_type.is_integer() {
+        true => format!(
+            "Make it a DOUBLE there: `0.0 AS {column}` for 0, or CAST(0 AS DOUBLE) AS {column} where 0.0 is a decimal"
+        ),
+        false => format!("Make it a DOUBLE there: CAST(... AS DOUBLE) AS {column}"),
+    }
 }

@@ -106,8 +106,9 @@ fn numbered(
     let mut exprs = columns(before.schema());
     let number = exprs.pop();
     for index in varying {
-        // Constants of one value have one name.
-        exprs.push(tangent(along, before, &carried, tangents, *index)?.alias(format!("∂tangent {index}")));
+        // Constants of one value have one name. Tangents that have been carried before stay in their places.
+        let name = format!("∂tangent {}", exprs.len());
+        exprs.push(tangent(along, before, &carried, tangents, *index)?.alias(name));
     }
     exprs.extend(number);
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(carried))?))

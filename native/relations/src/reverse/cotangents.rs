@@ -6,6 +6,7 @@ use datafusion_expr::{
     Aggregate, Expr, ExprSchemable, LogicalPlan, Operator, Projection, binary_expr, cast, lit, when,
 };
 use datafusion_functions::core::expr_fn::nullif;
+use datafusion_functions::math::expr_fn::abs;
 use datafusion_functions_aggregate::count::count;
 use datafusion_functions_aggregate::sum::sum;
 use std::collections::BTreeMap;
@@ -164,8 +165,8 @@ impl Cotangents {
         self.0.entry(column.to_owned()).or_default().push(cotangent);
     }
 
-    /// The cotangent of a column of rows, if there is one.
-    pub fn get(&self, column: &str, rows: &LogicalPlan) -> Result<Option<Expr>> {
+    /// The cotangent of a column of rows, if there is one. `again` says whether it is differentiated again.
+    pub fn get(&self, column: &str, rows: &LogicalPlan, again: bool) -> Result<Option<Expr>> {
         let Some(terms) = self.0.get(column) else { return Ok(None) };
         if let [term] = terms.as_slice() {
             return Ok(Some(term.clone()));
@@ -179,7 +180,13 @@ impl Cotangents {
         }
         let sum = known.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term));
         // Where no term contributes, nor does the sum: FILTER (WHERE k = 2) leaves out the same rows of two aggregates of exp(x).
-        Ok(if may_be_none { sum.map(|sum| nullif(sum, lit(0.0))) } else { sum })
+        match sum {
+            Some(sum) if may_be_none && again => {
+                let is_there = terms.iter().map(|term| term.clone().is_not_null()).reduce(Expr::or);
+                when(is_there.unwrap_or_else(|| lit(true)), sum).end().map(Some)
+            }
+            sum => Ok(if may_be_none { sum.map(|sum| nullif(sum, lit(0.0))) } else { sum }),
+        }
     }
 }
 
@@ -192,6 +199,20 @@ fn or_zero(expr: Expr, nullable: bool) -> Result<Expr> {
 /// A number, with 0 in place of -0: Arrow tells them apart.
 pub fn positive_zero(number: Expr) -> Expr {
     binary_expr(number, Operator::Plus, lit(0.0))
+}
+
+/// A cotangent times a partial derivative, whose product is known where the cotangent is not 0. Where it is, the derivative of the product
+/// may be another one: of `power(x, 2)` at 0 it is 2. A derivative that is infinite contributes nothing there.
+pub fn product_at_zero(cotangent: &Expr, product: Expr, partial: Expr) -> Result<Expr> {
+    let at_zero = binary_expr(cotangent.clone(), Operator::Multiply, partial.clone());
+    let at_zero = when(is_finite(partial), at_zero).end()?;
+    let is_zero = positive_zero(cotangent.clone()).eq(lit(0.0));
+    when(is_not_zero(cotangent.clone()), product).when(is_zero, at_zero).end()
+}
+
+/// Whether a number is finite.
+fn is_finite(number: Expr) -> Expr {
+    abs(number).lt(lit(f64::INFINITY))
 }
 
 /// Whether a number is not 0, of either sign.

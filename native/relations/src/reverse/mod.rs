@@ -55,11 +55,10 @@ use nodes::Node;
 pub use region::{Region, joined};
 pub use sides::in_two_sides;
 pub use stages::Stages;
-pub use sweep::{check_float, gradients};
+pub use sweep::{Sweeping, check_float, gradients};
 pub use variable::{Reference, RowVariable};
 
-/// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable. `contracts` says whether sums of
-/// products are computed apart.
+/// The region of the one row that a scalar subquery is, none if it does not read the rows of a variable.
 ///
 /// # Errors
 /// If gradients by row cannot pass through a node of it.
@@ -68,15 +67,14 @@ pub fn value(
     variables: &[RowVariable],
     stages: &mut Stages,
     names: &mut Names,
-    contracts: bool,
+    sweeping: Sweeping,
 ) -> Result<Option<Region>> {
     let mut builder = RegionBuilder::new(names, variables, stages, rule);
-    builder.contracts = contracts;
+    builder.contracts = sweeping.contracts;
     builder.value(subquery)
 }
 
-/// The rows of a query, each of which has values that vary for themselves, none if it does not read the rows of a variable. `contracts` says
-/// whether sums of products are computed apart.
+/// The rows of a query, each of which has values that vary for themselves, none if it does not read the rows of a variable.
 ///
 /// # Errors
 /// If gradients by row cannot pass through a node of it.
@@ -85,10 +83,10 @@ pub fn values(
     variables: &[RowVariable],
     stages: &mut Stages,
     names: &mut Names,
-    contracts: bool,
+    sweeping: Sweeping,
 ) -> Result<Option<Values>> {
     let mut builder = RegionBuilder::new(names, variables, stages, rule);
-    builder.contracts = contracts;
+    builder.contracts = sweeping.contracts;
     builder.values(query)
 }
 

@@ -14,22 +14,24 @@ use xql_autodiff::vocabulary::types::decoded;
 
 use super::adjoint::contributions;
 use super::contraction::{PulledJoin, with_groups_once};
-use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero};
+use super::cotangents::{Cotangents, RowCotangents, is_not_zero, positive_zero, product_at_zero};
 use super::linear::Linear;
-use super::region::{Leaf, Region};
+use super::region::{Leaf, Region, Step};
 use super::stages::{Iterations, Kind, Pulled, Stages, Stored};
 use crate::shared::SharedRelation;
+use crate::tangents::linearize::Function;
+use crate::tangents::tangent::{Tangent, Tangents};
 use crate::vocabulary::names::{Names, with_columns};
 
 /// The gradients of the first column of a region, by the number of the variable, without those that it does not vary with. `of` has the
 /// numbers of its rows, each of which has a value with a gradient of its own, unless there is one row only. `tangent` is the `jvp` of a
-/// single expression, and `contracts` says whether sums of products are computed apart.
+/// single expression.
 pub fn gradients(
     (region, of): (&Region, Option<&Column>),
     stages: &Stages,
     names: &mut Names,
     tangent: &Arc<ScalarUDF>,
-    contracts: bool,
+    sweeping: Sweeping,
 ) -> Result<BTreeMap<usize, RowCotangents>> {
     let mut cotangents = Cotangents::default();
     match region.columns.first() {
@@ -37,8 +39,8 @@ pub fn gradients(
         _ => return Ok(BTreeMap::new()),
     }
     // What is computed as arrays is by one number.
-    let contracts = contracts && of.is_none();
-    let mut sweep = Sweep::new(stages, names, tangent, contracts);
+    let contracts = sweeping.contracts && of.is_none();
+    let mut sweep = Sweep::new(stages, names, tangent, Sweeping { contracts, ..sweeping });
     sweep.region(region, Rows { plan: region.plan.clone(), of: of.cloned() }, cotangents)?;
     let gradients = sweep.through(stages)?.into_iter();
     let planned = gradients.map(|(variable, rows)| {
@@ -49,6 +51,15 @@ pub fn gradients(
     planned.collect()
 }
 
+/// How gradients are swept.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sweeping {
+    /// Whether sums of products are computed apart.
+    pub contracts: bool,
+    /// Whether the gradients are differentiated again: where one is 0 its own derivative may be another.
+    pub again: bool,
+}
+
 /// Rows of a region, each once for each of the values that its cotangents are by.
 struct Rows {
     plan: LogicalPlan,
@@ -56,19 +67,28 @@ struct Rows {
     of: Option<Column>,
 }
 
+/// A cotangent of a column that an expression is computed from, NULL where the expression takes branches that do not vary with it.
+fn where_taken(cotangent: Expr, expr: &Expr, input: &Column, schema: &DFSchema) -> Result<Expr> {
+    let mut tangents = Tangents::default();
+    tangents.set(schema.index_of_column(input)?, Tangent::One);
+    match Function::of(expr.clone(), schema)?.inactive(schema, &tangents, schema)? {
+        Some(inactive) => when(inactive, lit(ScalarValue::Float64(None))).otherwise(cotangent),
+        None => Ok(cotangent),
+    }
+}
+
 struct Sweep<'a> {
     names: &'a mut Names,
     tangent: &'a Arc<ScalarUDF>,
-    /// Whether sums of products are computed apart.
-    contracts: bool,
+    sweeping: Sweeping,
     /// What the readers of each stage have contributed so far.
     contributions: Vec<Vec<RowCotangents>>,
 }
 
 impl<'a> Sweep<'a> {
-    fn new(stages: &Stages, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>, contracts: bool) -> Self {
+    fn new(stages: &Stages, names: &'a mut Names, tangent: &'a Arc<ScalarUDF>, sweeping: Sweeping) -> Self {
         let contributions = (0..stages.all().len()).map(|_| vec![]).collect();
-        Self { names, tangent, contracts, contributions }
+        Self { names, tangent, sweeping, contributions }
     }
 
     /// Carries what has been contributed to stages on to the variables, and gives the cotangents of their rows by their numbers.
@@ -82,7 +102,9 @@ impl<'a> Sweep<'a> {
                 gradients.insert(variable, total);
             } else if let Kind::Iterations(iterations) = &stage.kind {
                 self.iterations(iterations, &stage.stored, total)?;
-            } else if let Some(Pulled { below, rows, of, cotangents }) = stage.pullback(total, self.names)? {
+            } else if let Some(Pulled { below, rows, of, cotangents }) =
+                stage.pullback(total, self.sweeping.again, self.names)?
+            {
                 self.region(below, Rows { plan: rows, of }, cotangents)?;
             }
         }
@@ -99,9 +121,9 @@ impl<'a> Sweep<'a> {
                 iterations.query
             );
         }
-        let (tangent, contracts) = (self.tangent, self.contracts);
+        let (tangent, sweeping) = (self.tangent, self.sweeping);
         let contributed = contributions(iterations, stage, total, self.names, &mut |rows, names| {
-            let mut sweep = Sweep::new(&iterations.body, names, tangent, contracts);
+            let mut sweep = Sweep::new(&iterations.body, names, tangent, sweeping);
             sweep.contributions[iterations.rows].push(rows);
             sweep.through(&iterations.body)
         })?;
@@ -116,7 +138,7 @@ impl<'a> Sweep<'a> {
     fn region(&mut self, region: &Region, rows: Rows, mut cotangents: Cotangents) -> Result<()> {
         let Rows { plan: mut rows, of } = rows;
         for step in region.steps.iter().rev() {
-            let Some(cotangent) = cotangents.get(&step.output, &rows)? else { continue };
+            let Some(cotangent) = cotangents.get(&step.output, &rows, self.sweeping.again)? else { continue };
             if let Expr::Column(input) = &step.expr {
                 cotangents.add(&input.name, cotangent);
                 continue;
@@ -139,24 +161,20 @@ impl<'a> Sweep<'a> {
                 }
                 continue;
             }
-            // Its derivative may be infinite, as in max(sqrt(x)) at 0. Where it is 0, as that of a value which a choice does not take,
-            // what the input is computed from contributes nothing, though it be NaN:
-            // SUM(CASE WHEN isnan(x) THEN 0 ELSE a END) over SELECT x, x * w AS a
-            let contributes = is_not_zero(cotangent.clone());
             for input in inputs {
-                let product = when(contributes.clone(), tangent(&input, &cotangent)).end()?;
-                let product = nullif(positive_zero(product), lit(0.0));
+                let product = self.product_of(step, (&input, &cotangent), &tangent, rows.schema())?;
                 cotangents.add(&input.name, product);
             }
         }
         let mut contributions = vec![];
         for leaf in &region.leaves {
-            let found = leaf.columns.iter().map(|column| cotangents.get(column, &rows)).collect::<Result<Vec<_>>>()?;
+            let found = leaf.columns.iter().map(|column| cotangents.get(column, &rows, self.sweeping.again));
+            let found = found.collect::<Result<Vec<_>>>()?;
             if found.iter().any(Option::is_some) {
                 contributions.push((leaf, found));
             }
         }
-        if self.contracts {
+        if self.sweeping.contracts {
             self.contractions(region, &mut contributions, &mut rows)?;
         }
         if contributions.len() > 1 && !region.single {
@@ -168,6 +186,27 @@ impl<'a> Sweep<'a> {
             self.contribution(leaf, leaf.row.clone(), leaf.present.clone(), rows, found, own)?;
         }
         Ok(())
+    }
+
+    /// The cotangent of what an expression is computed from, of whose derivatives one may be infinite, as in max(sqrt(x)) at 0. Where the
+    /// cotangent is 0, as that of a value which a choice does not take, nothing is contributed, though it be NaN:
+    ///
+    /// ```sql
+    /// SUM(CASE WHEN isnan(x) THEN 0 ELSE a END)                                 -- over SELECT x, x * w AS a
+    /// ```
+    fn product_of(
+        &self,
+        step: &Step,
+        (input, cotangent): (&Column, &Expr),
+        tangent: &dyn Fn(&Column, &Expr) -> Expr,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
+        let along = tangent(input, cotangent);
+        if self.sweeping.again {
+            let product = product_at_zero(cotangent, along, tangent(input, &lit(1.0)))?;
+            return where_taken(product, &step.expr, input, schema);
+        }
+        Ok(nullif(positive_zero(when(is_not_zero(cotangent.clone()), along).end()?), lit(0.0)))
     }
 
     /// Those contributions that are sums of products over a join, each computed apart.

@@ -127,7 +127,8 @@ impl Over<'_> {
             let Some(tangent) = self.argument(argument)?.tangent else { continue };
             let function = Function::of(argument.clone(), self.columns)?;
             let Some(inactive) = function.inactive(self.columns, self.tangents, self.carried)? else { return Ok(None) };
-            conditions.push(inactive.and(tangent.eq(lit(0.0))));
+            let is_zero = one_zero(tangent, &DataType::Float64)?.eq(lit(0.0));
+            conditions.push(inactive.and(is_zero));
         }
         Ok(conditions.into_iter().reduce(Expr::and))
     }

@@ -5,6 +5,8 @@ use datafusion_common::{Column, Result, ScalarValue, TableReference};
 use datafusion_expr::{Expr, lit, when};
 use std::collections::BTreeMap;
 
+use crate::vocabulary::expressions::one_zero;
+
 /// The derivative of a column by the variable. Where the column is NULL, so is its derivative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are few at a time, and nearly all have a column")]
@@ -74,7 +76,8 @@ impl Carried {
     pub fn condition(&self) -> Option<Expr> {
         let Inactive { column, data_type } = self.inactive.as_ref()?;
         let zero = ScalarValue::new_zero(data_type).ok()?;
-        let is_zero = Expr::Column(self.column.clone()).eq(Expr::Literal(zero, None));
+        let tangent = one_zero(Expr::Column(self.column.clone()), data_type).ok()?;
+        let is_zero = tangent.eq(Expr::Literal(zero, None));
         Some(Expr::Column(column.clone()).eq(lit(1_i64)).and(is_zero))
     }
 

@@ -12,7 +12,9 @@ use swept::{Swept, add_part, totals};
 use variables::{Found, Numbered, Variables, by_relation, found, innermost};
 use xql_autodiff::vocabulary::functions::stopped;
 
-use crate::reverse::{Reference, RowVariable, Values, check_float, correlated, joined, value, values, with_joins};
+use crate::reverse::{
+    Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins,
+};
 use crate::shared::joined_apart;
 use crate::tangents::tangent::Tangent;
 use crate::vocabulary::decorrelated::{decorrelated, decorrelated_beside};
@@ -28,8 +30,7 @@ pub use swept::null_with;
 pub struct ByRow {
     sweeps: Vec<Variables>,
     values: Vec<Value>,
-    /// Whether sums of products are computed apart.
-    contracts: bool,
+    sweeping: Sweeping,
 }
 
 /// A subquery, joined to the input as a column.
@@ -67,10 +68,10 @@ impl ByRow {
         plan: LogicalPlan,
         names: &mut Names,
         recognize: Recognize,
-        contracts: bool,
+        sweeping: Sweeping,
         rewrite: &mut dyn FnMut(&mut Names, LogicalPlan) -> Result<LogicalPlan>,
     ) -> Result<(LogicalPlan, Self)> {
-        let mut by_row = Self { contracts, ..Self::default() };
+        let mut by_row = Self { sweeping, ..Self::default() };
         let mut plan = plan;
         let mut relations = by_relation(found(&plan, recognize)?);
         while !relations.is_empty() {
@@ -153,7 +154,7 @@ impl ByRow {
         }
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let Some(region) = value(subquery, rows, stages, names, self.contracts)? else { continue };
+            let Some(region) = value(subquery, rows, stages, names, self.sweeping)? else { continue };
             by.push(Swept::new(sweep, region, None));
         }
         let Some(Swept { region, .. }) = by.first() else { return Ok(None) };
@@ -198,7 +199,7 @@ impl ByRow {
     fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<LogicalPlan>> {
         let mut numbered = None;
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let Some(Values { plan, varying }) = values(&alias.input, rows, stages, names, self.contracts)? else {
+            let Some(Values { plan, varying }) = values(&alias.input, rows, stages, names, self.sweeping)? else {
                 continue;
             };
             if numbered.is_some() {
@@ -297,7 +298,7 @@ impl ByRow {
     /// then calls look into the input for what their variables and directions originate in.
     pub fn finished(&self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
         let is_looked_up = self.values.iter().flat_map(|value| &value.by).any(|swept| swept.is_looked_up);
-        if !self.contracts || !is_looked_up {
+        if !self.sweeping.contracts || !is_looked_up {
             return Ok(input);
         }
         let whole = joined_apart(input, names)?;
@@ -356,7 +357,7 @@ impl ByRow {
                     continue;
                 }
                 if swept.gradients.is_none() {
-                    let gradients = variables.gradients(swept.values(), names, tangent, self.contracts)?;
+                    let gradients = variables.gradients(swept.values(), names, tangent, self.sweeping)?;
                     if !gradients.is_empty()
                         && let Some(value) = swept.region.columns.first()
                     {

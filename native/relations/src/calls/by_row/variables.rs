@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, gradients};
+use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, Sweeping, gradients};
 use crate::vocabulary::decorrelated::queries_read;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::Relation;
@@ -45,10 +45,10 @@ impl Variables {
         values: (&Region, Option<&Column>),
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
-        contracts: bool,
+        sweeping: Sweeping,
     ) -> Result<BTreeMap<usize, RowCotangents>> {
         let mut found = BTreeMap::new();
-        for (relation, gradient) in gradients(values, &self.stages, names, tangent, contracts)? {
+        for (relation, gradient) in gradients(values, &self.stages, names, tangent, sweeping)? {
             let mut cells = self.columns.iter().filter(|column| column.relation == relation).map(|column| &column.cell);
             let first = cells.next().map(|cell| &cell.number);
             let is_shared = cells.any(|cell| Some(&cell.number) != first);

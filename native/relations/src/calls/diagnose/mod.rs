@@ -24,7 +24,7 @@ use super::derivative::TangentsOf;
 use super::inputs::Inputs;
 
 pub use branches::check_branches;
-pub use rounded::{check_rounded, is_rounded_in, make_it_a_double};
+pub use rounded::{check_rounded, is_rounded_in};
 pub use subqueries::check_subqueries;
 
 /// The error for a variable that the function does not depend on, if it depends on another reference to the same column.

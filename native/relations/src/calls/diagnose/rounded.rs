@@ -1,6 +1,5 @@
 //! The error for a derivative through a recursive query that rounds what it computes.
 
-use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, ExprSchema, Result, plan_datafusion_err};
 use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery};
@@ -9,6 +8,7 @@ use xql_autodiff::vocabulary::functions::stopped;
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::vocabulary::types::is_float;
 
+use crate::calls::resolve::make_it_a_double;
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::unaliased;
 
@@ -45,16 +45,6 @@ pub fn check_rounded(node: &LogicalPlan) -> Result<()> {
         true
     })?;
     found.into_inner().map_or(Ok(()), Err)
-}
-
-/// What to write for a column of the first rows that is of this type. To other engines 0.0 is a decimal.
-pub fn make_it_a_double(column: &str, data_type: &DataType) -> String {
-    match data_type.is_integer() {
-        true => format!(
-            "Make it a DOUBLE there: `0.0 AS {column}` for 0, or CAST(0 AS DOUBLE) AS {column} where 0.0 is a decimal"
-        ),
-        false => format!("Make it a DOUBLE there: CAST(... AS DOUBLE) AS {column}"),
-    }
 }
 
 /// The number of a column that is a whole number though a step computes it of floats, if there is one.

@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 
 use super::partials::Partials;
 use super::stored::{Pulled, Stored};
-use crate::reverse::cotangents::{Cotangents, RowCotangents, is_not_zero};
+use crate::reverse::cotangents::{Cotangents, RowCotangents, is_not_zero, product_at_zero};
 use crate::reverse::region::{Region, joined, renamed};
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::is_of_one_row;
@@ -116,7 +116,7 @@ impl Groups {
     ///     the groups
     ///     the cotangents of the groups
     /// ```
-    pub fn pullback(&self, stage: &Stored, total: RowCotangents, names: &mut Names) -> Result<Pulled<'_>> {
+    pub fn pullback(&self, stage: &Stored, total: RowCotangents, again: bool, names: &mut Names) -> Result<Pulled<'_>> {
         let of_columns = self.aggregates.iter().zip(&stage.varying).zip(total.of_columns());
         let reached = of_columns.filter_map(|((partials, position), cotangent)| {
             Some(Reached { partials, position: *position, cotangent: cotangent?, ties: None })
@@ -127,12 +127,10 @@ impl Groups {
         let mut cotangents = Cotangents::default();
         for Reached { partials, position, cotangent, ties } in reached {
             let value = &groups.columns[position];
-            let mut contributes = value.clone().is_not_null();
-            if !partials.are_shares() {
-                contributes = contributes.and(is_not_zero(cotangent.clone()));
-            }
+            let has_value = value.clone().is_not_null();
+            let factors = Factors { cotangent: &cotangent, are_finite: partials.are_shares(), again };
             let partials = partials.over_group(value, &groups.columns, ties)?;
-            for (input, product) in products(partials, &contributes, &cotangent)? {
+            for (input, product) in products(partials, &has_value, &factors)? {
                 if self.below.varying.contains(&input.name) {
                     cotangents.add(&input.name, product);
                 }
@@ -242,17 +240,31 @@ fn partials_of(call: &AggregateFunction, original: &Expr, members: Members, belo
 /// The cotangents that a row of a group gets: those of the group times the partial derivatives by the row. Where the aggregate has
 /// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a group that does
 /// not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
-fn products(partials: Vec<(Expr, Expr)>, contributes: &Expr, cotangent: &Expr) -> Result<Vec<(Column, Expr)>> {
+fn products(partials: Vec<(Expr, Expr)>, has_value: &Expr, factors: &Factors) -> Result<Vec<(Column, Expr)>> {
+    let Factors { cotangent, are_finite, again } = *factors;
     let mut products = vec![];
     for (input, partial) in partials {
         let Expr::Column(input) = input else { continue };
+        let product = || binary_expr(cotangent.clone(), Operator::Multiply, partial.clone());
         let product = if partial == lit(1.0) {
             cotangent.clone()
+        } else if are_finite {
+            when(has_value.clone(), product()).end()?
+        } else if again {
+            when(has_value.clone(), product_at_zero(cotangent, product(), partial.clone())?).end()?
         } else {
-            let product = binary_expr(cotangent.clone(), Operator::Multiply, partial);
-            when(contributes.clone(), product).end()?
+            when(has_value.clone().and(is_not_zero(cotangent.clone())), product()).end()?
         };
         products.push((input, product));
     }
     Ok(products)
+}
+
+/// What partial derivatives are multiplied by.
+struct Factors<'f> {
+    cotangent: &'f Expr,
+    /// Whether the partial derivatives are always finite.
+    are_finite: bool,
+    /// Whether the products are differentiated again.
+    again: bool,
 }
