@@ -25,8 +25,8 @@ class Sizes(NamedTuple):
 
 # By option of pytest.
 SIZES = {
-    "conformance": Sizes(250, 1000, 50, 300),
-    "plans": Sizes(100, 300, 15, 100),
+    "conformance": Sizes(170, 1000, 50, 300),
+    "plans": Sizes(60, 300, 10, 100),
     "hostile": Sizes(20, 80, 20, 80),
     "sqllogictest": Sizes(1, 5, 1, 5),
     "load": Sizes(0.3, 1.0, 0.3, 1.0),
@@ -75,6 +75,9 @@ PARTS: Sequence[Part] = (
     Part(r"by_row/test_interactions_named\.py::test_a_constant_that_two_stages_read", 6, _SAMPLE),
     Part(r"by_row/test_interactions_named\.py::test_relations_of_one_text", 4, _SAMPLE),
     Part(r"by_row/test_interactions_named\.py::test_dropout\b", 3, _SAMPLE),
+    Part(r"relations/test_windows_own_cell\.py::test_(whole_partitions|frames_that_move|second_order)", 3, _SAMPLE),
+    Part(r"rules/test_lifetime\.py::test_capsules_give_back", _NONE, _LONG),
+    Part(r"rules/test_lifetime\.py::test_memory_is_given_back", 3, _LONG),
     Part(r"by_row/test_checkpoints\.py::test_a_field_with_neighbours", _NONE, _LONG),
     Part(r"examples/test_(assimilation|digits|gallery)\.py", _NONE, _PAGES),
     Part(r"python/test_documented_blocks\.py::test_the_notebook\b", _NONE, _PAGES),

@@ -76,7 +76,7 @@ def test_floats_are_right(value: str, connection: Any) -> None:
 
 
 def test_an_integer_that_datafusion_takes_for_a_float(connection: Any) -> None:
-    """DuckDB's `sign` gives an integer, to which each step is rounded, so that nothing varies: it is refused by name."""
+    """DuckDB's `sign` gives an integer, to which each step is rounded, so that nothing varies: it is refused."""
     recursion = RECURSION.format(first=FIRST.format(value="sign(x)")) + LOSS
     assert _differences(connection, f"{recursion} SELECT l FROM loss") == 0
     with pytest.raises(xql_ffi.UnsupportedRelationError, match=r"r: its column val is Int8.* each step is rounded"):

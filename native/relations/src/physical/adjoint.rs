@@ -134,7 +134,7 @@ impl Sweep {
     /// The sums of all contributions.
     async fn run(self, tape: &Arc<dyn ExecutionPlan>, outside: Arc<dyn ExecutionPlan>) -> Result<Vec<RecordBatch>> {
         let missing = || internal_datafusion_err!("an adjoint has no iterations");
-        let computed = reader(tape)?.ok_or_else(missing)?.computed(&self.context)?.await?;
+        let computed = reader(tape)?.ok_or_else(missing)?.computed(&self.context).await?;
         let tape = computed.plan.as_ref().and_then(|plan| plan.downcast_ref::<TapeExec>()).ok_or_else(missing)?;
         let (tape, width) = (tape.tape()?, self.incoming.1.fields().len() - 1);
         let mut outside = Outside::of(collect_partitioned(outside, Arc::clone(&self.context)).await?.concat())?;

@@ -163,12 +163,11 @@ impl ExecutionPlan for AskedExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let Some(reader) = reader(&self.input).cloned() else { return internal_err!("AskedExec reads a relation") };
-        let computed = reader.computed(&context)?;
         let rows = self.input.execute(partition, Arc::clone(&context))?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let (columns, schema) = (Arc::clone(&self.columns), self.schema());
         let named = Arc::clone(&schema);
-        let batches = computed.map_ok(move |computed| {
+        let batches = async move { reader.computed(&context).await }.map_ok(move |computed| {
             rows.enumerate().map(move |(index, batch)| {
                 let batch = batch?;
                 let timer = metrics.elapsed_compute().timer();

@@ -44,6 +44,8 @@ pub struct Kept {
 pub struct Computed {
     /// The batches, by partition.
     pub partitions: Vec<Vec<RecordBatch>>,
+    /// What the nodes of the plan have measured, from above.
+    pub measured: Vec<Option<MetricsSet>>,
     /// The plan, if it is kept.
     pub plan: Option<Arc<dyn ExecutionPlan>>,
     /// What readers have computed from the rows.
@@ -85,8 +87,8 @@ pub struct Computation {
 }
 
 impl Computation {
-    /// Computes the rows of all partitions side by side. Gives what the nodes of the plan have measured, from above, too.
-    pub async fn run(self) -> Result<(Arc<Computed>, Vec<Option<MetricsSet>>)> {
+    /// Computes the rows of all partitions side by side.
+    pub async fn run(self) -> Result<Arc<Computed>> {
         let Self { plan, layout, reservation, costs, context } = self;
         let start = Instant::now();
         let count = plan.output_partitioning().partition_count();
@@ -118,7 +120,7 @@ impl Computation {
         let measured = if layout.kept.no_measures { vec![] } else { measured(&plan)? };
         let plan = layout.kept.plan.then_some(plan);
         let values = Values::new(&reservation, costs.memory.clone());
-        Ok((Arc::new(Computed { partitions, plan, values, _reservation: reservation }), measured))
+        Ok(Arc::new(Computed { partitions, measured, plan, values, _reservation: reservation }))
     }
 }
 

@@ -72,10 +72,7 @@ impl Binding for Frame {
                 });
             }
             if let Some(reader) = node.downcast_ref::<SharedExec>() {
-                let shared = self.relation(reader.shared()).unwrap_or_else(|| {
-                    reader.shared().hold();
-                    Arc::clone(reader.shared())
-                });
+                let shared = self.relation(reader.shared()).unwrap_or_else(|| Arc::clone(reader.shared()));
                 return Ok(Transformed::yes(Arc::new(reader.of(shared))));
             }
             let node = node.reset_state()?;

@@ -20,7 +20,6 @@ use futures::{FutureExt, TryFutureExt, TryStreamExt};
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::batch::projected;
@@ -56,8 +55,6 @@ struct Scope {
     reads: OnceLock<Vec<Id>>,
     /// What readers compute from the rows, in all frames.
     asked: Arc<Asked>,
-    /// How many readers have been planned, if the rows are let go when all of these have them.
-    readers: Option<Arc<AtomicUsize>>,
 }
 
 /// What computes the rows.
@@ -75,27 +72,8 @@ struct Plan {
 struct Execution {
     /// The execution that they are of. Another one computes rows of its own.
     context: Weak<TaskContext>,
-    rows: Rows,
-    /// How many partitions readers have begun to read.
-    reads: usize,
-    /// What the nodes of the plan have measured, from above, when they have computed the rows.
-    measured: Arc<OnceLock<Vec<Option<MetricsSet>>>>,
+    computing: Option<Computing>,
 }
-
-/// How long rows are held.
-#[derive(Debug, Default)]
-enum Rows {
-    /// Nobody has asked for them.
-    #[default]
-    Unasked,
-    /// There are readers that may still ask for them.
-    Held(Computing),
-    /// The last reader has them, and lets them go.
-    LetGo,
-}
-
-/// More readers than any plan has, however many partitions each has.
-const MANY: usize = usize::MAX >> 32;
 
 /// The computation of the rows. Whichever reader asks for them drives it, and one that is dropped leaves it to the others.
 type Computing = futures::future::Shared<BoxFuture<'static, Result<Arc<Computed>, Arc<DataFusionError>>>>;
@@ -108,7 +86,7 @@ impl Shared {
         Self {
             name,
             layout: Layout { schema, numbered, kept: Kept::default() },
-            scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new(), asked: Arc::default(), readers: None },
+            scope: Scope { id: Id::next(), frame: None, reads: OnceLock::new(), asked: Arc::default() },
             partitions: plan.output_partitioning().partition_count(),
             plan: Mutex::new(Plan { node: plan, failed: None, states: vec![] }),
             rows: Mutex::default(),
@@ -122,27 +100,6 @@ impl Shared {
     pub fn with_kept(mut self, kept: Kept) -> Self {
         self.layout.kept = kept;
         self
-    }
-
-    /// The same relation, of which the rows are let go when all readers have them that [`with_reader`](Self::with_reader) says of. So much
-    /// of a sweep is held as is still to be read, and not all that it has computed.
-    pub fn let_go(mut self) -> Self {
-        self.scope.readers = Some(Arc::default());
-        self
-    }
-
-    /// Holds the rows to the end of the execution: iterations read them, as often as there are of these.
-    pub fn hold(&self) {
-        if let Some(readers) = &self.scope.readers {
-            readers.store(MANY, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that a reader has been planned.
-    pub fn with_reader(&self) {
-        if let Some(readers) = &self.scope.readers {
-            readers.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     /// What computes the rows.
@@ -185,8 +142,7 @@ impl Shared {
         Self {
             name: self.name.clone(),
             layout: Layout { kept, ..self.layout.clone() },
-            // The rows go with the frame, in which several plans may read them.
-            scope: Scope { frame: Some(frame), readers: None, ..self.scope.clone() },
+            scope: Scope { frame: Some(frame), ..self.scope.clone() },
             partitions: self.partitions,
             plan: Mutex::new(Plan { node: self.plan(), failed: locked(&self.plan).failed.clone(), states: vec![] }),
             rows: Mutex::default(),
@@ -275,27 +231,11 @@ impl Shared {
         Ok(plan.data)
     }
 
-    /// The rows for a reader that reads one of the partitions.
-    fn read(&self, context: &Arc<TaskContext>) -> Result<Computing> {
-        let computing = self.rows_of(context)?;
-        let mut rows = locked(&self.rows);
-        rows.reads += 1;
-        let readers = self.scope.readers.as_ref().map(|readers| readers.load(Ordering::Relaxed));
-        if readers.is_some_and(|readers| rows.reads == readers * self.partitions) {
-            rows.rows = Rows::LetGo;
-        }
-        Ok(computing)
-    }
-
     fn rows_of(&self, context: &Arc<TaskContext>) -> Result<Computing> {
         let mut rows = locked(&self.rows);
-        if std::ptr::eq(rows.context.as_ptr(), Arc::as_ptr(context)) {
-            match &rows.rows {
-                Rows::Held(computing) => return Ok(computing.clone()),
-                // Computed again, its rows might have other numbers.
-                Rows::LetGo => return internal_err!("{} is read more often than it was planned to be", self.name),
-                Rows::Unasked => {}
-            }
+        let is_same = std::ptr::eq(rows.context.as_ptr(), Arc::as_ptr(context));
+        if let Some(computing) = rows.computing.as_ref().filter(|_| is_same) {
+            return Ok(computing.clone());
         }
         if let Some(error) = &locked(&self.plan).failed {
             return Err(DataFusionError::Shared(Arc::clone(error)));
@@ -309,20 +249,15 @@ impl Shared {
             costs: self.costs.clone(),
             context: Arc::clone(context),
         };
-        let measured: Arc<OnceLock<_>> = Arc::default();
-        let measures = Arc::clone(&measured);
-        let computing = computation.run().map_ok(move |(computed, found)| {
-            measures.get_or_init(|| found);
-            computed
-        });
-        let computing = computing.map_err(Arc::new).boxed().shared();
-        *rows = Execution { context: Arc::downgrade(context), rows: Rows::Held(computing.clone()), reads: 0, measured };
+        let computing = computation.run().map_err(Arc::new).boxed().shared();
+        *rows = Execution { context: Arc::downgrade(context), computing: Some(computing.clone()) };
         Ok(computing)
     }
 
     /// The plan as `EXPLAIN` shows it, with what its nodes have measured if it has been executed.
     fn lines(&self) -> String {
-        let measured = locked(&self.rows).measured.get().cloned().unwrap_or_default();
+        let computed = locked(&self.rows).computing.as_ref().and_then(|computing| computing.peek().cloned());
+        let measured = computed.and_then(Result::ok).map(|computed| computed.measured.clone()).unwrap_or_default();
         let mut text = String::new();
         add_lines(self.plan().as_ref(), 0, &mut measured.into_iter(), &mut text);
         text
@@ -427,12 +362,10 @@ impl SharedExec {
         Self { shared, ..self.executed() }
     }
 
-    /// The rows of all partitions, and what computed them, for one that reads them as well.
-    ///
-    /// # Errors
-    /// If they have been let go. Whoever reads the partitions asks for this before.
-    pub fn computed(&self, context: &Arc<TaskContext>) -> Result<impl Future<Output = Result<Arc<Computed>>> + use<>> {
-        Ok(self.shared.rows_of(context)?.map_err(DataFusionError::Shared))
+    /// The rows of all partitions, and what computed them.
+    pub async fn computed(&self, context: &Arc<TaskContext>) -> Result<Arc<Computed>> {
+        let computing = self.shared.rows_of(context)?;
+        computing.await.map_err(DataFusionError::Shared)
     }
 
     /// The same reader in a plan that is executed.
@@ -458,7 +391,7 @@ impl DisplayAs for SharedExec {
                 write!(f, "\n{}| {line}", self.shared.name)?;
             }
             // What this node has measured is put behind its text, and is not that of the last node of the plan.
-            if !matches!(locked(&self.shared.rows).rows, Rows::Unasked) {
+            if locked(&self.shared.rows).computing.is_some() {
                 write!(f, "\n{} is read", self.shared.name)?;
             }
         }
@@ -515,7 +448,7 @@ impl ExecutionPlan for SharedExec {
         if partition >= self.shared.partitions {
             return internal_err!("{} has no partition {partition}", self.shared.name);
         }
-        let computing = self.shared.read(&context)?;
+        let computing = self.shared.rows_of(&context)?;
         let (projection, schema) = (self.projection.clone(), self.schema());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batches = async move {

@@ -71,8 +71,9 @@ struct Rows {
 fn where_taken(cotangent: Expr, expr: &Expr, input: &Column, schema: &DFSchema) -> Result<Expr> {
     let mut tangents = Tangents::default();
     tangents.set(schema.index_of_column(input)?, Tangent::One);
+    let none = ScalarValue::Float64(None);
     match Function::of(expr.clone(), schema)?.inactive(schema, &tangents, schema)? {
-        Some(inactive) => when(inactive, lit(ScalarValue::Float64(None))).otherwise(cotangent),
+        Some(inactive) => when(inactive, lit(none)).otherwise(cotangent),
         None => Ok(cotangent),
     }
 }

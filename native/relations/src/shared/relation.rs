@@ -280,9 +280,7 @@ impl SharedRelation {
         }
         let kept = Kept { plan: is_tape, rows: is_tape || is_given(&plan), no_measures: false };
         let shared = Shared::new(self.name().to_owned(), Arc::clone(&self.schema), numbers, plan);
-        let shared = shared.with_kept(kept);
-        // Iterations are read by what goes back through them too.
-        let shared = Arc::new(if is_tape { shared } else { shared.let_go() });
+        let shared = Arc::new(shared.with_kept(kept));
         *planned = Some(Planned { started, shared: Arc::downgrade(&shared) });
         Ok((shared, true))
     }
@@ -433,7 +431,6 @@ impl TableProvider for Reader {
         if let Some(tape) = shared.plan().downcast_ref::<TapeExec>() {
             tape.query().wanted.read_by(self.condition(filters, state)?);
         }
-        shared.with_reader();
         Ok(Arc::new(SharedExec::new(shared, &self.schema, projection.cloned(), is_first)?))
     }
 
