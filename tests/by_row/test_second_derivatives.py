@@ -5,6 +5,7 @@ The likelihood of a time series is such a value. Against JAX, in double precisio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -226,7 +227,7 @@ def test_windows_beside() -> None:
 
 
 # Of a row, functions whose derivatives are 0 somewhere in `ZEROS`, where the second ones are not.
-AT_ZERO = {
+AT_ZERO: dict[str, Callable[[jax.Array], jax.Array]] = {
     "power(val, 2)": lambda v: v**2,
     "exp(-power(val, 2))": lambda v: jnp.exp(-(v**2)),
     "ln(1 + val * val) + power(sin(val), 2)": lambda v: jnp.log1p(v * v) + jnp.sin(v) ** 2,
