@@ -18,8 +18,8 @@ struct Keyed {
     kind: Kind,
     /// The inputs of each equality, and whether NULLs are equal.
     equalities: Vec<([usize; 2], bool)>,
-    /// Of each input the number of rows, and of keys of groups.
-    sides: Vec<(usize, usize)>,
+    /// How many of the keys of each input are those of groups.
+    groups: Vec<usize>,
     keys: Digest,
 }
 
@@ -45,7 +45,7 @@ pub fn places_of(spec: &Contraction, sides: &[Rows], keys: &Digest) -> Result<Op
     let keyed = Keyed {
         kind: spec.kind,
         equalities: spec.equalities.iter().map(|equality| (equality.sides, equality.nulls)).collect(),
-        sides: sides.iter().map(|side| (side.count, side.groups.len())).collect(),
+        groups: sides.iter().map(|side| side.groups.len()).collect(),
         keys: keys.clone(),
     };
     if let Some(places) = held().places.get(&keyed).and_then(Weak::upgrade) {

@@ -12,6 +12,8 @@ use crate::entries::Factor;
 /// The keys of the rows of all inputs. Two that are equal are of the same keys: of 128 bits none are equal by chance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Digest {
+    /// How many rows each input has, which may have no keys.
+    counts: Vec<usize>,
     columns: Vec<Column>,
 }
 
@@ -30,15 +32,14 @@ impl Digest {
     /// If keys are of a type that DataFusion cannot hash.
     pub fn of(sides: &[Rows]) -> Result<Self> {
         let columns = sides.iter().flat_map(Rows::all_keys).map(Column::of);
-        Ok(Self { columns: columns.collect::<Result<_>>()? })
+        Ok(Self { counts: sides.iter().map(|side| side.count).collect(), columns: columns.collect::<Result<_>>()? })
     }
 }
 
 impl Column {
     fn of(values: &ArrayRef) -> Result<Self> {
-        let [first, second] = SEEDS.map(|seed| hashed(values, seed));
-        let hashes = [first?, second?];
-        Ok(Self { data_type: values.data_type().clone(), rows: values.len(), hashes })
+        let [first, second] = SEEDS.map(|seed| hashed(values, &RandomState::with_seed(seed)));
+        Ok(Self { data_type: values.data_type().clone(), rows: values.len(), hashes: [first?, second?] })
     }
 }
 
@@ -63,8 +64,7 @@ impl FactorDigest {
 const SEEDS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
 
 /// A hash of values, and of which of them are NULL. Floats are told apart by their bits.
-fn hashed(values: &ArrayRef, seed: u64) -> Result<u64> {
-    let state = RandomState::with_seed(seed);
+fn hashed(values: &ArrayRef, state: &RandomState) -> Result<u64> {
     let mut hasher = state.build_hasher();
     if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
         nulls.inner().bit_chunks().iter_padded().for_each(|chunk| hasher.write_u64(chunk));
@@ -73,7 +73,7 @@ fn hashed(values: &ArrayRef, seed: u64) -> Result<u64> {
         values => hasher.write(values.values().inner().as_slice()),
         _ => {
             let mut hashes = vec![0; values.len()];
-            create_hashes([values], &state, &mut hashes)?;
+            create_hashes([values], state, &mut hashes)?;
             hashes.into_iter().for_each(|hash| hasher.write_u64(hash));
         }
     );

@@ -3,7 +3,6 @@
 use datafusion_execution::memory_pool::MemoryReservation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::compute::Rows;
 use crate::dense::Filled;
 use crate::digest::{Digest, FactorDigest};
 use crate::entries::Factor;
@@ -30,8 +29,6 @@ struct Encoded {
 /// What the keys are known by, and the positions of rows. The keys themselves would hold the rows that they are of.
 #[derive(Debug)]
 pub struct Left {
-    /// How many rows each input had.
-    counts: Vec<usize>,
     keys: Digest,
     rows: Positioned,
 }
@@ -100,12 +97,11 @@ impl Kept {
     }
 
     /// Leaves something to the next execution, if there is memory for it.
-    pub fn leave(&self, sides: &[Rows], keys: Digest, rows: Positioned, reservation: &MemoryReservation) {
+    pub fn leave(&self, keys: Digest, rows: Positioned, reservation: &MemoryReservation) {
         let arrays = rows.factors.iter().flatten().map(Before::memory).sum::<usize>();
         let reservation = reservation.new_empty();
         if reservation.try_grow(rows.places.memory() + arrays).is_ok() {
-            let left = Left { counts: counts(sides), keys, rows };
-            self.state().encoded = Some(Encoded { left, _reservation: reservation });
+            self.state().encoded = Some(Encoded { left: Left { keys, rows }, _reservation: reservation });
         }
     }
 
@@ -115,12 +111,8 @@ impl Kept {
 }
 
 impl Left {
-    /// What is left, if the keys of these rows are those that there were.
-    pub fn of(self, sides: &[Rows], keys: &Digest) -> Option<Positioned> {
-        (*keys == self.keys && counts(sides) == self.counts).then_some(self.rows)
+    /// What is left, if the keys are those that there were.
+    pub fn of(self, keys: &Digest) -> Option<Positioned> {
+        (*keys == self.keys).then_some(self.rows)
     }
-}
-
-fn counts(sides: &[Rows]) -> Vec<usize> {
-    sides.iter().map(|side| side.count).collect()
 }

@@ -32,11 +32,11 @@
 //! In the order of the modules, each of which imports only from those before it: `option` says how sums are computed, `outputs` which
 //! aggregates are made of them, and `spec` what they are over. `keys` numbers keys, `entries` has rows by two positions, `runs` sorts
 //! them. `bits`, `pages` and `dense`, `sparse` and `chosen` are the kernels, `kernel` chooses one, and `pairs` has the sums of pairs as
-//! rows. `evaluated` evaluates expressions together, `compute` has the rows of inputs, `digest` what their keys are known by, and
-//! `places` their positions. `handover` hands rows over, and `read` reads them. `kept` has what an execution leaves to the next one,
-//! `sums` goes from the rows of inputs to those of the sum, and `exec` is the operator. `integers` has keys as whole numbers, `numbers`
-//! sums by numbers, and `numbered` their operator. `unique` has rows by keys of their own, and `lookup` the operator that looks them
-//! up. `recognize` finds sums and lookups among the nodes of a plan.
+//! rows. `evaluated` evaluates expressions together, `compute` has the rows of inputs, `digest` what their keys are known by, `places`
+//! their positions, and `common_places` those that several sums have. `handover` hands rows over, and `read` reads them. `kept` has
+//! what an execution leaves to the next one, `sums` goes from the rows of inputs to those of the sum, and `exec` is the operator.
+//! `integers` has keys as whole numbers, `numbers` sums by numbers, and `numbered` their operator. `unique` has rows by keys of their
+//! own, and `lookup` the operator that looks them up. `recognize` finds sums and lookups among the nodes of a plan.
 
 mod bits;
 mod chosen;

@@ -13,7 +13,7 @@ use crate::compute::Rows;
 use crate::dense::{Block, Filled};
 use crate::digest::Digest;
 use crate::entries::Factor;
-use crate::kept::{Before, Kept, Positioned};
+use crate::kept::{Before, Kept, Left, Positioned};
 use crate::kernel::{Kernel, Work};
 use crate::keys::{NONE, Positions};
 use crate::option::Contractions;
@@ -77,33 +77,28 @@ impl Setting<'_> {
         }
         // Of keys that cannot be hashed nothing is left.
         let keys = self.kept.keeps().then(|| Digest::of(&sides).ok()).flatten();
-        let left = left.zip(keys.as_ref()).and_then(|(left, keys)| left.of(&sides, keys));
         let Some(mut rows) = self.positioned(left, &sides, keys.as_ref())? else { return Ok(None) };
         let computed = match self.spec.kind {
             Kind::Pairs => self.pairs(&sides, &mut rows)?,
             Kind::Chosen { by, .. } => self.chosen(by, &sides, &mut rows)?,
         };
         if let Some(keys) = keys {
-            self.kept.leave(&sides, keys, rows, self.reservation);
+            self.kept.leave(keys, rows, self.reservation);
         }
         Ok(computed)
     }
 
     /// The positions of rows: those that the last execution has left if there are any. None if a key has none.
-    fn positioned(
-        &self,
-        left: Option<Positioned>,
-        sides: &[Rows],
-        keys: Option<&Digest>,
-    ) -> Result<Option<Positioned>> {
-        if left.is_some() {
-            return Ok(left);
-        }
-        let places = match keys {
-            Some(keys) => places_of(self.spec, sides, keys)?,
-            None => Places::of(self.spec, sides)?.map(Arc::new),
+    fn positioned(&self, left: Option<Left>, sides: &[Rows], keys: Option<&Digest>) -> Result<Option<Positioned>> {
+        let Some(keys) = keys else {
+            let places = Places::of(self.spec, sides)?.map(Arc::new);
+            return Ok(places.map(|places| Positioned { places, factors: vec![], is_left: false }));
         };
-        Ok(places.map(|places| Positioned { places, factors: vec![], is_left: keys.is_some() }))
+        if let Some(rows) = left.and_then(|left| left.of(keys)) {
+            return Ok(Some(rows));
+        }
+        let places = places_of(self.spec, sides, keys)?;
+        Ok(places.map(|places| Positioned { places, factors: vec![], is_left: true }))
     }
 
     fn pairs(&self, sides: &[Rows], rows: &mut Positioned) -> Result<Option<(Computed, Option<Taken>)>> {
