@@ -10,6 +10,7 @@ mod context;
 mod derivative;
 mod diagnose;
 mod inputs;
+mod nested;
 pub mod plan;
 mod replace;
 mod resolve;

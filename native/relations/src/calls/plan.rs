@@ -3,7 +3,6 @@
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, Join, LogicalPlan, RecursiveQuery, TableScan, Union};
-use std::collections::HashMap;
 use std::sync::Arc;
 use xql_guard::check_interrupted;
 
@@ -16,6 +15,7 @@ use super::context::Context;
 use super::derivative::DirectionalDerivative;
 use super::diagnose::{check_rounded, is_rounded_in};
 use super::inputs::Inputs;
+use super::nested::has_calls_of_calls;
 use super::replace::replace;
 use super::shadowed::shadowed_bound;
 use crate::forward::SharedTangents;
@@ -25,54 +25,6 @@ use crate::version::recursive_query;
 use crate::vocabulary::names::{Names, restore};
 use crate::vocabulary::nodes::{above_queries, any_node, has_subquery, with_expressions};
 use crate::vocabulary::operators::{Recognize, has_call, is_call};
-
-/// Whether a plan takes derivatives of derivatives: a call in a call, or above one.
-fn has_calls_of_calls(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
-    let mut found = false;
-    has_calls_in(plan, recognize, &mut HashMap::new(), &mut found)?;
-    Ok(found)
-}
-
-/// Whether a plan, a subquery or a shared relation in it has calls. Notes whether one of them is above another.
-#[recursive::recursive]
-fn has_calls_in(
-    plan: &LogicalPlan,
-    recognize: Recognize,
-    known: &mut HashMap<*const SharedRelation, bool>,
-    found: &mut bool,
-) -> Result<bool> {
-    if let Some(relation) = SharedRelation::scanned_by(plan) {
-        if let Some(has_calls) = known.get(&Arc::as_ptr(&relation)) {
-            return Ok(*has_calls);
-        }
-        let has_calls = has_calls_in(relation.plan(), recognize, known, found)?;
-        known.insert(Arc::as_ptr(&relation), has_calls);
-        return Ok(has_calls);
-    }
-    let mut below = false;
-    for input in plan.inputs() {
-        below |= has_calls_in(input, recognize, known, found)?;
-    }
-    plan.apply_subqueries(|query| {
-        below |= has_calls_in(query, recognize, known, found)?;
-        Ok(TreeNodeRecursion::Jump)
-    })?;
-    let (mut own, mut inside) = (false, false);
-    plan.apply_expressions(|expr| {
-        expr.apply(|part| {
-            if is_call(part, recognize) {
-                own = true;
-                part.apply_children(|argument| {
-                    inside |= argument.exists(|part| Ok(is_call(part, recognize)))?;
-                    Ok(TreeNodeRecursion::Continue)
-                })?;
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    *found |= own && (below || inside);
-    Ok(own || below)
-}
 
 /// Replaces the calls in a plan, those of inner queries first.
 #[derive(Debug)]
