@@ -39,7 +39,7 @@ impl Differentiation {
         let (names, grown) = (Names::of(plan)?, SharedTangents::default());
         let (common, outer, iterated) = (vec![], vec![], vec![]);
         let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
-        let sweeping = Sweeping { contracts, again: has_calls_of_calls(plan, recognize)? };
+        let sweeping = Sweeping { contracts, keeps_zeros: has_calls_of_calls(plan, recognize)? };
         let context = Context { recognize, sweeping, joins_branches, rounds, names, grown, common, outer, iterated };
         Ok(Self { context })
     }

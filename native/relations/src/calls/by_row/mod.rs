@@ -6,10 +6,11 @@ mod variables;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAlias};
+use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAlias, lit};
+use datafusion_functions::core::expr_fn::coalesce;
 use std::sync::Arc;
-use swept::{Swept, add_part, totals};
-use variables::{Found, Numbered, Variables, by_relation, found, innermost};
+use swept::{Swept, add_part, carried, totals};
+use variables::{Found, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
 use xql_autodiff::vocabulary::functions::stopped;
 
 use crate::reverse::{
@@ -74,6 +75,9 @@ impl ByRow {
         let mut by_row = Self { sweeping, ..Self::default() };
         let mut plan = plan;
         let mut relations = by_relation(found(&plan, recognize)?);
+        if !relations.is_empty() && !sweeping.keeps_zeros {
+            by_row.sweeping.keeps_zeros = is_beyond_arithmetic(&plan, recognize)?;
+        }
         while !relations.is_empty() {
             // What another relation is computed from comes first, so that it is numbered there too.
             let (relation_of, columns) = relations.swap_remove(innermost(&relations)?);
@@ -155,7 +159,7 @@ impl ByRow {
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
             let Some(region) = value(subquery, rows, stages, names, self.sweeping)? else { continue };
-            by.push(Swept::new(sweep, region, None));
+            by.push(Swept::new(sweep, region, None, self.sweeping));
         }
         let Some(Swept { region, .. }) = by.first() else { return Ok(None) };
         let Some(column) = region.columns.first().cloned() else { return Ok(None) };
@@ -217,7 +221,7 @@ impl ByRow {
             numbered = Some(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?));
             for (position, region) in varying {
                 let column = Column::from(alias.schema.qualified_field(position));
-                let by = vec![Swept::new(sweep, region, Some(number.clone()))];
+                let by = vec![Swept::new(sweep, region, Some(number.clone()), self.sweeping)];
                 self.values.push(Value { subquery: None, column, by });
             }
         }
@@ -239,7 +243,7 @@ impl ByRow {
         if read.is_empty() {
             return Ok(None);
         }
-        let mut parts: Vec<(Column, Vec<Column>)> = vec![];
+        let mut parts = vec![];
         for Read { numbered, column, swept, .. } in read {
             for numbered in numbered {
                 let derivative = swept.by_cell(numbered, column, (input, has_others), names)?;
@@ -279,16 +283,20 @@ impl ByRow {
                 let Some(gradient) = swept.gradient_by(numbered) else { continue };
                 let direction = beside(direction, variable, input)?;
                 let gradient = gradient.renamed(names)?;
-                let along = gradient.along(&rows[numbered.relation], numbered.position, &direction, names)?;
+                let along = gradient.along(
+                    &rows[numbered.relation],
+                    numbered.position,
+                    &direction,
+                    swept.tells_inactive,
+                    names,
+                )?;
                 *input = swept.put_beside(std::mem::take(input), along.plan, along.of)?;
-                let mut exprs = vec![];
                 let name = names.tangent("value", &variable.name);
-                for sum in along.cotangents {
-                    let sum = swept.or_zero(Expr::Column(sum));
-                    exprs.push(null_with(&Expr::Column(column.clone()), sum)?.alias(name.clone()));
-                }
+                let sum = null_with(&Expr::Column(column.clone()), swept.or_zero(Expr::Column(along.sum)))?;
+                let nothing = along.moved.map(|moved| coalesce(vec![Expr::Column(moved), lit(0_i64)]).eq(lit(0_i64)));
+                let (exprs, derivative) = carried(sum, name, nothing, names)?;
                 *input = with_columns(std::mem::take(input), exprs)?;
-                add_part(&mut parts, column, Some(Column::new_unqualified(name)));
+                add_part(&mut parts, column, Some(derivative));
             }
         }
         totals(parts, variable, input, names).map(Some)

@@ -1,5 +1,6 @@
 //! The derivatives of a subquery by the rows of variables, joined to the input of a node.
 
+use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, JoinType, NullEquality, Result};
 use datafusion_expr::{Expr, LogicalPlan, Operator, Projection, binary_expr, lit, when};
@@ -9,9 +10,9 @@ use std::sync::Arc;
 
 use super::variables::Numbered;
 use crate::plan::lift::lifted;
-use crate::reverse::{Reference, Region, RowCotangents, joined};
+use crate::reverse::{Reference, Region, RowCotangents, Sweeping, joined};
 use crate::shared::each_row_once;
-use crate::tangents::tangent::Tangent;
+use crate::tangents::tangent::{Carried, Inactive, Tangent};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, with_columns};
 use crate::vocabulary::origin::{Origin, origin};
@@ -26,16 +27,19 @@ pub struct Swept {
     of: Option<Column>,
     /// The gradients by relation, once they have been asked for.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
+    /// Whether the derivatives say where they are inactive.
+    pub tells_inactive: bool,
     /// The derivatives by the variables whose rows have such numbers, once joined to the input.
-    pub derivatives: Vec<(Column, Vec<Column>)>,
+    derivatives: Vec<(Column, Vec<Carried>)>,
     /// Whether derivatives have been joined to the input by the numbers of rows.
     pub is_looked_up: bool,
 }
 
 impl Swept {
     /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the region whose value it has.
-    pub fn new(sweep: usize, region: Region, of: Option<Column>) -> Self {
-        Self { sweep, region, of, gradients: None, derivatives: vec![], is_looked_up: false }
+    pub fn new(sweep: usize, region: Region, of: Option<Column>, sweeping: Sweeping) -> Self {
+        let tells_inactive = sweeping.keeps_zeros;
+        Self { sweep, region, of, gradients: None, tells_inactive, derivatives: vec![], is_looked_up: false }
     }
 
     /// The region, and the column of it with the numbers of its rows, unless it has one row.
@@ -77,7 +81,7 @@ impl Swept {
         value: &Column,
         (input, has_others): (&mut LogicalPlan, bool),
         names: &mut Names,
-    ) -> Result<Option<Column>> {
+    ) -> Result<Option<Carried>> {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
         let Reference { number, groups } = variable.cell.as_ref();
         if !self.derivatives.iter().any(|(cell, _)| cell == number) {
@@ -108,9 +112,12 @@ impl Swept {
             for cotangent in cotangents {
                 // A row that the value does not depend on has none. A tangent is NULL where its column is.
                 let name = names.tangent("value", &variable.column.name);
+                let nothing = self.tells_inactive.then(|| Expr::Column(cotangent.clone()).is_null());
                 let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
-                exprs.push(null_with(&Expr::Column(value.clone()), derivative)?.alias(name.clone()));
-                derivatives.push(Column::new_unqualified(name));
+                let derivative = null_with(&Expr::Column(value.clone()), derivative)?;
+                let (added, derivative) = carried(derivative, name, nothing, names)?;
+                exprs.extend(added);
+                derivatives.push(derivative);
             }
             *input = with_further_columns(std::mem::take(input), exprs)?;
             self.derivatives.push((number.clone(), derivatives));
@@ -202,8 +209,25 @@ fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPl
     Ok(LogicalPlan::Projection(Projection::try_new(all, Arc::clone(&projection.input))?))
 }
 
+/// Returns the columns of a derivative, and these as a tangent. `nothing` holds where nothing contributes to it, if that is told.
+pub fn carried(
+    derivative: Expr,
+    name: String,
+    nothing: Option<Expr>,
+    names: &mut Names,
+) -> Result<(Vec<Expr>, Carried)> {
+    let mut exprs = vec![derivative.alias(name.clone())];
+    let mut inactive = None;
+    if let Some(nothing) = nothing {
+        let name = names.part("inactive");
+        exprs.push(Inactive::number(nothing)?.alias(name.clone()));
+        inactive = Some(Inactive { column: Column::new_unqualified(name), data_type: DataType::Float64 });
+    }
+    Ok((exprs, Carried { column: Column::new_unqualified(name), inactive }))
+}
+
 /// Notes a derivative of a value among those by the places that the variable originates in.
-pub fn add_part(parts: &mut Vec<(Column, Vec<Column>)>, value: &Column, derivative: Option<Column>) {
+pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivative: Option<Carried>) {
     match parts.iter_mut().find(|(known, _)| known == value) {
         Some((_, known)) => known.extend(derivative),
         None => parts.push((value.clone(), derivative.into_iter().collect())),
@@ -212,7 +236,7 @@ pub fn add_part(parts: &mut Vec<(Column, Vec<Column>)>, value: &Column, derivati
 
 /// The derivatives of values, each the sum of those by the places that the variable originates in.
 pub fn totals(
-    parts: Vec<(Column, Vec<Column>)>,
+    parts: Vec<(Column, Vec<Carried>)>,
     variable: &Column,
     input: &mut LogicalPlan,
     names: &mut Names,
@@ -220,14 +244,17 @@ pub fn totals(
     let mut tangents = vec![];
     for (value, parts) in parts {
         if let [part] = parts.as_slice() {
-            tangents.push((value, part.clone().into()));
+            tangents.push((value, Tangent::Column(part.clone())));
             continue;
         }
-        let parts = parts.into_iter().map(Expr::Column);
+        let nothing: Option<Vec<_>> = parts.iter().map(Carried::condition).collect();
+        let nothing = nothing.and_then(|parts| parts.into_iter().reduce(Expr::and));
+        let parts = parts.into_iter().map(|part| Expr::Column(part.column));
         let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
         let name = names.tangent("value", &variable.name);
-        *input = with_columns(std::mem::take(input), vec![total.alias(name.clone())])?;
-        tangents.push((value, Column::new_unqualified(name).into()));
+        let (exprs, total) = carried(total, name, nothing, names)?;
+        *input = with_columns(std::mem::take(input), exprs)?;
+        tangents.push((value, Tangent::Column(total)));
     }
     Ok(tangents)
 }

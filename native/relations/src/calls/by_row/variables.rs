@@ -2,12 +2,12 @@
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result};
-use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, Sweeping, gradients};
-use crate::vocabulary::decorrelated::queries_read;
+use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::Relation;
 use crate::vocabulary::names::Names;
@@ -102,6 +102,49 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
             }
             Ok(TreeNodeRecursion::Continue)
         })
+    })?;
+    Ok(found)
+}
+
+/// Returns whether a call of a node computes more than sums, products and quotients of its subqueries: then their derivatives may be
+/// multiplied by what is infinite, as by that of `sqrt` at 0.
+pub fn is_beyond_arithmetic(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
+    let apart: Vec<_> = plan.inputs().into_iter().flat_map(decorrelated_beside).map(|alias| &alias.alias).collect();
+    let is_query = |part: &Expr| match part {
+        Expr::ScalarSubquery(_) => true,
+        Expr::Column(column) => column.relation.as_ref().is_some_and(|table| apart.contains(&table)),
+        _ => false,
+    };
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found |= expr.exists(|part| match part {
+            Expr::ScalarFunction(call) if is_call(part, recognize) => {
+                call.args.first().map_or(Ok(false), |function| has_query_in_function(function, &is_query))
+            }
+            _ => Ok(false),
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Returns whether an expression reads a query within anything but arithmetic.
+fn has_query_in_function(expr: &Expr, is_query: &dyn Fn(&Expr) -> bool) -> Result<bool> {
+    let is_arithmetic = match expr {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+            matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide)
+        }
+        Expr::Alias(_) | Expr::Negative(_) | Expr::Cast(_) | Expr::TryCast(_) => true,
+        query if is_query(query) => return Ok(false),
+        _ => false,
+    };
+    if !is_arithmetic {
+        return expr.exists(|part| Ok(is_query(part)));
+    }
+    let mut found = false;
+    expr.apply_children(|part| {
+        found |= has_query_in_function(part, is_query)?;
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
 }
