@@ -67,7 +67,7 @@ def moved(sql: str, moves: list[float]) -> list[float]:
     def at(step: float) -> list[float]:
         return of_rows(session_at([x + step * move for x, move in zip(POINTS, moves, strict=True)]), sql)
 
-    return central(at).tolist()
+    return list(central(at))
 
 
 @pytest.mark.parametrize("value", VALUES)

@@ -20,6 +20,10 @@ pub struct Context {
     pub joins_branches: bool,
     /// Whether the plan has a recursive query that rounds what it computes.
     pub rounds: bool,
+    /// The names of columns with derivatives of which rows with 0 are left out above.
+    pub nonzero: Vec<String>,
+    /// Whether the expression that is looked at is one of these.
+    pub drops_zeros: bool,
     /// Names that no column of the plan has.
     pub names: Names,
     /// The shared relations that have got tangents.

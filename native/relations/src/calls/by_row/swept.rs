@@ -17,6 +17,15 @@ use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, with_columns};
 use crate::vocabulary::origin::{Origin, origin};
 
+/// How derivatives are joined to the input.
+pub struct Joins {
+    /// Whether the node has several relations of variables: derivatives are joined to the rows of their variable where these stand in
+    /// the input then, since joins above it would each have the columns of all of them.
+    pub has_others: bool,
+    /// Whether rows without a derivative are left out.
+    pub drops_zeros: bool,
+}
+
 /// What a subquery is to the sweep of variables that it varies with.
 pub struct Swept {
     /// Which of the sweeps it is.
@@ -72,14 +81,11 @@ impl Swept {
 
     /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
     /// vary.
-    ///
-    /// It is joined to the rows of the variable where they stand in the input if the node `has_others`: joins above it would each have the
-    /// columns of all of them.
     pub fn by_cell(
         &mut self,
         variable: &Numbered,
         value: &Column,
-        (input, has_others): (&mut LogicalPlan, bool),
+        (input, joins): (&mut LogicalPlan, &Joins),
         names: &mut Names,
     ) -> Result<Option<Carried>> {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
@@ -96,8 +102,14 @@ impl Swept {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
             self.is_looked_up |= gradient.row.is_some() && gradient.of.is_none();
-            let row = gradient.row.clone().filter(|_| has_others && gradient.of.is_none());
+            let row = gradient.row.clone().filter(|_| joins.has_others && gradient.of.is_none());
+            let pairs = self.of.as_ref().zip(gradient.of.clone()).zip(gradient.row.clone());
             let cotangents = match row {
+                _ if let (true, Some(((own, of), row))) = (joins.drops_zeros, pairs) => {
+                    let keys = [(own.clone(), of), (number.clone(), row)];
+                    *input = with_pairs(std::mem::take(input), keys, gradient.plan)?;
+                    gradient.cotangents
+                }
                 Some(row) => at_origin(input, number, (gradient.plan, row, gradient.cotangents), names)?,
                 None => {
                     let mut on = self.of_value(gradient.of);
@@ -182,6 +194,51 @@ fn at_origin(
         *input = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(std::mem::take(input)))?);
     }
     Ok(passed)
+}
+
+/// An input joined to a derivative for pairs of a row of a query in FROM and one of a variable, without the other pairs. `keys` are the
+/// numbers of both rows in the input, each with that in the derivative.
+///
+/// ```text
+/// Cross Join:                            Inner Join: h.∂of = ∂of #2
+///   SubqueryAlias: h                       SubqueryAlias: h
+///   Projection: w.val, ∂row      ->        Inner Join: ∂row #2 = ∂row
+///                                            TableScan: the derivative
+///                                            Projection: w.val, ∂row
+/// ```
+fn with_pairs(input: LogicalPlan, keys: [(Column, Column); 2], pairs: LogicalPlan) -> Result<LogicalPlan> {
+    let inner = |left, right, on: Vec<(Column, Column)>| {
+        let on = on.into_iter().map(|(a, b)| (Expr::Column(a), Expr::Column(b))).collect();
+        joined(left, right, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)
+    };
+    let [(own, of), (number, row)] = keys;
+    match input {
+        // What has been put in an order of its own above the join.
+        LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
+            let keys = [(own, of), (number, row)];
+            let mut exprs = projection.expr;
+            exprs.extend(columns(pairs.schema()));
+            let input = with_pairs(Arc::unwrap_or_clone(projection.input), keys, pairs)?;
+            Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?))
+        }
+        LogicalPlan::Join(join)
+            if join.join_type == JoinType::Inner
+                && join.left.schema().has_column(&own) != join.left.schema().has_column(&number) =>
+        {
+            let (left, right) = (join.left.as_ref().clone(), join.right.as_ref().clone());
+            let ends = if join.left.schema().has_column(&own) {
+                [(own, of), (number, row)]
+            } else {
+                [(number, row), (own, of)]
+            };
+            let [first, second] = ends;
+            let right = inner(pairs, right, vec![(second.1, second.0)])?;
+            let mut on = vec![(Expr::Column(first.0), Expr::Column(first.1))];
+            on.extend(join.on);
+            joined(left, right, on, join.filter, JoinType::Inner, join.null_equality)
+        }
+        other => inner(other, pairs, vec![(own, of), (number, row)]),
+    }
 }
 
 /// The plan with further columns, in its topmost projection where that only passes on what they read.
