@@ -82,10 +82,10 @@ class Hessian:
 
 
 @overload
-def jacobian(exprs: Sequence[Expr], wrt: Columns, /, *, grad: Grad | None = None) -> list[list[Expr]]: ...
+def jacobian(exprs: Sequence[Expr], wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]: ...
 @overload
 def jacobian(
-    ctx: SessionContext, query: str | DataFrame, wrt: str, /, *, keys: Sequence[str] | None = None
+    ctx: SessionContext, query: str | DataFrame, wrt: str, *, keys: Sequence[str] | None = None
 ) -> Jacobian: ...
 def jacobian(*args: Any, **options: Any) -> Any:
     """Returns the derivatives of several expressions by columns, or those of the rows of a query by rows of a relation.
@@ -126,15 +126,15 @@ def jacobian(*args: Any, **options: Any) -> Any:
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
         VariableError: the last column does not vary with the variable.
     """
-    if args and hasattr(args[0], "sql"):
+    if "ctx" in options or (args and hasattr(args[0], "sql")):
         return _of_rows(*args, **options)
     return _gradients.jacobian(*args, **options)
 
 
 @overload
-def hessian(expr: Expr, wrt: Columns, /, *, grad: Grad | None = None) -> list[list[Expr]]: ...
+def hessian(expr: Expr, wrt: Columns, *, grad: Grad | None = None) -> list[list[Expr]]: ...
 @overload
-def hessian(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str], /) -> Hessian: ...
+def hessian(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str]) -> Hessian: ...
 def hessian(*args: Any, **options: Any) -> Any:
     """Returns the second derivatives of an expression by pairs of columns, or those of a value by rows of relations.
 
@@ -170,7 +170,7 @@ def hessian(*args: Any, **options: Any) -> Any:
         MissingEngineError: the ``datafusion`` of this process does not differentiate.
         VariableError: the value does not vary with one of the columns.
     """
-    if args and hasattr(args[0], "sql"):
+    if "ctx" in options or (args and hasattr(args[0], "sql")):
         return _of_value(*args, **options)
     return _gradients.hessian(*args, **options)
 

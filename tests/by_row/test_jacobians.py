@@ -22,7 +22,7 @@ from support.differences import central
 from support.errors import Refused, assert_refused, refusals
 from support.sessions import session
 
-jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 CELLS = [0.5, -1.25, 2.0, 0.75, -0.3]
 TABLES: dict[str, dict[str, list[Any]]] = {
@@ -74,7 +74,7 @@ def session_at(cells: list[float]) -> SessionContext:
 def expected(sql: str) -> dict[tuple[Any, int], float]:
     """By differences, the derivatives by the keys of both rows."""
     keys = sorted({row["k"] for row in query(session_at(CELLS), sql).to_pylist()})
-    found = {}
+    found: dict[tuple[Any, int], float] = {}
     for number, cell in enumerate(TABLES["w"]["j"]):
 
         def at(step: float, number: int = number) -> list[float]:

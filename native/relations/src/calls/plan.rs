@@ -12,7 +12,7 @@ use super::branches::in_one_node;
 use super::by_row::ByRow;
 use super::common::calls_in_common;
 use super::conditions::conditions_apart;
-use super::context::Context;
+use super::context::{Context, Zeros};
 use super::derivative::DirectionalDerivative;
 use super::diagnose::{check_rounded, is_rounded_in};
 use super::inputs::Inputs;
@@ -41,20 +41,9 @@ impl Differentiation {
         let (common, outer, iterated) = (vec![], vec![], vec![]);
         let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
         let sweeping = Sweeping { contracts, keeps_zeros: has_calls_of_calls(plan, recognize)? };
-        let (nonzero, drops_zeros) = (vec![], false);
-        let context = Context {
-            recognize,
-            sweeping,
-            joins_branches,
-            rounds,
-            nonzero,
-            drops_zeros,
-            names,
-            grown,
-            common,
-            outer,
-            iterated,
-        };
+        let zeros = Zeros::default();
+        let context =
+            Context { recognize, sweeping, joins_branches, rounds, zeros, names, grown, common, outer, iterated };
         Ok(Self { context })
     }
 
@@ -78,8 +67,8 @@ impl Differentiation {
         calls_above(plan, self.context.recognize)?
             .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
             .transform_data(|plan| {
-                let Context { recognize, names, nonzero, .. } = &mut self.context;
-                calls_in_common(plan, *recognize, names, nonzero)
+                let Context { recognize, names, zeros, .. } = &mut self.context;
+                calls_in_common(plan, *recognize, names, &mut zeros.left_out_of)
             })?
             .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| shadowed_bound(plan, self.context.recognize))?
@@ -300,13 +289,13 @@ impl Differentiation {
             calls += usize::from(is_call(part, self.context.recognize));
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(calls == 1 && self.context.nonzero.contains(&alias.name))
+        Ok(calls == 1 && self.context.zeros.left_out_of.contains(&alias.name))
     }
 
     /// An expression with its calls replaced.
     fn expression(&mut self, expr: Expr, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
         let recognize = self.context.recognize;
-        self.context.drops_zeros = self.drops_zeros(&expr)?;
+        self.context.zeros.are_left_out = self.drops_zeros(&expr)?;
         expr.transform_up(|part| {
             if let (Expr::ScalarSubquery(subquery), [input]) = (&part, inputs.plans.as_mut_slice()) {
                 let value = inputs.by_row.value(subquery, input, &mut self.context.names)?;

@@ -125,7 +125,7 @@ fn sweep(call: &Call, tangents: &mut [TangentsOf], inputs: &mut Inputs, context:
         let Inputs { plans, by_row: variables, .. } = inputs;
         let (input, names) = (&mut plans[input], &mut context.names);
         let reads_items = reads_items(call, &tangents[number], variable)?;
-        let read = ReadBy { variable, reads_items, drops_zeros: context.drops_zeros };
+        let read = ReadBy { variable, reads_items, drops_zeros: context.zeros.are_left_out };
         let swept = variables.tangents(call.function(), read, input, names, call.jvp)?;
         let Some(swept) = swept else { continue };
         by_row = true;

@@ -9,7 +9,7 @@ use datafusion_functions_aggregate::sum::sum;
 use std::sync::Arc;
 
 use crate::reverse::cotangents::{Cotangents, RowCotangents};
-use crate::reverse::region::{joined, renamed};
+use crate::reverse::region::{Region, joined, renamed};
 use crate::rows::frame_sums::FrameSum;
 use crate::rows::frames::with_windows;
 use crate::vocabulary::names::{Names, with_columns};
@@ -47,6 +47,17 @@ impl FramedSum {
         // In the place of the first argument is the cotangent.
         let exprs = params.args.iter().skip(1).chain(&params.partition_by).chain(orders).chain(&self.share);
         exprs.flat_map(Expr::column_refs).cloned().collect()
+    }
+
+    /// The keys and the condition by which a copy of the rows is joined to the rows that are in the frame of each.
+    fn reached_by(&self, copy: &Copy) -> Result<(Vec<(Expr, Expr)>, Expr)> {
+        let params = &self.transpose.params;
+        let ([_, low, high], [order]) = (params.args.as_slice(), params.order_by.as_slice()) else {
+            return internal_err!("a frame has no bounds");
+        };
+        let in_frame = order.expr.clone().between(copy.over(low.clone())?, copy.over(high.clone())?);
+        let keys = params.partition_by.iter().map(|key| Ok((copy.over(key.clone())?, key.clone())));
+        Ok((keys.collect::<Result<_>>()?, in_frame))
     }
 
     /// What the frames with a cotangent have for each of their rows. One without a value has no rows.
@@ -110,6 +121,64 @@ pub struct ByValue<'r> {
     pub total: RowCotangents,
 }
 
+/// A copy of the rows under names of its own.
+struct Copy {
+    before: Vec<Column>,
+    region: Region,
+}
+
+impl Copy {
+    /// An expression over the rows as one over the copy.
+    fn over(&self, expr: Expr) -> Result<Expr> {
+        let over = expr.transform_up(|part| {
+            let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+            let position = self.before.iter().position(|known| known == column);
+            let own = position.and_then(|position| self.region.columns.get(position));
+            Ok(own.map_or_else(|| Transformed::no(part.clone()), |own| Transformed::yes(Expr::Column(own.clone()))))
+        })?;
+        Ok(over.data)
+    }
+}
+
+/// What rows get of cotangents, in several parts.
+struct Contributions {
+    /// The column of the parts with the numbers of values, and what the columns are called that have the numbers of rows and of values.
+    of: Column,
+    keys: [String; 2],
+    /// The columns with the cotangents.
+    cotangents: Vec<Column>,
+    all: Option<LogicalPlan>,
+}
+
+impl Contributions {
+    /// Adds a part: rows with their numbers and some of the cotangents.
+    fn add(&mut self, plan: LogicalPlan, row: Expr, known: &[(usize, Expr)]) -> Result<()> {
+        let keys = [row, Expr::Column(self.of.clone())].into_iter().zip(&self.keys);
+        let mut exprs: Vec<_> = keys.map(|(key, name)| key.alias(name)).collect();
+        for (position, column) in self.cotangents.iter().enumerate() {
+            let value = known.iter().find(|(known, _)| *known == position).map(|(_, value)| value.clone());
+            let value = value.unwrap_or(Expr::Literal(ScalarValue::Float64(None), None));
+            exprs.push(value.alias(column.name.clone()));
+        }
+        let part = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+        self.all = Some(match self.all.take() {
+            Some(all) => union(all, part)?,
+            None => part,
+        });
+        Ok(())
+    }
+
+    /// Their sums by rows and values, and the columns with the numbers of both.
+    fn summed(self) -> Result<(LogicalPlan, [Column; 2])> {
+        let Some(all) = self.all else { return internal_err!("a stage has no cotangents") };
+        let keys = self.keys.map(Column::new_unqualified);
+        let sums = self.cotangents.into_iter().map(|column| sum(Expr::Column(column.clone())).alias(column.name));
+        let by = keys.iter().cloned().map(Expr::Column).collect();
+        let plan = Aggregate::try_new(Arc::new(all), by, sums.collect())?;
+        Ok((LogicalPlan::Aggregate(plan), keys))
+    }
+}
+
 impl ByValue<'_> {
     /// The rows, and the column with the numbers of values. `sums` have the cotangents of columns that are sums over frames, `others` those of
     /// the others.
@@ -122,75 +191,33 @@ impl ByValue<'_> {
     ) -> Result<(LogicalPlan, Option<Column>)> {
         let Self { rows, number, total } = self;
         let (Some(row), Some(of)) = (total.row, total.of) else { return internal_err!("cotangents have no values") };
-        let before = rows.schema().columns();
-        let own = renamed(rows.clone(), names)?;
-        let over_own = |expr: Expr| {
-            let over = expr.transform_up(|part| match &part {
-                Expr::Column(column) => match before.iter().position(|known| known == column) {
-                    Some(index) => Ok(Transformed::yes(Expr::Column(own.columns[index].clone()))),
-                    None => Ok(Transformed::no(part)),
-                },
-                _ => Ok(Transformed::no(part)),
-            });
-            over.map(|over| over.data)
-        };
-        let on = vec![(over_own(Expr::Column(number.clone()))?, Expr::Column(row.clone()))];
+        let copy = Copy { before: rows.schema().columns(), region: renamed(rows.clone(), names)? };
+        let on = vec![(copy.over(Expr::Column(number.clone()))?, Expr::Column(row.clone()))];
         let nulls = NullEquality::NullEqualsNothing;
-        let sources = joined(own.plan.clone(), total.plan, on, None, JoinType::Inner, nulls)?;
-        let width = sums.len() + others.len();
+        let sources = joined(copy.region.plan.clone(), total.plan, on, None, JoinType::Inner, nulls)?;
+        let of_columns = sums.iter().map(|(sum, _)| &sum.input).chain(others.iter().map(|(column, _)| *column));
+        let mut found = vec![];
+        for column in of_columns {
+            let own = Column::new_unqualified(names.part("cotangent"));
+            cotangents.add(&column.name, Expr::Column(own.clone()));
+            found.push(own);
+        }
         let keys = ["row", "of"].map(|name| names.part(name));
-        let summed: Vec<_> = (0..width).map(|_| Column::new_unqualified(names.part("cotangent"))).collect();
-        // The rows of a part, with what it has of some of the cotangents.
-        let part = |plan: LogicalPlan, row: Expr, known: Vec<(usize, Expr)>| -> Result<LogicalPlan> {
-            let mut exprs: Vec<_> =
-                [row, Expr::Column(of.clone())].into_iter().zip(&keys).map(|(key, name)| key.alias(name)).collect();
-            for (position, column) in summed.iter().enumerate() {
-                let value = known.iter().find(|(known, _)| *known == position).map(|(_, value)| value.clone());
-                let value = value.unwrap_or(Expr::Literal(ScalarValue::Float64(None), None));
-                exprs.push(value.alias(column.name.clone()));
-            }
-            Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?))
-        };
-        let mut parts = vec![];
+        let mut contributions = Contributions { of, keys, cotangents: found, all: None };
+        let first = sums.len();
         for (position, (sum, cotangent)) in sums.into_iter().enumerate() {
-            let params = &sum.transpose.params;
-            let [_, low, high] = params.args.as_slice() else { return internal_err!("a frame has no bounds") };
-            let [order] = params.order_by.as_slice() else { return internal_err!("a frame has no order") };
-            let in_frame = order.expr.clone().between(over_own(low.clone())?, over_own(high.clone())?);
-            let mut on = vec![];
-            for key in &params.partition_by {
-                on.push((over_own(key.clone())?, key.clone()));
-            }
-            let pairs = joined(
-                sources.clone(),
-                rows.clone(),
-                on,
-                Some(in_frame),
-                JoinType::Inner,
-                NullEquality::NullEqualsNull,
-            )?;
-            let of_frame = over_own(sum.of_frame(cotangent)?)?;
-            parts.push(part(pairs, Expr::Column(number.clone()), vec![(position, of_frame)])?);
-            cotangents.add(&sum.input.name, Expr::Column(summed[position].clone()));
+            let (on, in_frame) = sum.reached_by(&copy)?;
+            let nulls = NullEquality::NullEqualsNull;
+            let pairs = joined(sources.clone(), rows.clone(), on, Some(in_frame), JoinType::Inner, nulls)?;
+            let of_frame = copy.over(sum.of_frame(cotangent)?)?;
+            contributions.add(pairs, Expr::Column(number.clone()), &[(position, of_frame)])?;
         }
-        let first = parts.len();
-        let known = others.iter().enumerate().map(|(number, (_, cotangent))| (first + number, cotangent.clone()));
-        let known: Vec<_> = known.collect();
-        if !known.is_empty() {
-            parts.push(part(sources, Expr::Column(row), known)?);
+        if !others.is_empty() {
+            let positions = first..;
+            let known: Vec<_> = positions.zip(others.into_iter().map(|(_, cotangent)| cotangent)).collect();
+            contributions.add(sources, Expr::Column(row), &known)?;
         }
-        for ((column, _), cotangent) in others.iter().zip(&summed[first..]) {
-            cotangents.add(&column.name, Expr::Column(cotangent.clone()));
-        }
-        let mut parts = parts.into_iter();
-        let Some(mut all) = parts.next() else { return internal_err!("a stage has no cotangents") };
-        for other in parts {
-            all = union(all, other)?;
-        }
-        let [row, of] = keys.map(Column::new_unqualified);
-        let sums = summed.iter().map(|column| sum(Expr::Column(column.clone())).alias(column.name.clone())).collect();
-        let keys = [&row, &of].map(|key| Expr::Column(key.clone())).to_vec();
-        let all = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(all), keys, sums)?);
+        let (all, [row, of]) = contributions.summed()?;
         let on = vec![(Expr::Column(number.clone()), Expr::Column(row))];
         Ok((joined(rows.clone(), all, on, None, JoinType::Inner, nulls)?, Some(of)))
     }
