@@ -68,7 +68,8 @@ pub fn calls_in_common(
     for expr in &projection.expr {
         let (table, name) = expr.qualified_name();
         let rewritten = over(expr.clone())?;
-        exprs.push(if rewritten.transformed { rewritten.data.alias_qualified(table, name) } else { rewritten.data });
+        let is_named = !rewritten.transformed || matches!(rewritten.data, Expr::Alias(_));
+        exprs.push(if is_named { rewritten.data } else { rewritten.data.alias_qualified(table, name) });
     }
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, input)?)))
 }

@@ -91,13 +91,14 @@ impl Swept {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
         let Reference { number, groups } = variable.cell.as_ref();
         if !self.derivatives.iter().any(|(cell, _)| cell == number) {
+            let mut is_summed = matches!(gradient.plan, LogicalPlan::Aggregate(_));
             let mut gradient = gradient.renamed(names)?;
             if let Some(groups) = groups {
-                gradient = gradient.by_group(groups, names)?;
+                (gradient, is_summed) = (gradient.by_group(groups, names)?, true);
             }
             // A row that came twice would be two rows of the statement.
             if gradient.of.is_some() {
-                gradient = gradient.summed(names)?;
+                gradient = if is_summed { gradient } else { gradient.summed(names)? };
             } else if let Some(row) = &gradient.row {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
