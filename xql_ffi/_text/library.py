@@ -91,6 +91,12 @@ def let_reread(catalog: Any) -> None:
     _check(_lib.xql_ffi_catalog_rereads(catalog, error), error)
 
 
+def let_special(catalog: Any) -> None:
+    """Says that names of special functions mean these, and not functions of the session."""
+    error = _ffi.new("char **")
+    _check(_lib.xql_ffi_catalog_special(catalog, error), error)
+
+
 def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:
     """The statements of a text without derivatives.
 

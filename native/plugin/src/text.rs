@@ -171,6 +171,20 @@ pub unsafe extern "C" fn xql_ffi_catalog_rereads(catalog: *mut xql_ffi_catalog, 
     unsafe { changed(catalog, error, say) }
 }
 
+/// Says that names of special functions mean these, and not functions of the session.
+///
+/// # Safety
+/// As for `xql_ffi_catalog_rereads`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_special(catalog: *mut xql_ffi_catalog, error: *mut *mut c_char) -> bool {
+    let say = |catalog: &mut Catalog| {
+        catalog.has_special = true;
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, say) }
+}
+
 /// Tells what is made in a thread that nobody waits for it any longer.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_interruption(Interruption);

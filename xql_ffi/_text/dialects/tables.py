@@ -50,6 +50,8 @@ def known(tables: Any, host: Host) -> Known:
 def _nothing(host: Host) -> Known:
     """What is known of no table."""
     made = library.catalog()
+    # Those that the host does not have do not go by their names.
+    library.let_special(made)
     if host.rereads:
         library.let_reread(made)
     return Known(made, {}, (), Words(host))

@@ -29,6 +29,8 @@ pub struct Catalog {
     replaced: HashMap<String, Arc<Table>>,
     /// Whether a recursive term may read the rows of the last iteration several times, and what is computed of them.
     pub rereads: bool,
+    /// Whether names of special functions mean these, and not functions of the session.
+    pub has_special: bool,
 }
 
 impl Catalog {

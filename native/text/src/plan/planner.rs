@@ -304,6 +304,11 @@ impl ContextProvider for Planner<'_> {
         {
             return None;
         }
+        if self.catalog.has_special
+            && let Some(function) = xql_special::function(name)
+        {
+            return Some(Arc::clone(function));
+        }
         Some(Arc::new(ScalarUDF::new_from_impl(SessionFunction::new(name, &self.catalog.functions))))
     }
 
