@@ -91,13 +91,19 @@ def test_in_the_api_of_frames(session: SessionContext) -> None:
 
 def test_by_row(session: SessionContext) -> None:
     """The likelihood of a probit."""
-    loss = "WITH l AS (SELECT SUM(log_ndtr((k - 1) * t.x)) AS l FROM t) SELECT grad((SELECT l FROM l), x) FROM t ORDER BY k"
+    loss = """
+        WITH l AS (SELECT SUM(log_ndtr((k - 1) * t.x)) AS l FROM t)
+        SELECT grad((SELECT l FROM l), x) FROM t ORDER BY k
+    """
     expected = [(k - 1) * pdf((k - 1) * x) / cdf((k - 1) * x) for k, x in enumerate(X)]
     assert values(session, loss) == pytest.approx(expected)
 
 
 def test_in_an_aggregate(session: SessionContext) -> None:
-    sql = "WITH m AS (SELECT w, lgamma(w * x) AS f FROM t CROSS JOIN (SELECT 2.0 AS w)) SELECT grad(SUM(f), w) FROM m GROUP BY w"
+    sql = """
+        WITH m AS (SELECT w, lgamma(w * x) AS f FROM t CROSS JOIN (SELECT 2.0 AS w))
+        SELECT grad(SUM(f), w) FROM m GROUP BY w
+    """
     found = values(session, sql)
     h = 1e-5
     expected = sum(math.lgamma((2 + h) * x) - math.lgamma((2 - h) * x) for x in X) / (2 * h)
@@ -118,7 +124,7 @@ def test_in_a_recursion(session: SessionContext) -> None:
             SELECT step + 1, p, x - (normal_cdf(x) - p) / normal_pdf(x) FROM newton WHERE step < 8)
         SELECT grad(x, p) AS by_p, x, normal_quantile(0.9) AS q FROM newton WHERE step = 8
     """
-    (row,) = session.sql(sql).to_pylist() if hasattr(session.sql(sql), "to_pylist") else [{}]
+    (row,) = session.sql(sql).to_pylist()
     assert row["x"] == pytest.approx(row["q"], rel=1e-14)
     assert row["by_p"] == pytest.approx(1 / pdf(row["q"]), rel=1e-12)
 

@@ -11,6 +11,7 @@ from xql_ffi._calls import may_differentiate
 from xql_ffi._errors import translated
 from xql_ffi._expressions import shown
 from xql_ffi._rules import checked_rules
+from xql_ffi._special import SIGNATURES
 from xql_ffi._text import library
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
 from xql_ffi._text.own import check_own_functions
@@ -197,7 +198,7 @@ def _catalog(tables: Tables, text: str = "", *, functions: bool) -> Any:
     """What is known of tables, and of functions by their names."""
     made = catalog(tables, text)
     if functions:
-        library.let_special(made)
+        library.add_special(made, SIGNATURES)
     return made
 
 

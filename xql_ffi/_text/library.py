@@ -14,7 +14,7 @@ from xql_ffi._interruptible import interruptible
 from xql_ffi._native import taken, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _ffi, _lib = _library.ffi, _library.lib
 
@@ -91,10 +91,11 @@ def let_reread(catalog: Any) -> None:
     _check(_lib.xql_ffi_catalog_rereads(catalog, error), error)
 
 
-def let_special(catalog: Any) -> None:
-    """Says that names of special functions mean these, and not functions of the session."""
+def add_special(catalog: Any, names: Iterable[str]) -> None:
+    """Adds the names by which the session has special functions."""
     error = _ffi.new("char **")
-    _check(_lib.xql_ffi_catalog_special(catalog, error), error)
+    for name in names:
+        _check(_lib.xql_ffi_catalog_special(catalog, text(name), error), error)
 
 
 def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:

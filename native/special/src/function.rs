@@ -137,7 +137,8 @@ mod tests {
 
     fn called(name: &str, args: Vec<ColumnarValue>) -> Result<ColumnarValue> {
         let Some(function) = function(name) else { return internal_err!("there is no {name}") };
-        let number_rows = args.iter().map(|arg| if let ColumnarValue::Array(array) = arg { array.len() } else { 1 }).max();
+        let number_rows =
+            args.iter().map(|arg| if let ColumnarValue::Array(array) = arg { array.len() } else { 1 }).max();
         let field = || Arc::new(Field::new("x", DataType::Float64, true));
         function.invoke_with_args(ScalarFunctionArgs {
             arg_fields: args.iter().map(|_| field()).collect(),
@@ -163,7 +164,10 @@ mod tests {
         };
         let logarithms = called("log1p", vec![column(&[Some(0.0), None, Some(-2.0)])])?;
         assert!(matches!(&values(logarithms)?[..], [Some(0.0), None, Some(nan)] if nan.is_nan()));
-        assert!(matches!(called("erf", vec![number(Some(0.0))])?, ColumnarValue::Scalar(ScalarValue::Float64(Some(0.0)))));
+        assert!(matches!(
+            called("erf", vec![number(Some(0.0))])?,
+            ColumnarValue::Scalar(ScalarValue::Float64(Some(0.0)))
+        ));
         assert!(matches!(called("erf", vec![number(None)])?, ColumnarValue::Scalar(ScalarValue::Float64(None))));
         let of_both = called("polygamma", vec![number(Some(1.0)), column(&[Some(f64::INFINITY), None])])?;
         assert_eq!(values(of_both)?, [Some(0.0), None]);
@@ -177,7 +181,8 @@ mod tests {
         assert_eq!(function("ndtr").and_then(|function| canonical(function)), Some("normal_cdf"));
         assert_eq!(function("sin"), None);
         let double = DataType::Float64;
-        let of_user = create_udf("erf", vec![double.clone()], double, Volatility::Immutable, Arc::new(|_| exec_err!("never")));
+        let of_user =
+            create_udf("erf", vec![double.clone()], double, Volatility::Immutable, Arc::new(|_| exec_err!("never")));
         assert_eq!(canonical(&of_user), None);
         assert!(all.iter().all(|function| *function != of_user));
     }

@@ -109,11 +109,7 @@ pub fn cdf(x: f64) -> f64 {
 
 /// Its logarithm.
 pub fn log_cdf(x: f64) -> f64 {
-    if x < -1.0 {
-        (0.5 * erfcx(-x * FRAC_1_SQRT_2)).ln() - 0.5 * x * x
-    } else {
-        (-0.5 * libm::erfc(x * FRAC_1_SQRT_2)).ln_1p()
-    }
+    if x < -1.0 { (0.5 * erfcx(-x * FRAC_1_SQRT_2)).ln() - 0.5 * x * x } else { (-cdf(-x)).ln_1p() }
 }
 
 /// The inverse of the distribution function.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,5 +34,14 @@ def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
     except DifferentiationError:
         raise
     except ValueError as error:
+        if lacked := _LACKED.match(str(error)):
+            msg = (
+                f"{host.name} has no function for {lacked[1]}, which the derivative calls: hand over a rule without it"
+            )
+            raise HostError(msg) from error
         # Words of DataFusion's, which has read the statement.
         raise HostError(str(error)) from error
+
+
+# A special function that the host does not have.
+_LACKED = re.compile(r"the derivative calls (\w+), and nothing says")

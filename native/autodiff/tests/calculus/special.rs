@@ -16,7 +16,8 @@ async fn derivatives_of_all_orders() -> Result<()> {
     let ctx = session(functions, "CREATE TABLE t (x DOUBLE) AS VALUES (1.0)").await?;
     // The derivatives of lgamma at 1 are -gamma, zeta(2), -2 * zeta(3), 6 * zeta(4).
     let mut call = "lgamma(x)".to_owned();
-    for expected in [-0.577_215_664_901_532_9, 1.644_934_066_848_226_4, -2.404_113_806_319_188_6, 6.493_939_402_266_829] {
+    for expected in [-0.577_215_664_901_532_9, 1.644_934_066_848_226_4, -2.404_113_806_319_188_6, 6.493_939_402_266_829]
+    {
         call = format!("grad({call}, x)");
         let rows = ctx.sql(&format!("SELECT {call} AS d FROM t")).await?.collect().await?;
         let found = rows[0].column(0).as_primitive::<Float64Type>().value(0);
