@@ -49,7 +49,7 @@ def test_a_rule_calls_what_the_session_may_lack() -> None:
     ctx = SessionContext()
     ctx.register_udf(udf(lambda x: x, [pa.float64()], pa.float64(), "immutable", "gelu"))
     ctx.from_pydict({"x": [0.5]}, name="t")
-    text = "SELECT CASE WHEN gelu(x) IS NOT NULL THEN normal_cdf(x) + x * normal_pdf(x) END AS d FROM t"
+    text = "SELECT CASE WHEN gelu(x) IS NOT NULL THEN 1.0 END * (normal_cdf(x) + x * normal_pdf(x)) AS d FROM t"
     assert xql_ffi.expand_sql(statement, ctx, rules=[rule], functions=True) == text
     with pytest.raises(xql_ffi.DifferentiationError, match=r"the derivative calls normal_cdf.*functions=True"):
         xql_ffi.expand_sql(statement, ctx, rules=[rule])
@@ -97,9 +97,8 @@ def test_a_rule_for_a_host() -> None:
 def test_duckdb_runs_it() -> None:
     connection = pytest.importorskip("duckdb").connect()
     connection.execute("CREATE TABLE t AS SELECT CAST(0.5 AS DOUBLE) AS x")
-    rule = xql_ffi.rule("digamma(x)", "0")
     with pytest.raises(xql_ffi.HostError, match="digamma"):
-        xql_ffi.sql(connection, "SELECT grad(lgamma(x), x) AS d FROM t", rules=[rule])
+        xql_ffi.sql(connection, "SELECT grad(lgamma(x), x) AS d FROM t")
     kept = xql_ffi.sql(
         connection, "SELECT lgamma(x) AS f, grad(x * stop_gradient(lgamma(x)), x) AS d FROM t"
     ).fetchall()

@@ -69,7 +69,7 @@ fn hurwitz_zeta(s: f64, q: f64) -> f64 {
     while far < 16.0 + s {
         let term = far.powf(-s);
         sum += term;
-        if term < 1e-18 * sum {
+        if term <= 1e-18 * sum {
             return sum;
         }
         far += 1.0;
