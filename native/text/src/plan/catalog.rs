@@ -4,12 +4,13 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 use async_trait::async_trait;
 use datafusion_catalog::{Session, TableProvider};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Result, TableReference, not_impl_err, plan_err};
+use datafusion_common::{Result, TableReference, not_impl_err, plan_datafusion_err};
 use datafusion_expr::{Expr, LogicalPlan, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use xql_autodiff::Refused;
 
 use super::functions::Asked;
 
@@ -93,11 +94,12 @@ impl Catalog {
             Expr::ScalarFunction(call)
                 if xql_special::canonical(&call.func).is_some() && !self.special.contains(call.name()) =>
             {
-                plan_err!(
+                let error = plan_datafusion_err!(
                     "the derivative calls {}, and nothing says that there is such a function where the text is to run: hand over \
                      functions=True for a session that has it by register(ctx, functions=True), or a rule without it",
                     call.name()
-                )
+                );
+                Err(Refused::MissingRule.mark(error))
             }
             _ => Ok(TreeNodeRecursion::Continue),
         })?;
