@@ -3,6 +3,8 @@
 use super::line::{Line, Range, Sign, kink, rule};
 
 const POSITIVE: Range = Range::Of(Sign::Positive);
+/// Of what is 0 at arguments that are nothing out of the way.
+const NOT_NEGATIVE: Range = Range::Of(Sign::NotNegative);
 /// Where the gamma function has no pole.
 const NO_POLE: &str = "x > 0 OR x <> round(x)";
 
@@ -28,7 +30,7 @@ pub const LINES: &[Line] =
         ]),
         // 2 / sqrt(π)
         rule("erf(x)", &["1.1283791670955126 * exp(-x * x)"]).finite(),
-        rule("erfc(x)", &["-1.1283791670955126 * exp(-x * x)"]).finite().range(POSITIVE),
+        rule("erfc(x)", &["-1.1283791670955126 * exp(-x * x)"]).finite().range(NOT_NEGATIVE),
         // 2 * x * Ω - 2 / sqrt(π) has no digits where x is great.
         rule("erfcx(x)", &["-2 * ierfcx(1, x)"]).finite().range(POSITIVE),
         rule("ierfcx(CAST(n AS BIGINT), x)", &["0", "-2 * (n + 1) * ierfcx(n + 1, x)"])
@@ -43,8 +45,8 @@ pub const LINES: &[Line] =
             kink("x = 0", &["-Infinity"], "the limit from the right"),
             kink("x = 2", &["-Infinity"], "the limit from the left"),
         ]),
-        rule("normal_pdf(x)", &["-x * Ω"]).finite().range(POSITIVE),
-        rule("normal_cdf(x)", &["normal_pdf(x)"]).finite().range(POSITIVE),
+        rule("normal_pdf(x)", &["-x * Ω"]).finite().range(NOT_NEGATIVE),
+        rule("normal_cdf(x)", &["normal_pdf(x)"]).finite().range(NOT_NEGATIVE),
         // sqrt(2 * π)
         rule("normal_quantile(x)", &["2.5066282746310002 * exp(Ω * Ω / 2)"]).domain("x > 0 AND x < 1").kinks(&[
             kink("x = 0", &["Infinity"], "the limit from the right"),
