@@ -33,7 +33,9 @@ def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
         return library.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))
     except DifferentiationError as error:
         if lacked := _LACKED.match(str(error)):
-            msg = f"{host.name} has no function for {lacked[1]}, which the derivative calls: hand over a rule without it"
+            msg = (
+                f"{host.name} has no function for {lacked[1]}, which the derivative calls: hand over a rule without it"
+            )
             raise HostError(msg) from error
         raise
     except ValueError as error:
