@@ -5,6 +5,7 @@ use datafusion_common::{Column, Result, TableReference};
 use datafusion_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::types::is_float;
 
 use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, Sweeping, gradients};
 use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
@@ -95,6 +96,10 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
             for variable in variables.iter().step_by(2) {
                 let Expr::Column(named) = unaliased(variable) else { continue };
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
+                // What is none is no variable, which is said of the rows as they are written.
+                if !is_float(input.schema().field(index).data_type()) {
+                    continue;
+                }
                 let column = Column::from(input.schema().qualified_field(index));
                 let queries = queries_read(expression, input)?;
                 for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
