@@ -252,6 +252,9 @@ def _of_value(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
 def _differentiated(ctx: SessionContext, query: str, names: Sequence[str], by: _Variable) -> Jacobian:
     """The derivatives of the last column of a query."""
     *keys, value = names
+    if repeated := [name for name in names if names.count(name) > 1]:
+        msg = f"the query has two columns called {repeated[0]!r}: give one of them another name, AS ..."
+        raise ValueError(msg)
     derivative = f"grad(o.{quoted(value)}, b.{quoted(by.name)})"
     selected = [f"o.{quoted(key)} AS {quoted(f'of_{key}')}" for key in keys]
     selected += [f"b.{quoted(key)} AS {quoted(f'by_{key}')}" for key in by.keys]
@@ -274,15 +277,22 @@ def _places(pairs: pa.Table, side: pa.Table, prefix: str) -> Any:
     keys = side.column_names[:-1]
     if not keys and len(side) <= 1:
         return np.zeros(len(pairs), np.int64)
-    positions = pa.array(np.arange(len(side)))
-    known = pa.table([*(side[key] for key in keys), positions], [*(f"{prefix}{key}" for key in keys), "position"])
-    if not keys or known.group_by(known.column_names[:-1]).aggregate([]).num_rows < len(side):
-        told = f"the columns {', '.join(map(repr, keys))} do" if keys else "no columns"
-        msg = f"{told} not tell the rows apart" if keys else "there is no column that tells the rows apart"
+    codes = np.zeros((len(side) + len(pairs), len(keys)), np.int64)
+    for number, key in enumerate(keys):
+        values = pa.chunked_array([*side[key].chunks, *pairs[f"{prefix}{key}"].cast(side[key].type).chunks])
+        codes[:, number] = values.combine_chunks().dictionary_encode("encode").indices.to_numpy()
+    count, of_rows = 0, np.zeros(len(codes), np.int64)
+    if keys:
+        different, of_rows = np.unique(codes, axis=0, return_inverse=True)
+        count = len(different)
+    places = np.zeros(count, np.int64)
+    own = of_rows.ravel()[: len(side)]
+    if len(np.unique(own)) < len(side):
+        named = f"the columns {', '.join(map(repr, keys))} do not tell"
+        msg = f"{named} the rows apart" if keys else "there is no column that tells the rows apart"
         raise ValueError(f"{msg}: name or select columns that do, as the keys of a matrix")
-    numbered = pairs.append_column("pair", pa.array(np.arange(len(pairs))))
-    found = numbered.join(known, known.column_names[:-1]).sort_by("pair")
-    return found["position"].to_numpy()
+    places[own] = np.arange(len(side))
+    return places[of_rows.ravel()[len(side) :]]
 
 
 def _check(ctx: SessionContext, name: str) -> None:

@@ -90,6 +90,10 @@ fn is_computed_from(alias: &SubqueryAlias, relation: &Relation) -> Result<bool> 
     while let LogicalPlan::SubqueryAlias(below) = query {
         query = &below.input;
     }
+    // LATERAL has another query for each row beside it.
+    if matches!(query, LogicalPlan::Subquery(_)) {
+        return Ok(false);
+    }
     let is_recursive = any_node_behind(query, |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))?;
     Ok(!is_recursive && !is_same(query, &relation.node) && relation.is_read_in(&alias.input)?)
 }

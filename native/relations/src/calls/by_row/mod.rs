@@ -15,7 +15,7 @@ use xql_autodiff::vocabulary::functions::stopped;
 
 use crate::plan::lift::lifted;
 use crate::reverse::{
-    Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins,
+    Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins, with_joins_of,
 };
 use crate::shared::joined_apart;
 use crate::tangents::tangent::Tangent;
@@ -237,19 +237,25 @@ impl ByRow {
         let Some(index) = plan.schema().iter().enumerate().find(is_of_item).map(|(index, _)| index) else {
             return internal_err!("{item} is no query in FROM");
         };
-        let (plan, _) = lifted(plan, index, names, &mut |node, _, names| match node {
+        let before = self.values.len();
+        let (plan, of) = lifted(plan, index, names, &mut |node, _, names| match node {
             LogicalPlan::SubqueryAlias(alias) if alias.alias == *item => self.numbered(alias, names),
             _ => Ok(None),
         })?;
+        // A projection above, as one around another derivative, has the number under a name of its own.
+        for swept in self.values[before..].iter_mut().flat_map(|value| &mut value.by) {
+            swept.of = Some(of.clone());
+        }
         Ok(plan)
     }
 
     /// The numbered rows of a subquery that has been taken apart, or of a query in FROM, and the column with their numbers; none if it does not read the relation of a variable.
     fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<(LogicalPlan, Column)>> {
         let is_of_item = self.items.contains(&alias.alias);
+        let query = if is_of_item { with_joins_of(&alias.input)? } else { Arc::clone(&alias.input) };
         let mut numbered = None;
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
-            let Some(Values { plan, varying }) = values(&alias.input, rows, stages, names, self.sweeping)? else {
+            let Some(Values { plan, varying }) = values(&query, rows, stages, names, self.sweeping)? else {
                 continue;
             };
             if numbered.is_some() {

@@ -33,7 +33,7 @@ pub struct Swept {
     /// The region of its one row.
     pub region: Region,
     /// The column of the input with the number of the row of the region whose value it has, unless the region has one row.
-    of: Option<Column>,
+    pub of: Option<Column>,
     /// The gradients by relation, once they have been asked for.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
     /// Whether the derivatives say where they are inactive.
