@@ -14,6 +14,7 @@ from xql_ffi import testing
 from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status
 from xql_ffi._errors import (
+    CovarianceError,
     DifferentiationError,
     HostError,
     MissingEngineError,
@@ -25,8 +26,9 @@ from xql_ffi._errors import (
 from xql_ffi._extension import Extension
 from xql_ffi._functions import grad, jvp, stop_gradient, vjp
 from xql_ffi._gradients import Gradients, gradient, gradients, hessian, hvp, jacobian, value_and_grad
+from xql_ffi._objective.derived import Derived
 from xql_ffi._objective.function import Objective
-from xql_ffi._objective.making import objective
+from xql_ffi._objective.making import objective, propagate
 from xql_ffi._operators import (
     DifferentialOperator,
     grad_capsule,
@@ -44,6 +46,8 @@ from xql_ffi._text.expansion import differentiate_sql, expand_sql, sql
 __version__ = version("xql-ffi")
 
 __all__ = [
+    "CovarianceError",
+    "Derived",
     "DifferentialOperator",
     "DifferentiationError",
     "Extension",
@@ -73,6 +77,7 @@ __all__ = [
     "jvp_capsule",
     "objective",
     "progress",
+    "propagate",
     "register",
     "rule",
     "rule_table",

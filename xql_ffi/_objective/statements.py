@@ -148,11 +148,21 @@ def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
     return f"WITH RECURSIVE {TURNS} AS (SELECT {columns} UNION ALL {term}) SELECT * FROM {TURNS}"
 
 
-def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
-    """The loss, with table expressions in the place of tables and views that it reads by these names."""
-    tables = ", ".join(f"{head} AS ({query}\n)" for head, query in shadows.items())
+def shadowed(query: str, shadows: Mapping[str, str]) -> str:
+    """A query that begins with SELECT, with table expressions in the place of tables and views that it reads."""
+    tables = ", ".join(f"{head} AS ({body}\n)" for head, body in shadows.items())
+    return f"WITH {tables} {query}"
+
+
+def one_column(names: Names, loss: str) -> str:
+    """The loss as a query of one column that is called as `Names` has it."""
     name = quoted(names.loss)
-    return f"WITH {tables} SELECT {name} FROM ({loss}\n) AS {name}({name})"
+    return f"SELECT {name} FROM ({loss}\n) AS {name}({name})"
+
+
+def all_columns(query: str) -> str:
+    """A query, which may begin with WITH, as one that begins with SELECT."""
+    return f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS q"
 
 
 def looked_through(names: Names, number: int, relation: Relation, without: str | None = None) -> str:
