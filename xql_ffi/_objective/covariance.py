@@ -38,7 +38,8 @@ def inverse(hessian: Matrix, gradient: Vector, names: Sequence[str]) -> Matrix:
     import numpy as np
 
     if not (np.isfinite(hessian).all() and np.isfinite(gradient).all()):
-        missing = ~(np.isfinite(hessian).all(axis=1) & np.isfinite(gradient))
+        finite = np.isfinite(np.diag(hessian)) & np.isfinite(gradient)
+        missing = ~np.isfinite(hessian).all(axis=1) if finite.all() else ~finite
         msg = f"the derivatives by {_listed(names, missing)} are not finite at this point"
         raise CovarianceError(msg)
     flat = np.diag(hessian) <= 0

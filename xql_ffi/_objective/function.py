@@ -14,6 +14,7 @@ from xql_ffi._objective import statements
 from xql_ffi._objective.covariance import inverse
 from xql_ffi._objective.derived import Derived, derived
 from xql_ffi._objective.parameters import Parameters
+from xql_ffi._objective.profile import least
 from xql_ffi._objective.weighted import Weighted, jacobian, observations, quantities
 from xql_ffi._progress import called
 
@@ -261,6 +262,43 @@ class Objective:
         weighted = quantities(self._sibling(), sql, self._parameters.values(point))
         slopes = self._jacobian(weighted, point)
         return derived(weighted.rows, slopes @ spread @ slopes.T)
+
+    def profile(self, x: ArrayLike, name: str, grid: ArrayLike, *, scale: float = 1.0) -> Vector:
+        """The profile of a parameter: the least values of the loss where the parameter has each value of a grid.
+
+        The others are minimized anew by SciPy's ``trust-exact``, in units of their standard errors, from where they
+        were for the value before: let the values of the grid lead away from x step by step.
+
+        Args:
+            x: the minimum.
+            name: the parameter that is held, as `names` has it.
+            grid: its values.
+            scale: what makes of the loss the negative log-likelihood, as `covariance` takes it.
+
+        Returns:
+            A vector of the losses times the scale, as long as the grid. Where one is ``chi2.ppf(p, 1) / 2`` above
+            the loss at x is a border of the confidence interval of level p.
+
+        Raises:
+            CovarianceError: as `covariance` raises it.
+            DifferentiationError: the gradient has no derivative.
+            ImportError: SciPy is not installed.
+            RuntimeError: SciPy finds no minimum for a value.
+            ValueError: no parameter has this name, or the vector has not one number for each parameter.
+        """
+        import numpy as np
+
+        if name not in self.names:
+            msg = f"there is no parameter {name!r}, only {', '.join(self.names)}"
+            raise ValueError(msg)
+        point, values = self._parameters.checked(x, "x"), np.atleast_1d(np.asarray(grid, dtype=np.float64))
+        units = np.sqrt(np.diag(self.covariance(point, scale=scale)))
+
+        def scaled(x: Vector) -> tuple[float, Vector]:
+            value, gradient = self(x)
+            return scale * value, scale * gradient
+
+        return least((scaled, lambda x: scale * self.hessian(x)), point, self.names.index(name), values, units)
 
     def _sibling(self) -> Host:
         """A host over the same session, which knows the relations of the parameters."""
