@@ -343,6 +343,11 @@ def test_views(kind: str) -> None:
     np.testing.assert_array_equal(objective([1, 2, 3])[1], [8.0, 16.0, 24.0])
 
 
+def test_a_loss_with_a_derivative_in_it(kind: str) -> None:
+    objective = xql_ffi.objective(host(kind, W), "SELECT SUM(power(grad(val * val, val), 2)) FROM w", "w.val")
+    np.testing.assert_array_equal(objective([1, 2, 3])[1], [8.0, 16.0, 24.0])
+
+
 def test_a_loss_of_the_dataframe_api() -> None:
     session = host("datafusion", W)
     objective = xql_ffi.objective(session, session.sql(SQUARES), "w.val")

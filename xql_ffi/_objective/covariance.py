@@ -39,8 +39,9 @@ def inverse(hessian: Matrix, gradient: Vector, names: Sequence[str]) -> Matrix:
 
     if not (np.isfinite(hessian).all() and np.isfinite(gradient).all()):
         finite = np.isfinite(np.diag(hessian)) & np.isfinite(gradient)
-        missing = ~np.isfinite(hessian).all(axis=1) if finite.all() else ~finite
-        msg = f"the derivatives by {_listed(names, missing)} are not finite at this point"
+        if finite.all():
+            finite = np.asarray(np.isfinite(hessian).all(axis=1))
+        msg = f"the derivatives by {_listed(names, ~finite)} are not finite at this point"
         raise CovarianceError(msg)
     flat = np.diag(hessian) <= 0
     if flat.any():
