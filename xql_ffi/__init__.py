@@ -23,6 +23,7 @@ from xql_ffi._errors import (
     UnsupportedRelationError,
     VariableError,
 )
+from xql_ffi._explain import Explanation, explain
 from xql_ffi._extension import Extension
 from xql_ffi._functions import grad, jvp, stop_gradient, vjp
 from xql_ffi._gradients import Gradients, gradient, gradients, hessian, hvp, jacobian, value_and_grad
@@ -50,6 +51,7 @@ __all__ = [
     "Derived",
     "DifferentialOperator",
     "DifferentiationError",
+    "Explanation",
     "Extension",
     "Gradients",
     "HostError",
@@ -66,6 +68,7 @@ __all__ = [
     "differentiate_sql",
     "engine_status",
     "expand_sql",
+    "explain",
     "grad",
     "grad_capsule",
     "gradient",

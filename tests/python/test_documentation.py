@@ -17,6 +17,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
     [
         "xql_ffi",
         "xql_ffi._attributes",
+        "xql_ffi._explain",
         "xql_ffi._expressions",
         "xql_ffi._functions",
         "xql_ffi._gradients",
@@ -38,7 +39,7 @@ def test_the_page() -> None:
     """Each block in turn, in one namespace. What an expression gives is in the comment after it."""
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         exec(block, names)
     checked = 0
