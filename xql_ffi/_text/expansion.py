@@ -14,6 +14,7 @@ from xql_ffi._rules import checked_rules
 from xql_ffi._text import library
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
 from xql_ffi._text.own import check_own_functions
+from xql_ffi._text.values import for_datafusion, for_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,8 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = (), **param
         statement: one statement, as ``session.sql`` takes it.
         rules: derivatives of functions that have none, or other ones.
         parameters: what ``session.sql`` takes besides, ``param_values={"a": 3.0}`` or ``a=3.0`` for ``$a`` in a session
-            of DataFusion, ``params=[3.0]`` for ``?`` in one of DuckDB.
+            of DataFusion, ``params=[3.0]`` for ``?`` in one of DuckDB. Scalars and arrays of NumPy are values like
+            others.
 
     Returns:
         What ``session.sql`` returns.
@@ -98,8 +100,9 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = (), **param
         )
         raise TypeError(msg)
     text = expand_sql(statement, session, rules=rules)
+    values = for_duckdb(parameters) if is_duckdb(session) else for_datafusion(parameters)
     try:
-        return session.sql(text, **parameters)
+        return session.sql(text, **values)
     except Exception as error:
         # A statement that does something is executed here, and may meet what has no derivative.
         if refused := translated(str(error)):
