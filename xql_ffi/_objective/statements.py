@@ -93,7 +93,7 @@ def moved(names: Names, number: int, relation: Relation, real: str) -> str:
                 column = f"CAST({column} AS {real})"
         columns.append(f"{column} AS {quoted(name)}")
     columns.append(f"{quoted(names.row)} AS {quoted(names.row)}")
-    return f"SELECT {', '.join(columns)} FROM {quoted(names.table(number))} CROSS JOIN {quoted(names.steps)}"
+    return f"SELECT {', '.join(columns)} FROM {quoted(names.steps)} CROSS JOIN {quoted(names.table(number))}"
 
 
 def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: str | None = None) -> str:
@@ -133,7 +133,8 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
         columns += [f"{in_its_part(each)} AS {by(place)}" for place, each in enumerate(derivatives)]
     selected_from = selected_beside(first, tables, names.tag)
     if kind in MOVING:
-        selected_from += f" CROSS JOIN {quoted(names.steps)}"
+        # DataFusion holds the left side of a product, and gives a batch for each of its rows.
+        selected_from = f"{quoted(names.steps)} CROSS JOIN {selected_from}"
     return f"SELECT {', '.join(columns)} FROM {selected_from}"
 
 
