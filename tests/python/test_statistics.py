@@ -278,12 +278,17 @@ def test_what_covariance_refuses(model: Poisson, asked: Any, says: str) -> None:
         model.objective.covariance(model.x, **asked)
 
 
-def test_duckdb() -> None:
+def duckdb(tables: Any) -> Any:
+    """A connection with these tables."""
     connection = pytest.importorskip("duckdb").connect()
-    for name, columns in TABLES.items():
+    for name, columns in tables.items():
         connection.register("given", pa.table({column: pa.array(list(rows)) for column, rows in columns.items()}))
         connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
-    objective, x, covariance, scores = poisson(connection)
+    return connection
+
+
+def test_duckdb() -> None:
+    objective, x, covariance, scores = poisson(duckdb(TABLES))
     sums = np.array([scores[np.arange(N) % 5 == number].sum(axis=0) for number in range(5)])
     found = objective.covariance(x, scores=f"SELECT g, {ROW} AS l FROM d CROSS JOIN par;")
     np.testing.assert_allclose(found, covariance @ sums.T @ sums @ covariance, rtol=1e-9)
@@ -330,6 +335,20 @@ def test_a_marginal_effect(model: Poisson) -> None:
     effect, slope = effect_and_slope(model.x)
     assert found.value == pytest.approx(effect)
     assert found.error == pytest.approx(float(np.sqrt(slope @ model.covariance @ slope)))
+
+
+@pytest.mark.parametrize("kind", ["datafusion", "duckdb"])
+def test_rows_that_replace_a_table(kind: str) -> None:
+    """Scores and derived quantities read those that the loss reads."""
+    tables = {"d": {"i": [1, 2], "y": [5.0, 5.0]}, "par": {"m": [2.0], "unused": [0.0]}}
+    session = sessions.session(tables) if kind == "datafusion" else duckdb(tables)
+    row = "power(y - m, 2) / 2 AS l FROM par CROSS JOIN d"
+    objective = xql_ffi.objective(session, f"SELECT SUM(l) FROM (SELECT {row}) AS q", "par.m")
+    objective.replace("d", {"i": [1, 2, 3], "y": [1.0, 2.0, 3.0]})
+    # The mean of three numbers, and the squares of their distances from it.
+    assert objective.covariance([2.0]) == pytest.approx(1 / 3)
+    assert objective.covariance([2.0], scores=f"SELECT i, {row}") == pytest.approx(2 / 9)
+    assert objective.delta([2.0], "SELECT MAX(y) * m AS v FROM par CROSS JOIN d GROUP BY m").value == 6.0
 
 
 @pytest.mark.parametrize(

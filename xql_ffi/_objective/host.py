@@ -26,7 +26,7 @@ class Host(Protocol):
         """For which of the rows of a relation a condition is true."""
 
     def sibling(self) -> Host:
-        """A host of its own over the same session."""
+        """A host of its own over the same session, with the rows that are in place of tables of it."""
 
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
         """Takes the loss, which it checks, and the relations whose rows are to be given."""

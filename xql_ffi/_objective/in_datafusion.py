@@ -98,8 +98,11 @@ class DataFusion:
         return chosen
 
     def sibling(self) -> DataFusion:
-        """A host of its own over the same session."""
-        return DataFusion(self._session)
+        """A host of its own over the same session, with the rows that are in place of tables of it."""
+        made = DataFusion(self._session)
+        own = {relation.name for relation in self._relations}
+        made._live = {name: live for name, live in self._live.items() if name not in own}
+        return made
 
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
         """Takes the loss, and the relations whose rows are to be given.

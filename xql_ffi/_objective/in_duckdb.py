@@ -80,8 +80,13 @@ class DuckDB:
         return np.isin(self._read(relation).column(_ROWID).to_numpy(), found)
 
     def sibling(self) -> DuckDB:
-        """A host of its own over the same database."""
-        return DuckDB(self._cursor)
+        """A host of its own over the same database, with the rows that are in place of tables of it."""
+        made = DuckDB(self._cursor)
+        own = {relation.name for relation in self._relations}
+        for name, table in self._tables.items():
+            if name not in own:
+                made._put(name, self._cursor.sql(f"SELECT * FROM {table}").to_arrow_table())
+        return made
 
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
         """Takes the loss, and the relations whose rows are to be given.
@@ -173,7 +178,9 @@ class DuckDB:
                 self._cursor.execute(f"DELETE FROM {self._tables[name]}")
                 self._cursor.execute(f"INSERT INTO {self._tables[name]} SELECT * FROM {_GIVEN}")
         else:
-            table = self._names.table(len(self._tables))
+            numbers = {relation.name: number for number, relation in enumerate(self._relations)}
+            is_relation = name in numbers
+            table = self._names.table(numbers[name]) if is_relation else self._names.other(len(self._tables))
             with self._transaction(rows):
                 self._cursor.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM {_GIVEN}")
             self._tables[name] = table

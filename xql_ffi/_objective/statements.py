@@ -51,6 +51,10 @@ class Names:
         """The table with the rows of a relation."""
         return f"rows_{number}_{self.tag}"
 
+    def other(self, number: int) -> str:
+        """The table with rows in the place of a table that has no parameters."""
+        return f"other_{number}_{self.tag}"
+
     def moved(self, number: int) -> str:
         """The view of those rows, moved along the direction."""
         return f"moved_{number}_{self.tag}"
