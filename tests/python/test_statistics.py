@@ -287,16 +287,6 @@ def duckdb(tables: Any) -> Any:
     return connection
 
 
-def test_duckdb() -> None:
-    objective, x, covariance, scores = poisson(duckdb(TABLES))
-    sums = np.array([scores[np.arange(N) % 5 == number].sum(axis=0) for number in range(5)])
-    found = objective.covariance(x, scores=f"SELECT g, {ROW} AS l FROM d CROSS JOIN par;")
-    np.testing.assert_allclose(found, covariance @ sums.T @ sums @ covariance, rtol=1e-9)
-    effect = objective.delta(x, "SELECT AVG(grad(exp(a + b * x), x)) AS effect FROM par CROSS JOIN d", covariance=found)
-    slope = effect_and_slope(x)[1]
-    assert effect.error == pytest.approx(float(np.sqrt(slope @ found @ slope)))
-
-
 # --------------------------------------------------------------------------------------------------------- delta
 
 
@@ -345,9 +335,10 @@ def test_rows_that_replace_a_table(kind: str) -> None:
     row = "power(y - m, 2) / 2 AS l FROM par CROSS JOIN d"
     objective = xql_ffi.objective(session, f"SELECT SUM(l) FROM (SELECT {row}) AS q", "par.m")
     objective.replace("d", {"i": [1, 2, 3], "y": [1.0, 2.0, 3.0]})
-    # The mean of three numbers, and the squares of their distances from it.
+    # The mean of three numbers, and the squares of their distances from it: one by one, and by clusters with sums of 0.
     assert objective.covariance([2.0]) == pytest.approx(1 / 3)
     assert objective.covariance([2.0], scores=f"SELECT i, {row}") == pytest.approx(2 / 9)
+    assert objective.covariance([2.0], scores=f"SELECT i = 2, {row}") == pytest.approx(0)
     assert objective.delta([2.0], "SELECT MAX(y) * m AS v FROM par CROSS JOIN d GROUP BY m").value == 6.0
 
 
