@@ -58,6 +58,7 @@ PROGRAMS = (
     "forms",
     "from_file",
     "growth",
+    "jacobian",
     "layers",
     "likelihood",
     "limits",

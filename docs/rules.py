@@ -11,7 +11,8 @@ import xql_ffi
 INTRODUCTION = """\
 # Rules
 
-The derivative of every scalar function, operator and expression of DataFusion 54 that takes or returns a float.
+The derivative of every scalar function, operator and expression of DataFusion 54 that takes or returns a float, and of
+the [special functions](missing-functions.md#special-functions) that a session has by `register(ctx, functions=True)`.
 Aggregates and window functions are not here: their derivatives are formulas over many rows, and
 [Relations](relations.md#what-derivatives-pass-through) lists them. `docs/rules.py` writes this page from the lines that
 the calculus itself uses; `xql_ffi.rule_table()` gives them as a table.

@@ -26,7 +26,8 @@ from xql_ffi._errors import (
 from xql_ffi._explain import Explanation, explain
 from xql_ffi._extension import Extension
 from xql_ffi._functions import grad, jvp, stop_gradient, vjp
-from xql_ffi._gradients import Gradients, gradient, gradients, hessian, hvp, jacobian, value_and_grad
+from xql_ffi._gradients import Gradients, gradient, gradients, hvp, value_and_grad
+from xql_ffi._jacobians import Hessian, Jacobian, hessian, jacobian
 from xql_ffi._objective.derived import Derived
 from xql_ffi._objective.function import Objective
 from xql_ffi._objective.making import objective, propagate
@@ -54,7 +55,9 @@ __all__ = [
     "Explanation",
     "Extension",
     "Gradients",
+    "Hessian",
     "HostError",
+    "Jacobian",
     "MissingEngineError",
     "MissingRuleError",
     "NotNumericError",

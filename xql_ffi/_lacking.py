@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xql_ffi._special import SIGNATURES
+
 # What says the same in SQL, by the signature.
 WRITTEN = {
     "clamp(x, low, high)": "least(greatest(x, low), high)",
@@ -53,7 +55,10 @@ _SIGNATURES = {signature.partition("(")[0]: signature for signature in (*WRITTEN
 
 def way_without(name: str, host: str = "DataFusion") -> str | None:
     """What to do where a derivative is taken of a function that a host lacks; None for one that is not known here."""
-    signature = _SIGNATURES.get(name.lower())
+    name = name.lower()
+    if host == "DataFusion" and name in SIGNATURES:
+        return _way_with_special(SIGNATURES[name])
+    signature = _SIGNATURES.get(name)
     if signature is None:
         return None
     inputs = signature.partition("(")[2].rstrip(")").split(", ")
@@ -63,3 +68,11 @@ def way_without(name: str, host: str = "DataFusion") -> str | None:
     own = f"register a function of your own and hand over its derivative, rules=[{rule}]"
     written = f"write {WRITTEN[signature]}, or " if signature in WRITTEN else ""
     return f"{host} has no function {signature}. For its derivative, {written}{own}"
+
+
+def _way_with_special(signature: str) -> str:
+    written = f". Or write {WRITTEN[signature]}" if signature in WRITTEN else ""
+    return (
+        f"DataFusion has no function {signature}. This package has it, with its derivative: register(ctx, "
+        f"functions=True). As text it takes sql or expand_sql with functions=True, too{written}"
+    )

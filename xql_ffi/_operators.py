@@ -15,6 +15,7 @@ from xql_ffi._engine import warn_without_engine, way_out
 from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, shown
 from xql_ffi._rules import Rule, checked_rules
+from xql_ffi._special import SIGNATURES
 from xql_ffi._text.catalog import other_engine
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ _SHOWN = "_repr_mimebundle_"
 
 
 class _Exporter:
-    """What the native library exports of an operator."""
+    """What the native library exports of a function."""
 
-    def __init__(self, name: str, rules: Sequence[Rule]) -> None:
+    def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
         self._functions = _functions(rules)
         self._operator = _native.operator(name, [rule._native() for rule in rules])
 
@@ -49,6 +50,10 @@ class _Exporter:
             raise MissingEngineError(msg)
         return _native.capsule(self._operator, _native.SCALAR_UDF)
 
+
+class _SimplifiedExporter(_Exporter):
+    """What the native library exports of an operator, whose calls are simplified."""
+
     def __datafusion_scalar_udf_simplify__(self) -> CapsuleType:
         """How calls of the function are simplified, as an ``FFI_ScalarUDFSimplify``."""
         return _native.capsule(self._operator, _native.SIMPLIFY)
@@ -58,7 +63,7 @@ class _Exporter:
         return [function._udf for function in self._functions]
 
 
-class _Function(_Exporter, ScalarUDF):
+class _Function(_SimplifiedExporter, ScalarUDF):
     """A function of the native library, for `SessionContext.register_udf` and `datafusion.udf`.
 
     A call returns an expression of the DataFrame API.
@@ -110,7 +115,7 @@ class DifferentialOperator(_Function):
 @lru_cache(maxsize=128)
 def _companion(name: str, rules: tuple[Rule, ...]) -> Any:
     """One function for all operators with these rules, so that they share what a query carries."""
-    return datafusion_internal.ScalarUDF.from_pycapsule(_Exporter(name, rules))
+    return datafusion_internal.ScalarUDF.from_pycapsule(_SimplifiedExporter(name, rules))
 
 
 def _functions(rules: Iterable[Rule]) -> list[ScalarUDF]:
@@ -168,7 +173,7 @@ def stop_gradient_capsule() -> ScalarUDF:
     return _Function("stop_gradient")
 
 
-def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
+def register(ctx: Context, rules: Iterable[Rule] = (), *, functions: bool = False) -> Context:
     """Registers ``grad``, ``jvp``, ``vjp`` and ``stop_gradient`` with a session.
 
     Warns if the ``datafusion`` of this process does not differentiate, because the engine for 54 is switched off.
@@ -176,6 +181,8 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
     Args:
         ctx: a `datafusion.SessionContext` or a subclass, such as xarray-sql's context.
         rules: your own rules, for functions without a rule or in place of theirs.
+        functions: whether the session gets the special functions as well that DataFusion lacks: ``erf``, ``lgamma``,
+            ``normal_cdf``, ``log1p``, ``softplus`` and so on. A function of such a name that it has already it keeps.
 
     Returns:
         The same session.
@@ -193,6 +200,8 @@ def register(ctx: Context, rules: Iterable[Rule] = ()) -> Context:
         raise TypeError(msg)
     rules = checked_rules(rules, "register")
     register_operators(ctx, rules)
+    if functions:
+        _register_special(ctx)
     warn_without_engine("grad, jvp and vjp")
     # A session is printed as all of its configuration, which a notebook would show where this call is the last line.
     if not hasattr(ctx, _SHOWN):
@@ -204,6 +213,14 @@ def register_operators(ctx: SessionContext, rules: Sequence[Rule]) -> None:
     """Registers the operators with these rules, and nothing else."""
     for function in (grad_capsule(rules), jvp_capsule(rules), vjp_capsule(rules), stop_gradient_capsule()):
         ctx.register_udf(function)
+
+
+def _register_special(ctx: SessionContext) -> None:
+    """Registers the special functions whose names are free."""
+    taken = set(ctx.udfs())
+    for name in SIGNATURES:
+        if name not in taken:
+            ctx.register_udf(ScalarUDF.from_pycapsule(_Exporter(f"special {name}")))
 
 
 def _shown(name: str, **_: Any) -> dict[str, str]:

@@ -11,6 +11,8 @@ from xql_ffi import _library
 def rule_table() -> pa.Table:
     """Every scalar function, operator and expression of DataFusion that takes or returns a float, a row for each.
 
+    So do the special functions, which a session has by ``register(ctx, functions=True)``.
+
     Aggregates and window functions are not in it: their derivatives are formulas over many rows.
 
     The columns are:

@@ -52,6 +52,12 @@ IN_FIRST_ROWS = [
         ),
         ("decimal", "CAST(1 AS DECIMAL(5, 2))", "SELECT step + 1, w - 0.1 * grad(w * w, w) FROM fit WHERE step < 3"),
         (
+            "by_row",
+            "0",
+            "(WITH loss AS (SELECT SUM(power(w - 2, 2)) AS l FROM fit) "
+            "SELECT step + 1, w - 0.1 * grad((SELECT l FROM loss), w) FROM fit WHERE step < 3)",
+        ),
+        (
             "joined",
             "0",
             "SELECT step + 1, f.w - grad(f.w * x, f.w) FROM fit f JOIN t ON t.id = 1 WHERE step < 3",

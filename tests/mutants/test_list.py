@@ -1,5 +1,6 @@
 """The list of deliberate faults fits the sources: what one replaces is there, once."""
 
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 
@@ -24,5 +25,8 @@ def test_faults_fit(file: str) -> None:
     source = (NATIVE / file).read_text()
     with_all = with_faults(file, source, BY_FILE[file])
     assert all(str(fault.number) in with_all for fault in BY_FILE[file])
+    # It parses: brackets that a fault leaves open would stop the build of all faults.
+    parsed = subprocess.run(["rustfmt", "--edition=2024"], input=with_all, capture_output=True, text=True, check=False)
+    assert not parsed.returncode, parsed.stderr
     with pytest.raises(SystemExit, match="not once"):
         with_faults(file, source.replace(BY_FILE[file][0].original, ""), BY_FILE[file])

@@ -21,6 +21,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
         "xql_ffi._expressions",
         "xql_ffi._functions",
         "xql_ffi._gradients",
+        "xql_ffi._jacobians",
         "xql_ffi._objective.function",
         "xql_ffi._objective.making",
         "xql_ffi._progress",

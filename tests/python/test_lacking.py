@@ -14,7 +14,8 @@ from scipy import special
 import xql_ffi
 from support import sessions
 from support.pages import DOCS
-from xql_ffi._lacking import CALLED, RULES, WRITTEN
+from xql_ffi._lacking import CALLED, RULES, WRITTEN, way_without
+from xql_ffi._special import FUNCTIONS, SIGNATURES
 from xql_ffi.testing import verify_grad
 
 # What the functions are, in Python. Those of few words are compared with these as well as those with rules.
@@ -94,14 +95,28 @@ def test_datafusion_lacks_it_and_the_error_says_what_to_do(session: SessionConte
     with pytest.raises(xql_ffi.MissingRuleError, match=re.escape(f"no function {signature}. ")) as caught:
         session.sql(f"SELECT grad({signature} * x, x) FROM t")
     message = str(caught.value)
-    if signature in WRITTEN:
+    if name_of(signature) in SIGNATURES:
+        assert "register(ctx, functions=True)" in message
+        assert signature not in WRITTEN or message.endswith(f". Or write {WRITTEN[signature]}")
+    elif signature in WRITTEN:
         assert f"write {WRITTEN[signature]}, or register" in message
     else:
-        # The rule can be pasted.
-        advised = re.search(r"rules=\[(xql_ffi\.rule\(.*\))\]$", message)
-        assert advised, message
-        names = {"xql_ffi": xql_ffi, **{name: in_sql(name) for name in CALLED}}
-        assert eval(advised[1], names).signature == signature
+        assert_can_be_pasted(message, signature)
+
+
+def assert_can_be_pasted(message: str, signature: str) -> None:
+    """The rule in a message is one."""
+    advised = re.search(r"rules=\[(xql_ffi\.rule\(.*\))\]$", message)
+    assert advised, message
+    names = {"xql_ffi": xql_ffi, **{name: in_sql(name) for name in CALLED}}
+    assert eval(advised[1], names).signature == signature
+
+
+@pytest.mark.parametrize("signature", RULES)
+def test_of_a_host_without_special_functions_the_error_has_the_rule(signature: str) -> None:
+    message = way_without(name_of(signature), "DuckDB")
+    assert message is not None
+    assert_can_be_pasted(message, signature)
 
 
 def test_without_a_derivative_the_error_is_that_of_datafusion(session: SessionContext) -> None:
@@ -154,5 +169,7 @@ def test_a_rule_is_the_derivative(signature: str) -> None:
 
 def test_the_page_has_them_all() -> None:
     page = (DOCS / "missing-functions.md").read_text(encoding="utf-8")
+    special = re.findall(r"^\| `([^`]+)` \| ((?:`\w+`(?:, )?)*) ?\| .+ \|$", page, re.MULTILINE)
+    assert {signature: tuple(re.findall(r"\w+", others)) for signature, others in special} == FUNCTIONS
     rows = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", page, re.MULTILINE))
     assert rows == {**WRITTEN, **RULES}

@@ -11,6 +11,7 @@ from xql_ffi._calls import may_differentiate
 from xql_ffi._errors import translated
 from xql_ffi._expressions import shown
 from xql_ffi._rules import checked_rules
+from xql_ffi._special import SIGNATURES
 from xql_ffi._text import library
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
 from xql_ffi._text.own import check_own_functions
@@ -28,7 +29,9 @@ DIALECTS = ("datafusion", "bigquery", "duckdb", "polars", "postgres", "spark", "
 Columns: TypeAlias = Iterable[str] | Mapping[str, pa.DataType] | pa.Schema
 
 
-def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: Iterable[Rule] = ()) -> str:
+def expand_sql(
+    sql: str, tables: Tables, *, dialect: str | None = None, rules: Iterable[Rule] = (), functions: bool = False
+) -> str:
     """A statement without ``grad``, ``jvp``, ``vjp`` and ``stop_gradient``.
 
     >>> import pyarrow as pa
@@ -49,6 +52,8 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
         dialect: whose SQL the statement is, and the text that comes back: ``"datafusion"``, ``"duckdb"`` or another one
             of `DIALECTS`, or any that sqlglot writes. By default that of the session.
         rules: derivatives of functions that have none, or other ones.
+        functions: whether ``erf``, ``lgamma`` and so on are those that `register` brings with ``functions=True``, which
+            the session then has to have. Those of another dialect are the host's own, as far as it has them.
 
     Raises:
         TypeError: the statement is not a string, the tables are not a session or a mapping, or the rules are not a list
@@ -60,12 +65,14 @@ def expand_sql(sql: str, tables: Tables, *, dialect: str | None = None, rules: I
     check_tables(tables)
     natives = [rule._native() for rule in checked_rules(rules, "expand_sql")]
     if (dialect or _dialect_of(tables)) == "datafusion":
-        return _expanded(sql, tables, natives)
+        return _expanded(sql, tables, natives, functions=functions)
     text: str = _texts().expand(sql, tables, dialect or _dialect_of(tables), natives)
     return text
 
 
-def sql(session: Session, statement: str, *, rules: Iterable[Rule] = (), **parameters: Any) -> Any:
+def sql(
+    session: Session, statement: str, *, rules: Iterable[Rule] = (), functions: bool = False, **parameters: Any
+) -> Any:
     """Runs a statement with derivatives on a session that knows nothing of them.
 
     >>> from datafusion import SessionContext
@@ -79,6 +86,7 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = (), **param
         session: a session of the ``datafusion`` package, or one that wraps it, as xarray-sql's, or a DuckDB connection.
         statement: one statement, as ``session.sql`` takes it.
         rules: derivatives of functions that have none, or other ones.
+        functions: whether ``erf``, ``lgamma`` and so on are special functions, as for `expand_sql`.
         parameters: what ``session.sql`` takes besides, ``param_values={"a": 3.0}`` or ``a=3.0`` for ``$a`` in a session
             of DataFusion, ``params=[3.0]`` for ``?`` in one of DuckDB. Scalars and arrays of NumPy are values like
             others.
@@ -99,7 +107,7 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = (), **param
             f"{shown(session)} is neither. {other_engine(session)}"
         )
         raise TypeError(msg)
-    text = expand_sql(statement, session, rules=rules)
+    text = expand_sql(statement, session, rules=rules, functions=functions)
     values = for_duckdb(parameters) if is_duckdb(session) else for_datafusion(parameters)
     try:
         return session.sql(text, **values)
@@ -111,7 +119,13 @@ def sql(session: Session, statement: str, *, rules: Iterable[Rule] = (), **param
 
 
 def differentiate_sql(
-    expression: str, wrt: str, columns: Columns, *, dialect: str = "datafusion", rules: Iterable[Rule] = ()
+    expression: str,
+    wrt: str,
+    columns: Columns,
+    *,
+    dialect: str = "datafusion",
+    rules: Iterable[Rule] = (),
+    functions: bool = False,
 ) -> str:
     """The derivative of an expression, as text.
 
@@ -126,6 +140,7 @@ def differentiate_sql(
             if all are Float64, a mapping of names to types, or a pyarrow schema.
         dialect: whose SQL the expression is, and the text that comes back, as for `expand_sql`.
         rules: derivatives of functions that have none, or other ones.
+        functions: whether ``erf``, ``lgamma`` and so on are special functions, as for `expand_sql`.
 
     Raises:
         TypeError: the expression or the column is not a string, or the rules are not a list of rules.
@@ -149,7 +164,8 @@ def differentiate_sql(
     if dialect != "datafusion":
         derivative: str = _texts().differentiate(expression, wrt, _TABLE, tables, dialect, natives)
         return derivative
-    return _asked(tables, lambda made: library.differentiate(made, expression, wrt, _TABLE, natives))
+    made = _catalog(tables, functions=functions)
+    return _asked(made, tables, lambda: library.differentiate(made, expression, wrt, _TABLE, natives))
 
 
 _TABLE = "inputs"
@@ -165,11 +181,12 @@ def _texts() -> ModuleType:
     return texts
 
 
-def _expanded(sql: str, tables: Tables, natives: Sequence[Any]) -> str:
+def _expanded(sql: str, tables: Tables, natives: Sequence[Any], *, functions: bool) -> str:
     """The text of statements of DataFusion."""
     has_functions = not isinstance(tables, Mapping) and may_differentiate(sql)
     try:
-        text = _asked(tables, lambda made: library.expand(made, sql, natives), sql)
+        made = _catalog(tables, sql, functions=functions)
+        text = _asked(made, tables, lambda: library.expand(made, sql, natives))
     except ValueError:
         if has_functions:
             # This tells more than what has come of it.
@@ -180,9 +197,16 @@ def _expanded(sql: str, tables: Tables, natives: Sequence[Any]) -> str:
     return text
 
 
-def _asked(tables: Tables, make: Callable[[Any], str], text: str = "") -> str:
+def _catalog(tables: Tables, text: str = "", *, functions: bool) -> Any:
+    """What is known of tables, and of functions by their names."""
     made = catalog(tables, text)
-    return library.learning(lambda: make(made), lambda unknown: answer(made, tables, unknown))
+    if functions:
+        library.add_special(made, SIGNATURES)
+    return made
+
+
+def _asked(made: Any, tables: Tables, make: Callable[[], str]) -> str:
+    return library.learning(make, lambda unknown: answer(made, tables, unknown))
 
 
 def _dialect_of(tables: object) -> str:

@@ -14,7 +14,7 @@ from xql_ffi._interruptible import interruptible
 from xql_ffi._native import taken, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _ffi, _lib = _library.ffi, _library.lib
 
@@ -89,6 +89,13 @@ def let_reread(catalog: Any) -> None:
     """Says that recursive terms may read the rows of the last iteration several times."""
     error = _ffi.new("char **")
     _check(_lib.xql_ffi_catalog_rereads(catalog, error), error)
+
+
+def add_special(catalog: Any, names: Iterable[str]) -> None:
+    """Adds the names by which the session has special functions."""
+    error = _ffi.new("char **")
+    for name in names:
+        _check(_lib.xql_ffi_catalog_special(catalog, text(name), error), error)
 
 
 def expand(catalog: Any, sql: str, rules: Sequence[Any]) -> str:

@@ -23,7 +23,8 @@ pub struct Exported {
 }
 
 /// The operator of this name with these rules, which may be freed afterwards. `tangent` is the `jvp` by which the analyzer
-/// rule replaces calls of the others, and `analyzed grad` what it replaces calls of `grad` by that it leaves as they are. Null and a reason in `error` if there is no such operator, or two of the rules are for
+/// rule replaces calls of the others, `analyzed grad` what it replaces calls of `grad` by that it leaves as they are, and `special erf` the special function
+/// `erf`. Null and a reason in `error` if there is no such operator, or two of the rules are for
 /// one function.
 ///
 /// # Safety
@@ -39,6 +40,7 @@ pub unsafe extern "C" fn xql_ffi_operator_new(
         // SAFETY: as for this function.
         let (name, rules) = unsafe { (text(name)?, rules_of(rules, count)?) };
         let operator = match name.split_once(' ') {
+            Some(("special", name)) => xql_special::function(name).map(|function| function.as_ref().clone()),
             Some(("analyzed", name)) => Transform::of_key(name).map(|transform| analyzed_with(transform, rules)),
             _ if name == "tangent" => Some(tangent_with(rules)),
             _ => functions_with(&rules).into_iter().find(|operator| operator.name() == name),

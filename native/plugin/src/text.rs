@@ -171,6 +171,26 @@ pub unsafe extern "C" fn xql_ffi_catalog_rereads(catalog: *mut xql_ffi_catalog, 
     unsafe { changed(catalog, error, say) }
 }
 
+/// Adds the name of a special function that the session has.
+///
+/// # Safety
+/// `catalog` is null or comes from `xql_ffi_catalog_new`; `name` is null or a string that ends in NUL; `error` is null or may be
+/// written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xql_ffi_catalog_special(
+    catalog: *mut xql_ffi_catalog,
+    name: *const c_char,
+    error: *mut *mut c_char,
+) -> bool {
+    let add = |catalog: &mut Catalog| {
+        // SAFETY: as for this function.
+        catalog.special(unsafe { text(name)? });
+        Ok(())
+    };
+    // SAFETY: as for this function.
+    unsafe { changed(catalog, error, add) }
+}
+
 /// Tells what is made in a thread that nobody waits for it any longer.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_interruption(Interruption);

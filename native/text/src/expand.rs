@@ -133,7 +133,9 @@ impl Expansion<'_> {
         let keeps_words = has_words_in(&plan)?;
         let unites_values = self.source.has_columns_of_a_table(written);
         let form = Form { options: &self.options, unites_values, rereads: self.rereads };
-        let text = query_sql(&tidied(plan, &self.options)?, form)?;
+        let plan = tidied(plan, &self.options)?;
+        check_special(&plan, self.planner.catalog())?;
+        let text = query_sql(&plan, form)?;
         if keeps_words {
             // Only with the words in it is it a statement.
             return Ok(vec![Edit { range, text }]);
@@ -174,7 +176,7 @@ impl Expansion<'_> {
         let plan = differentiated(plan, &self.options)?;
         // Calls that say all by themselves are left in the plan.
         let local = if is_sited && before == calls_in(&plan)? {
-            derivatives(&plan, &self.source, calls, &self.options)?
+            derivatives(&plan, &self.source, calls, &self.planner, &self.options)?
         } else {
             None
         };
@@ -219,6 +221,14 @@ impl Expansion<'_> {
             Err(_) => Ok(false),
         }
     }
+}
+
+/// Checks that a plan calls no special function that the session has not.
+fn check_special(plan: &LogicalPlan, catalog: &Catalog) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| catalog.check_special(expr).map(|()| TreeNodeRecursion::Continue))
+    })?;
+    Ok(())
 }
 
 /// Whether two queries have columns of the same types, and names if these matter.

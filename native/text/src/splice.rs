@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::expr::Binding;
 use crate::expr::{Surroundings, bound_sql};
 use crate::names::quoted_if_needed;
-use crate::plan::{Site, context, expression};
+use crate::plan::{Planner, Site, context, expression};
 use crate::statement::{Source, Spellings, WrittenCall, spellings};
 
 /// A part of a text and what takes its place.
@@ -45,6 +45,7 @@ pub fn derivatives(
     plan: &LogicalPlan,
     source: &Source<'_>,
     calls: &[WrittenCall],
+    planner: &Planner<'_>,
     options: &Arc<ConfigOptions>,
 ) -> Result<Option<BTreeMap<usize, Derivative>>> {
     let mut found: BTreeMap<usize, Derivative> = BTreeMap::new();
@@ -58,6 +59,7 @@ pub fn derivatives(
         let below = Below::of(node);
         for (number, part) in sited {
             let derivative = below.inlined(expression(part.clone(), &context)?.data)?;
+            planner.catalog().check_special(&derivative)?;
             let mut place = Place::new(spellings(source, &calls[number]), &part)?;
             match bound_sql(&derivative, &mut place) {
                 Ok(text) => is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text,

@@ -14,7 +14,7 @@ DUCKDB = Host(
     schema="main",
     same="""
     abs acos acosh asin asinh atan atan2 atanh cbrt ceil coalesce cos cosh cot degrees exp floor greatest isnan least
-    ln log log10 log2 nullif pi power radians round sin sinh sqrt tan tanh random
+    gamma lgamma ln log log10 log2 nullif pi power radians round sin sinh sqrt tan tanh random
     array_agg avg bool_and bool_or bit_and bit_or bit_xor corr count covar_pop covar_samp grouping max median min stddev
     stddev_pop stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
     regr_sxx regr_sxy regr_syy string_agg

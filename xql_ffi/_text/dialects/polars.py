@@ -32,8 +32,8 @@ POLARS = Host(
     catalog="polars",
     schema="polars",
     same="""
-    abs acos asin atan atan2 cbrt ceil coalesce cos cot degrees exp floor greatest least ln log10 log2 nullif pi power
-    radians round sin sqrt tan trunc
+    abs acos asin atan atan2 cbrt ceil coalesce cos cot degrees exp floor greatest least ln log1p log10 log2 nullif pi
+    power radians round sin sqrt tan trunc
     avg corr count covar_pop covar_samp max median min stddev sum
     row_number rank dense_rank lag lead first_value last_value
     concat concat_ws initcap left length lower ltrim octet_length replace reverse right rtrim starts_with strpos substr

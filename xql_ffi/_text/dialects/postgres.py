@@ -14,8 +14,8 @@ POSTGRES = Host(
     catalog="postgres",
     schema="public",
     same="""
-    abs acos acosh asin asinh atan atan2 atanh cbrt ceil coalesce cos cosh cot degrees exp factorial floor gcd greatest
-    lcm least ln log10 nullif pi power radians random round sin sinh sqrt tan tanh trunc
+    abs acos acosh asin asinh atan atan2 atanh cbrt ceil coalesce cos cosh cot degrees erf erfc exp factorial floor
+    gamma gcd greatest lcm least lgamma ln log10 nullif pi power radians random round sin sinh sqrt tan tanh trunc
     array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp grouping max min stddev
     stddev_pop stddev_samp string_agg sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2
     regr_slope regr_sxx regr_sxy regr_syy percentile_cont

@@ -14,8 +14,8 @@ SPARK = Host(
     catalog="spark_catalog",
     schema="default",
     same="""
-    abs acos acosh asin asinh atan atan2 atanh cbrt coalesce cos cosh cot degrees exp factorial greatest isnan least ln
-    log10 log2 nanvl nullif nvl nvl2 pi power radians random round sin sinh sqrt tan tanh
+    abs acos acosh asin asinh atan atan2 atanh cbrt coalesce cos cosh cot degrees exp expm1 factorial greatest isnan
+    least ln log1p log10 log2 nanvl nullif nvl nvl2 pi power radians random round sin sinh sqrt tan tanh
     avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp max median min stddev stddev_pop
     stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy
     regr_syy

@@ -13,6 +13,7 @@ from xql_ffi._calls import OPERATORS
 from xql_ffi._errors import HostError, MissingRuleError
 from xql_ffi._expressions import quoted
 from xql_ffi._lacking import way_without
+from xql_ffi._special import SIGNATURES
 from xql_ffi._text import catalog, library
 from xql_ffi._text.dialects.duckdb import DUCKDB
 from xql_ffi._text.dialects.duckdb_types import duckdbs_null
@@ -50,6 +51,7 @@ def known(tables: Any, host: Host) -> Known:
 def _nothing(host: Host) -> Known:
     """What is known of no table."""
     made = library.catalog()
+    library.add_special(made, host.same_names & SIGNATURES.keys())
     if host.rereads:
         library.let_reread(made)
     return Known(made, {}, (), Words(host))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,8 +31,17 @@ def _asked(tables: Any, host: Host, make: Callable[[Known], str]) -> str:
     found = known(tables, host)
     try:
         return library.learning(lambda: make(found), lambda unknown: answer(found.catalog, tables, host, unknown))
-    except DifferentiationError:
+    except DifferentiationError as error:
+        if lacked := _LACKED.match(str(error)):
+            msg = (
+                f"{host.name} has no function for {lacked[1]}, which the derivative calls: hand over a rule without it"
+            )
+            raise HostError(msg) from error
         raise
     except ValueError as error:
         # Words of DataFusion's, which has read the statement.
         raise HostError(str(error)) from error
+
+
+# A special function that the host does not have.
+_LACKED = re.compile(r"the derivative calls (\w+), and nothing says")

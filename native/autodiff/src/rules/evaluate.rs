@@ -11,7 +11,7 @@ use super::scope::{Call, Scope};
 use crate::algebra::{Algebra, add, divide, multiply, negate, power, square_root, subtract};
 use crate::graph::NodeId;
 use crate::table::{self, Algebraic};
-use crate::vocabulary::functions::function_of_datafusion;
+use crate::vocabulary::functions::known_function;
 use crate::vocabulary::messages::{cut, message_of};
 use crate::vocabulary::syntax::{call_of, normalized, unsupported};
 use crate::vocabulary::transform::is_transform;
@@ -221,7 +221,7 @@ fn evaluate_call(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Re
             cut(sql)
         );
     }
-    let function = scope.function(&name).or_else(|| function_of_datafusion(&name)).ok_or_else(|| {
+    let function = scope.function(&name).or_else(|| known_function(&name)).ok_or_else(|| {
         plan_datafusion_err!(
             "{}: DataFusion has no scalar function {name} of its own. If it is yours, hand it over with the rule \
              (functions=[{name}]); without, a formula calls {}",

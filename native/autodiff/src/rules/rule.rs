@@ -13,7 +13,7 @@ use super::scope::{Call, OUTPUT, Scope};
 use crate::algebra::Algebra;
 use crate::graph::{Graph, NodeId};
 use crate::table::{Choice, Known, Nulls, Treatment};
-use crate::vocabulary::functions::function_of_datafusion;
+use crate::vocabulary::functions::known_function;
 use crate::vocabulary::messages::cut;
 use crate::vocabulary::plural::counted;
 use crate::vocabulary::syntax::name_of;
@@ -108,9 +108,8 @@ impl Scope for Bindings<'_> {
         if call.arguments.iter().zip(&rule.inputs).all(|(argument, input)| name_of(argument).as_ref() == Some(input)) {
             return Ok(Some(self.output));
         }
-        let is_callable = |function: &ScalarUDF| {
-            function_of_datafusion(function.name()).is_some_and(|known| known.as_ref() == function)
-        };
+        let is_callable =
+            |function: &ScalarUDF| known_function(function.name()).is_some_and(|known| known.as_ref() == function);
         match self.function.filter(|function| !is_callable(function)) {
             Some(function) => self.recursive_call(algebra, function, call).map(Some),
             None => Ok(None),

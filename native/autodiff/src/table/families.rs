@@ -1,7 +1,7 @@
 //! The families that the table is listed by.
 
 use super::line::{Description, Line, Refusal};
-use super::{arithmetic, choices, described, elementary, refused, rounding};
+use super::{arithmetic, choices, described, elementary, refused, rounding, special};
 
 /// A family of functions and expressions.
 pub struct Family {
@@ -20,12 +20,13 @@ const fn family(name: &'static str, lines: &'static [Line], described: &'static 
 }
 
 /// The table.
-pub static FAMILIES: [Family; 10] = [
+pub static FAMILIES: [Family; 11] = [
     family("arithmetic", arithmetic::LINES, described::ARITHMETIC),
     family("exponentials and logarithms", elementary::EXPONENTIALS, &[]),
     family("powers and roots", elementary::POWERS, &[]),
     family("trigonometry", elementary::TRIGONOMETRY, &[]),
     family("hyperbolic functions", elementary::HYPERBOLIC, &[]),
+    family("special functions", special::LINES, &[]),
     family("selection", choices::LINES, described::CHOICES),
     family("rounding and constants", rounding::LINES, rounding::DESCRIBED),
     Family { refused: refused::CONVERSIONS, ..family("conversions", choices::METADATA, described::CONVERSIONS) },

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::families::{FAMILIES, lines};
 use super::line::{Choice, Line, Treatment};
-use crate::vocabulary::functions::{function_of_datafusion, is_higher_order_of_datafusion, is_of_datafusion};
+use crate::vocabulary::functions::{function_of_datafusion, is_higher_order_of_datafusion, known_name};
 use crate::vocabulary::syntax::{Signature, call_of, parse};
 
 /// A line with its signature read.
@@ -71,9 +71,9 @@ fn of_name(name: &str, arity: usize) -> Option<&'static Known> {
     LINES.get(name)?.iter().find(|known| known.takes(arity))
 }
 
-/// The line of DataFusion's own function with this number of arguments.
+/// The line of DataFusion's own function or a special function with this number of arguments.
 pub fn of_function(function: &ScalarUDF, arity: usize) -> Option<&'static Known> {
-    of_name(function.name(), arity).filter(|_| is_of_datafusion(function))
+    of_name(known_name(function)?, arity)
 }
 
 /// The line of a binary operator.
@@ -98,7 +98,7 @@ pub fn known(expr: &Expr, arity: usize) -> Option<&'static Known> {
 
 /// Why DataFusion's own function is not differentiated, if it is not.
 pub fn refusal_of(function: &ScalarUDF) -> Option<&'static str> {
-    REFUSALS.get(function.name()).copied().filter(|_| is_of_datafusion(function))
+    REFUSALS.get(known_name(function)?).copied()
 }
 
 /// Why DataFusion's own function of lambdas is not differentiated, if it is not.
@@ -114,11 +114,12 @@ pub fn replacement_of(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vocabulary::functions::known_function;
     use datafusion_common::Result;
     use datafusion_functions_nested::{all_default_higher_order_functions, all_default_nested_functions};
 
     #[test]
-    fn every_line_parses_and_names_a_function_of_datafusion() {
+    fn every_line_parses_and_names_a_known_function() {
         let operators = ["+", "-", "*", "/", "%"];
         for line in lines() {
             let signature = line.shown.signature;
@@ -127,7 +128,7 @@ mod tests {
                 assert_eq!(inputs.len(), line.shown.partials.len(), "{signature}");
             }
             if !operators.contains(&known.name.as_str()) {
-                let function = function_of_datafusion(&known.name).map(|function| function.name());
+                let function = known_function(&known.name).and_then(|function| known_name(function));
                 assert_eq!(function, Some(known.name.as_str()), "{signature} is listed under an alias");
             }
         }

@@ -1,4 +1,4 @@
-//! DataFusion's own scalar functions.
+//! The scalar functions that the calculus knows: DataFusion's own, and the special functions of this project.
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, internal_datafusion_err};
@@ -35,7 +35,7 @@ pub fn without_stops(expr: Expr) -> Result<Transformed<Expr>> {
 
 type Functions = HashMap<String, Arc<ScalarUDF>>;
 
-/// Those that formulas may call, by name and alias.
+/// DataFusion's own that formulas may call, by name and alias.
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| by_name(datafusion_functions::all_default_functions()));
 
 /// Those of lists, maps and other nested types, by name and alias.
@@ -69,9 +69,16 @@ pub fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
     FUNCTIONS.get(name)
 }
 
-/// Whether a function is DataFusion's own, not another one of its name.
-pub fn is_of_datafusion(function: &ScalarUDF) -> bool {
-    [&*FUNCTIONS, &*NESTED].iter().any(|own| own.get(function.name()).is_some_and(|own| own.as_ref() == function))
+/// The function of this name or alias that a formula may call: DataFusion's own, or a special function.
+pub fn known_function(name: &str) -> Option<&'static Arc<ScalarUDF>> {
+    function_of_datafusion(name).or_else(|| xql_special::function(name))
+}
+
+/// The name that the table has for a function, if it is DataFusion's own or a special function, and not another one of its name.
+pub fn known_name(function: &ScalarUDF) -> Option<&str> {
+    let is_of_datafusion =
+        [&*FUNCTIONS, &*NESTED].iter().any(|own| own.get(function.name()).is_some_and(|own| own.as_ref() == function));
+    if is_of_datafusion { Some(function.name()) } else { xql_special::canonical(function) }
 }
 
 /// Whether a function that takes lambdas is DataFusion's own, not another one of its name.

@@ -4,3 +4,4 @@ mod custom_rules;
 mod derivatives;
 mod every_function;
 mod session;
+mod special;

@@ -3,11 +3,12 @@
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, Result};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion_expr::{Expr, Filter, Join, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 
+use super::by_row::differentiates_items;
 use crate::vocabulary::decorrelated::subqueries_read;
 use crate::vocabulary::names::{Names, restore, with_columns};
 use crate::vocabulary::nodes::any_part;
@@ -34,7 +35,10 @@ pub fn conditions_apart(
     names: &mut Names,
 ) -> Result<Transformed<LogicalPlan>> {
     let is_asked = |part: &Expr| is_call(part, recognize) && reads_queries(part);
-    let is_concerned = matches!(plan, LogicalPlan::Join(_)) && any_part(&plan, is_asked)?;
+    let LogicalPlan::Join(join) = plan else { return Ok(Transformed::no(plan)) };
+    let of_rows = of_rows(&join, recognize)?;
+    let plan = LogicalPlan::Join(join);
+    let is_concerned = !of_rows.is_empty() || any_part(&plan, is_asked)?;
     let join = match plan {
         LogicalPlan::Join(join) if is_concerned => join,
         other => return Ok(Transformed::no(other)),
@@ -47,8 +51,9 @@ pub fn conditions_apart(
     }
     let (mut conditions, mut above) = (vec![], vec![]);
     for condition in filter.into_iter().flat_map(split_conjunction_owned) {
+        let is_of_rows = of_rows.contains(&condition);
         let condition = sides.without(condition, is_asked, names)?;
-        let is_of_both = join_type == JoinType::Inner && condition.exists(|part| Ok(is_asked(part)))?;
+        let is_of_both = join_type == JoinType::Inner && condition.exists(|part| Ok(is_asked(part)))? || is_of_rows;
         let asked = if is_of_both { &mut above } else { &mut conditions };
         asked.push(condition);
     }
@@ -61,6 +66,26 @@ pub fn conditions_apart(
         plan = LogicalPlan::Filter(Filter::try_new(above, Arc::new(plan))?);
     }
     restore(plan, &schema).map(Transformed::yes)
+}
+
+/// The parts of the condition of an inner join that differentiate a query of one side by the rows of the other.
+///
+/// ```sql
+/// SELECT h.k, w.k, grad(h.val, w.val) FROM h JOIN w ON grad(h.val, w.val) <> 0
+/// ```
+fn of_rows(join: &Join, recognize: Recognize) -> Result<Vec<Expr>> {
+    let mut found = vec![];
+    let Some(filter) = join.filter.as_ref().filter(|_| join.join_type == JoinType::Inner) else { return Ok(found) };
+    for condition in split_conjunction(filter) {
+        if condition.exists(|part| Ok(is_call(part, recognize)))? {
+            let rows = LogicalPlan::Join(Join { filter: None, ..join.clone() });
+            let asked = LogicalPlan::Filter(Filter::try_new(condition.clone(), Arc::new(rows))?);
+            if differentiates_items(&asked, recognize)? {
+                found.push(condition.clone());
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Whether the function of a call reads subqueries.

@@ -9,7 +9,8 @@ use crate::shared::SharedRelation;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Recognize;
 
-/// What the nodes of a plan have in common, and what is around the one that is being looked at.
+/// What the nodes of a plan have in common, and what is around the one that is being looked at. Its fields are many because one pass
+/// replaces all calls.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// Tells the operators among the functions of the session.
@@ -20,6 +21,8 @@ pub struct Context {
     pub joins_branches: bool,
     /// Whether the plan has a recursive query that rounds what it computes.
     pub rounds: bool,
+    /// The derivatives of which rows with 0 are left out.
+    pub zeros: Zeros,
     /// Names that no column of the plan has.
     pub names: Names,
     /// The shared relations that have got tangents.
@@ -30,4 +33,13 @@ pub struct Context {
     pub outer: Vec<Vec<Arc<LogicalPlan>>>,
     /// The recursive queries whose recursive terms are being looked into, the innermost last.
     pub iterated: Vec<LogicalPlan>,
+}
+
+/// Derivatives of which rows with 0 are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Zeros {
+    /// The names of the columns that have them.
+    pub left_out_of: Vec<String>,
+    /// Whether the expression that is looked at is one of these.
+    pub are_left_out: bool,
 }

@@ -5,6 +5,7 @@ mod beside;
 mod branches;
 mod by_row;
 mod call;
+mod common;
 mod conditions;
 mod context;
 mod derivative;

@@ -54,5 +54,6 @@ fn has_calls_in(
         })
     })?;
     *found |= own && (below || inside);
-    Ok(own || below)
+    // A condition or an order passes no derivative on.
+    Ok(below || own && !matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Sort(_) | LogicalPlan::Join(_)))
 }

@@ -10,8 +10,9 @@ use super::above::calls_above;
 use super::beside::subqueries_beside;
 use super::branches::in_one_node;
 use super::by_row::ByRow;
+use super::common::calls_in_common;
 use super::conditions::conditions_apart;
-use super::context::Context;
+use super::context::{Context, Zeros};
 use super::derivative::DirectionalDerivative;
 use super::diagnose::{check_rounded, is_rounded_in};
 use super::inputs::Inputs;
@@ -39,8 +40,10 @@ impl Differentiation {
         let (names, grown) = (Names::of(plan)?, SharedTangents::default());
         let (common, outer, iterated) = (vec![], vec![], vec![]);
         let (joins_branches, rounds) = (shares, is_rounded_in(plan)?);
-        let sweeping = Sweeping { contracts, again: has_calls_of_calls(plan, recognize)? };
-        let context = Context { recognize, sweeping, joins_branches, rounds, names, grown, common, outer, iterated };
+        let sweeping = Sweeping { contracts, keeps_zeros: has_calls_of_calls(plan, recognize)? };
+        let zeros = Zeros::default();
+        let context =
+            Context { recognize, sweeping, joins_branches, rounds, zeros, names, grown, common, outer, iterated };
         Ok(Self { context })
     }
 
@@ -63,6 +66,10 @@ impl Differentiation {
         let mut by_row = ByRow::default();
         calls_above(plan, self.context.recognize)?
             .transform_data(|plan| conditions_apart(plan, self.context.recognize, &mut self.context.names))?
+            .transform_data(|plan| {
+                let Context { recognize, names, zeros, .. } = &mut self.context;
+                calls_in_common(plan, *recognize, names, &mut zeros.left_out_of)
+            })?
             .transform_data(|plan| self.inputs_inlined(plan))?
             .transform_data(|plan| shadowed_bound(plan, self.context.recognize))?
             .transform_data(|plan| subqueries_beside(plan, self.context.recognize))?
@@ -274,9 +281,21 @@ impl Differentiation {
         inputs.carry_ahead(&calls, &mut self.context)
     }
 
+    /// Returns whether an expression is a derivative of which rows with 0 are left out above. A derivative in it may be 0 where it is not.
+    fn drops_zeros(&self, expr: &Expr) -> Result<bool> {
+        let Expr::Alias(alias) = expr else { return Ok(false) };
+        let mut calls = 0;
+        alias.expr.apply(|part| {
+            calls += usize::from(is_call(part, self.context.recognize));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(calls == 1 && self.context.zeros.left_out_of.contains(&alias.name))
+    }
+
     /// An expression with its calls replaced.
     fn expression(&mut self, expr: Expr, inputs: &mut Inputs) -> Result<Transformed<Expr>> {
         let recognize = self.context.recognize;
+        self.context.zeros.are_left_out = self.drops_zeros(&expr)?;
         expr.transform_up(|part| {
             if let (Expr::ScalarSubquery(subquery), [input]) = (&part, inputs.plans.as_mut_slice()) {
                 let value = inputs.by_row.value(subquery, input, &mut self.context.names)?;

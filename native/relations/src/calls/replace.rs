@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviated;
 
-use super::by_row::null_with;
+use super::by_row::{ReadBy, null_with, reads};
 use super::call::Call;
 use super::context::Context;
 use super::derivative::{TangentsOf, Term};
@@ -23,7 +23,7 @@ pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: 
     let entered = inputs.plans.clone();
     let Varying { mut tangents, moved } = carry(&call, inputs, context)?;
     let by_row = sweep(&call, &mut tangents, inputs, context)?;
-    let mut along = sweep_along(&call, inputs, context)?;
+    let mut along = sweep_along(&call, &tangents, !moved.is_empty(), inputs, context)?;
     if !moved.is_empty() {
         along.get_or_insert_default().extend(moved);
     }
@@ -124,25 +124,42 @@ fn sweep(call: &Call, tangents: &mut [TangentsOf], inputs: &mut Inputs, context:
     for (number, input, variable, _) in of_inputs(call) {
         let Inputs { plans, by_row: variables, .. } = inputs;
         let (input, names) = (&mut plans[input], &mut context.names);
-        let Some(swept) = variables.tangents(call.function(), variable, input, names, call.jvp)? else { continue };
+        let reads_items = reads_items(call, &tangents[number], variable)?;
+        let read = ReadBy { variable, reads_items, drops_zeros: context.zeros.are_left_out };
+        let swept = variables.tangents(call.function(), read, input, names, call.jvp)?;
+        let Some(swept) = swept else { continue };
         by_row = true;
         tangents[number].extend(swept);
     }
     Ok(by_row)
 }
 
+/// Returns whether the queries in FROM that a function reads vary with a variable. Each is another reference to the relation: where the
+/// function depends on the variable itself, or on another one of the call, these are meant.
+fn reads_items(call: &Call, tangents: &TangentsOf, variable: &Column) -> Result<bool> {
+    Ok(call.derivative.terms.len() == 1 && tangents.is_empty() && !reads(call.function(), variable)?)
+}
+
 /// The subqueries of the function that read the relation of a variable, with their derivatives along the tangents by which its
 /// cells move. None if there are none.
-fn sweep_along(call: &Call, inputs: &mut Inputs, context: &mut Context) -> Result<Option<TangentsOf>> {
+fn sweep_along(
+    call: &Call,
+    tangents: &[TangentsOf],
+    mixes: bool,
+    inputs: &mut Inputs,
+    context: &mut Context,
+) -> Result<Option<TangentsOf>> {
     let mut along: Option<TangentsOf> = None;
     if !call.derivative.is_along_tangents() {
         return Ok(along);
     }
-    for (_, input, variable, seed) in of_inputs(call) {
+    for (number, input, variable, seed) in of_inputs(call) {
         let Some(seed) = seed else { continue };
+        let reads_items = !mixes && reads_items(call, &tangents[number], variable)?;
         let Inputs { plans, by_row, .. } = inputs;
         let (input, names) = (&mut plans[input], &mut context.names);
-        let swept = by_row.tangents_along(call.function(), (variable, seed), input, names, call.jvp)?;
+        let read = ReadBy { variable, reads_items, drops_zeros: false };
+        let swept = by_row.tangents_along(call.function(), (read, seed), input, names, call.jvp)?;
         if let Some(swept) = swept {
             along.get_or_insert_default().extend(swept);
         }

@@ -91,9 +91,16 @@ impl RowCotangents {
         sums(self.plan, [self.row, self.of], self.cotangents, self.reached, names)
     }
 
-    /// Their sum along a direction by the variable of this position, one row with one column for each value. It is NULL if the direction
-    /// of a cell is, and a cell that is NULL itself does not move.
-    pub fn along(self, variable: &RowVariable, position: usize, direction: &Expr, names: &mut Names) -> Result<Self> {
+    /// Their sum along a direction by the variable of this position. It is NULL if the direction of a cell is, and a cell that is NULL
+    /// itself does not move. `counts` asks for the number of rows that contribute.
+    pub fn along(
+        self,
+        variable: &RowVariable,
+        position: usize,
+        direction: &Expr,
+        counts: bool,
+        names: &mut Names,
+    ) -> Result<Along> {
         let mut rows = columns(variable.scan()?.schema());
         let number = rows.pop();
         let cell = rows.get(variable.columns[position]).cloned();
@@ -107,23 +114,36 @@ impl RowCotangents {
         let moves = cell.is_not_null();
         let unknown = moves.clone().and(direction.is_null());
         let [total, missing] = ["sum", "missing"].map(|name| names.part(name));
-        let sums = vec![
-            sum(when(moves, product).end()?).alias(total.clone()),
-            count(when(unknown, lit(1)).end()?).alias(missing.clone()),
-        ];
+        let product = when(moves, product).end()?;
+        let mut sums =
+            vec![sum(product.clone()).alias(total.clone()), count(when(unknown, lit(1)).end()?).alias(missing.clone())];
+        let moved = counts.then(|| Column::new_unqualified(names.part("moved")));
+        sums.extend(moved.iter().map(|moved| count(product.clone()).alias(moved.name.clone())));
         let of = self.of.map(Expr::Column);
         let plan = Aggregate::try_new(Arc::new(plan), of.iter().cloned().collect(), sums)?;
         let plan = LogicalPlan::Aggregate(plan);
         let [total, missing] = [total, missing].map(|name| Expr::Column(Column::new_unqualified(name)));
         let known = when(missing.eq(lit(0_i64)), or_zero(total, true)?).end()?;
-        let sum = names.part("sum");
+        let sum = Column::new_unqualified(names.part("sum"));
         let number = of.as_ref().map(|_| Column::new_unqualified(names.part("of")));
         let numbers = of.into_iter().zip(&number).map(|(of, number)| of.alias(number.name.clone()));
-        let exprs = numbers.chain([known.alias(sum.clone())]).collect();
+        let counted = moved.iter().cloned().map(Expr::Column);
+        let exprs = numbers.chain([known.alias(sum.name.clone())]).chain(counted).collect();
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-        let cotangents = vec![Column::new_unqualified(sum)];
-        Ok(Self { plan, row: None, of: number, cotangents, reached: vec![true], own: vec![], repeated: false })
+        Ok(Along { plan, of: number, sum, moved })
     }
+}
+
+/// The derivative of a value along a direction, in one row, or in one for each value.
+pub struct Along {
+    /// The rows.
+    pub plan: LogicalPlan,
+    /// The column with the numbers of the values, if there are several.
+    pub of: Option<Column>,
+    /// The column with the derivative, a DOUBLE.
+    pub sum: Column,
+    /// The column with the number of rows that contribute to it, if it is asked for.
+    pub moved: Option<Column>,
 }
 
 /// The sums of cotangents of rows by their numbers and by those of the values, as far as there are such.
@@ -165,8 +185,8 @@ impl Cotangents {
         self.0.entry(column.to_owned()).or_default().push(cotangent);
     }
 
-    /// The cotangent of a column of rows, if there is one. `again` says whether it is differentiated again.
-    pub fn get(&self, column: &str, rows: &LogicalPlan, again: bool) -> Result<Option<Expr>> {
+    /// The cotangent of a column of rows, if there is one. `keeps_zeros`: see `Sweeping`.
+    pub fn get(&self, column: &str, rows: &LogicalPlan, keeps_zeros: bool) -> Result<Option<Expr>> {
         let Some(terms) = self.0.get(column) else { return Ok(None) };
         if let [term] = terms.as_slice() {
             return Ok(Some(term.clone()));
@@ -181,7 +201,7 @@ impl Cotangents {
         let sum = known.into_iter().reduce(|sum, term| binary_expr(sum, Operator::Plus, term));
         // Where no term contributes, nor does the sum: FILTER (WHERE k = 2) leaves out the same rows of two aggregates of exp(x).
         match sum {
-            Some(sum) if may_be_none && again => {
+            Some(sum) if may_be_none && keeps_zeros => {
                 let is_there = terms.iter().map(|term| term.clone().is_not_null()).reduce(Expr::or);
                 when(is_there.unwrap_or_else(|| lit(true)), sum).end().map(Some)
             }

@@ -56,8 +56,13 @@ pub fn gradients(
 pub struct Sweeping {
     /// Whether sums of products are computed apart.
     pub contracts: bool,
-    /// Whether the gradients are differentiated again: where one is 0 its own derivative may be another.
-    pub again: bool,
+    /// Whether a row that contributes 0 differs from one that contributes nothing, which has NULL: where gradients are differentiated
+    /// again, a gradient of 0 has a derivative of its own, and where what they are multiplied by may be infinite, 0 times that is NaN.
+    ///
+    /// ```sql
+    /// grad(sqrt((SELECT SUM(greatest(x, 0)) FROM t)), x)        -- where all x are negative, sqrt' is infinite
+    /// ```
+    pub keeps_zeros: bool,
 }
 
 /// Rows of a region, each once for each of the values that its cotangents are by.
@@ -104,7 +109,7 @@ impl<'a> Sweep<'a> {
             } else if let Kind::Iterations(iterations) = &stage.kind {
                 self.iterations(iterations, &stage.stored, total)?;
             } else if let Some(Pulled { below, rows, of, cotangents }) =
-                stage.pullback(total, self.sweeping.again, self.names)?
+                stage.pullback(total, self.sweeping.keeps_zeros, self.names)?
             {
                 self.region(below, Rows { plan: rows, of }, cotangents)?;
             }
@@ -139,7 +144,7 @@ impl<'a> Sweep<'a> {
     fn region(&mut self, region: &Region, rows: Rows, mut cotangents: Cotangents) -> Result<()> {
         let Rows { plan: mut rows, of } = rows;
         for step in region.steps.iter().rev() {
-            let Some(cotangent) = cotangents.get(&step.output, &rows, self.sweeping.again)? else { continue };
+            let Some(cotangent) = cotangents.get(&step.output, &rows, self.sweeping.keeps_zeros)? else { continue };
             if let Expr::Column(input) = &step.expr {
                 cotangents.add(&input.name, cotangent);
                 continue;
@@ -169,7 +174,7 @@ impl<'a> Sweep<'a> {
         }
         let mut contributions = vec![];
         for leaf in &region.leaves {
-            let found = leaf.columns.iter().map(|column| cotangents.get(column, &rows, self.sweeping.again));
+            let found = leaf.columns.iter().map(|column| cotangents.get(column, &rows, self.sweeping.keeps_zeros));
             let found = found.collect::<Result<Vec<_>>>()?;
             if found.iter().any(Option::is_some) {
                 contributions.push((leaf, found));
@@ -203,7 +208,7 @@ impl<'a> Sweep<'a> {
         schema: &DFSchema,
     ) -> Result<Expr> {
         let along = tangent(input, cotangent);
-        if self.sweeping.again {
+        if self.sweeping.keeps_zeros {
             let product = product_at_zero(cotangent, along, tangent(input, &lit(1.0)))?;
             return where_taken(product, &step.expr, input, schema);
         }

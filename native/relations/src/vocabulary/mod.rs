@@ -3,6 +3,7 @@
 pub mod decorrelated;
 pub mod expressions;
 pub mod identity;
+pub mod items;
 pub mod markers;
 pub mod names;
 pub mod nodes;

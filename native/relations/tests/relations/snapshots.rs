@@ -84,6 +84,22 @@ async fn without_a_call() -> Result<()> {
 }
 
 #[tokio::test]
+async fn jacobians() -> Result<()> {
+    snapshots(&[
+        (
+            "jacobian",
+            "SELECT h.g, d.id, grad(h.s, d.x) AS j FROM (SELECT g, SUM(x * x) AS s FROM d GROUP BY g) AS h, d",
+        ),
+        (
+            "jacobian_of_pairs",
+            "SELECT h.g, d.id, grad(h.s, d.x) AS j FROM (SELECT g, SUM(x * x) AS s FROM d GROUP BY g) AS h
+             CROSS JOIN d WHERE grad(h.s, d.x) <> 0",
+        ),
+    ])
+    .await
+}
+
+#[tokio::test]
 async fn projections() -> Result<()> {
     snapshots(&[
         ("projection_local", "SELECT grad(x * y, x) AS d FROM d"),

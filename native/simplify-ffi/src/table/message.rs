@@ -23,7 +23,8 @@ use crate::wire::{Kind, OuterReference};
 
 const CODEC: DefaultLogicalExtensionCodec = DefaultLogicalExtensionCodec {};
 
-/// DataFusion's own scalar functions under their names and aliases. Both sides have them, so they cross by name.
+/// DataFusion's own scalar functions under their names and aliases, and the special functions of this project. Both sides have them, so
+/// they cross by name.
 static DEFAULT_FUNCTIONS: LazyLock<Result<TaskContext>> = LazyLock::new(|| {
     let mut registry = TaskContext::default();
     for udf in datafusion_functions::all_default_functions() {
@@ -31,6 +32,9 @@ static DEFAULT_FUNCTIONS: LazyLock<Result<TaskContext>> = LazyLock::new(|| {
     }
     for udf in datafusion_functions_nested::all_default_nested_functions() {
         registry.register_udf(udf)?;
+    }
+    for udf in xql_special::functions() {
+        registry.register_udf(Arc::new(udf))?;
     }
     Ok(registry)
 });
@@ -41,7 +45,7 @@ fn registry() -> Result<&'static TaskContext> {
         .map_err(|error| plan_datafusion_err!("DataFusion's own functions do not register: {error}"))
 }
 
-/// Whether `udf` is the function DataFusion itself has under this name.
+/// Whether `udf` is the function that both sides have under this name.
 pub(crate) fn is_default(udf: &ScalarUDF) -> Result<bool> {
     let default = registry()?.scalar_functions().get(udf.name());
     Ok(default.is_some_and(|default| default.as_ref() == udf))

@@ -3,12 +3,14 @@
 use arrow::datatypes::{FieldRef, SchemaRef};
 use async_trait::async_trait;
 use datafusion_catalog::{Session, TableProvider};
-use datafusion_common::{Result, TableReference, not_impl_err};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Result, TableReference, not_impl_err, plan_datafusion_err};
 use datafusion_expr::{Expr, LogicalPlan, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use xql_autodiff::Refused;
 
 use super::functions::Asked;
 
@@ -29,6 +31,8 @@ pub struct Catalog {
     replaced: HashMap<String, Arc<Table>>,
     /// Whether a recursive term may read the rows of the last iteration several times, and what is computed of them.
     pub rereads: bool,
+    /// The names by which the session has special functions. Others of their names are functions of the session.
+    pub special: HashSet<String>,
 }
 
 impl Catalog {
@@ -74,6 +78,32 @@ impl Catalog {
     /// Adds what a function gives, by the call that was asked for; none if the session has no such function.
     pub fn function(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
         self.functions.insert(call, gives, is_volatile);
+    }
+
+    /// Adds the name of a special function of `xql-special` that the session has.
+    pub fn special(&mut self, name: &str) {
+        self.special.insert(name.to_owned());
+    }
+
+    /// Checks that an expression calls no special function that the session has not.
+    ///
+    /// # Errors
+    /// If it does: a derivative may call others than the statement.
+    pub fn check_special(&self, expr: &Expr) -> Result<()> {
+        expr.apply(|part| match part {
+            Expr::ScalarFunction(call)
+                if xql_special::canonical(&call.func).is_some() && !self.special.contains(call.name()) =>
+            {
+                let error = plan_datafusion_err!(
+                    "the derivative calls {}, and nothing says that there is such a function where the text is to run: hand over \
+                     functions=True for a session that has it by register(ctx, functions=True), or a rule without it",
+                    call.name()
+                );
+                Err(Refused::MissingRule.mark(error))
+            }
+            _ => Ok(TreeNodeRecursion::Continue),
+        })?;
+        Ok(())
     }
 }
 

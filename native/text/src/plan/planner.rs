@@ -53,6 +53,11 @@ struct Functions {
 }
 
 impl<'a> Planner<'a> {
+    /// What is known of tables and functions.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// A planner of statements over a catalog, with rules of the user's own.
     pub fn new(catalog: &'a Catalog, rules: &Rules) -> Self {
         let mut scalar = datafusion_functions::all_default_functions();
@@ -303,6 +308,11 @@ impl ContextProvider for Planner<'_> {
             || self.functions.higher_order.contains_key(name)
         {
             return None;
+        }
+        if self.catalog.special.contains(name)
+            && let Some(function) = xql_special::function(name)
+        {
+            return Some(Arc::clone(function));
         }
         Some(Arc::new(ScalarUDF::new_from_impl(SessionFunction::new(name, &self.catalog.functions))))
     }

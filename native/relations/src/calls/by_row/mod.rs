@@ -4,14 +4,16 @@ mod swept;
 mod variables;
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, JoinType, NullEquality, Result, plan_err};
+use datafusion_common::{Column, JoinType, NullEquality, Result, TableReference, internal_err, plan_err};
 use datafusion_expr::logical_plan::Subquery;
-use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAlias};
+use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAlias, lit};
+use datafusion_functions::core::expr_fn::coalesce;
 use std::sync::Arc;
-use swept::{Swept, add_part, totals};
-use variables::{Found, Numbered, Variables, by_relation, found, innermost};
+use swept::{Joins, Swept, add_part, carried, totals};
+use variables::{Found, InCalls, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
 use xql_autodiff::vocabulary::functions::stopped;
 
+use crate::plan::lift::lifted;
 use crate::reverse::{
     Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins,
 };
@@ -24,12 +26,15 @@ use crate::vocabulary::operators::Recognize;
 use crate::vocabulary::source::{beside, sources_of};
 
 pub use swept::null_with;
+pub use variables::{differentiates_items, has_variables};
 
 /// The variables by row of a node, and the subqueries of it that read their relations.
 #[derive(Default)]
 pub struct ByRow {
     sweeps: Vec<Variables>,
     values: Vec<Value>,
+    /// The queries in FROM that calls differentiate.
+    items: Vec<TableReference>,
     sweeping: Sweeping,
 }
 
@@ -37,9 +42,27 @@ pub struct ByRow {
 struct Value {
     /// As it is written, unless it has been taken apart as a join below the node.
     subquery: Option<Arc<LogicalPlan>>,
+    /// Whether it is a column of a query in FROM.
+    is_of_item: bool,
     column: Column,
     /// What it is to the sweeps that serve variables that it varies with.
     by: Vec<Swept>,
+}
+
+/// Returns whether a function reads a column itself.
+pub fn reads(function: &Expr, column: &Column) -> Result<bool> {
+    function.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))
+}
+
+/// By which variable values are read, and which.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadBy<'c> {
+    /// The variable, a column of the input.
+    pub variable: &'c Column,
+    /// Whether columns of queries in FROM are among them.
+    pub reads_items: bool,
+    /// Whether rows in which the derivative is 0 need not be there.
+    pub drops_zeros: bool,
 }
 
 /// A subquery that an expression reads as a column.
@@ -73,7 +96,12 @@ impl ByRow {
     ) -> Result<(LogicalPlan, Self)> {
         let mut by_row = Self { sweeping, ..Self::default() };
         let mut plan = plan;
-        let mut relations = by_relation(found(&plan, recognize)?);
+        let InCalls { columns, items } = found(&plan, recognize)?;
+        let mut relations = by_relation(columns);
+        if !relations.is_empty() && !sweeping.keeps_zeros {
+            by_row.sweeping.keeps_zeros = is_beyond_arithmetic(&plan, recognize, &items)?;
+        }
+        by_row.items = items;
         while !relations.is_empty() {
             // What another relation is computed from comes first, so that it is numbered there too.
             let (relation_of, columns) = relations.swap_remove(innermost(&relations)?);
@@ -155,25 +183,28 @@ impl ByRow {
         let mut by = vec![];
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
             let Some(region) = value(subquery, rows, stages, names, self.sweeping)? else { continue };
-            by.push(Swept::new(sweep, region, None));
+            by.push(Swept::new(sweep, region, None, self.sweeping));
         }
         let Some(Swept { region, .. }) = by.first() else { return Ok(None) };
         let Some(column) = region.columns.first().cloned() else { return Ok(None) };
         let one = Projection::try_new(vec![Expr::Column(column.clone())], Arc::new(region.plan.clone()))?;
         let (left, right) = (std::mem::take(input), LogicalPlan::Projection(one));
         *input = joined(left, right, vec![], None, JoinType::Inner, NullEquality::NullEqualsNothing)?;
-        self.values.push(Value { subquery: Some(written), column: column.clone(), by });
+        self.values.push(Value { subquery: Some(written), is_of_item: false, column: column.clone(), by });
         Ok(Some(column))
     }
 
     /// The input with the rows numbered of subqueries that have been taken apart as joins and read the relation of a variable: their values
     /// are those of subqueries, one for each of these rows. The numbers are its last columns.
     pub fn with_decorrelated(&mut self, input: LogicalPlan, names: &mut Names) -> Result<LogicalPlan> {
-        if self.is_empty() || decorrelated_beside(&input).is_empty() {
+        if self.is_empty() || decorrelated_beside(&input).is_empty() && self.items.is_empty() {
             return Ok(input);
         }
         let mut exprs = columns(input.schema());
-        let numbered = self.with_numbers(input, names)?;
+        let mut numbered = self.with_numbers(input, names)?;
+        for item in self.items.clone() {
+            numbered = self.with_item_numbered(numbered, &item, names)?;
+        }
         let added: Vec<_> = columns(numbered.schema()).into_iter().filter(|column| !exprs.contains(column)).collect();
         exprs.extend(added);
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(numbered))?))
@@ -186,7 +217,7 @@ impl ByRow {
         };
         let left = Arc::new(self.with_numbers(join.left.as_ref().clone(), names)?);
         let right = match decorrelated(&join) {
-            Some(alias) => self.numbered(alias, names)?.map(Arc::new),
+            Some(alias) => self.numbered(alias, names)?.map(|(plan, _)| Arc::new(plan)),
             None => None,
         };
         let right = right.unwrap_or_else(|| Arc::clone(&join.right));
@@ -195,8 +226,27 @@ impl ByRow {
         Ok(LogicalPlan::Join(join))
     }
 
-    /// The numbered rows of a subquery that has been taken apart, none if it does not read the relation of a variable.
-    fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<LogicalPlan>> {
+    /// A plan with the rows of a query in FROM numbered.
+    fn with_item_numbered(
+        &mut self,
+        plan: LogicalPlan,
+        item: &TableReference,
+        names: &mut Names,
+    ) -> Result<LogicalPlan> {
+        let is_of_item = |(_, (table, _)): &(usize, (Option<&TableReference>, _))| *table == Some(item);
+        let Some(index) = plan.schema().iter().enumerate().find(is_of_item).map(|(index, _)| index) else {
+            return internal_err!("{item} is no query in FROM");
+        };
+        let (plan, _) = lifted(plan, index, names, &mut |node, _, names| match node {
+            LogicalPlan::SubqueryAlias(alias) if alias.alias == *item => self.numbered(alias, names),
+            _ => Ok(None),
+        })?;
+        Ok(plan)
+    }
+
+    /// The numbered rows of a subquery that has been taken apart, or of a query in FROM, and the column with their numbers; none if it does not read the relation of a variable.
+    fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<(LogicalPlan, Column)>> {
+        let is_of_item = self.items.contains(&alias.alias);
         let mut numbered = None;
         for (sweep, Variables { rows, stages, .. }) in self.sweeps.iter_mut().enumerate() {
             let Some(Values { plan, varying }) = values(&alias.input, rows, stages, names, self.sweeping)? else {
@@ -204,21 +254,27 @@ impl ByRow {
             };
             if numbered.is_some() {
                 return plan_err!(
-                    "a correlated subquery reads the relations of two variables of which one is computed from the other. Take the \
-                     derivatives by them in two queries"
+                    "{} reads the relations of two variables of which one is computed from the other. Take the derivatives by them in \
+                     two queries",
+                    if is_of_item { alias.alias.table() } else { "a correlated subquery" }
                 );
             }
-            let number = Column::new_unqualified(names.part("of"));
+            let number = Column::new(is_of_item.then(|| alias.alias.clone()), names.part("of"));
             let mut exprs = columns(plan.schema());
             let last = exprs.pop().map(|last| last.alias(number.name.clone()));
             let named = exprs.into_iter().zip(alias.schema.iter());
             let named = named.map(|(column, (table, field))| column.alias_qualified(table.cloned(), field.name()));
             let exprs = named.chain(last).collect();
-            numbered = Some(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?));
+            let mut plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+            if is_of_item {
+                // It is still the query in FROM of the nodes above.
+                plan = LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(Arc::new(plan), alias.alias.clone())?);
+            }
+            numbered = Some((plan, number.clone()));
             for (position, region) in varying {
                 let column = Column::from(alias.schema.qualified_field(position));
-                let by = vec![Swept::new(sweep, region, Some(number.clone()))];
-                self.values.push(Value { subquery: None, column, by });
+                let by = vec![Swept::new(sweep, region, Some(number.clone()), self.sweeping)];
+                self.values.push(Value { subquery: None, is_of_item, column, by });
             }
         }
         Ok(numbered)
@@ -229,24 +285,27 @@ impl ByRow {
     pub fn tangents(
         &mut self,
         expression: &Expr,
-        variable: &Column,
+        by: ReadBy,
         input: &mut LogicalPlan,
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
         let has_others = self.sweeps.iter().map(|sweep| sweep.rows.len()).sum::<usize>() > 1;
-        let read = self.read(expression, variable, names, tangent)?;
+        let read = self.read(expression, by, names, tangent)?;
         if read.is_empty() {
             return Ok(None);
         }
-        let mut parts: Vec<(Column, Vec<Column>)> = vec![];
+        // Where one of several is 0 the others may not be.
+        let drops_zeros = by.drops_zeros && matches!(read.as_slice(), [Read { numbered, .. }] if numbered.len() == 1);
+        let joins = Joins { has_others, drops_zeros };
+        let mut parts = vec![];
         for Read { numbered, column, swept, .. } in read {
             for numbered in numbered {
-                let derivative = swept.by_cell(numbered, column, (input, has_others), names)?;
+                let derivative = swept.by_cell(numbered, column, (input, &joins), names)?;
                 add_part(&mut parts, column, derivative);
             }
         }
-        totals(parts, variable, input, names).map(Some)
+        totals(parts, by.variable, input, names).map(Some)
     }
 
     /// The subqueries that an expression reads as columns, each with its derivative along a direction, in which all cells of a
@@ -261,12 +320,13 @@ impl ByRow {
     pub fn tangents_along(
         &mut self,
         expression: &Expr,
-        (variable, direction): (&Column, &Expr),
+        (by, direction): (ReadBy, &Expr),
         input: &mut LogicalPlan,
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Option<Vec<(Column, Tangent)>>> {
-        let read = self.read(expression, variable, names, tangent)?;
+        let variable = by.variable;
+        let read = self.read(expression, by, names, tangent)?;
         if read.is_empty() {
             return Ok(None);
         }
@@ -279,16 +339,20 @@ impl ByRow {
                 let Some(gradient) = swept.gradient_by(numbered) else { continue };
                 let direction = beside(direction, variable, input)?;
                 let gradient = gradient.renamed(names)?;
-                let along = gradient.along(&rows[numbered.relation], numbered.position, &direction, names)?;
+                let along = gradient.along(
+                    &rows[numbered.relation],
+                    numbered.position,
+                    &direction,
+                    swept.tells_inactive,
+                    names,
+                )?;
                 *input = swept.put_beside(std::mem::take(input), along.plan, along.of)?;
-                let mut exprs = vec![];
                 let name = names.tangent("value", &variable.name);
-                for sum in along.cotangents {
-                    let sum = swept.or_zero(Expr::Column(sum));
-                    exprs.push(null_with(&Expr::Column(column.clone()), sum)?.alias(name.clone()));
-                }
+                let sum = null_with(&Expr::Column(column.clone()), swept.or_zero(Expr::Column(along.sum)))?;
+                let nothing = along.moved.map(|moved| coalesce(vec![Expr::Column(moved), lit(0_i64)]).eq(lit(0_i64)));
+                let (exprs, derivative) = carried(sum, name, nothing, names)?;
                 *input = with_columns(std::mem::take(input), exprs)?;
-                add_part(&mut parts, column, Some(Column::new_unqualified(name)));
+                add_part(&mut parts, column, Some(derivative));
             }
         }
         totals(parts, variable, input, names).map(Some)
@@ -339,14 +403,22 @@ impl ByRow {
     fn read(
         &mut self,
         expression: &Expr,
-        variable: &Column,
+        ReadBy { variable, reads_items, .. }: ReadBy,
         names: &mut Names,
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Vec<Read<'_>>> {
         self.refuse_correlated(expression)?;
+        let is_read = |column: &Column| reads(expression, column);
+        let mut reads_items = reads_items;
+        for Value { column, is_of_item, .. } in &self.values {
+            reads_items &= *is_of_item || !is_read(column)?;
+        }
         let mut found = vec![];
-        for Value { column, by, .. } in &mut self.values {
-            if !expression.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))? {
+        for Value { column, by, is_of_item, .. } in &mut self.values {
+            if *is_of_item && !reads_items {
+                continue;
+            }
+            if !is_read(column)? {
                 continue;
             }
             for swept in by {

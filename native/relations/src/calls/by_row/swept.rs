@@ -1,5 +1,6 @@
 //! The derivatives of a subquery by the rows of variables, joined to the input of a node.
 
+use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, JoinType, NullEquality, Result};
 use datafusion_expr::{Expr, LogicalPlan, Operator, Projection, binary_expr, lit, when};
@@ -9,12 +10,21 @@ use std::sync::Arc;
 
 use super::variables::Numbered;
 use crate::plan::lift::lifted;
-use crate::reverse::{Reference, Region, RowCotangents, joined};
+use crate::reverse::{Reference, Region, RowCotangents, Sweeping, joined};
 use crate::shared::each_row_once;
-use crate::tangents::tangent::Tangent;
+use crate::tangents::tangent::{Carried, Inactive, Tangent};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::names::{Names, columns, with_columns};
 use crate::vocabulary::origin::{Origin, origin};
+
+/// How derivatives are joined to the input.
+pub struct Joins {
+    /// Whether the node has several relations of variables: derivatives are joined to the rows of their variable where these stand in
+    /// the input then, since joins above it would each have the columns of all of them.
+    pub has_others: bool,
+    /// Whether rows without a derivative are left out.
+    pub drops_zeros: bool,
+}
 
 /// What a subquery is to the sweep of variables that it varies with.
 pub struct Swept {
@@ -26,16 +36,19 @@ pub struct Swept {
     of: Option<Column>,
     /// The gradients by relation, once they have been asked for.
     pub gradients: Option<BTreeMap<usize, RowCotangents>>,
+    /// Whether the derivatives say where they are inactive.
+    pub tells_inactive: bool,
     /// The derivatives by the variables whose rows have such numbers, once joined to the input.
-    pub derivatives: Vec<(Column, Vec<Column>)>,
+    derivatives: Vec<(Column, Vec<Carried>)>,
     /// Whether derivatives have been joined to the input by the numbers of rows.
     pub is_looked_up: bool,
 }
 
 impl Swept {
     /// A subquery that has not been swept. `of` is the column of the input with the number of the row of the region whose value it has.
-    pub fn new(sweep: usize, region: Region, of: Option<Column>) -> Self {
-        Self { sweep, region, of, gradients: None, derivatives: vec![], is_looked_up: false }
+    pub fn new(sweep: usize, region: Region, of: Option<Column>, sweeping: Sweeping) -> Self {
+        let tells_inactive = sweeping.keeps_zeros;
+        Self { sweep, region, of, gradients: None, tells_inactive, derivatives: vec![], is_looked_up: false }
     }
 
     /// The region, and the column of it with the numbers of its rows, unless it has one row.
@@ -68,32 +81,36 @@ impl Swept {
 
     /// The derivative of the value, which is a column, by the row's own cell of a variable, joined to the input. None if it does not
     /// vary.
-    ///
-    /// It is joined to the rows of the variable where they stand in the input if the node `has_others`: joins above it would each have the
-    /// columns of all of them.
     pub fn by_cell(
         &mut self,
         variable: &Numbered,
         value: &Column,
-        (input, has_others): (&mut LogicalPlan, bool),
+        (input, joins): (&mut LogicalPlan, &Joins),
         names: &mut Names,
-    ) -> Result<Option<Column>> {
+    ) -> Result<Option<Carried>> {
         let Some(gradient) = self.gradient_by(variable) else { return Ok(None) };
         let Reference { number, groups } = variable.cell.as_ref();
         if !self.derivatives.iter().any(|(cell, _)| cell == number) {
+            let mut is_summed = matches!(gradient.plan, LogicalPlan::Aggregate(_));
             let mut gradient = gradient.renamed(names)?;
             if let Some(groups) = groups {
-                gradient = gradient.by_group(groups, names)?;
+                (gradient, is_summed) = (gradient.by_group(groups, names)?, true);
             }
             // A row that came twice would be two rows of the statement.
             if gradient.of.is_some() {
-                gradient = gradient.summed(names)?;
+                gradient = if is_summed { gradient } else { gradient.summed(names)? };
             } else if let Some(row) = &gradient.row {
                 gradient.plan = each_row_once(gradient.plan, row, names)?;
             }
             self.is_looked_up |= gradient.row.is_some() && gradient.of.is_none();
-            let row = gradient.row.clone().filter(|_| has_others && gradient.of.is_none());
+            let row = gradient.row.clone().filter(|_| joins.has_others && gradient.of.is_none());
+            let pairs = self.of.as_ref().zip(gradient.of.clone()).zip(gradient.row.clone());
             let cotangents = match row {
+                _ if let (true, Some(((own, of), row))) = (joins.drops_zeros, pairs) => {
+                    let keys = [(own.clone(), of), (number.clone(), row)];
+                    *input = with_pairs(std::mem::take(input), keys, gradient.plan)?;
+                    gradient.cotangents
+                }
                 Some(row) => at_origin(input, number, (gradient.plan, row, gradient.cotangents), names)?,
                 None => {
                     let mut on = self.of_value(gradient.of);
@@ -108,9 +125,12 @@ impl Swept {
             for cotangent in cotangents {
                 // A row that the value does not depend on has none. A tangent is NULL where its column is.
                 let name = names.tangent("value", &variable.column.name);
+                let nothing = self.tells_inactive.then(|| Expr::Column(cotangent.clone()).is_null());
                 let derivative = coalesce(vec![Expr::Column(cotangent), lit(0.0)]);
-                exprs.push(null_with(&Expr::Column(value.clone()), derivative)?.alias(name.clone()));
-                derivatives.push(Column::new_unqualified(name));
+                let derivative = null_with(&Expr::Column(value.clone()), derivative)?;
+                let (added, derivative) = carried(derivative, name, nothing, names)?;
+                exprs.extend(added);
+                derivatives.push(derivative);
             }
             *input = with_further_columns(std::mem::take(input), exprs)?;
             self.derivatives.push((number.clone(), derivatives));
@@ -177,6 +197,51 @@ fn at_origin(
     Ok(passed)
 }
 
+/// An input joined to a derivative for pairs of a row of a query in FROM and one of a variable, without the other pairs. `keys` are the
+/// numbers of both rows in the input, each with that in the derivative.
+///
+/// ```text
+/// Cross Join:                            Inner Join: h.∂of = ∂of #2
+///   SubqueryAlias: h                       SubqueryAlias: h
+///   Projection: w.val, ∂row      ->        Inner Join: ∂row #2 = ∂row
+///                                            TableScan: the derivative
+///                                            Projection: w.val, ∂row
+/// ```
+fn with_pairs(input: LogicalPlan, keys: [(Column, Column); 2], pairs: LogicalPlan) -> Result<LogicalPlan> {
+    let inner = |left, right, on: Vec<(Column, Column)>| {
+        let on = on.into_iter().map(|(a, b)| (Expr::Column(a), Expr::Column(b))).collect();
+        joined(left, right, on, None, JoinType::Inner, NullEquality::NullEqualsNothing)
+    };
+    let [(own, of), (number, row)] = keys;
+    match input {
+        // What has been put in an order of its own above the join.
+        LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
+            let keys = [(own, of), (number, row)];
+            let mut exprs = projection.expr;
+            exprs.extend(columns(pairs.schema()));
+            let input = with_pairs(Arc::unwrap_or_clone(projection.input), keys, pairs)?;
+            Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?))
+        }
+        LogicalPlan::Join(join)
+            if join.join_type == JoinType::Inner
+                && join.left.schema().has_column(&own) != join.left.schema().has_column(&number) =>
+        {
+            let (left, right) = (join.left.as_ref().clone(), join.right.as_ref().clone());
+            let ends = if join.left.schema().has_column(&own) {
+                [(own, of), (number, row)]
+            } else {
+                [(number, row), (own, of)]
+            };
+            let [first, second] = ends;
+            let right = inner(pairs, right, vec![(second.1, second.0)])?;
+            let mut on = vec![(Expr::Column(first.0), Expr::Column(first.1))];
+            on.extend(join.on);
+            joined(left, right, on, join.filter, JoinType::Inner, join.null_equality)
+        }
+        other => inner(other, pairs, vec![(own, of), (number, row)]),
+    }
+}
+
 /// The plan with further columns, in its topmost projection where that only passes on what they read.
 fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPlan> {
     let LogicalPlan::Projection(projection) = &plan else { return with_columns(plan, exprs) };
@@ -202,8 +267,25 @@ fn with_further_columns(plan: LogicalPlan, exprs: Vec<Expr>) -> Result<LogicalPl
     Ok(LogicalPlan::Projection(Projection::try_new(all, Arc::clone(&projection.input))?))
 }
 
+/// Returns the columns of a derivative, and these as a tangent. `nothing` holds where nothing contributes to it, if that is told.
+pub fn carried(
+    derivative: Expr,
+    name: String,
+    nothing: Option<Expr>,
+    names: &mut Names,
+) -> Result<(Vec<Expr>, Carried)> {
+    let mut exprs = vec![derivative.alias(name.clone())];
+    let mut inactive = None;
+    if let Some(nothing) = nothing {
+        let name = names.part("inactive");
+        exprs.push(Inactive::number(nothing)?.alias(name.clone()));
+        inactive = Some(Inactive { column: Column::new_unqualified(name), data_type: DataType::Float64 });
+    }
+    Ok((exprs, Carried { column: Column::new_unqualified(name), inactive }))
+}
+
 /// Notes a derivative of a value among those by the places that the variable originates in.
-pub fn add_part(parts: &mut Vec<(Column, Vec<Column>)>, value: &Column, derivative: Option<Column>) {
+pub fn add_part(parts: &mut Vec<(Column, Vec<Carried>)>, value: &Column, derivative: Option<Carried>) {
     match parts.iter_mut().find(|(known, _)| known == value) {
         Some((_, known)) => known.extend(derivative),
         None => parts.push((value.clone(), derivative.into_iter().collect())),
@@ -212,7 +294,7 @@ pub fn add_part(parts: &mut Vec<(Column, Vec<Column>)>, value: &Column, derivati
 
 /// The derivatives of values, each the sum of those by the places that the variable originates in.
 pub fn totals(
-    parts: Vec<(Column, Vec<Column>)>,
+    parts: Vec<(Column, Vec<Carried>)>,
     variable: &Column,
     input: &mut LogicalPlan,
     names: &mut Names,
@@ -220,14 +302,17 @@ pub fn totals(
     let mut tangents = vec![];
     for (value, parts) in parts {
         if let [part] = parts.as_slice() {
-            tangents.push((value, part.clone().into()));
+            tangents.push((value, Tangent::Column(part.clone())));
             continue;
         }
-        let parts = parts.into_iter().map(Expr::Column);
+        let nothing: Option<Vec<_>> = parts.iter().map(Carried::condition).collect();
+        let nothing = nothing.and_then(|parts| parts.into_iter().reduce(Expr::and));
+        let parts = parts.into_iter().map(|part| Expr::Column(part.column));
         let Some(total) = parts.reduce(|sum, part| binary_expr(sum, Operator::Plus, part)) else { continue };
         let name = names.tangent("value", &variable.name);
-        *input = with_columns(std::mem::take(input), vec![total.alias(name.clone())])?;
-        tangents.push((value, Column::new_unqualified(name).into()));
+        let (exprs, total) = carried(total, name, nothing, names)?;
+        *input = with_columns(std::mem::take(input), exprs)?;
+        tangents.push((value, Tangent::Column(total)));
     }
     Ok(tangents)
 }

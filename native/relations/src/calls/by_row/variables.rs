@@ -1,15 +1,17 @@
 //! The variables by row of a node.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, Result};
-use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion_common::{Column, Result, TableReference};
+use datafusion_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xql_autodiff::vocabulary::types::is_float;
 
 use crate::reverse::{Reference, Region, RowCotangents, RowVariable, Stages, Sweeping, gradients};
-use crate::vocabulary::decorrelated::queries_read;
+use crate::vocabulary::decorrelated::{decorrelated_beside, queries_read};
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::identity::Relation;
+use crate::vocabulary::items::computed_beside;
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::{Recognize, is_call};
 use crate::vocabulary::source::{Source, check_is_clear, check_is_named, reads, sources_of};
@@ -70,11 +72,20 @@ pub struct Found {
     pub place: usize,
 }
 
-/// The columns by which calls of a node differentiate, if they originate in what a subquery of the call reads.
-pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
+/// The variables by row of the calls of a node.
+#[derive(Default)]
+pub struct InCalls {
+    /// Their columns.
+    pub columns: Vec<Found>,
+    /// The queries in FROM that the calls differentiate, each row for itself.
+    pub items: Vec<TableReference>,
+}
+
+/// The columns by which calls of a node differentiate, if they originate in what a subquery of the call reads, or a query in FROM.
+pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<InCalls> {
     let inputs = plan.inputs();
-    let [input] = inputs.as_slice() else { return Ok(vec![]) };
-    let mut found: Vec<Found> = vec![];
+    let [input] = inputs.as_slice() else { return Ok(InCalls::default()) };
+    let InCalls { columns: mut found, mut items } = InCalls::default();
     plan.apply_expressions(|expr| {
         expr.apply(|part| {
             let Expr::ScalarFunction(call) = part else { return Ok(TreeNodeRecursion::Continue) };
@@ -85,15 +96,29 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
             for variable in variables.iter().step_by(2) {
                 let Expr::Column(named) = unaliased(variable) else { continue };
                 let Some(index) = input.schema().maybe_index_of_column(named) else { continue };
+                // What is none is no variable, which is said of the rows as they are written.
+                if !is_float(input.schema().field(index).data_type()) {
+                    continue;
+                }
                 let column = Column::from(input.schema().qualified_field(index));
                 let queries = queries_read(expression, input)?;
                 for (place, source) in sources_of(input, index)?.into_iter().enumerate() {
+                    let path = source.path.iter().rev().copied();
+                    let relation = Relation::read_by(plan, source.origin.clone(), path)?;
+                    let mut queries = queries.clone();
+                    // A call with several variables is by each of these references alone.
+                    if variables.len() <= 2 && !reads(&queries, &relation)? {
+                        for item in computed_beside(expression, input, &source, &relation)? {
+                            queries.push(&item.input);
+                            if !items.contains(&item.alias) {
+                                items.push(item.alias.clone());
+                            }
+                        }
+                    }
                     check_is_clear(&queries, &source.origin)?;
                     if found.iter().any(|known| known.column == column && known.place == place) {
                         continue;
                     }
-                    let path = source.path.iter().rev().copied();
-                    let relation = Relation::read_by(plan, source.origin.clone(), path)?;
                     check_is_named(&queries, &relation)?;
                     if reads(&queries, &relation)? {
                         found.push(Found { column: column.clone(), source, relation, place });
@@ -102,6 +127,60 @@ pub fn found(plan: &LogicalPlan, recognize: Recognize) -> Result<Vec<Found>> {
             }
             Ok(TreeNodeRecursion::Continue)
         })
+    })?;
+    Ok(InCalls { columns: found, items })
+}
+
+/// Returns whether calls of a node have variables by row.
+pub fn has_variables(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
+    Ok(!found(plan, recognize)?.columns.is_empty())
+}
+
+/// Returns whether calls of a node differentiate queries in FROM, each row for itself.
+pub fn differentiates_items(plan: &LogicalPlan, recognize: Recognize) -> Result<bool> {
+    Ok(!found(plan, recognize)?.items.is_empty())
+}
+
+/// Returns whether a call of a node computes more than sums, products and quotients of its subqueries: then their derivatives may be
+/// multiplied by what is infinite, as by that of `sqrt` at 0.
+pub fn is_beyond_arithmetic(plan: &LogicalPlan, recognize: Recognize, items: &[TableReference]) -> Result<bool> {
+    let apart = plan.inputs().into_iter().flat_map(decorrelated_beside).map(|alias| &alias.alias);
+    let apart: Vec<_> = apart.chain(items).collect();
+    let is_query = |part: &Expr| match part {
+        Expr::ScalarSubquery(_) => true,
+        Expr::Column(column) => column.relation.as_ref().is_some_and(|table| apart.contains(&table)),
+        _ => false,
+    };
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found |= expr.exists(|part| match part {
+            Expr::ScalarFunction(call) if is_call(part, recognize) => {
+                call.args.first().map_or(Ok(false), |function| has_query_in_function(function, &is_query))
+            }
+            _ => Ok(false),
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Returns whether an expression reads a query within anything but arithmetic.
+fn has_query_in_function(expr: &Expr, is_query: &dyn Fn(&Expr) -> bool) -> Result<bool> {
+    let is_arithmetic = match expr {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+            matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide)
+        }
+        Expr::Alias(_) | Expr::Negative(_) | Expr::Cast(_) | Expr::TryCast(_) => true,
+        query if is_query(query) => return Ok(false),
+        _ => false,
+    };
+    if !is_arithmetic {
+        return expr.exists(|part| Ok(is_query(part)));
+    }
+    let mut found = false;
+    expr.apply_children(|part| {
+        found |= has_query_in_function(part, is_query)?;
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
 }

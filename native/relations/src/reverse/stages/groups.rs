@@ -116,7 +116,13 @@ impl Groups {
     ///     the groups
     ///     the cotangents of the groups
     /// ```
-    pub fn pullback(&self, stage: &Stored, total: RowCotangents, again: bool, names: &mut Names) -> Result<Pulled<'_>> {
+    pub fn pullback(
+        &self,
+        stage: &Stored,
+        total: RowCotangents,
+        keeps_zeros: bool,
+        names: &mut Names,
+    ) -> Result<Pulled<'_>> {
         let of_columns = self.aggregates.iter().zip(&stage.varying).zip(total.of_columns());
         let reached = of_columns.filter_map(|((partials, position), cotangent)| {
             Some(Reached { partials, position: *position, cotangent: cotangent?, ties: None })
@@ -128,7 +134,7 @@ impl Groups {
         for Reached { partials, position, cotangent, ties } in reached {
             let value = &groups.columns[position];
             let has_value = value.clone().is_not_null();
-            let factors = Factors { cotangent: &cotangent, are_finite: partials.are_shares(), again };
+            let factors = Factors { cotangent: &cotangent, are_finite: partials.are_shares(), keeps_zeros };
             let partials = partials.over_group(value, &groups.columns, ties)?;
             for (input, product) in products(partials, &has_value, &factors)? {
                 if self.below.varying.contains(&input.name) {
@@ -241,7 +247,7 @@ fn partials_of(call: &AggregateFunction, original: &Expr, members: Members, belo
 /// no value, as `regr_slope` of one row, its derivative has none either, and nothing is contributed. Nor is it by a group that does
 /// not count, though its derivative be infinite, as that of `corr` is where all values of one side are equal.
 fn products(partials: Vec<(Expr, Expr)>, has_value: &Expr, factors: &Factors) -> Result<Vec<(Column, Expr)>> {
-    let Factors { cotangent, are_finite, again } = *factors;
+    let Factors { cotangent, are_finite, keeps_zeros } = *factors;
     let mut products = vec![];
     for (input, partial) in partials {
         let Expr::Column(input) = input else { continue };
@@ -250,7 +256,7 @@ fn products(partials: Vec<(Expr, Expr)>, has_value: &Expr, factors: &Factors) ->
             cotangent.clone()
         } else if are_finite {
             when(has_value.clone(), product()).end()?
-        } else if again {
+        } else if keeps_zeros {
             when(has_value.clone(), product_at_zero(cotangent, product(), partial.clone())?).end()?
         } else {
             when(has_value.clone().and(is_not_zero(cotangent.clone())), product()).end()?
@@ -265,6 +271,6 @@ struct Factors<'f> {
     cotangent: &'f Expr,
     /// Whether the partial derivatives are always finite.
     are_finite: bool,
-    /// Whether the products are differentiated again.
-    again: bool,
+    /// Whether a product that is 0 stays 0, and is not NULL.
+    keeps_zeros: bool,
 }

@@ -78,11 +78,11 @@ pub struct Begin {
 impl Stage {
     /// Carries the cotangents of its rows on to the region that they are computed from. There is none below a variable or a constant,
     /// and iterations have many.
-    pub fn pullback(&self, total: RowCotangents, again: bool, names: &mut Names) -> Result<Option<Pulled<'_>>> {
+    pub fn pullback(&self, total: RowCotangents, keeps_zeros: bool, names: &mut Names) -> Result<Option<Pulled<'_>>> {
         match &self.kind {
             Kind::Variable(_) | Kind::Constant | Kind::Iterations(_) => Ok(None),
             Kind::Rows(rows) => rows.pullback(total, names).map(Some),
-            Kind::Groups(groups) => groups.pullback(&self.stored, total, again, names).map(Some),
+            Kind::Groups(groups) => groups.pullback(&self.stored, total, keeps_zeros, names).map(Some),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 
-use super::framed_sums::{FramedSum, transposed};
+use super::framed_sums::{ByValue, FramedSum, transposed};
 use super::stored::{Pulled, Stored};
 use crate::reverse::cotangents::{Cotangents, RowCotangents};
 use crate::reverse::region::{Region, joined};
@@ -58,17 +58,25 @@ impl Rows {
     /// The rows as they were computed, each with its cotangents.
     pub fn pullback(&self, total: RowCotangents, names: &mut Names) -> Result<Pulled<'_>> {
         let of_columns = total.of_columns();
-        let (Some(row), Some(number)) = (total.row, self.below.columns.last()) else {
+        let (Some(row), Some(number)) = (total.row.clone(), self.below.columns.last()) else {
             return internal_err!("rows have no numbers");
         };
         let mut cotangents = Cotangents::default();
-        let mut reached = vec![];
+        let (mut reached, mut others) = (vec![], vec![]);
         for (column, cotangent) in self.varying.iter().zip(of_columns) {
             let Some(cotangent) = cotangent else { continue };
             match self.sums.iter().find(|sum| sum.is(column)) {
                 Some(sum) => reached.push((sum, cotangent)),
-                None => cotangents.add(&column.name, cotangent),
+                None => others.push((column, cotangent)),
             }
+        }
+        if total.of.is_some() && !reached.is_empty() {
+            let by_value = ByValue { rows: &self.below.plan, number, total };
+            let (rows, of) = by_value.transposed(reached, others, &mut cotangents, names)?;
+            return Ok(Pulled { below: &self.below, rows, of, cotangents });
+        }
+        for (column, cotangent) in others {
+            cotangents.add(&column.name, cotangent);
         }
         // A row may be in the frame of another one without a cotangent of its own.
         let join_type = if reached.is_empty() { JoinType::Inner } else { JoinType::Left };

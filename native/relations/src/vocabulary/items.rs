@@ -1,0 +1,95 @@
+//! Queries that stand in FROM beside a variable, and that are computed from its relation.
+//!
+//! ```sql
+//! WITH h AS (SELECT d.k, SUM(w.val * d.x) AS val FROM w JOIN d ON d.j = w.j GROUP BY d.k)
+//! SELECT h.k, w.j, grad(h.val, w.val) FROM h CROSS JOIN w           -- in each row by this row's cell
+//! ```
+
+use datafusion_common::Result;
+use datafusion_expr::{Expr, LogicalPlan, SubqueryAlias};
+use xql_autodiff::vocabulary::columns::columns_followed;
+
+use super::decorrelated::decorrelated;
+use super::identity::{Relation, is_same};
+use super::nodes::any_node_behind;
+use super::source::{Source, sources_of};
+
+/// A query in FROM.
+struct Item<'p> {
+    alias: &'p SubqueryAlias,
+    /// By which inputs one comes there.
+    path: Vec<usize>,
+}
+
+/// Adds the queries in FROM of the node above a plan.
+fn add_items<'p>(plan: &'p LogicalPlan, path: &mut Vec<usize>, items: &mut Vec<Item<'p>>) {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => items.push(Item { alias, path: path.clone() }),
+        // A correlated subquery that has been taken apart is none.
+        LogicalPlan::Join(join) if decorrelated(join).is_some() => {
+            path.push(0);
+            add_items(&join.left, path, items);
+            path.pop();
+        }
+        LogicalPlan::Join(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Window(_) => {
+            for (number, input) in plan.inputs().into_iter().enumerate() {
+                path.push(number);
+                add_items(input, path, items);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the queries in FROM that an expression reads and that are computed from the relation of a variable beside them, if the
+/// expression does not depend on the variable otherwise: then the derivative is by that, of which each reference is a variable of its own.
+///
+/// # Errors
+/// If a plan cannot be gone through.
+pub fn computed_beside<'p>(
+    expression: &Expr,
+    input: &'p LogicalPlan,
+    variable: &Source,
+    relation: &Relation,
+) -> Result<Vec<&'p SubqueryAlias>> {
+    let mut items = vec![];
+    add_items(input, &mut vec![], &mut items);
+    let mut found: Vec<&SubqueryAlias> = vec![];
+    for column in columns_followed(expression) {
+        let Some(index) = input.schema().maybe_index_of_column(&column) else { continue };
+        let sources = sources_of(input, index)?;
+        let is_of = |item: &Item, source: &Source| source.path.iter().rev().zip(&item.path).all(|(a, b)| a == b);
+        let has_variable = |item: &Item| is_of(item, variable);
+        for source in &sources {
+            let is_beside_variable = source.path == variable.path && is_same(&source.origin, &variable.origin);
+            let item = items.iter().find(|item| is_of(item, source));
+            if is_beside_variable && source.position != variable.position {
+                continue;
+            }
+            if is_beside_variable || item.is_some_and(has_variable) {
+                return Ok(vec![]);
+            }
+            let Some(Item { alias, .. }) = item else { continue };
+            if is_computed_from(alias, relation)? && !found.iter().any(|known| known.alias == alias.alias) {
+                found.push(alias);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether a query is computed from a relation, and is not another name of it. Iterations of a recursive query have no derivative
+/// for each of their rows.
+fn is_computed_from(alias: &SubqueryAlias, relation: &Relation) -> Result<bool> {
+    let mut query = alias.input.as_ref();
+    while let LogicalPlan::SubqueryAlias(below) = query {
+        query = &below.input;
+    }
+    let is_recursive = any_node_behind(query, |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))?;
+    Ok(!is_recursive && !is_same(query, &relation.node) && relation.is_read_in(&alias.input)?)
+}

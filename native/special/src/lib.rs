@@ -1,0 +1,21 @@
+//! Special functions that DataFusion lacks, as scalar functions.
+//!
+//! ```text
+//! for function in xql_special::functions() {
+//!     ctx.register_udf(function);
+//! }
+//! ```
+//!
+//! All of them take numbers and give Float64, NULL where an argument is NULL, and NaN where they are not defined. They go by the names
+//! that SciPy, JAX, NumPy or PostgreSQL have for them; several names of one function are several functions here, each of which a
+//! session may have or not. What they are computed by is in `values`, a line for each; derivatives are no concern of this crate.
+//!
+//! The modules are layers: `exponentials`, `gammas` and `normal` compute, `values` has the names, `function` is what DataFusion calls.
+
+mod exponentials;
+mod function;
+mod gammas;
+mod normal;
+mod values;
+
+pub use function::{canonical, function, functions};
