@@ -14,6 +14,7 @@ from xql_ffi import testing
 from xql_ffi._attributes import annotate
 from xql_ffi._engine import engine_status
 from xql_ffi._errors import (
+    CovarianceError,
     DifferentiationError,
     HostError,
     MissingEngineError,
@@ -22,12 +23,14 @@ from xql_ffi._errors import (
     UnsupportedRelationError,
     VariableError,
 )
+from xql_ffi._explain import Explanation, explain
 from xql_ffi._extension import Extension
 from xql_ffi._functions import grad, jvp, stop_gradient, vjp
 from xql_ffi._gradients import Gradients, gradient, gradients, hvp, value_and_grad
 from xql_ffi._jacobians import Hessian, Jacobian, hessian, jacobian
+from xql_ffi._objective.derived import Derived
 from xql_ffi._objective.function import Objective
-from xql_ffi._objective.making import objective
+from xql_ffi._objective.making import objective, propagate
 from xql_ffi._operators import (
     DifferentialOperator,
     grad_capsule,
@@ -45,8 +48,11 @@ from xql_ffi._text.expansion import differentiate_sql, expand_sql, sql
 __version__ = version("xql-ffi")
 
 __all__ = [
+    "CovarianceError",
+    "Derived",
     "DifferentialOperator",
     "DifferentiationError",
+    "Explanation",
     "Extension",
     "Gradients",
     "Hessian",
@@ -65,6 +71,7 @@ __all__ = [
     "differentiate_sql",
     "engine_status",
     "expand_sql",
+    "explain",
     "grad",
     "grad_capsule",
     "gradient",
@@ -76,6 +83,7 @@ __all__ = [
     "jvp_capsule",
     "objective",
     "progress",
+    "propagate",
     "register",
     "rule",
     "rule_table",

@@ -33,6 +33,10 @@ class MissingEngineError(DifferentiationError):
     """The ``datafusion`` of this process does not let functions of other libraries simplify their calls."""
 
 
+class CovarianceError(ValueError):
+    """Estimates have no covariance at a point: it is no minimum of the loss, or the data do not determine them all."""
+
+
 class HostError(DifferentiationError):
     """The SQL of another engine does not have what the derivative needs, or the statement cannot be read as it."""
 

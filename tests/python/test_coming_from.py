@@ -148,6 +148,14 @@ def _(ctx: SessionContext) -> tuple[Any, Any]:
     return expected, last(ctx, "SELECT k, grad(grad(x * x * exp(y), x), y) FROM t ORDER BY k")
 
 
+@case("from-jax", "`hessian(loss)(w)`")
+def _(ctx: SessionContext) -> tuple[Any, Any]:
+    """Of one whose matrix is no diagonal."""
+    objective = xql_ffi.objective(ctx, "SELECT power(SUM(val * val), 2) FROM w", "w.val")
+    expected = jax.hessian(lambda w: jnp.sum(w * w) ** 2)(W)
+    return expected.ravel(), objective.hessian(W).ravel().tolist()
+
+
 @case("from-jax", "`jvp(grad(loss), (w,), (v,))[1]`")
 @case("from-ddx", "`ad.jvp(ctx, ad.grad(ctx, loss, wrt), wrt)`")
 def _(ctx: SessionContext) -> tuple[Any, Any]:

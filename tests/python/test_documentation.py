@@ -17,10 +17,12 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
     [
         "xql_ffi",
         "xql_ffi._attributes",
+        "xql_ffi._explain",
         "xql_ffi._expressions",
         "xql_ffi._functions",
         "xql_ffi._gradients",
         "xql_ffi._jacobians",
+        "xql_ffi._objective.function",
         "xql_ffi._objective.making",
         "xql_ffi._progress",
         "xql_ffi._text.expansion",
@@ -38,7 +40,7 @@ def test_the_page() -> None:
     """Each block in turn, in one namespace. What an expression gives is in the comment after it."""
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.+?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         exec(block, names)
     checked = 0

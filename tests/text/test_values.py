@@ -1,60 +1,55 @@
-"""The text of a statement gives on stock modules what the statement gives on the engine."""
+"""Scalars and arrays of NumPy as values of parameters."""
 
-import json
-import sys
-from importlib.metadata import version
-from pathlib import Path
+from __future__ import annotations
+
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
 import xql_ffi
-from support.compare import assert_same_rows
-from support.processes import json_of, run_python
-from text.cases import STATEMENTS
-from text.environments import with_datafusion
-from text.hostile import STATEMENTS as HOSTILE
-from text.stock import result, with_views
-from xql_ffi import _plugin
+from support import sessions
 
-ALL = {**STATEMENTS, **HOSTILE}
-SCRIPT = Path(__file__).with_name("stock.py")
+T = {"t": {"x": [1.0, 2.0], "k": [1, 2]}}
+SCALARS = [np.float64(2.0), np.float32(2.0), np.int64(2), np.int32(2), np.array(2.0), 2.0]
 
 
-@pytest.fixture(scope="module", params=["54.0.0", "55.0.0"])
-def stock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the texts give on a stock module: that of this environment without the engine, or of another one."""
-    python = sys.executable
-    if request.param != version("datafusion"):
-        python = str(with_datafusion(request.param, tmp_path_factory.mktemp("environment") / request.param))
-    return json_of([str(SCRIPT), json.dumps(ALL)], engine=False, python=python)
+@pytest.mark.parametrize("value", SCALARS, ids=lambda value: f"{type(value).__name__}")
+def test_scalars(value: Any) -> None:
+    plain, registered = sessions.session(T, differentiates=False), sessions.session(T)
+    query = "SELECT grad(x * x * $a, x) AS d FROM t"
+    assert xql_ffi.sql(plain, query, param_values={"a": value}).to_pydict() == {"d": [4.0, 8.0]}
+    assert xql_ffi.sql(plain, query, a=value).to_pydict() == {"d": [4.0, 8.0]}
+    if np.ndim(value) == 0 and not isinstance(value, np.ndarray):
+        assert registered.sql(query, param_values={"a": value}).to_pydict() == {"d": [4.0, 8.0]}
+    connection = pytest.importorskip("duckdb").connect()
+    connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1.0::DOUBLE, 1), (2.0, 2)) AS v(x, k)")
+    assert xql_ffi.sql(connection, "SELECT grad(x * x, x) FROM t WHERE k = ?", params=[value]).fetchall() == [(4.0,)]
+    named = xql_ffi.sql(connection, "SELECT grad(x * x, x) FROM t WHERE k = $a", params={"a": value})
+    assert named.fetchall() == [(4.0,)]
 
 
-@pytest.fixture(scope="module")
-def engine() -> SessionContext:
-    return xql_ffi.register(with_views())
+def test_types_stay() -> None:
+    session = SessionContext()
+    for value, kind in (
+        (np.float32(2.0), pa.float32()),
+        (np.int32(2), pa.int32()),
+        (np.array(2, np.int16), pa.int16()),
+    ):
+        assert xql_ffi.sql(session, "SELECT $a AS a", param_values={"a": value}).schema().field(0).type == kind
+    day = xql_ffi.sql(session, "SELECT $a AS a", param_values={"a": np.datetime64("2020-02-01")})
+    assert [each.isoformat() for each in day.to_pydict()["a"]] == ["2020-02-01"]
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_same_values(name: str, stock: Any, engine: SessionContext) -> None:
-    text, wanted = stock[name], result(engine, ALL[name])
-    assert "error" not in text, text
-    assert text["columns"] == wanted["columns"], text["text"]
-    assert_same_rows(text["rows"], wanted["rows"], rel=1e-9, abs_=1e-12)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_expanding_again_changes_nothing(name: str, stock: Any) -> None:
-    assert stock[name].get("again") == stock[name]["text"]
-
-
-def test_functions_are_kept_from_another_version(tmp_path: Path) -> None:
-    """Its module would read their structs as others."""
-    other = "55.0.0" if _plugin.lib.xql_ffi_datafusion_version() == 54 else "54.0.0"
-    python = with_datafusion(other, tmp_path / "environment")
-    script = "import datafusion, xql_ffi; xql_ffi.register(datafusion.SessionContext())"
-    process = run_python(["-c", script], engine=False, python=python)
-    assert process.returncode == 1
-    assert f"MissingEngineError: grad and the like are no functions of datafusion {other}" in process.stderr
-    assert "xql_ffi.sql(ctx, statement)" in process.stderr
+def test_vectors() -> None:
+    plain, registered = sessions.session(T, differentiates=False), sessions.session(T)
+    query, weights = "SELECT grad(x * x * $a[2], x) AS d FROM t WHERE array_has($a, x)", np.array([1.0, 5.0])
+    assert xql_ffi.sql(plain, query, param_values={"a": weights}).to_pydict() == {"d": [10.0]}
+    assert xql_ffi.sql(plain, query, a=weights).to_pydict() == {"d": [10.0]}
+    assert registered.sql(query, param_values={"a": weights}).to_pydict() == {"d": [10.0]}
+    connection = pytest.importorskip("duckdb").connect()
+    connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1.0::DOUBLE), (2.0)) AS v(x)")
+    found = xql_ffi.sql(connection, "SELECT grad(x * x, x) FROM t WHERE list_contains(?, x)", params=[np.array([2.0])])
+    assert found.fetchall() == [(4.0,)]

@@ -11,12 +11,17 @@ import pyarrow.compute as pc
 
 from xql_ffi._errors import DifferentiationError, translated, untagged
 from xql_ffi._objective import statements
+from xql_ffi._objective.covariance import inverse
+from xql_ffi._objective.derived import Derived, derived
 from xql_ffi._objective.parameters import Parameters
+from xql_ffi._objective.profile import least
+from xql_ffi._objective.weighted import Weighted, jacobian, observations, quantities
 from xql_ffi._progress import called
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from xql_ffi._objective.covariance import Matrix
     from xql_ffi._objective.host import Host
     from xql_ffi._objective.parameters import Vector
     from xql_ffi._objective.statements import Kind
@@ -45,6 +50,36 @@ class Objective:
         NULL has no place in it.
         """
         return self._parameters.start()
+
+    @property
+    def names(self) -> list[str]:
+        """What the parameters are called, in their order.
+
+        ``par.a`` in a table of one row, and ``w.val[2]``, by the number of the row from 0 on, in one of several.
+        """
+        return self._parameters.names()
+
+    def named(self, x: ArrayLike) -> dict[str, Any]:
+        """The numbers of a vector by the names of the parameters, or those of a matrix by the names of both.
+
+        >>> from datafusion import SessionContext
+        >>> import xql_ffi
+        >>> ctx = xql_ffi.register(SessionContext())
+        >>> par = ctx.from_pydict({"a": [1.0], "b": [2.0]}, name="par")
+        >>> loss = xql_ffi.objective(ctx, "SELECT a * a * b FROM par", ["par.a", "par.b"])
+        >>> loss.named(loss.start), loss.named(loss.hessian(loss.start))["par.b"]
+        ({'par.a': 1.0, 'par.b': 2.0}, {'par.a': 2.0, 'par.b': 0.0})
+
+        Beside the keys of their rows they are as tables, `parameters`.
+
+        Raises:
+            ValueError: there is not one number, or one row and one column, for each parameter.
+        """
+        import numpy as np
+
+        if np.ndim(x) == 2:
+            return {name: self.named(row) for name, row in zip(self.names, self._parameters.square(x), strict=True)}
+        return dict(zip(self.names, self._parameters.checked(x, "x").tolist(), strict=True))
 
     def parameters(self, x: ArrayLike) -> dict[str, pa.Table]:
         """The relations at a vector of parameters, by their names, with all of their columns and rows.
@@ -133,6 +168,156 @@ class Objective:
         product = self._gathered(self._run("hvp", x, t))
         called(self)
         return product
+
+    def hessian(self, x: ArrayLike) -> Matrix:
+        """The second derivatives, a symmetric array of float64 of the shape (n, n) for n parameters.
+
+        They are n products with a vector, `Objective.hvp`, of one plan: the time is that of n calls, a few times that
+        of n gradients, and the memory that of n * n numbers. For many parameters, a method that takes ``hessp`` needs
+        far fewer products, and ``scipy.sparse.linalg.cg`` solves with them.
+
+        Raises:
+            DifferentiationError: the gradient has no derivative.
+            ValueError: the vector has not one number for each parameter.
+        """
+        import numpy as np
+
+        n = self._parameters.number
+        products = np.empty((n, n))
+        for product, unit in zip(products, np.eye(n), strict=True):
+            product[:] = self.hvp(x, unit)
+        symmetric: Matrix = (products + products.T) / 2
+        return symmetric
+
+    def covariance(self, x: ArrayLike, *, scale: float = 1.0, scores: str | None = None) -> Matrix:
+        """The covariance of the estimates where the loss is a negative log-likelihood, and x its minimum.
+
+        It is the inverse of the Hessian, the observed information; with ``scores`` it is the sandwich
+        ``inverse @ (scores.T @ scores) @ inverse``, which is right also where the likelihood is not (Huber 1967, White
+        1982; by clusters Liang and Zeger 1986), without a factor for small samples. Standard errors are the square
+        roots of its diagonal.
+
+        Args:
+            x: the minimum, as an optimizer gives it. It may be a hundredth of a standard error away.
+            scale: what makes of the loss the negative log-likelihood. Of a mean of n rows it is n, and of a mean of n
+                squares it is ``n / (2 * s2)`` with the variance ``s2`` of the residuals.
+            scores: a query of the negative log-likelihood of each row, which reads the tables of the parameters as the
+                loss does: ``SELECT i, <loss of the row> FROM ...``. What stands before the last column says of which
+                observation a row is, or of which cluster of observations; the gradients of its rows are added.
+
+        Returns:
+            An array of float64 of the shape (n, n), in the order of the parameters.
+
+        Raises:
+            CovarianceError: x is no minimum, or the data do not determine all parameters there. The message names
+                those.
+            DifferentiationError: the gradient has no derivative.
+            ValueError: the vector has not one number for each parameter, the scale is not positive, or the losses of
+                ``scores`` do not add up to the loss times the scale.
+        """
+        if not scale > 0:
+            msg = f"scale must be a positive number; it is {scale!r}"
+            raise ValueError(msg)
+        value, gradient = self(x)
+        bread = inverse(scale * self.hessian(x), scale * gradient, self._parameters.names())
+        if scores is None:
+            return bread
+        point = self._parameters.checked(x, "x")
+        weighted = observations(self._sibling(), scores, self._parameters.values(point))
+        total, size = (pc.sum(weighted.rows.column(name)).as_py() for name in ("loss", "size"))
+        if not abs(total - scale * value) <= 1e-6 * size:
+            msg = (
+                f"the losses of scores add up to {total!r}, and the loss times the scale is {scale * value!r}: write "
+                "both of the same rows and terms"
+            )
+            raise ValueError(msg)
+        slopes = self._jacobian(weighted, point)
+        sandwich: Matrix = bread @ (slopes.T @ slopes) @ bread
+        return sandwich
+
+    def delta(self, x: ArrayLike, sql: str, *, covariance: ArrayLike | None = None) -> Derived:
+        """What a query computes from the parameters, with standard errors by the delta method.
+
+        The covariance of what it computes is ``J @ covariance @ J.T`` with its derivatives ``J`` by the parameters.
+
+        Args:
+            x: the parameters.
+            sql: a query of one number, or of several columns and rows. It reads the tables of the parameters as the
+                loss does. All of its columns of floats get errors, and its other columns, such as text and integers,
+                stay as they are. It may call ``grad``: the mean of a derivative is a marginal effect.
+            covariance: that of the parameters, of the shape (n, n), by default ``self.covariance(x)``.
+
+        Returns:
+            The numbers, their errors and their covariance, as `Derived`. A number that does not depend on the
+            parameters has an error of 0.
+
+        Raises:
+            CovarianceError: as `Objective.covariance` raises it.
+            DifferentiationError: what the query computes has no derivative.
+            ValueError: the query gives no floats, NULL among them, or two equal rows; or the vector has not one number
+                for each parameter; or the covariance has another shape.
+        """
+        point = self._parameters.checked(x, "x")
+        spread = self._parameters.square(self.covariance(point) if covariance is None else covariance)
+        weighted = quantities(self._sibling(), sql, self._parameters.values(point))
+        slopes = self._jacobian(weighted, point)
+        return derived(weighted.rows, slopes @ spread @ slopes.T)
+
+    def profile(self, x: ArrayLike, name: str, grid: ArrayLike, *, scale: float = 1.0) -> Vector:
+        """The profile of a parameter: the least values of the loss where the parameter has each value of a grid.
+
+        The others are minimized anew by SciPy's ``trust-exact``, in units of their standard errors, from where they
+        were for the value before: let the values of the grid lead away from x step by step.
+
+        Args:
+            x: the minimum.
+            name: the parameter that is held, as `names` has it.
+            grid: its values.
+            scale: what makes of the loss the negative log-likelihood, as `covariance` takes it.
+
+        Returns:
+            A vector of the losses times the scale, as long as the grid. Where one is ``chi2.ppf(p, 1) / 2`` above
+            the loss at x is a border of the confidence interval of level p.
+
+        Raises:
+            CovarianceError: as `covariance` raises it.
+            DifferentiationError: the gradient has no derivative.
+            ImportError: SciPy is not installed.
+            RuntimeError: SciPy finds no minimum for a value.
+            ValueError: no parameter has this name, or the vector has not one number for each parameter.
+        """
+        import numpy as np
+
+        if name not in self.names:
+            msg = f"there is no parameter {name!r}, only {', '.join(self.names)}"
+            raise ValueError(msg)
+        point, values = self._parameters.checked(x, "x"), np.atleast_1d(np.asarray(grid, dtype=np.float64))
+        units = np.sqrt(np.diag(self.covariance(point, scale=scale)))
+
+        def scaled(x: Vector) -> tuple[float, Vector]:
+            value, gradient = self(x)
+            return scale * value, scale * gradient
+
+        return least((scaled, lambda x: scale * self.hessian(x)), point, self.names.index(name), values, units)
+
+    def _sibling(self) -> Host:
+        """A host over the same session, which knows the relations of the parameters."""
+        host = self._host.sibling()
+        host.take("", self._parameters.relations)
+        return host
+
+    def _jacobian(self, weighted: Weighted, x: Vector) -> Matrix:
+        """The derivatives of the numbers of a query by the parameters."""
+        host = self._host.sibling()
+        parameters = Parameters([*self._parameters.relations, weighted.weights])
+        host.take(weighted.loss, parameters.relations)
+        of = Objective(host, parameters)
+        return jacobian(
+            lambda x: of._gathered(of._run("gradient", x, None)),
+            lambda x, t: of._gathered(of._run("hvp", x, t)),
+            x,
+            parameters.number - len(x),
+        )
 
     def _value(self, x: ArrayLike) -> float:
         """The value, of which no block of `progress` is told."""

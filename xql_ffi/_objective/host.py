@@ -25,8 +25,20 @@ class Host(Protocol):
     def where(self, relation: str, rows: pa.Table, condition: str) -> Chosen:
         """For which of the rows of a relation a condition is true."""
 
+    def sibling(self) -> Host:
+        """A host of its own over the same session, with the rows that are in place of tables of it."""
+
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
-        """Takes the loss, and the relations whose rows are to be given."""
+        """Takes the loss, which it checks, and the relations whose rows are to be given."""
+
+    def take(self, loss: str, relations: Sequence[Relation]) -> None:
+        """Takes a loss that is known to be one number, in the place of the one before.
+
+        The session need not have the relations.
+        """
+
+    def collect(self, query: str, values: Mapping[str, Mapping[str, pa.Array]]) -> pa.Table:
+        """The rows of a query, with these values of the variables of each relation."""
 
     def check(self, value: float) -> None:
         """Checks the loss, whose value this is where the relations have the rows that they have in the session."""

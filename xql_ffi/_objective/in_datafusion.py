@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,9 +21,11 @@ from xql_ffi._objective.statements import (
     MOVING,
     Kind,
     Names,
+    all_columns,
     has_rows,
     looked_through,
     moved,
+    one_column,
     read_in_place,
     repeated,
     shadowed,
@@ -94,6 +97,13 @@ class DataFusion:
         chosen[found.column(0).to_numpy()] = True
         return chosen
 
+    def sibling(self) -> DataFusion:
+        """A host of its own over the same session, with the rows that are in place of tables of it."""
+        made = DataFusion(self._session)
+        own = {relation.name for relation in self._relations}
+        made._live = {name: live for name, live in self._live.items() if name not in own}
+        return made
+
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
         """Takes the loss, and the relations whose rows are to be given.
 
@@ -104,14 +114,23 @@ class DataFusion:
         frame = frame_of(self._once if is_engine() else self._session, loss)
         schema = frame.schema()
         check_columns(schema.names, schema.types)
-        if isinstance(loss, str):
-            self._loss = loss.strip().rstrip(";")
-        else:
-            self._loss, self._frame = _written(frame), frame
+        if not isinstance(loss, str):
+            loss, self._frame = _written(frame), frame
         if _has_several_rows(frame):
             msg = "the loss must be one value; the query has several rows: aggregate them"
             raise ValueError(msg)
-        self._relations = relations
+        self.take(loss, relations)
+
+    def take(self, loss: str, relations: Sequence[Relation]) -> None:
+        """Takes a loss that is known to be one number, in the place of the one before."""
+        self._loss, self._relations = loss.strip().rstrip(";"), relations
+        self._loops.clear()
+
+    def collect(self, query: str, values: Mapping[str, Mapping[str, pa.Array]]) -> pa.Table:
+        """The rows of a query, with these values of the variables of each relation."""
+        self._put_all(values, values)
+        with self._registered(self._once, "value"):
+            return self._shadowed(self._once, self._read_by("value"), all_columns(query)).to_arrow_table()
 
     def check(self, value: float) -> None:
         """Checks that a loss that was given as a DataFrame has been written in SQL as it is.
@@ -130,11 +149,7 @@ class DataFusion:
 
     def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
         """Takes a turn of a statement, which is planned before its first turn and after an error."""
-        values, tangents = tables
-        for relation in self._relations:
-            self._put(
-                relation.name, with_numbers(self._names, relation, values[relation.name], tangents[relation.name])
-            )
+        self._put_all(*tables)
         if kind == "value" and self._by_gradient:
             kind = "gradient"
         try:
@@ -156,6 +171,12 @@ class DataFusion:
         if is_for_good:
             self._loops[kind] = loop
         return result
+
+    def _put_all(self, values: Mapping[str, Any], tangents: Mapping[str, Any]) -> None:
+        """Gives the relations these values and tangents of their variables."""
+        for relation in self._relations:
+            name = relation.name
+            self._put(name, with_numbers(self._names, relation, values[name], tangents[name]))
 
     def _put(self, name: str, rows: pa.Table) -> None:
         if name in self._live:
@@ -186,7 +207,25 @@ class DataFusion:
         return loop, kind != "value" and not self._has_subquery
 
     def _planned_by(self, session: Any, kind: Kind) -> Loop:
-        """Plans a statement. While it does, the session knows tables by names that nothing else has."""
+        """Plans a statement."""
+        names = self._names
+        with self._registered(session, kind) as made:
+            if kind == "value" and not self._is_checked:
+                self._check_all_are_read(session)
+            session.register_view(names.loss, self._shadowed_loss(session, self._read_by(kind)))
+            made.append(names.loss)
+            relations = self._relations if has_rows(kind) else ()
+            # A call is a turn of this query. Blocks of `progress` are told of calls, and not of its steps.
+            with unwatched(), sharing():
+                stream = session.sql(repeated(names, relations, kind)).execute_stream()
+            return Loop(stream, 1 + sum(relation.rows.num_rows for relation in relations))
+
+    @contextmanager
+    def _registered(self, session: Any, kind: Kind) -> Iterator[list[str]]:
+        """Lets a session know the live tables, by names that nothing else has.
+
+        What is added to the list that it gives is deregistered as well.
+        """
         names, made = self._names, list[str]()
         try:
             for name, table in self._tables().items():
@@ -198,15 +237,7 @@ class DataFusion:
                 for number, relation in enumerate(self._relations):
                     session.sql(f"CREATE VIEW {names.moved(number)} AS {moved(names, number, relation, 'REAL')}")
                     made.append(names.moved(number))
-            if kind == "value" and not self._is_checked:
-                self._check_all_are_read(session)
-            session.register_view(names.loss, self._shadowed(session, self._read_by(kind)))
-            made.append(names.loss)
-            relations = self._relations if has_rows(kind) else ()
-            # A call is a turn of this query. Blocks of `progress` are told of calls, and not of its steps.
-            with unwatched(), sharing():
-                stream = session.sql(repeated(names, relations, kind)).execute_stream()
-            return Loop(stream, 1 + sum(relation.rows.num_rows for relation in relations))
+            yield made
         finally:
             for table in reversed(made):
                 session.deregister_table(table)
@@ -218,7 +249,7 @@ class DataFusion:
             VariableError: it does not read one of them.
         """
         name = self._names.loss
-        looked = self._shadowed(session, lambda number, relation: looked_through(self._names, number, relation))
+        looked = self._shadowed_loss(session, lambda number, relation: looked_through(self._names, number, relation))
         session.register_view(name, looked)
         try:
             zero = "(SELECT CAST(0 AS DOUBLE) AS zero)"
@@ -244,18 +275,21 @@ class DataFusion:
         numbers |= {name: len(numbers) + place for place, name in enumerate(others)}
         return {name: self._names.table(number) for name, number in numbers.items()}
 
-    def _shadowed(self, session: Any, read: Read) -> Any:
-        """The loss over live tables in the place of those of the session, with this way to read the relations."""
-        names, tables = self._names, self._tables()
+    def _shadowed_loss(self, session: Any, read: Read) -> Any:
+        return self._shadowed(session, read, one_column(self._names, self._loss))
+
+    def _shadowed(self, session: Any, read: Read, query: str) -> Any:
+        """A query over live tables in the place of those of the session, with this way to read the relations."""
+        tables = self._tables()
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in tables.items()}
         for number, relation in enumerate(self._relations):
             shadows[quoted(relation.name)] = read(number, relation)
         with sharing():
-            frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
+            frame = session.sql(shadowed(query, shadows), options=QUERY)
         if self._reads(frame, tables):
-            shadows |= self._views(tables)
+            shadows |= self._views(tables, query)
             with sharing():
-                frame = session.sql(shadowed(names, self._loss, shadows), options=QUERY)
+                frame = session.sql(shadowed(query, shadows), options=QUERY)
             if read_still := self._reads(frame, tables):
                 raise not_shadowed(read_still)
         self._has_subquery = _SUBQUERY in logical_plan(frame)
@@ -266,13 +300,13 @@ class DataFusion:
         found = scans(logical_plan(frame))
         return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in found)), None)
 
-    def _views(self, tables: Mapping[str, str]) -> dict[str, str]:
-        """The queries of the views that read these tables, each after those that it reads."""
+    def _views(self, tables: Mapping[str, str], query: str) -> dict[str, str]:
+        """The queries of the views that read these tables and that a query names, each after those that it reads."""
         queries = {}
-        for path, query in tables_and_views(self._session):
-            if isinstance(query, str) and self._reads(self._session.table(".".join(map(quoted, path))), tables):
-                queries[path] = query
-        return in_place_of(queries, self._loss)
+        for path, body in tables_and_views(self._session):
+            if isinstance(body, str) and self._reads(self._session.table(".".join(map(quoted, path))), tables):
+                queries[path] = body
+        return in_place_of(queries, query)
 
     def update(self, relations: Sequence[Relation], tables: Mapping[str, pa.Table]) -> None:
         """Gives the relations of the session these rows, all of them or none."""

@@ -24,8 +24,10 @@ from xql_ffi._objective.statements import (
     MOVING,
     Kind,
     Names,
+    all_columns,
     looked_through,
     moved,
+    one_column,
     read_in_place,
     selected,
     shadowed,
@@ -77,6 +79,15 @@ class DuckDB:
         found = self._cursor.sql(query).to_arrow_table().column(0).to_numpy()
         return np.isin(self._read(relation).column(_ROWID).to_numpy(), found)
 
+    def sibling(self) -> DuckDB:
+        """A host of its own over the same database, with the rows that are in place of tables of it."""
+        made = DuckDB(self._cursor)
+        own = {relation.name for relation in self._relations}
+        for name, table in self._tables.items():
+            if name not in own:
+                made._put(name, self._cursor.sql(f"SELECT * FROM {table}").to_arrow_table())
+        return made
+
     def prepare(self, loss: object, relations: Sequence[Relation]) -> None:
         """Takes the loss, and the relations whose rows are to be given.
 
@@ -87,10 +98,29 @@ class DuckDB:
         if not isinstance(loss, str):
             msg = f"the loss on a DuckDB connection must be a query in SQL; {shown(loss)} is not one"
             raise TypeError(msg)
-        self._loss, self._relations = loss.strip().rstrip(";"), relations
-        schema = self._cursor.sql(f"SELECT * FROM ({self._loss}\n) LIMIT 0").to_arrow_table().schema
+        query = expand_sql(f"{all_columns(loss)} LIMIT 0", self._cursor)
+        schema = self._cursor.sql(query).to_arrow_table().schema
         check_columns(schema.names, schema.types)
-        self._cursor.execute(f"CREATE TEMP TABLE {self._names.steps} AS SELECT 0::DOUBLE AS {self._names.step}")
+        self.take(loss, relations)
+
+    def take(self, loss: str, relations: Sequence[Relation]) -> None:
+        """Takes a loss that is known to be one number, in the place of the one before."""
+        self._loss, self._relations = loss.strip().rstrip(";"), relations
+        self._forget()
+        steps = self._names.steps
+        self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE {steps} AS SELECT 0::DOUBLE AS {self._names.step}")
+
+    def _forget(self) -> None:
+        """Forgets the statements that are prepared."""
+        for kind in self._prepared:
+            self._cursor.execute(f"DEALLOCATE {kind}_{self._names.tag}")
+        self._prepared.clear()
+
+    def collect(self, query: str, values: Mapping[str, Mapping[str, pa.Array]]) -> pa.Table:
+        """The rows of a query, with these values of the variables of each relation."""
+        self._put_all(values, values)
+        text = self._shadowed(self._read_by("value"), all_columns(query))
+        return self._cursor.sql(expand_sql(text, self._cursor)).to_arrow_table()
 
     def check(self, value: float) -> None:
         """Checks that the loss reads each parameter. Its text is the one that was given.
@@ -123,21 +153,23 @@ class DuckDB:
 
     def _planned(self, read: Read) -> str:
         """The loss as DuckDB plans it, where it reads the relations in this way."""
-        return expand_sql(self._shadowed(read), self._cursor)
+        return expand_sql(self._shadowed_loss(read), self._cursor)
 
     def run(self, kind: Kind, tables: Sequence[Mapping[str, Mapping[str, pa.Array]]]) -> pa.Table:
         """Executes a statement, which is written and prepared before its first execution."""
-        values, tangents = tables
-        for relation in self._relations:
-            self._put(
-                relation.name, with_numbers(self._names, relation, values[relation.name], tangents[relation.name])
-            )
+        self._put_all(*tables)
         name = f"{kind}_{self._names.tag}"
         if kind not in self._prepared:
             self._cursor.execute(f"PREPARE {name} AS {expand_sql(self._statement(kind), self._cursor)}")
             self._prepared.add(kind)
         columns = self._cursor.execute(f"EXECUTE {name}").fetchnumpy()
         return pa.table({column: pa.array(numbers) for column, numbers in columns.items()})
+
+    def _put_all(self, values: Mapping[str, Any], tangents: Mapping[str, Any]) -> None:
+        """Gives the relations these values and tangents of their variables."""
+        for relation in self._relations:
+            name = relation.name
+            self._put(name, with_numbers(self._names, relation, values[name], tangents[name]))
 
     def _put(self, name: str, rows: pa.Table) -> None:
         """Gives a temporary table these rows."""
@@ -146,7 +178,9 @@ class DuckDB:
                 self._cursor.execute(f"DELETE FROM {self._tables[name]}")
                 self._cursor.execute(f"INSERT INTO {self._tables[name]} SELECT * FROM {_GIVEN}")
         else:
-            table = self._names.table(len(self._tables))
+            numbers = {relation.name: number for number, relation in enumerate(self._relations)}
+            is_relation = name in numbers
+            table = self._names.table(numbers[name]) if is_relation else self._names.other(len(self._tables))
             with self._transaction(rows):
                 self._cursor.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM {_GIVEN}")
             self._tables[name] = table
@@ -171,28 +205,34 @@ class DuckDB:
         made = {}
         if kind in MOVING:
             made = {names.moved(n): moved(names, n, relation, "FLOAT") for n, relation in enumerate(relations)}
-        loss = self._shadowed(lambda number, relation: read_in_place(names, number, relation, kind))
+        loss = self._shadowed_loss(self._read_by(kind))
         tables = ", ".join(f"{name} AS ({query}\n)" for name, query in {**made, names.loss: loss}.items())
         return f"WITH {tables} {selected(names, relations, kind)}"
 
-    def _shadowed(self, read: Read) -> str:
-        """The loss over the temporary tables, of which it reads the relations in this way."""
-        names = self._names
+    def _read_by(self, kind: Kind) -> Read:
+        """How the loss reads the relations in a statement."""
+        return lambda number, relation: read_in_place(self._names, number, relation, kind)
+
+    def _shadowed_loss(self, read: Read) -> str:
+        return self._shadowed(read, one_column(self._names, self._loss))
+
+    def _shadowed(self, read: Read, query: str) -> str:
+        """A query over the temporary tables, of which it reads the relations in this way."""
         shadows = {quoted(name): f"SELECT * FROM {table}" for name, table in self._tables.items()}
         for number, relation in enumerate(self._relations):
             shadows[quoted(relation.name)] = read(number, relation)
-        loss = shadowed(names, self._loss, shadows)
-        if self._reads(loss):
-            loss = shadowed(names, self._loss, shadows | in_place_of(self._views(), self._loss))
-            if read_still := self._reads(loss):
+        text = shadowed(query, shadows)
+        if self._reads(text):
+            text = shadowed(query, shadows | in_place_of(self._views(), query))
+            if read_still := self._reads(text):
                 raise not_shadowed(read_still)
-        return loss
+        return text
 
     def _reads(self, query: str) -> str | None:
         """One of the tables that have a temporary one in their place, if a query still reads it, be it in a view."""
         ((database, schema),) = self._cursor.sql("SELECT current_database(), current_schema()").fetchall()
         heads = {head.lower() for head in ("", schema, database, f"{database}.{schema}")}
-        read = self._cursor.get_table_names(query, qualified=True)
+        read = self._cursor.get_table_names(expand_sql(query, self._cursor), qualified=True)
         paths = [name.partition(" AS ")[0].replace('"', "").lower().rpartition(".") for name in read]
         names = {name for head, _, name in paths if head in heads}
         return next((name for name in self._tables if name.lower() in names), None)
@@ -206,9 +246,7 @@ class DuckDB:
         """Lets the loss read these rows in place of a table of the database."""
         schema = self._cursor.sql(f"SELECT * FROM {quoted(name)} LIMIT 0").to_arrow_table().schema
         if name not in self._tables:
-            for kind in self._prepared:
-                self._cursor.execute(f"DEALLOCATE {kind}_{self._names.tag}")
-            self._prepared.clear()
+            self._forget()
         self._put(name, cast_to(name, rows, schema))
 
     def update(self, relations: Sequence[Relation], tables: Mapping[str, pa.Table]) -> None:

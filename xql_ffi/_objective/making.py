@@ -13,12 +13,14 @@ from xql_ffi._expressions import shown
 from xql_ffi._gradients import check_registered
 from xql_ffi._objective.function import Objective
 from xql_ffi._objective.in_duckdb import DuckDB
-from xql_ffi._objective.parameters import Parameters, relation
+from xql_ffi._objective.parameters import Parameters, Relation, relation
 from xql_ffi._text.catalog import is_duckdb, is_session, other_engine
 
 if TYPE_CHECKING:
     from datafusion import DataFrame
+    from numpy.typing import ArrayLike
 
+    from xql_ffi._objective.derived import Derived
     from xql_ffi._objective.host import Host
     from xql_ffi._text.catalog import Session
 
@@ -67,10 +69,61 @@ def objective(
             twice, or one without its table; the loss reads a table in a way that no other can be put in its place; or
             no ``grad`` is registered.
     """
-    if find_spec("numpy") is None:
-        msg = "the vectors of an objective are those of NumPy, which is not installed: pip install numpy"
-        raise ImportError(msg)
-    host = _host(session)
+    host = _host(session, "objective")
+    relations = _relations(host, wrt, where)
+    host.prepare(loss, relations)
+    made = Objective(host, Parameters(relations))
+    host.check(made._value(made.start))
+    return made
+
+
+def propagate(
+    session: Session,
+    sql: str,
+    wrt: str | Sequence[str],
+    covariance: ArrayLike,
+    *,
+    where: str | Mapping[str, str] | None = None,
+) -> Derived:
+    """What a query computes from measured numbers, with the errors that these have, to first order.
+
+    >>> from datafusion import SessionContext
+    >>> import xql_ffi
+    >>> ctx = xql_ffi.register(SessionContext())
+    >>> measured = ctx.from_pydict({"u": [6.0], "i": [2.0]}, name="measured")
+    >>> resistance = "SELECT u / i AS r FROM measured"
+    >>> found = xql_ffi.propagate(ctx, resistance, ["measured.u", "measured.i"], [[0.04, 0.0], [0.0, 0.01]])
+    >>> found.value, round(found.error, 6)
+    (3.0, 0.180278)
+
+    The covariance of what it computes is ``J @ covariance @ J.T`` with its derivatives ``J`` by the numbers, as the
+    GUM (JCGM 100:2008, 5.2) has it for correlated inputs.
+
+    Args:
+        session: a session of datafusion with ``grad``, or a DuckDB connection.
+        sql: the query, as `Objective.delta` takes it.
+        wrt: the columns with the numbers, as `objective` takes them: columns of one row, or of several.
+        covariance: that of the numbers, of the shape (n, n), by table as in ``wrt``, then by column, then by row:
+            ``numpy.diag(errors**2)`` where they are independent.
+        where: which rows have errors, as `objective` takes it. The others are constants.
+
+    Returns:
+        The numbers, their errors and their covariance.
+
+    Raises:
+        DifferentiationError: what the query computes has no derivative.
+        ImportError, TypeError, MissingEngineError, VariableError: as for `objective`.
+        ValueError: as for `objective` and `Objective.delta`.
+    """
+    host = _host(session, "propagate")
+    relations = _relations(host, wrt, where)
+    host.take("", relations)
+    numbers = Objective(host, Parameters(relations))
+    return numbers.delta(numbers.start, sql, covariance=covariance)
+
+
+def _relations(host: Host, wrt: str | Sequence[str], where: str | Mapping[str, str] | None) -> list[Relation]:
+    """The relations of columns, with their rows."""
     variables = _variables(wrt)
     conditions = _conditions(where, list(variables))
     relations = []
@@ -83,23 +136,24 @@ def objective(
                 raise ValueError(msg)
         chosen = host.where(name, rows, conditions[name]) if name in conditions else None
         relations.append(relation(name, rows, columns, chosen))
-    host.prepare(loss, relations)
-    made = Objective(host, Parameters(relations))
-    host.check(made._value(made.start))
-    return made
+    return relations
 
 
-def _host(session: Any) -> Host:
+def _host(session: Any, asked: str) -> Host:
+    """What runs the statements of a session, which a function of this name was given."""
+    if find_spec("numpy") is None:
+        msg = f"the vectors of {asked} are those of NumPy, which is not installed: pip install numpy"
+        raise ImportError(msg)
     if is_duckdb(session):
         return DuckDB(session)
     if not is_session(session):
         msg = (
-            "objective takes a session of datafusion or a DuckDB connection; "
+            f"{asked} takes a session of datafusion or a DuckDB connection; "
             f"{shown(session)} is neither. {other_engine(session)}"
         )
         raise TypeError(msg)
     if not is_active():
-        msg = f"objective needs sessions that differentiate: {way_out()}"
+        msg = f"{asked} needs sessions that differentiate: {way_out()}"
         raise MissingEngineError(msg)
     check_registered(session)
     # `import xql_ffi` is not to wait for data sets of pyarrow.

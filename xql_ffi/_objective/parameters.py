@@ -77,6 +77,15 @@ class Parameters:
         self._still = {r.name: {v: np.zeros(r.rows.num_rows) for v in r.variables} for r in relations}
         self.number = sum(int(chosen.sum()) for r in relations for chosen in r.chosen.values())
 
+    def names(self) -> list[str]:
+        """What the parameters are called: ``par.a`` in a table of one row, and ``w.val[2]`` by the number of a row."""
+        return [
+            f"{r.name}.{v}" if r.rows.num_rows == 1 else f"{r.name}.{v}[{row}]"
+            for r in self.relations
+            for v in r.variables
+            for row in self._np.flatnonzero(r.chosen[v])
+        ]
+
     def start(self) -> Vector:
         """The parameters as the relations had them."""
         return self.gathered(self._start)
@@ -98,6 +107,18 @@ class Parameters:
                 f"{what} must be a vector of {self.number} numbers, one for each parameter as in objective.start; it "
                 f"has the shape {made.shape}"
             )
+            raise ValueError(msg)
+        return made
+
+    def square(self, matrix: ArrayLike) -> NDArray[np.float64]:
+        """A square matrix of floats with a row for each parameter.
+
+        Raises:
+            ValueError: it has another shape.
+        """
+        made: NDArray[np.float64] = self._np.asarray(matrix, dtype=self._np.float64)
+        if made.shape != (self.number, self.number):
+            msg = f"a matrix must have the shape {(self.number, self.number)}; it has {made.shape}"
             raise ValueError(msg)
         return made
 

@@ -51,6 +51,10 @@ class Names:
         """The table with the rows of a relation."""
         return f"rows_{number}_{self.tag}"
 
+    def other(self, number: int) -> str:
+        """The table with rows in the place of a table that has no parameters."""
+        return f"other_{number}_{self.tag}"
+
     def moved(self, number: int) -> str:
         """The view of those rows, moved along the direction."""
         return f"moved_{number}_{self.tag}"
@@ -93,7 +97,7 @@ def moved(names: Names, number: int, relation: Relation, real: str) -> str:
                 column = f"CAST({column} AS {real})"
         columns.append(f"{column} AS {quoted(name)}")
     columns.append(f"{quoted(names.row)} AS {quoted(names.row)}")
-    return f"SELECT {', '.join(columns)} FROM {quoted(names.table(number))} CROSS JOIN {quoted(names.steps)}"
+    return f"SELECT {', '.join(columns)} FROM {quoted(names.steps)} CROSS JOIN {quoted(names.table(number))}"
 
 
 def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: str | None = None) -> str:
@@ -133,7 +137,8 @@ def selected(names: Names, relations: Sequence[Relation], kind: Kind, turns_of: 
         columns += [f"{in_its_part(each)} AS {by(place)}" for place, each in enumerate(derivatives)]
     selected_from = selected_beside(first, tables, names.tag)
     if kind in MOVING:
-        selected_from += f" CROSS JOIN {quoted(names.steps)}"
+        # DataFusion holds the left side of a product, and gives a batch for each of its rows.
+        selected_from = f"{quoted(names.steps)} CROSS JOIN {selected_from}"
     return f"SELECT {', '.join(columns)} FROM {selected_from}"
 
 
@@ -148,11 +153,21 @@ def repeated(names: Names, relations: Sequence[Relation], kind: Kind) -> str:
     return f"WITH RECURSIVE {TURNS} AS (SELECT {columns} UNION ALL {term}) SELECT * FROM {TURNS}"
 
 
-def shadowed(names: Names, loss: str, shadows: Mapping[str, str]) -> str:
-    """The loss, with table expressions in the place of tables and views that it reads by these names."""
-    tables = ", ".join(f"{head} AS ({query}\n)" for head, query in shadows.items())
+def shadowed(query: str, shadows: Mapping[str, str]) -> str:
+    """A query that begins with SELECT, with table expressions in the place of tables and views that it reads."""
+    tables = ", ".join(f"{head} AS ({body}\n)" for head, body in shadows.items())
+    return f"WITH {tables} {query}"
+
+
+def one_column(names: Names, loss: str) -> str:
+    """The loss as a query of one column that is called as `Names` has it."""
     name = quoted(names.loss)
-    return f"WITH {tables} SELECT {name} FROM ({loss}\n) AS {name}({name})"
+    return f"SELECT {name} FROM ({loss}\n) AS {name}({name})"
+
+
+def all_columns(query: str) -> str:
+    """A query, which may begin with WITH, as one that begins with SELECT."""
+    return f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS q"
 
 
 def looked_through(names: Names, number: int, relation: Relation, without: str | None = None) -> str:

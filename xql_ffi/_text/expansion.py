@@ -15,6 +15,7 @@ from xql_ffi._special import SIGNATURES
 from xql_ffi._text import library
 from xql_ffi._text.catalog import Session, Tables, answer, catalog, check_tables, is_duckdb, is_session, other_engine
 from xql_ffi._text.own import check_own_functions
+from xql_ffi._text.values import for_datafusion, for_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,8 @@ def sql(
         rules: derivatives of functions that have none, or other ones.
         functions: whether ``erf``, ``lgamma`` and so on are special functions, as for `expand_sql`.
         parameters: what ``session.sql`` takes besides, ``param_values={"a": 3.0}`` or ``a=3.0`` for ``$a`` in a session
-            of DataFusion, ``params=[3.0]`` for ``?`` in one of DuckDB.
+            of DataFusion, ``params=[3.0]`` for ``?`` in one of DuckDB. Scalars and arrays of NumPy are values like
+            others.
 
     Returns:
         What ``session.sql`` returns.
@@ -106,8 +108,9 @@ def sql(
         )
         raise TypeError(msg)
     text = expand_sql(statement, session, rules=rules, functions=functions)
+    values = for_duckdb(parameters) if is_duckdb(session) else for_datafusion(parameters)
     try:
-        return session.sql(text, **parameters)
+        return session.sql(text, **values)
     except Exception as error:
         # A statement that does something is executed here, and may meet what has no derivative.
         if refused := translated(str(error)):
