@@ -26,12 +26,35 @@ pub fn with_joins(subquery: &Subquery) -> Result<Subquery> {
     if subquery.outer_ref_columns.is_empty() && !any_node(&subquery.subquery, has_correlated)? {
         return Ok(subquery.clone());
     }
+    let plan = taken_apart(&subquery.subquery)?;
+    let outer_ref_columns = plan.all_out_ref_exprs();
+    Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: subquery.spans.clone() })
+}
+
+/// The same of a query in FROM.
+///
+/// # Errors
+/// If LATERAL in it is none that DataFusion makes a join of.
+pub fn with_joins_of(query: &Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+    let is_lateral = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Subquery(_)));
+    if !any_node(query, is_lateral)? {
+        return Ok(Arc::clone(query));
+    }
+    let plan = taken_apart(query)?;
+    if any_node(&plan, is_lateral)? {
+        return plan_err!("{LATERAL}");
+    }
+    Ok(Arc::new(plan))
+}
+
+const LATERAL: &str = "a gradient by row passes through LATERAL where DataFusion makes a join of it, and of this one it makes none, as of \
+                       one with LIMIT. Write it as a join";
+
+fn taken_apart(query: &LogicalPlan) -> Result<LogicalPlan> {
     let optimizer =
         Optimizer::with_rules(vec![Arc::new(ScalarSubqueryToJoin::new()), Arc::new(DecorrelateLateralJoin::new())]);
     let context = OptimizerContext::new().with_skip_failing_rules(false);
-    let plan: LogicalPlan = optimizer.optimize(subquery.subquery.as_ref().clone(), &context, |_, _| {})?;
-    let outer_ref_columns = plan.all_out_ref_exprs();
-    Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: subquery.spans.clone() })
+    optimizer.optimize(query.clone(), &context, |_, _| {})
 }
 
 /// Whether an expression of a node has a correlated scalar subquery.
@@ -47,10 +70,7 @@ pub fn correlated<T>(subquery: &Subquery) -> Result<T> {
     let is_lateral =
         |node: &LogicalPlan| matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty());
     if any_node(&subquery.subquery, |node| Ok(is_lateral(node)))? {
-        return plan_err!(
-            "a gradient by row passes through LATERAL where DataFusion makes a join of it, and of this one it makes none, as of one \
-             with LIMIT. Write it as a join"
-        );
+        return plan_err!("{LATERAL}");
     }
     let shown = abbreviated(&Expr::ScalarSubquery(subquery.clone()));
     if let Some(column) = used_outside(subquery)? {

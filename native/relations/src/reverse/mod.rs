@@ -49,7 +49,7 @@ use crate::vocabulary::nodes::{above_queries, shown};
 use builder::RegionBuilder;
 pub use builder::Values;
 pub use contraction::{multiplied, sums_apart};
-pub use correlated::{correlated, with_joins};
+pub use correlated::{correlated, with_joins, with_joins_of};
 pub use cotangents::RowCotangents;
 use nodes::Node;
 pub use region::{Region, joined};
