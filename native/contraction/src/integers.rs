@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion_common::Result;
 
 /// Whether keys of a type are whole numbers, or have one each.
-pub fn have_numbers(data_type: &DataType) -> bool {
+pub fn can_convert(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(data_type, DataType::Boolean | DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
 }
@@ -16,7 +16,7 @@ pub fn have_numbers(data_type: &DataType) -> bool {
 ///
 /// # Errors
 /// If they have no numbers.
-pub fn numbers(key: &ArrayRef) -> Result<Int64Array> {
+pub fn to_integers(key: &ArrayRef) -> Result<Int64Array> {
     if let Some(key) = key.as_primitive_opt::<UInt64Type>() {
         let bits = ScalarBuffer::new(key.values().inner().clone(), 0, key.len());
         return Ok(Int64Array::new(bits, key.nulls().cloned()));
@@ -30,7 +30,7 @@ pub fn numbers(key: &ArrayRef) -> Result<Int64Array> {
 }
 
 /// The first of numbers that follow each other, one by one and none of them NULL. None if there is no number.
-pub fn run(numbers: &Int64Array) -> Option<i64> {
+pub fn consecutive_start(numbers: &Int64Array) -> Option<i64> {
     const PART: usize = 1024;
     let (values, first) = (numbers.values(), *numbers.values().first()?);
     if numbers.null_count() > 0 || first.checked_add(values.len() as i64).is_none() {

@@ -18,7 +18,7 @@ pub enum Contractions {
     /// By sorted runs, whatever it costs.
     Sparse,
     /// By the join and the groups that stand behind every sum, as if it could not be computed otherwise.
-    HandedOver,
+    Fallback,
 }
 
 impl Contractions {
@@ -28,7 +28,7 @@ impl Contractions {
         ("everywhere", Self::Everywhere),
         ("dense", Self::Dense),
         ("sparse", Self::Sparse),
-        ("handed_over", Self::HandedOver),
+        ("fallback", Self::Fallback),
     ];
 }
 

@@ -22,19 +22,21 @@ impl Output {
     ///
     /// # Errors
     /// If there is no term of a number.
-    pub fn column(&self, sums: &[Float64Array]) -> Result<ArrayRef> {
+    pub fn evaluate(&self, sums: &[Float64Array]) -> Result<ArrayRef> {
         match self {
-            Self::Sum(terms) => total(terms, sums),
+            Self::Sum(terms) => add_terms(terms, sums),
             Self::Count(term) => {
                 let counts = sums[*term].iter().map(|count| count.unwrap_or(0.0) as i64);
                 Ok(Arc::new(counts.collect::<Int64Array>()))
             }
-            Self::Average(terms, count) => Ok(div(&total(terms, sums)?.as_primitive::<Float64Type>(), &sums[*count])?),
+            Self::Average(terms, count) => {
+                Ok(div(&add_terms(terms, sums)?.as_primitive::<Float64Type>(), &sums[*count])?)
+            }
         }
     }
 }
 
-fn total(terms: &[usize], sums: &[Float64Array]) -> Result<ArrayRef> {
+fn add_terms(terms: &[usize], sums: &[Float64Array]) -> Result<ArrayRef> {
     let [first, others @ ..] = terms else { return internal_err!("a sum of no terms") };
     let mut total: ArrayRef = Arc::new(sums[*first].clone());
     for term in others {

@@ -9,15 +9,15 @@ use crate::outputs::Output;
 
 /// Sums of products over a join of two or three inputs, grouped.
 #[derive(Debug)]
-pub struct Contraction {
+pub struct ContractionSpec {
     /// What each input contributes.
-    pub sides: Vec<Side>,
+    pub sides: Vec<InputSpec>,
     /// By what they are joined.
-    pub equalities: Vec<Equality>,
+    pub equalities: Vec<KeyEquality>,
     /// What rows without a partner meet, if they meet anything.
-    pub extension: Option<Extension>,
+    pub extension: Option<NullExtension>,
     /// What the groups are.
-    pub kind: Kind,
+    pub kind: GroupKind,
     /// What is summed.
     pub terms: Vec<Term>,
     /// The aggregates of groups.
@@ -30,21 +30,21 @@ pub struct Term {
     /// The factor of each input, 1 if there is none.
     pub factors: Vec<Option<Arc<dyn PhysicalExpr>>>,
     /// Whether products are rounded to single precision before they are added.
-    pub single: bool,
+    pub single_precision: bool,
     /// Whether it is 1 wherever the product is not NULL.
     pub counts: bool,
 }
 
 /// What an input contributes.
 #[derive(Debug, Default)]
-pub struct Side {
+pub struct InputSpec {
     /// The keys of groups that are of this input, each with its position among the columns of the result.
     pub groups: Vec<(Arc<dyn PhysicalExpr>, usize)>,
 }
 
 /// Keys of two inputs that are equal.
 #[derive(Debug)]
-pub struct Equality {
+pub struct KeyEquality {
     /// The inputs.
     pub sides: [usize; 2],
     /// The keys.
@@ -55,7 +55,7 @@ pub struct Equality {
 
 /// A row of NULLs that rows without a partner meet, as `LEFT JOIN` has it.
 #[derive(Debug, Clone)]
-pub struct Extension {
+pub struct NullExtension {
     /// The input whose rows stay.
     pub of: usize,
     /// The input among which they have no partner.
@@ -66,11 +66,11 @@ pub struct Extension {
 
 /// What the groups are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum GroupKind {
     /// All pairs of groups of two inputs that have rows in common.
     Pairs,
     /// Groups of the rows of one of three inputs.
-    Chosen {
+    Sampled {
         /// This input.
         by: usize,
         /// The input that a row of the others need not have a row of.
@@ -78,25 +78,25 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl GroupKind {
     /// The two inputs that are multiplied.
-    pub fn multiplied(self) -> [usize; 2] {
+    pub fn factor_sides(self) -> [usize; 2] {
         match self {
-            Self::Pairs | Self::Chosen { by: 2, .. } => [0, 1],
-            Self::Chosen { by: 1, .. } => [0, 2],
-            Self::Chosen { .. } => [1, 2],
+            Self::Pairs | Self::Sampled { by: 2, .. } => [0, 1],
+            Self::Sampled { by: 1, .. } => [0, 2],
+            Self::Sampled { .. } => [1, 2],
         }
     }
 }
 
-impl Equality {
+impl KeyEquality {
     /// The key of an input, if it is one of the two.
     pub fn key_of(&self, side: usize) -> Option<&Arc<dyn PhysicalExpr>> {
-        self.sides.iter().position(|known| *known == side).map(|position| &self.keys[position])
+        self.sides.iter().position(|other| *other == side).map(|position| &self.keys[position])
     }
 
     /// Whether it is of these two inputs.
-    pub fn is_of(&self, a: usize, b: usize) -> bool {
+    pub fn connects(&self, a: usize, b: usize) -> bool {
         self.sides == [a, b] || self.sides == [b, a]
     }
 }
@@ -109,17 +109,19 @@ impl fmt::Display for Term {
     }
 }
 
-impl fmt::Display for Contraction {
+impl fmt::Display for ContractionSpec {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut groups: Vec<_> = self
             .sides
             .iter()
             .enumerate()
-            .flat_map(|(side, of)| of.groups.iter().map(move |(key, position)| (position, format!("{key} of {side}"))))
+            .flat_map(|(side, input)| {
+                input.groups.iter().map(move |(key, position)| (position, format!("{key} of {side}")))
+            })
             .collect();
         groups.sort();
         let groups: Vec<_> = groups.into_iter().map(|(_, key)| key).collect();
-        let on = |equality: &Equality| {
+        let on = |equality: &KeyEquality| {
             let ([a, b], [left, right]) = (equality.sides, &equality.keys);
             format!("{left} of {a} = {right} of {b}")
         };
@@ -134,13 +136,13 @@ impl fmt::Display for Contraction {
             let terms: Vec<_> = terms.iter().map(|term| self.terms[*term].to_string()).collect();
             write!(f, ", {name}=[{}]", terms.join(" + "))?;
         }
-        if let Some(Extension { of, by, .. }) = &self.extension {
+        if let Some(NullExtension { of, by, .. }) = &self.extension {
             write!(f, ", rows of {of} without one of {by} meet NULLs")?;
         }
         match self.kind {
-            Kind::Pairs => Ok(()),
-            Kind::Chosen { by, outer } => {
-                write!(f, ", chosen by {by}")?;
+            GroupKind::Pairs => Ok(()),
+            GroupKind::Sampled { by, outer } => {
+                write!(f, ", sampled by {by}")?;
                 outer.map_or(Ok(()), |outer| write!(f, ", rows of {outer} or none"))
             }
         }

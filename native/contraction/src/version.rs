@@ -30,14 +30,14 @@ pub fn statistics(plan: &Arc<dyn ExecutionPlan>, partition: Option<usize>) -> Re
     feature = "datafusion-55",
     expect(deprecated, reason = "to look for it below each join takes time that grows as the square of nested joins")
 )]
-pub fn filters_elsewhere(join: &HashJoinExec) -> bool {
+pub fn feeds_dynamic_filter(join: &HashJoinExec) -> bool {
     join.dynamic_filter_expr().is_some_and(|filter| filter.is_used())
 }
 
 /// The method by which a node of DataFusion 55 says how the rows of its inputs are to be dealt out, for one that asks for what a node in a
 /// field of it does.
 #[cfg(feature = "datafusion-55")]
-macro_rules! distributed_as {
+macro_rules! delegate_distribution {
     ($($node:ident).+) => {
         fn input_distribution_requirements(
             &self,
@@ -49,7 +49,7 @@ macro_rules! distributed_as {
 
 /// The same for DataFusion 54.
 #[cfg(not(feature = "datafusion-55"))]
-macro_rules! distributed_as {
+macro_rules! delegate_distribution {
     ($($node:ident).+) => {
         fn required_input_distribution(&self) -> Vec<datafusion_physical_plan::Distribution> {
             self.$($node).+.required_input_distribution()
@@ -81,5 +81,5 @@ macro_rules! without_expressions {
     () => {};
 }
 
-pub(crate) use distributed_as;
+pub(crate) use delegate_distribution;
 pub use without_expressions;

@@ -7,7 +7,7 @@ pub struct Draw(u64);
 
 impl Draw {
     /// The generator of a run. The seed is shown where a test fails.
-    pub fn of_run() -> Self {
+    pub fn from_env() -> Self {
         let seed = match std::env::var("XQL_FFI_TEST_SEED").as_deref() {
             Ok("random") => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
             Ok(seed) => seed.parse().expect("a number"),
@@ -42,7 +42,7 @@ impl Draw {
     }
 
     /// One of several.
-    pub fn of<'t, T>(&mut self, all: &'t [T]) -> &'t T {
+    pub fn pick<'t, T>(&mut self, all: &'t [T]) -> &'t T {
         &all[self.below(all.len())]
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use xql_contraction::Contractions;
 
 use super::draw::Draw;
-use super::session::{WAYS, by, count, metric, planned, session, shown, sums, totals};
+use super::session::{WAYS, contract, count, metric, plan_sql, session, show, sums, totals};
 
 const PAIRS: &str = "SELECT a.g, b.h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
 
@@ -56,8 +56,8 @@ fn chosen(sum: &str, join: &str) -> String {
 /// The sums of a statement in each way, which are the same.
 async fn all(ctx: &SessionContext, sql: &str) -> Result<Vec<(String, Option<f64>)>> {
     for way in WAYS {
-        let plan = by(&planned(ctx, sql).await?, way)?;
-        assert_eq!(count(&plan), 1, "{}", shown(&plan));
+        let plan = contract(&plan_sql(ctx, sql).await?, way)?;
+        assert_eq!(count(&plan), 1, "{}", show(&plan));
     }
     each(ctx, sql).await
 }
@@ -66,7 +66,7 @@ async fn all(ctx: &SessionContext, sql: &str) -> Result<Vec<(String, Option<f64>
 async fn each(ctx: &SessionContext, sql: &str) -> Result<Vec<(String, Option<f64>)>> {
     let mut found = vec![];
     for way in WAYS {
-        found.push(sums(by(&planned(ctx, sql).await?, way)?, ctx.task_ctx()).await?);
+        found.push(sums(contract(&plan_sql(ctx, sql).await?, way)?, ctx.task_ctx()).await?);
     }
     let text = |sums: &BTreeMap<_, _>| format!("{sums:?}");
     found.iter().for_each(|sums| assert_eq!(text(sums), text(&found[0])));
@@ -104,7 +104,7 @@ async fn an_infinity_meets_rows_only() -> Result<()> {
             .await?;
     let found = all(&ctx, PAIRS).await?;
     let shown: Vec<_> = found.iter().map(|(key, sum)| format!("{key} {}", sum.unwrap_or(-1.0))).collect();
-    assert_eq!(shown, ["x|p inf", "x|q 10", "x|r NaN"]);
+    assert_eq!(show, ["x|p inf", "x|q 10", "x|r NaN"]);
     Ok(())
 }
 
@@ -131,7 +131,7 @@ async fn an_infinite_factor_meets_each_product_that_it_chooses() -> Result<()> {
     .await?;
     let found = all(&ctx, &chosen("SUM(g.v * j.xv * j.wv)", "g JOIN pairs")).await?;
     let shown: Vec<_> = found.iter().map(|(key, sum)| format!("{key} {}", sum.unwrap_or(-1.0))).collect();
-    assert_eq!(shown, ["1 NaN", "2 inf", "3 6"]);
+    assert_eq!(show, ["1 NaN", "2 inf", "3 6"]);
     Ok(())
 }
 
@@ -153,12 +153,12 @@ async fn keys_that_may_be_equal_or_not_are_handed_over() -> Result<()> {
             format!("({}, {}, 2.0), ({}, {}, 3.0), (1.0, 'z', 5.0)", keys[0], groups[0], keys[1], groups[1])
         });
         let ctx = with_keys("DOUBLE", &a, &b).await?;
-        let expected = sums(planned(&ctx, PAIRS).await?, ctx.task_ctx()).await?;
+        let expected = sums(plan_sql(&ctx, PAIRS).await?, ctx.task_ctx()).await?;
         assert_eq!(expected["z|z"], Some(25.0));
         for way in WAYS {
-            let plan = by(&planned(&ctx, PAIRS).await?, way)?;
+            let plan = contract(&plan_sql(&ctx, PAIRS).await?, way)?;
             assert_eq!(sums(Arc::clone(&plan), ctx.task_ctx()).await?, expected, "{way}");
-            assert_eq!(metric(&plan, "handed_over"), Some(1), "{way}: {a}");
+            assert_eq!(metric(&plan, "fallback"), Some(1), "{way}: {a}");
         }
     }
     Ok(())
@@ -207,11 +207,11 @@ async fn other_sums_stay() -> Result<()> {
         "SELECT a.g || b.h AS gh, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g || b.h".to_owned(),
         "SELECT a.g, SUM(a.v) AS total FROM a GROUP BY a.g".to_owned(),
     ] {
-        let plan = by(&planned(&ctx, &sql).await?, Contractions::On)?;
-        assert_eq!(count(&plan), 0, "{sql}\n{}", shown(&plan));
+        let plan = contract(&plan_sql(&ctx, &sql).await?, Contractions::On)?;
+        assert_eq!(count(&plan), 0, "{sql}\n{}", show(&plan));
     }
-    let plan = planned(&ctx, PAIRS).await?;
-    assert_eq!(shown(&by(&plan, Contractions::Off)?), shown(&plan));
+    let plan = plan_sql(&ctx, PAIRS).await?;
+    assert_eq!(show(&contract(&plan, Contractions::Off)?), show(&plan));
     Ok(())
 }
 
@@ -222,9 +222,10 @@ async fn what_is_drawn_is_no_key() -> Result<()> {
     let sql = "SELECT a.g, SUM(a.v * j.v * j.u) AS total
                FROM a JOIN (SELECT b.k AS k, b.v, c.v AS u FROM b JOIN a c ON b.k = c.k) j ON a.k = j.k GROUP BY a.g";
     for (key, is_seen_through) in [("b.k", true), ("b.k + CAST(random() AS INT)", false)] {
-        let plan = by(&planned(&ctx, &sql.replace("b.k AS k", &format!("{key} AS k"))).await?, Contractions::On)?;
-        assert_eq!(count(&plan), 1, "{}", shown(&plan));
-        assert_eq!(shown(&plan).contains(" of 2"), is_seen_through, "{}", shown(&plan));
+        let plan =
+            contract(&plan_sql(&ctx, &sql.replace("b.k AS k", &format!("{key} AS k"))).await?, Contractions::On)?;
+        assert_eq!(count(&plan), 1, "{}", show(&plan));
+        assert_eq!(show(&plan).contains(" of 2"), is_seen_through, "{}", show(&plan));
     }
     Ok(())
 }
@@ -241,8 +242,8 @@ async fn groups_have_sums_counts_and_averages() -> Result<()> {
         ("y|p".to_owned(), vec![None, Some(1.0), Some(0.0), None]),
     ]);
     for way in WAYS {
-        let plan = by(&planned(&ctx, &sql).await?, way)?;
-        assert_eq!(count(&plan), 1, "{}", shown(&plan));
+        let plan = contract(&plan_sql(&ctx, &sql).await?, way)?;
+        assert_eq!(count(&plan), 1, "{}", show(&plan));
         assert_eq!(totals(plan, ctx.task_ctx()).await?, expected, "{way}");
     }
     Ok(())
@@ -251,18 +252,18 @@ async fn groups_have_sums_counts_and_averages() -> Result<()> {
 #[tokio::test]
 async fn a_plan_shows_what_is_summed_and_how() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 2.0)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
-    let plan = by(&planned(&ctx, PAIRS).await?, Contractions::Dense)?;
+    let plan = contract(&plan_sql(&ctx, PAIRS).await?, Contractions::Dense)?;
     assert_contains!(
-        shown(&plan),
+        show(&plan),
         "ContractionExec: by=[g@1 of 0, h@1 of 1], on=[k@0 of 0 = k@0 of 1], sum=[v@2 of 0 * v@2 of 1]"
     );
     sums(Arc::clone(&plan), ctx.task_ctx()).await?;
-    for (name, value) in [("dense", 1), ("pairs", 2), ("filling", 100)] {
+    for (name, value) in [("dense", 1), ("pairs", 2), ("density", 100)] {
         assert_eq!(metric(&plan, name), Some(value), "{name}");
     }
-    let plan = by(&planned(&ctx, PAIRS).await?, Contractions::HandedOver)?;
+    let plan = contract(&plan_sql(&ctx, PAIRS).await?, Contractions::Fallback)?;
     sums(Arc::clone(&plan), ctx.task_ctx()).await?;
-    assert_eq!((metric(&plan, "handed_over"), metric(&plan, "dense")), (Some(1), None));
+    assert_eq!((metric(&plan, "fallback"), metric(&plan, "dense")), (Some(1), None));
     Ok(())
 }
 
@@ -271,8 +272,8 @@ async fn a_factor_reads_what_its_input_has_computed() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 0.5)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
     let sql = "SELECT a.g, b.h, SUM(a.t * (1 - tanh(a.v) * tanh(a.v)) * b.v) AS total
         FROM (SELECT k, g, v, tanh(v) AS t FROM a) a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
-    let plan = by(&planned(&ctx, sql).await?, Contractions::On)?;
-    assert_contains!(shown(&plan), "sum=[t@3 * (1 - t@3 * t@3) of 0 * v@2 of 1]");
+    let plan = contract(&plan_sql(&ctx, sql).await?, Contractions::On)?;
+    assert_contains!(show(&plan), "sum=[t@3 * (1 - t@3 * t@3) of 0 * v@2 of 1]");
     let of = |v: f64, w: f64| v.tanh() * (1.0 - v.tanh() * v.tanh()) * w;
     let found = all(&ctx, sql).await?;
     let expected = of(1.0, 3.0) + of(0.5, 4.0);
@@ -326,7 +327,7 @@ async fn the_condition_of_an_outer_join_is_none_of_its_groups() -> Result<()> {
     Ok(())
 }
 
-/// Aggregates in each way. Those of several columns are not planned as groups of groups.
+/// Aggregates in each way. Those of several columns are not plan_sql as groups of groups.
 #[tokio::test]
 async fn equal_values_are_added_once_where_they_are_to_be_distinct() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (1, 'x', 3.0), (2, 'x', 3.0)", "(1, 'p', 2.0), (2, 'p', 2.0)").await?;
@@ -341,7 +342,7 @@ async fn equal_values_are_added_once_where_they_are_to_be_distinct() -> Result<(
         let expected = expected.into_iter().map(|(key, values)| (key.to_owned(), values.map(Some).to_vec()));
         let expected: BTreeMap<_, _> = expected.collect();
         for way in WAYS {
-            let plan = by(&planned(&ctx, sql).await?, way)?;
+            let plan = contract(&plan_sql(&ctx, sql).await?, way)?;
             assert_eq!(totals(plan, ctx.task_ctx()).await?, expected, "{way}");
         }
     }
@@ -374,7 +375,7 @@ fn shuffled(ctx: &SessionContext, name: &str, rows: &mut [(i64, i64, f64)], draw
 
 #[tokio::test]
 async fn sums_are_the_same_to_the_last_bit_in_whatever_order_rows_come() -> Result<()> {
-    let mut draw = Draw::of_run();
+    let mut draw = Draw::from_env();
     let mut row = |keys, groups| (draw.below(keys) as i64, draw.below(groups) as i64, draw.unit() - 0.5);
     let mut a: Vec<_> = (0..2000).map(|_| row(30, 20)).collect();
     let mut b: Vec<_> = (0..1000).map(|_| row(30, 15)).collect();
@@ -385,7 +386,7 @@ async fn sums_are_the_same_to_the_last_bit_in_whatever_order_rows_come() -> Resu
             let ctx = session(2);
             shuffled(&ctx, "a", &mut a, &mut draw)?;
             shuffled(&ctx, "b", &mut b, &mut draw)?;
-            let plan = by(&planned(&ctx, sql).await?, way)?;
+            let plan = contract(&plan_sql(&ctx, sql).await?, way)?;
             assert_eq!(count(&plan), 1);
             let sums = sums(plan, ctx.task_ctx()).await?;
             assert_eq!(sums.len(), 300);
@@ -402,16 +403,16 @@ async fn with_memory(ctx: &SessionContext, bytes: usize) -> Result<(usize, Optio
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
     let context = TaskContext::default().with_runtime(runtime).with_session_config(SessionConfig::new());
     let sql = "SELECT a.g, b.g AS h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.g";
-    let plan = by(&planned(ctx, sql).await?, Contractions::On)?;
+    let plan = contract(&plan_sql(ctx, sql).await?, Contractions::On)?;
     let sums = sums(Arc::clone(&plan), Arc::new(context)).await?;
-    Ok((sums.len(), metric(&plan, "handed_over"), pool))
+    Ok((sums.len(), metric(&plan, "fallback"), pool))
 }
 
 /// Without memory for arrays, rows are handed over wherever reading or computing has come to, and none is lost.
 #[tokio::test]
 async fn rows_are_handed_over_where_memory_ends() -> Result<()> {
     let ctx = session(2);
-    let mut draw = Draw::of_run();
+    let mut draw = Draw::from_env();
     let mut row = |keys, groups| (draw.below(keys) as i64, draw.below(groups) as i64, draw.unit());
     let mut a: Vec<_> = (0..20_000).map(|_| row(50, 20)).collect();
     let mut b: Vec<_> = (0..500).map(|_| row(50, 15)).collect();
@@ -419,10 +420,10 @@ async fn rows_are_handed_over_where_memory_ends() -> Result<()> {
     shuffled(&ctx, "b", &mut b, &mut draw)?;
     let mut seen = vec![];
     for bytes in [400_000, 700_000, 1_200_000, 1_900_000, 2_300_000, 100_000_000] {
-        let (rows, handed_over, pool) = with_memory(&ctx, bytes).await?;
+        let (rows, fallback, pool) = with_memory(&ctx, bytes).await?;
         assert_eq!(rows, 300, "{bytes}");
         assert_eq!(pool.reserved(), 0, "{bytes}");
-        seen.push(handed_over.is_some());
+        seen.push(fallback.is_some());
     }
     assert!(seen[0] && !seen[5], "{seen:?}");
     let error = with_memory(&ctx, 1000).await.map(|_| ()).expect_err("nor has DataFusion memory").to_string();
@@ -434,7 +435,7 @@ async fn rows_are_handed_over_where_memory_ends() -> Result<()> {
 async fn a_plan_that_is_reset_computes_anew() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 2.0)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
     for way in WAYS {
-        let plan = by(&planned(&ctx, PAIRS).await?, way)?;
+        let plan = contract(&plan_sql(&ctx, PAIRS).await?, way)?;
         for _ in 0..2 {
             let found = sums(reset_plan_states(Arc::clone(&plan))?, ctx.task_ctx()).await?;
             assert_eq!(found, BTreeMap::from([("x|p".to_owned(), Some(11.0))]));
@@ -444,7 +445,7 @@ async fn a_plan_that_is_reset_computes_anew() -> Result<()> {
 }
 
 /// So many rows of two columns by numbers, each of which comes twice in a row.
-fn numbered(ctx: &SessionContext, rows: i64) -> Result<()> {
+fn create_numbered(ctx: &SessionContext, rows: i64) -> Result<()> {
     let number: ArrayRef = Arc::new((0..rows).map(|row| row / 2).collect::<Int64Array>());
     let u: ArrayRef = Arc::new((0..rows).map(|row| (row % 3 > 0).then_some(row as f64)).collect::<Float64Array>());
     let v: ArrayRef = Arc::new((0..rows).map(|row| -(row as f64)).collect::<Float64Array>());
@@ -457,7 +458,7 @@ fn numbered(ctx: &SessionContext, rows: i64) -> Result<()> {
 #[tokio::test]
 async fn several_columns_are_summed_by_a_number() -> Result<()> {
     let ctx = session(3);
-    numbered(&ctx, 4000)?;
+    create_numbered(&ctx, 4000)?;
     // The numbers of doubles are exact, so that they are keys here.
     let found = all(&ctx, "SELECT n, SUM(u) AS u, SUM(v) AS v FROM a GROUP BY n").await?;
     assert_eq!(found.len(), 2000);
@@ -498,11 +499,11 @@ async fn what_memory_ends_for_is_handed_over_with_the_sums_so_far() -> Result<()
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
         let config = SessionConfig::new().with_target_partitions(1).with_batch_size(64);
         let ctx = SessionContext::new_with_config_rt(config, runtime);
-        numbered(&ctx, 40_000)?;
-        let plan = by(&planned(&ctx, sql).await?, Contractions::On)?;
+        create_numbered(&ctx, 40_000)?;
+        let plan = contract(&plan_sql(&ctx, sql).await?, Contractions::On)?;
         // DataFusion's groups need more than the least has as well.
         let found = sums(Arc::clone(&plan), ctx.task_ctx()).await;
-        ways.push(metric(&plan, "handed_over").unwrap_or_default());
+        ways.push(metric(&plan, "fallback").unwrap_or_default());
         match found {
             Ok(found) => assert_eq!(found["19999"], Some(-(39_998.0 + 39_999.0))),
             Err(error) => assert!(error.to_string().contains("Resources exhausted"), "{error}"),

@@ -11,11 +11,11 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use xql_contraction::{Contractions, contracted};
+use xql_contraction::{Contractions, contract_sums};
 
 /// All ways in which sums are computed.
 pub const WAYS: [Contractions; 4] =
-    [Contractions::On, Contractions::Dense, Contractions::Sparse, Contractions::HandedOver];
+    [Contractions::On, Contractions::Dense, Contractions::Sparse, Contractions::Fallback];
 
 /// A session with so many partitions.
 pub fn session(partitions: usize) -> SessionContext {
@@ -23,18 +23,18 @@ pub fn session(partitions: usize) -> SessionContext {
 }
 
 /// The plan of a statement.
-pub async fn planned(ctx: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
+pub async fn plan_sql(ctx: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
     ctx.sql(sql).await?.create_physical_plan().await
 }
 
 /// A plan as text.
-pub fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
+pub fn show(plan: &Arc<dyn ExecutionPlan>) -> String {
     displayable(plan.as_ref()).indent(true).to_string()
 }
 
 /// How many sums a plan computes as arrays.
 pub fn count(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    shown(plan).lines().filter(|line| line.contains("ContractionExec") || line.contains("NumberedSumsExec")).count()
+    show(plan).lines().filter(|line| line.contains("ContractionExec") || line.contains("DenseKeyAggregateExec")).count()
 }
 
 /// The value of a metric of the sums of a plan that has been executed.
@@ -87,6 +87,6 @@ pub fn texts(columns: &[ArrayRef], rows: usize) -> Result<Vec<String>> {
 }
 
 /// A plan with its sums computed in one way.
-pub fn by(plan: &Arc<dyn ExecutionPlan>, way: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
-    contracted(Arc::clone(plan), way)
+pub fn contract(plan: &Arc<dyn ExecutionPlan>, way: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    contract_sums(Arc::clone(plan), way)
 }

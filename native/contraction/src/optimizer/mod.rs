@@ -1,7 +1,7 @@
 //! Sums of products among the nodes of a plan.
 
-mod computed;
-mod joined;
+mod column_reuse;
+mod join_tree;
 mod product;
 mod terms;
 
@@ -19,39 +19,39 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrde
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::dense_key_aggregate::DenseKeyAggregateExec;
+use crate::dense_key_sums::{SumColumns, is_dense_key_type};
 use crate::exec::ContractionExec;
-use crate::handover::with_children;
-use crate::keys::has_positions;
-use crate::lookup::LookupExec;
-use crate::numbered::NumberedSumsExec;
-use crate::numbers::{Columns, are_numbers};
+use crate::fallback::with_children;
+use crate::key_codes::can_encode;
 use crate::option::Contractions;
-use crate::spec::{Contraction, Equality, Kind, Side, Term};
+use crate::spec::{ContractionSpec, GroupKind, InputSpec, KeyEquality, Term};
+use crate::unique_key_join::UniqueKeyJoinExec;
 use crate::version::statistics;
-use joined::{Joined, SHAPES, is_shuffle, row_of_nulls};
-use terms::{Terms, summed_by};
+use join_tree::{JoinTree, SHAPES, is_shuffle, null_row};
+use terms::{Terms, sum_argument};
 
 /// A plan in which sums of products over joins are computed as arrays, if the session says so. All else stays as it is.
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn contracted(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
-    if how == Contractions::Off {
+pub fn contract_sums(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    if mode == Contractions::Off {
         return Ok(plan);
     }
-    let contracted = on_top(plan, how)?.transform_down(|node| match contraction(&node, how)? {
+    let contracted = replace_top(plan, mode)?.transform_down(|node| match replace_aggregate(&node, mode)? {
         Some(contraction) => {
             // What stands above it may count on equal keys being in one partition.
             let partitioning = match node.output_partitioning() {
                 hash @ Partitioning::Hash(..) => hash.clone(),
                 other => Partitioning::RoundRobinBatch(other.partition_count()),
             };
-            dealt_out(contraction, partitioning).map(Transformed::yes)
+            repartition(contraction, partitioning).map(Transformed::yes)
         }
         None => Ok(Transformed::no(node)),
     })?;
     // Joins that no sum has taken.
-    let looked_up = contracted.data.transform_down(|node| match LookupExec::of(&node, how)? {
+    let looked_up = contracted.data.transform_down(|node| match UniqueKeyJoinExec::from_hash_join(&node, mode)? {
         Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
         None => Ok(Transformed::no(node)),
     })?;
@@ -59,13 +59,13 @@ pub fn contracted(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc
 }
 
 /// A plan whose rows are a sum under other names, of which nobody counts on its partitions.
-fn on_top(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(contraction) = contraction(&plan, how)? {
-        return dealt_out(contraction, Partitioning::RoundRobinBatch(plan.output_partitioning().partition_count()));
+fn replace_top(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(contraction) = replace_aggregate(&plan, mode)? {
+        return repartition(contraction, Partitioning::RoundRobinBatch(plan.output_partitioning().partition_count()));
     }
     match plan.children().as_slice() {
         [below] if plan.is::<ProjectionExec>() => {
-            let below = on_top(Arc::clone(below), how)?;
+            let below = replace_top(Arc::clone(below), mode)?;
             with_children(&plan, vec![below])
         }
         _ => Ok(plan),
@@ -73,7 +73,7 @@ fn on_top(plan: Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Arc<dyn Exe
 }
 
 /// The rows of a plan with one partition in so many.
-fn dealt_out(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result<Arc<dyn ExecutionPlan>> {
+fn repartition(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result<Arc<dyn ExecutionPlan>> {
     match partitioning.partition_count() {
         1 => Ok(plan),
         _ => Ok(Arc::new(RepartitionExec::try_new(plan, partitioning)?)),
@@ -81,27 +81,27 @@ fn dealt_out(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result
 }
 
 /// The sums by positions that a node is.
-fn contraction(node: &Arc<dyn ExecutionPlan>, how: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some(grouped) = grouped(node) else { return Ok(None) };
-    match of_products(node, grouped, how)? {
+fn replace_aggregate(node: &Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(grouped) = find_grouping(node) else { return Ok(None) };
+    match contract_join(node, grouped, mode)? {
         Some(contraction) => Ok(Some(contraction)),
-        None => by_number(node, grouped, how),
+        None => aggregate_by_dense_key(node, grouped, mode),
     }
 }
 
 /// The sum of products over a join that a node is.
-fn of_products(
+fn contract_join(
     node: &Arc<dyn ExecutionPlan>,
     grouped: &AggregateExec,
-    how: Contractions,
+    mode: Contractions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     for shape in SHAPES {
-        let Some(joined) = Joined::of(grouped.input(), shape)? else { continue };
-        let Some(spec) = spec(grouped, &joined)? else { continue };
-        let Some(condition) = condition(grouped, &joined, spec.kind)? else { continue };
-        let handover = with_rows(node, grouped.input(), &joined.plan)?;
+        let Some(tree) = JoinTree::match_shape(grouped.input(), shape)? else { continue };
+        let Some(spec) = build_spec(grouped, &tree)? else { continue };
+        let Some(condition) = group_condition(grouped, &tree, spec.kind)? else { continue };
+        let fallback_plan = replace_input(node, grouped.input(), &tree.plan)?;
         let rows = statistics(node, None)?;
-        let sums = Arc::new(ContractionExec::new(joined.inputs, Arc::new(spec), handover, how, rows));
+        let sums = Arc::new(ContractionExec::new(tree.inputs, Arc::new(spec), fallback_plan, mode, rows));
         return match condition {
             Some(condition) => Ok(Some(Arc::new(FilterExec::try_new(condition, sums)?))),
             None => Ok(Some(sums)),
@@ -111,47 +111,47 @@ fn of_products(
 }
 
 /// The sums by whole numbers that a node is.
-fn by_number(
+fn aggregate_by_dense_key(
     node: &Arc<dyn ExecutionPlan>,
     grouped: &AggregateExec,
-    how: Contractions,
+    mode: Contractions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some(columns) = summed_by_number(grouped)? else { return Ok(None) };
+    let Some(columns) = dense_key_columns(grouped)? else { return Ok(None) };
     let mut input = grouped.input();
     while is_shuffle(input)
         && let [below] = input.children().as_slice()
     {
         input = below;
     }
-    let rows = Joined::input(input, 0);
-    let handover = with_rows(node, input, &rows.plan)?;
+    let rows = JoinTree::from_input(input, 0);
+    let fallback_plan = replace_input(node, input, &rows.plan)?;
     let statistics = statistics(node, None)?;
-    Ok(Some(Arc::new(NumberedSumsExec::new(Arc::clone(input), columns, handover, how, statistics))))
+    Ok(Some(Arc::new(DenseKeyAggregateExec::new(Arc::clone(input), columns, fallback_plan, mode, statistics))))
 }
 
 /// The columns of which groups by a column of whole numbers have the sums, and nothing else.
-fn summed_by_number(grouped: &AggregateExec) -> Result<Option<Columns>> {
+fn dense_key_columns(grouped: &AggregateExec) -> Result<Option<SumColumns>> {
     let schema = grouped.input_schema();
     let [(key, _)] = grouped.group_expr().expr() else { return Ok(None) };
     let Some(key) = key.downcast_ref::<Column>() else { return Ok(None) };
     let mut summed = vec![];
     for aggregate in grouped.aggr_expr() {
-        let argument = summed_by(aggregate, &schema);
+        let argument = sum_argument(aggregate, &schema);
         let Some(column) = argument.as_ref().and_then(|sum| sum.downcast_ref::<Column>()) else { return Ok(None) };
         summed.push(column.index());
     }
-    let are_all = grouped.filter_expr().iter().all(Option::is_none);
+    let is_unfiltered = grouped.filter_expr().iter().all(Option::is_none);
     let read: BTreeSet<_> = summed.iter().copied().chain([key.index()]).collect();
     let others_may_be_null =
         schema.fields().iter().enumerate().all(|(index, field)| read.contains(&index) || field.is_nullable());
-    let are_sums = !summed.is_empty() && are_all && others_may_be_null;
-    Ok((are_sums && are_numbers(&key.data_type(&schema)?)).then(|| Columns { number: key.index(), summed }))
+    let is_sum = !summed.is_empty() && is_unfiltered && others_may_be_null;
+    Ok((is_sum && is_dense_key_type(&key.data_type(&schema)?)).then(|| SumColumns { key: key.index(), summed }))
 }
 
 /// The node that groups rows, of a node that has the groups. The groups of partitions may be put together above it.
-fn grouped(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
+fn find_grouping(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
     let aggregate = node.downcast_ref::<AggregateExec>()?;
-    let is_plain = |aggregate: &AggregateExec| {
+    let is_unordered = |aggregate: &AggregateExec| {
         aggregate.limit_options().is_none() && *aggregate.input_order_mode() == InputOrderMode::Linear
     };
     let grouped = match aggregate.mode() {
@@ -165,33 +165,36 @@ fn grouped(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
         }
         AggregateMode::Partial | AggregateMode::PartialReduce => return None,
     };
-    (is_plain(aggregate) && is_plain(grouped) && grouped.group_expr().is_single() && !grouped.group_expr().is_empty())
-        .then_some(grouped)
+    (is_unordered(aggregate)
+        && is_unordered(grouped)
+        && grouped.group_expr().is_single()
+        && !grouped.group_expr().is_empty())
+    .then_some(grouped)
 }
 
 /// What the sum is over, if it is one of products over the join.
-fn spec(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Contraction>> {
-    let mut sides: Vec<_> = joined.inputs.iter().map(|_| Side::default()).collect();
+fn build_spec(grouped: &AggregateExec, tree: &JoinTree) -> Result<Option<ContractionSpec>> {
+    let mut sides: Vec<_> = tree.inputs.iter().map(|_| InputSpec::default()).collect();
     for (position, (key, _)) in grouped.group_expr().expr().iter().enumerate() {
-        let key = joined.over_inputs(key)?;
-        let (Some(side), true) = (joined.side_of(&key), is_key(&key, joined)?) else { return Ok(None) };
-        sides[side].groups.push((joined.local(side, key)?, position));
+        let key = tree.over_inputs(key)?;
+        let (Some(side), true) = (tree.side_of(&key), is_key(&key, tree)?) else { return Ok(None) };
+        sides[side].groups.push((tree.local(side, key)?, position));
     }
-    let Some(Terms { terms, outputs }) = Terms::of(grouped, joined)? else { return Ok(None) };
+    let Some(Terms { terms, outputs }) = Terms::from_aggregate(grouped, tree)? else { return Ok(None) };
     let mut equalities = vec![];
-    for Equality { sides: [a, b], keys: [left, right], nulls } in &joined.equalities {
-        if !(is_key(left, joined)? && is_key(right, joined)?) {
+    for KeyEquality { sides: [a, b], keys: [left, right], nulls } in &tree.equalities {
+        if !(is_key(left, tree)? && is_key(right, tree)?) {
             return Ok(None);
         }
-        let keys = [joined.local(*a, Arc::clone(left))?, joined.local(*b, Arc::clone(right))?];
-        equalities.push(Equality { sides: [*a, *b], keys, nulls: *nulls });
+        let keys = [tree.local(*a, Arc::clone(left))?, tree.local(*b, Arc::clone(right))?];
+        equalities.push(KeyEquality { sides: [*a, *b], keys, nulls: *nulls });
     }
-    let Some(kind) = kind(&sides, &terms, &equalities, joined)? else { return Ok(None) };
-    let is_possible = kind == Kind::Pairs || !terms.iter().any(|term| term.single);
-    Ok(is_possible.then_some(Contraction {
+    let Some(kind) = group_kind(&sides, &terms, &equalities, tree)? else { return Ok(None) };
+    let is_possible = kind == GroupKind::Pairs || !terms.iter().any(|term| term.single_precision);
+    Ok(is_possible.then_some(ContractionSpec {
         sides,
         equalities,
-        extension: joined.extension.clone(),
+        extension: tree.extension.clone(),
         kind,
         terms,
         outputs,
@@ -199,81 +202,90 @@ fn spec(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Contraction>>
 }
 
 /// Whether an expression has a position for each of its values, and the same value in all rows of the join that a row of an input is in.
-fn is_key(expr: &Arc<dyn PhysicalExpr>, joined: &Joined) -> Result<bool> {
-    Ok(has_positions(&joined.type_of(expr)?) && !expr.exists(|part| Ok(part.is_volatile_node()))?)
+fn is_key(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<bool> {
+    Ok(can_encode(&tree.type_of(expr)?) && !expr.exists(|part| Ok(part.is_volatile_node()))?)
 }
 
 /// What groups have to fulfil, if that is what the rows of a join have to: `a.item <= b.item` over groups by both. None if rows of one
 /// group differ in it.
-fn condition(grouped: &AggregateExec, joined: &Joined, kind: Kind) -> Result<Option<Option<Arc<dyn PhysicalExpr>>>> {
-    if joined.conditions.is_empty() {
+fn group_condition(
+    grouped: &AggregateExec,
+    tree: &JoinTree,
+    kind: GroupKind,
+) -> Result<Option<Option<Arc<dyn PhysicalExpr>>>> {
+    if tree.conditions.is_empty() {
         return Ok(Some(None));
     }
-    if kind != Kind::Pairs {
+    if kind != GroupKind::Pairs {
         return Ok(None);
     }
-    let keys = grouped.group_expr().expr().iter().map(|(key, _)| joined.over_inputs(key));
+    let keys = grouped.group_expr().expr().iter().map(|(key, _)| tree.over_inputs(key));
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let schema = grouped.schema();
-    let mut of_groups = vec![];
-    for condition in &joined.conditions {
-        let mut is_of_keys = !condition.exists(|part| Ok(part.is_volatile_node()))?;
+    let mut by_group = vec![];
+    for condition in &tree.conditions {
+        let mut reads_only_keys = !condition.exists(|part| Ok(part.is_volatile_node()))?;
         let of_group = Arc::clone(condition).transform_down(|part| {
             if let Some(key) = keys.iter().position(|key| key.as_ref() == part.as_ref()) {
                 let column = Arc::new(Column::new(schema.field(key).name(), key)) as _;
                 return Ok(Transformed::new(column, true, TreeNodeRecursion::Jump));
             }
-            is_of_keys &= !part.is::<Column>();
+            reads_only_keys &= !part.is::<Column>();
             Ok(Transformed::no(part))
         })?;
-        if !is_of_keys {
+        if !reads_only_keys {
             return Ok(None);
         }
-        of_groups.push(of_group.data);
+        by_group.push(of_group.data);
     }
-    Ok(Some(conjunction_opt(of_groups)))
+    Ok(Some(conjunction_opt(by_group)))
 }
 
 /// What the groups are, if such sums are computed.
-fn kind(sides: &[Side], terms: &[Term], equalities: &[Equality], joined: &Joined) -> Result<Option<Kind>> {
-    let joins = |a, b| equalities.iter().any(|equality| equality.is_of(a, b));
+fn group_kind(
+    sides: &[InputSpec],
+    terms: &[Term],
+    equalities: &[KeyEquality],
+    tree: &JoinTree,
+) -> Result<Option<GroupKind>> {
+    let joins = |a, b| equalities.iter().any(|equality| equality.connects(a, b));
     if sides.len() == 2 {
         // Where rows are extended, and grouped by one of the inputs alone, each looks one other up.
-        let is_product = joined.extension.is_none() || sides.iter().all(|side| !side.groups.is_empty());
-        return Ok((joins(0, 1) && is_product).then_some(Kind::Pairs));
+        let is_product = tree.extension.is_none() || sides.iter().all(|side| !side.groups.is_empty());
+        return Ok((joins(0, 1) && is_product).then_some(GroupKind::Pairs));
     }
     let mut of_groups = (0..sides.len()).filter(|side| !sides[*side].groups.is_empty());
     let (Some(by), None) = (of_groups.next(), of_groups.next()) else { return Ok(None) };
     // Rows that have no key in common with one of the two that are multiplied meet all of its rows, as one group.
-    let [a, b] = Kind::Chosen { by, outer: None }.multiplied();
-    if !(joins(a, b) && (joins(by, a) || joins(by, b))) || joined.outer == Some(by) {
+    let [a, b] = GroupKind::Sampled { by, outer: None }.factor_sides();
+    if !(joins(a, b) && (joins(by, a) || joins(by, b))) || tree.outer == Some(by) {
         return Ok(None);
     }
     // Rows that choose may be those that stay without a partner.
-    if joined.extension.as_ref().is_some_and(|extension| extension.of != by) {
+    if tree.extension.as_ref().is_some_and(|extension| extension.of != by) {
         return Ok(None);
     }
     // What a row gets that has none of an input must be nothing.
-    if let Some(outer) = joined.outer {
+    if let Some(outer) = tree.outer {
         for term in terms {
             let Some(factor) = &term.factors[outer] else { return Ok(None) };
-            if !is_null_for_nulls(factor, &joined.inputs[outer].schema())? {
+            if !maps_nulls_to_null(factor, &tree.inputs[outer].schema())? {
                 return Ok(None);
             }
         }
     }
-    Ok(Some(Kind::Chosen { by, outer: joined.outer }))
+    Ok(Some(GroupKind::Sampled { by, outer: tree.outer }))
 }
 
 /// Whether an expression is NULL where all columns are.
-fn is_null_for_nulls(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
+fn maps_nulls_to_null(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
     // What fails for it may fail for a row.
-    let Ok(value) = expr.evaluate(&row_of_nulls(schema)?) else { return Ok(false) };
+    let Ok(value) = expr.evaluate(&null_row(schema)?) else { return Ok(false) };
     Ok(value.into_array(1)?.is_null(0))
 }
 
 /// A plan with other rows in the place of those that a node of it reads.
-fn with_rows(
+fn replace_input(
     plan: &Arc<dyn ExecutionPlan>,
     below: &Arc<dyn ExecutionPlan>,
     rows: &Arc<dyn ExecutionPlan>,
@@ -282,7 +294,7 @@ fn with_rows(
         return Ok(Arc::clone(rows));
     }
     match plan.children().as_slice() {
-        [child] => with_children(plan, vec![with_rows(child, below, rows)?]),
+        [child] => with_children(plan, vec![replace_input(child, below, rows)?]),
         _ => internal_err!("{} has not one input", plan.name()),
     }
 }

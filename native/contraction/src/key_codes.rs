@@ -11,13 +11,13 @@ use datafusion_common::{HashMap, Result};
 use std::hash::Hash;
 
 /// The position of a row that has none.
-pub const NONE: u32 = u32::MAX;
+pub const NO_CODE: u32 = u32::MAX;
 
 /// So many numbers a table may have beside four for each row.
-const FREE: usize = 1 << 16;
+const MIN_TABLE: usize = 1 << 16;
 
 /// A key of rows, in batches.
-pub struct Key {
+pub struct KeyColumn {
     /// The values.
     pub values: Vec<ArrayRef>,
     /// Whether a row whose key is NULL has a position.
@@ -26,15 +26,15 @@ pub struct Key {
 
 /// The positions of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Positions {
+pub struct KeyCodes {
     /// The position of each row.
-    pub of_rows: Vec<u32>,
+    pub codes: Vec<u32>,
     /// How many there are.
     pub count: usize,
 }
 
 /// Whether keys of a type have positions.
-pub fn has_positions(data_type: &DataType) -> bool {
+pub fn can_encode(data_type: &DataType) -> bool {
     match data_type {
         DataType::Float16 | DataType::Null | DataType::Interval(_) => false,
         DataType::Dictionary(..) | DataType::RunEndEncoded(..) => false,
@@ -42,15 +42,15 @@ pub fn has_positions(data_type: &DataType) -> bool {
     }
 }
 
-impl Positions {
+impl KeyCodes {
     /// The positions of so many rows with several keys, one if there is no key. None if there are more than numbers for them, or a
     /// float among them of which DataFusion's versions do not agree what it is equal to.
-    pub fn of(keys: &[Key], rows: usize) -> Result<Option<Self>> {
-        let mut all = Self { of_rows: vec![0; rows], count: usize::from(rows > 0) };
+    pub fn from_keys(keys: &[KeyColumn], rows: usize) -> Result<Option<Self>> {
+        let mut all = Self { codes: vec![0; rows], count: usize::from(rows > 0) };
         for (number, key) in keys.iter().enumerate() {
-            let Some(codes) = coded(key, rows)? else { return Ok(None) };
-            all = if number == 0 { codes.dense() } else { all.with(&codes.dense()) };
-            if all.count >= NONE as usize {
+            let Some(column) = encode_column(key, rows)? else { return Ok(None) };
+            all = if number == 0 { column.compact() } else { all.combine(&column.compact()) };
+            if all.count >= NO_CODE as usize {
                 return Ok(None);
             }
         }
@@ -58,77 +58,77 @@ impl Positions {
     }
 
     /// The positions by these and others.
-    fn with(&self, other: &Self) -> Self {
-        let pairs = self.of_rows.iter().zip(&other.of_rows);
+    fn combine(&self, other: &Self) -> Self {
+        let pairs = self.codes.iter().zip(&other.codes);
         let width = other.count as u64;
-        let pair = |(a, b): (&u32, &u32)| (*a != NONE && *b != NONE).then(|| u64::from(*a) * width + u64::from(*b));
+        let pair =
+            |(a, b): (&u32, &u32)| (*a != NO_CODE && *b != NO_CODE).then(|| u64::from(*a) * width + u64::from(*b));
         let count = self.count as u64 * width;
-        if count <= limit(self.of_rows.len()) {
-            let of_rows = pairs.map(pair).map(|code| code.map_or(NONE, |code| code as u32)).collect();
-            return Self { of_rows, count: count as usize }.dense();
+        if count <= table_limit(self.codes.len()) {
+            let codes = pairs.map(pair).map(|code| code.map_or(NO_CODE, |code| code as u32)).collect();
+            return Self { codes, count: count as usize }.compact();
         }
-        by_dictionary(pairs.map(pair))
+        encode_by_dictionary(pairs.map(pair))
     }
 
     /// By number, whether a row has it.
-    pub fn has_rows(&self) -> Vec<bool> {
-        let mut has_rows = vec![false; self.count];
+    pub fn used_codes(&self) -> Vec<bool> {
+        let mut used = vec![false; self.count];
         let mut missing = self.count;
-        for position in self.of_rows.iter().filter(|position| **position != NONE) {
-            missing -= usize::from(!std::mem::replace(&mut has_rows[*position as usize], true));
+        for position in self.codes.iter().filter(|position| **position != NO_CODE) {
+            missing -= usize::from(!std::mem::replace(&mut used[*position as usize], true));
             if missing == 0 {
                 break;
             }
         }
-        has_rows
+        used
     }
 
     /// Whether each row has its own, in their order.
-    pub fn are_rows(&self) -> bool {
-        self.count == self.of_rows.len()
-            && self.of_rows.iter().enumerate().all(|(row, position)| row == *position as usize)
+    pub fn is_identity(&self) -> bool {
+        self.count == self.codes.len() && self.codes.iter().enumerate().all(|(row, position)| row == *position as usize)
     }
 
     /// The same without numbers that no row has.
-    pub fn dense(self) -> Self {
-        let has_rows = self.has_rows();
-        if has_rows.iter().all(|has_rows| *has_rows) {
+    pub fn compact(self) -> Self {
+        let used = self.used_codes();
+        if used.iter().all(|used| *used) {
             return self;
         }
         let mut count = 0;
-        let numbers = has_rows.into_iter().map(|has_rows| {
-            count += u32::from(has_rows);
+        let numbers = used.into_iter().map(|used| {
+            count += u32::from(used);
             count.wrapping_sub(1)
         });
         let numbers: Vec<_> = numbers.collect();
-        let number = |code: u32| if code == NONE { NONE } else { numbers[code as usize] };
-        Self { of_rows: self.of_rows.into_iter().map(number).collect(), count: count as usize }
+        let number = |code: u32| if code == NO_CODE { NO_CODE } else { numbers[code as usize] };
+        Self { codes: self.codes.into_iter().map(number).collect(), count: count as usize }
     }
 }
 
 /// How many numbers a table for so many rows may have.
-pub fn limit(rows: usize) -> u64 {
-    (4 * rows + FREE) as u64
+pub fn table_limit(rows: usize) -> u64 {
+    (4 * rows + MIN_TABLE) as u64
 }
 
 /// Numbers of the values of a key in their order. Not all of them need to be there.
-fn coded(key: &Key, rows: usize) -> Result<Option<Positions>> {
-    let Some(first) = key.values.first() else { return Ok(Some(Positions { of_rows: vec![], count: 0 })) };
+fn encode_column(key: &KeyColumn, rows: usize) -> Result<Option<KeyCodes>> {
+    let Some(first) = key.values.first() else { return Ok(Some(KeyCodes { codes: vec![], count: 0 })) };
     let width = first.data_type().primitive_width().filter(|width| *width <= 8);
     Ok(match (first.data_type(), width) {
         (DataType::Float64 | DataType::Float32, _) => {
-            float_bits(key, rows)?.map(|bits| integers(bits.iter().copied(), rows, key.nulls))
+            order_preserving_bits(key, rows)?.map(|bits| encode_integers(bits.iter().copied(), rows, key.nulls))
         }
-        (_, Some(1)) => Some(of_integers::<i8>(key, rows)),
-        (_, Some(2)) => Some(of_integers::<i16>(key, rows)),
-        (_, Some(4)) => Some(of_integers::<i32>(key, rows)),
-        (_, Some(_)) => Some(of_integers::<i64>(key, rows)),
-        (_, None) => Some(by_rows(key, rows)?),
+        (_, Some(1)) => Some(encode_primitive::<i8>(key, rows)),
+        (_, Some(2)) => Some(encode_primitive::<i16>(key, rows)),
+        (_, Some(4)) => Some(encode_primitive::<i32>(key, rows)),
+        (_, Some(_)) => Some(encode_primitive::<i64>(key, rows)),
+        (_, None) => Some(encode_rows(key, rows)?),
     })
 }
 
 /// The bits of floats, in the order of the floats. None if there is a NaN or a negative zero.
-fn float_bits(key: &Key, rows: usize) -> Result<Option<Vec<Option<i64>>>> {
+fn order_preserving_bits(key: &KeyColumn, rows: usize) -> Result<Option<Vec<Option<i64>>>> {
     let mut all = Vec::with_capacity(rows);
     for array in &key.values {
         let array = cast(array, &DataType::Float64)?;
@@ -145,49 +145,49 @@ fn float_bits(key: &Key, rows: usize) -> Result<Option<Vec<Option<i64>>>> {
 }
 
 /// The positions of integers, dates and times of one width. Those without a sign go by their bits, which is an order as well.
-fn of_integers<T: ArrowNativeType + Into<i64>>(key: &Key, rows: usize) -> Positions {
+fn encode_primitive<T: ArrowNativeType + Into<i64>>(key: &KeyColumn, rows: usize) -> KeyCodes {
     fn numbers<T: ArrowNativeType + Into<i64>>(part: &ArrayData) -> impl Iterator<Item = i64> + Clone {
         part.buffer::<T>(0)[..part.len()].iter().map(|number| (*number).into())
     }
     let parts: Vec<_> = key.values.iter().map(|array| array.to_data()).collect();
     if parts.iter().all(|part| part.null_count() == 0) {
-        if let Some(close) = by_distance(parts.iter().map(|part| &part.buffer::<T>(0)[..part.len()]), rows) {
-            return close;
+        if let Some(codes) = encode_dense_range(parts.iter().map(|part| &part.buffer::<T>(0)[..part.len()]), rows) {
+            return codes;
         }
-        return integers(parts.iter().flat_map(numbers::<T>).map(Some), rows, key.nulls);
+        return encode_integers(parts.iter().flat_map(numbers::<T>).map(Some), rows, key.nulls);
     }
     let values = parts.iter().flat_map(|part| {
         let rows = numbers::<T>(part).enumerate();
         rows.map(|(row, number)| part.is_valid(row).then_some(number))
     });
-    integers(values, rows, key.nulls)
+    encode_integers(values, rows, key.nulls)
 }
 
 /// The positions of small integers that lie close, of which none is NULL. Its loops are over slices, which makes them several times as
 /// fast.
-fn by_distance<'s, T: Copy + Into<i64> + 's>(
+fn encode_dense_range<'s, T: Copy + Into<i64> + 's>(
     parts: impl Iterator<Item = &'s [T]> + Clone,
     rows: usize,
-) -> Option<Positions> {
+) -> Option<KeyCodes> {
     let all = parts.clone().flatten().map(|number| (*number).into());
     // Most are small, and processors compare several numbers of 32 bits at once.
     let none = (0, i32::MAX, i32::MIN);
-    let (lost, least, greatest) = all.fold(none, |(lost, least, greatest), number| {
+    let (overflow, least, greatest) = all.fold(none, |(overflow, least, greatest), number| {
         let small = number as i32;
-        (lost | (number ^ i64::from(small)), least.min(small), greatest.max(small))
+        (overflow | (number ^ i64::from(small)), least.min(small), greatest.max(small))
     });
-    if lost != 0 || least > greatest || u64::from(greatest.abs_diff(least)) >= limit(rows) {
+    if overflow != 0 || least > greatest || u64::from(greatest.abs_diff(least)) >= table_limit(rows) {
         return None;
     }
-    let mut of_rows = Vec::with_capacity(rows);
+    let mut codes = Vec::with_capacity(rows);
     for part in parts {
-        of_rows.extend(part.iter().map(|number| ((*number).into() as u32).wrapping_sub(least as u32)));
+        codes.extend(part.iter().map(|number| ((*number).into() as u32).wrapping_sub(least as u32)));
     }
-    Some(Positions { of_rows, count: greatest.abs_diff(least) as usize + 1 })
+    Some(KeyCodes { codes, count: greatest.abs_diff(least) as usize + 1 })
 }
 
 /// The positions of integers: by their distance from the least where they lie close, else by a dictionary.
-fn integers(values: impl Iterator<Item = Option<i64>> + Clone, rows: usize, nulls: bool) -> Positions {
+fn encode_integers(values: impl Iterator<Item = Option<i64>> + Clone, rows: usize, nulls: bool) -> KeyCodes {
     // Loops within are those of the iterator, which are faster than ours over it.
     let none = (i64::MAX, i64::MIN, false);
     let (least, greatest, has_null) = values.clone().fold(none, |(least, greatest, has_null), value| match value {
@@ -195,44 +195,44 @@ fn integers(values: impl Iterator<Item = Option<i64>> + Clone, rows: usize, null
         None => (least, greatest, true),
     });
     // NULL comes before the least.
-    let [null, first] = if has_null && nulls { [0, 1] } else { [NONE, 0] };
+    let [null, first] = if has_null && nulls { [0, 1] } else { [NO_CODE, 0] };
     if least > greatest {
-        return Positions { of_rows: vec![null; rows], count: usize::from(first == 1) };
+        return KeyCodes { codes: vec![null; rows], count: usize::from(first == 1) };
     }
     let range = greatest.abs_diff(least);
-    if range < limit(rows) {
-        let mut of_rows = Vec::with_capacity(rows);
-        values.for_each(|value| of_rows.push(value.map_or(null, |value| value.abs_diff(least) as u32 + first)));
-        return Positions { of_rows, count: range as usize + 1 + first as usize };
+    if range < table_limit(rows) {
+        let mut codes = Vec::with_capacity(rows);
+        values.for_each(|value| codes.push(value.map_or(null, |value| value.abs_diff(least) as u32 + first)));
+        return KeyCodes { codes, count: range as usize + 1 + first as usize };
     }
     // Their order as numbers without a sign.
-    let ranked = by_dictionary(values.map(|value| value.map(|value| (value as u64) ^ (1 << 63))));
-    let number = |rank: u32| if rank == NONE { null } else { rank + first };
-    Positions { of_rows: ranked.of_rows.into_iter().map(number).collect(), count: ranked.count + first as usize }
+    let ranked = encode_by_dictionary(values.map(|value| value.map(|value| (value as u64) ^ (1 << 63))));
+    let number = |rank: u32| if rank == NO_CODE { null } else { rank + first };
+    KeyCodes { codes: ranked.codes.into_iter().map(number).collect(), count: ranked.count + first as usize }
 }
 
 /// The positions of keys of any type, by their form as bytes.
-fn by_rows(key: &Key, rows: usize) -> Result<Positions> {
-    let Some(first) = key.values.first() else { return Ok(Positions { of_rows: vec![], count: 0 }) };
+fn encode_rows(key: &KeyColumn, rows: usize) -> Result<KeyCodes> {
+    let Some(first) = key.values.first() else { return Ok(KeyCodes { codes: vec![], count: 0 }) };
     let converter = RowConverter::new(vec![SortField::new(first.data_type().clone())])?;
     let mut all = converter.empty_rows(rows, 0);
     for array in &key.values {
         converter.append(&mut all, std::slice::from_ref(array))?;
     }
-    let known = key.values.iter().flat_map(|array| (0..array.len()).map(|row| key.nulls || !array.is_null(row)));
-    Ok(by_dictionary(all.iter().zip(known).map(|(row, known)| known.then(|| row.data()))))
+    let has_code = key.values.iter().flat_map(|array| (0..array.len()).map(|row| key.nulls || !array.is_null(row)));
+    Ok(encode_by_dictionary(all.iter().zip(has_code).map(|(row, has_code)| has_code.then(|| row.data()))))
 }
 
 /// The ranks of keys, none for those that there are not.
-fn by_dictionary<K: Ord + Hash + Copy>(keys: impl Iterator<Item = Option<K>>) -> Positions {
+fn encode_by_dictionary<K: Ord + Hash + Copy>(keys: impl Iterator<Item = Option<K>>) -> KeyCodes {
     let mut numbers: HashMap<K, u32> = HashMap::default();
-    let mut of_rows: Vec<_> = keys
+    let mut codes: Vec<_> = keys
         .map(|key| match key {
             Some(key) => {
                 let next = numbers.len() as u32;
                 *numbers.entry(key).or_insert(next)
             }
-            None => NONE,
+            None => NO_CODE,
         })
         .collect();
     let count = numbers.len();
@@ -242,8 +242,8 @@ fn by_dictionary<K: Ord + Hash + Copy>(keys: impl Iterator<Item = Option<K>>) ->
     for (rank, (_, number)) in sorted.into_iter().enumerate() {
         ranks[number as usize] = rank as u32;
     }
-    for number in of_rows.iter_mut().filter(|number| **number != NONE) {
+    for number in codes.iter_mut().filter(|number| **number != NO_CODE) {
         *number = ranks[*number as usize];
     }
-    Positions { of_rows, count }
+    KeyCodes { codes, count }
 }

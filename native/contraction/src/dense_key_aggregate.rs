@@ -15,8 +15,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::handover::{handed_over, properties};
-use crate::numbers::{Columns, Sums};
+use crate::dense_key_sums::{DenseKeySums, SumColumns};
+use crate::fallback::{execute_fallback, fallback_properties};
 use crate::option::Contractions;
 use crate::version::without_expressions;
 
@@ -25,56 +25,56 @@ use crate::version::without_expressions;
 /// Each number is the position of its sums. Where a number is none, negative, or far beyond as many as there are rows, or where memory
 /// ends, the sums so far go as rows to the groups that DataFusion has planned, before those that have not been read.
 #[derive(Debug)]
-pub struct NumberedSumsExec {
-    work: Arc<Work>,
+pub struct DenseKeyAggregateExec {
+    params: Arc<AggregateParams>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
 
 /// What there is to do.
 #[derive(Debug, Clone)]
-struct Work {
+struct AggregateParams {
     input: Arc<dyn ExecutionPlan>,
-    columns: Columns,
+    columns: SumColumns,
     /// The plan that rows are handed over to.
-    handover: Arc<dyn ExecutionPlan>,
-    how: Contractions,
+    fallback_plan: Arc<dyn ExecutionPlan>,
+    mode: Contractions,
     /// What is known of the rows of the result.
     statistics: Arc<Statistics>,
 }
 
-impl NumberedSumsExec {
+impl DenseKeyAggregateExec {
     /// The sums of columns of an input, or else those of a plan that its rows are handed over to, of whose rows these statistics are
     /// known.
     pub fn new(
         input: Arc<dyn ExecutionPlan>,
-        columns: Columns,
-        handover: Arc<dyn ExecutionPlan>,
-        how: Contractions,
+        columns: SumColumns,
+        fallback_plan: Arc<dyn ExecutionPlan>,
+        mode: Contractions,
         statistics: Arc<Statistics>,
     ) -> Self {
-        Self::of(Work { input, columns, handover, how, statistics })
+        Self::from_params(AggregateParams { input, columns, fallback_plan, mode, statistics })
     }
 
-    fn of(work: Work) -> Self {
-        let properties = properties(&work.handover);
-        Self { work: Arc::new(work), metrics: ExecutionPlanMetricsSet::new(), properties }
+    fn from_params(params: AggregateParams) -> Self {
+        let properties = fallback_properties(&params.fallback_plan);
+        Self { params: Arc::new(params), metrics: ExecutionPlanMetricsSet::new(), properties }
     }
 }
 
-impl DisplayAs for NumberedSumsExec {
+impl DisplayAs for DenseKeyAggregateExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let schema = self.work.input.schema();
+        let schema = self.params.input.schema();
         let name = |column: &usize| format!("{}@{column}", schema.field(*column).name());
-        let Columns { number, summed } = &self.work.columns;
+        let SumColumns { key, summed } = &self.params.columns;
         let summed: Vec<_> = summed.iter().map(name).collect();
-        write!(f, "NumberedSumsExec: by={}, sums=[{}]", name(number), summed.join(", "))
+        write!(f, "DenseKeyAggregateExec: by={}, sums=[{}]", name(key), summed.join(", "))
     }
 }
 
-impl ExecutionPlan for NumberedSumsExec {
+impl ExecutionPlan for DenseKeyAggregateExec {
     fn name(&self) -> &str {
-        "NumberedSumsExec"
+        "DenseKeyAggregateExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -82,7 +82,7 @@ impl ExecutionPlan for NumberedSumsExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.work.input]
+        vec![&self.params.input]
     }
 
     without_expressions!();
@@ -93,8 +93,8 @@ impl ExecutionPlan for NumberedSumsExec {
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         match <[_; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(Self::of(Work { input, ..self.work.as_ref().clone() }))),
-            Err(_) => internal_err!("NumberedSumsExec has one input"),
+            Ok([input]) => Ok(Arc::new(Self::from_params(AggregateParams { input, ..self.params.as_ref().clone() }))),
+            Err(_) => internal_err!("DenseKeyAggregateExec has one input"),
         }
     }
 
@@ -103,82 +103,86 @@ impl ExecutionPlan for NumberedSumsExec {
     }
 
     fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {
-        Ok(Arc::new(self.work.statistics.as_ref().clone().to_inexact()))
+        Ok(Arc::new(self.params.statistics.as_ref().clone().to_inexact()))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if partition > 0 {
-            return internal_err!("NumberedSumsExec has no partition {partition}");
+            return internal_err!("DenseKeyAggregateExec has no partition {partition}");
         }
-        let running = Running {
-            work: Arc::clone(&self.work),
+        let execution = Execution {
+            params: Arc::clone(&self.params),
             context,
             metrics: self.metrics.clone(),
-            measured: BaselineMetrics::new(&self.metrics, partition),
+            baseline: BaselineMetrics::new(&self.metrics, partition),
         };
-        let rows = stream::once(running.rows()).try_flatten();
+        let rows = stream::once(execution.execute()).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }
 
 /// The sums of a partition of the input, and what of it has not been read.
-struct Summed {
-    sums: Sums,
+struct PartitionSums {
+    sums: DenseKeySums,
     rest: Option<SendableRecordBatchStream>,
     reservation: MemoryReservation,
 }
 
 /// One execution.
-struct Running {
-    work: Arc<Work>,
+struct Execution {
+    params: Arc<AggregateParams>,
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
-    measured: BaselineMetrics,
+    baseline: BaselineMetrics,
 }
 
-impl Running {
+impl Execution {
     /// The rows of the sums.
-    async fn rows(self) -> Result<SendableRecordBatchStream> {
-        let mut partitions = self.summed().await?;
-        let timer = self.measured.elapsed_compute().timer();
-        let are_read = partitions.iter().all(|partition| partition.rest.is_none());
+    async fn execute(self) -> Result<SendableRecordBatchStream> {
+        let mut partitions = self.sum_partitions().await?;
+        let timer = self.baseline.elapsed_compute().timer();
+        let is_complete = partitions.iter().all(|partition| partition.rest.is_none());
         // The same sums from run to run: partitions are added in their order.
         let mut others = partitions.split_off(1.min(partitions.len())).into_iter();
         let Some(mut first) = partitions.pop() else { return internal_err!("an input without partitions") };
-        let mut left = vec![];
+        let mut unmerged = vec![];
         for other in others.by_ref() {
-            if !are_read || !left.is_empty() || !first.sums.add_all(&other.sums, &first.reservation) {
-                left.push(other);
+            if !is_complete || !unmerged.is_empty() || !first.sums.merge(&other.sums, &first.reservation) {
+                unmerged.push(other);
             }
         }
         timer.done();
-        if !(are_read && left.is_empty()) {
-            return self.handed_over(first, left);
+        if !(is_complete && unmerged.is_empty()) {
+            return self.fall_back(first, unmerged);
         }
-        let schema = self.work.handover.schema();
-        let Summed { sums, reservation, .. } = first;
-        let timer = self.measured.elapsed_compute().timer();
-        let batch = sums.result(&schema)?.record_output(&self.measured);
+        let schema = self.params.fallback_plan.schema();
+        let PartitionSums { sums, reservation, .. } = first;
+        let timer = self.baseline.elapsed_compute().timer();
+        let batch = sums.to_result(&schema)?.record_output(&self.baseline);
         timer.done();
-        MetricBuilder::new(&self.metrics).global_counter("numbers").add(batch.num_rows());
+        MetricBuilder::new(&self.metrics).global_counter("keys").add(batch.num_rows());
         // The rows are one batch: those that look them up would have to put parts together.
         let rows = stream::iter((batch.num_rows() > 0).then_some(batch)).map(move |batch| {
-            let _held = &reservation;
+            let _reserved = &reservation;
             Ok(batch)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 
     /// The sums of all partitions, which are read side by side until a row of one of them cannot be added.
-    async fn summed(&self) -> Result<Vec<Summed>> {
-        let Work { input, columns, how, .. } = self.work.as_ref();
+    async fn sum_partitions(&self) -> Result<Vec<PartitionSums>> {
+        let AggregateParams { input, columns, mode, .. } = self.params.as_ref();
         let reservation = MemoryConsumer::new("sums by number").register(self.context.memory_pool());
-        let is_over = Arc::new(AtomicBool::new(*how == Contractions::HandedOver));
+        let is_over = Arc::new(AtomicBool::new(*mode == Contractions::Fallback));
         let mut running = JoinSet::new();
         for partition in 0..input.output_partitioning().partition_count() {
             let stream = input.execute(partition, Arc::clone(&self.context))?;
-            let summed = Summed { sums: Sums::new(columns.clone()), rest: None, reservation: reservation.new_empty() };
-            let reading = summed.read(stream, Arc::clone(&is_over), self.measured.clone());
+            let summed = PartitionSums {
+                sums: DenseKeySums::new(columns.clone()),
+                rest: None,
+                reservation: reservation.new_empty(),
+            };
+            let reading = summed.read(stream, Arc::clone(&is_over), self.baseline.clone());
             running.spawn(async move { Ok::<_, DataFusionError>((partition, reading.await?)) });
         }
         let mut found = vec![];
@@ -194,29 +198,29 @@ impl Running {
     }
 
     /// The rows that the plan behind the sums has.
-    fn handed_over(self, first: Summed, others: Vec<Summed>) -> Result<SendableRecordBatchStream> {
-        let schema = self.work.input.schema();
+    fn fall_back(self, first: PartitionSums, others: Vec<PartitionSums>) -> Result<SendableRecordBatchStream> {
+        let schema = self.params.input.schema();
         let size = self.context.session_config().batch_size();
-        let count = self.work.input.output_partitioning().partition_count();
+        let count = self.params.input.output_partitioning().partition_count();
         let mut streams: Vec<_> =
-            std::iter::once(first).chain(others).map(|summed| summed.stream(Arc::clone(&schema), size)).collect();
+            std::iter::once(first).chain(others).map(|summed| summed.into_stream(Arc::clone(&schema), size)).collect();
         // What has been added to the first is there no more.
         streams.resize_with(count, || Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), stream::empty())));
-        handed_over(&self.work.handover, vec![streams], self.context, &self.metrics, self.measured)
+        execute_fallback(&self.params.fallback_plan, vec![streams], self.context, &self.metrics, self.baseline)
     }
 }
 
-impl Summed {
+impl PartitionSums {
     /// Adds the rows of a partition, until one of this or of another partition cannot be added.
     async fn read(
         mut self,
         mut rows: SendableRecordBatchStream,
         is_over: Arc<AtomicBool>,
-        measured: BaselineMetrics,
+        baseline: BaselineMetrics,
     ) -> Result<Self> {
         while !is_over.load(Ordering::Relaxed) {
             let Some(batch) = rows.next().await.transpose()? else { return Ok(self) };
-            let timer = measured.elapsed_compute().timer();
+            let timer = baseline.elapsed_compute().timer();
             let is_added = self.sums.add(&batch, &self.reservation)?;
             timer.done();
             if !is_added {
@@ -230,12 +234,12 @@ impl Summed {
     }
 
     /// The sums as rows, and then what has not been read.
-    fn stream(self, schema: SchemaRef, size: usize) -> SendableRecordBatchStream {
+    fn into_stream(self, schema: SchemaRef, size: usize) -> SendableRecordBatchStream {
         let Self { sums, rest, reservation } = self;
-        let of_rows = Arc::clone(&schema);
-        let read = sums.parts(size).map(move |numbers| {
-            let _held = &reservation;
-            sums.rows(numbers, &of_rows)
+        let input_schema = Arc::clone(&schema);
+        let read = sums.key_ranges(size).map(move |keys| {
+            let _reserved = &reservation;
+            sums.to_input_rows(keys, &input_schema)
         });
         let rest = rest.map_or_else(|| stream::empty().boxed(), StreamExt::boxed);
         Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(read).chain(rest)))

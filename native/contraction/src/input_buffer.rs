@@ -11,10 +11,10 @@ use futures::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::handover::Streams;
+use crate::fallback::Streams;
 
 /// The rows of one partition of an input.
-struct Partition {
+struct BufferedPartition {
     batches: Vec<RecordBatch>,
     /// What has not been read, if there was no memory for it.
     rest: Option<SendableRecordBatchStream>,
@@ -22,11 +22,11 @@ struct Partition {
 }
 
 /// The rows of inputs, by partitions.
-pub struct Inputs {
-    partitions: Vec<Vec<Partition>>,
+pub struct BufferedInputs {
+    partitions: Vec<Vec<BufferedPartition>>,
 }
 
-impl Inputs {
+impl BufferedInputs {
     /// Reads all partitions of all inputs side by side, until one asks in vain for memory.
     pub async fn read(
         plans: &[Arc<dyn ExecutionPlan>],
@@ -38,7 +38,7 @@ impl Inputs {
         for (input, plan) in plans.iter().enumerate() {
             for partition in 0..plan.output_partitioning().partition_count() {
                 let stream = plan.execute(partition, Arc::clone(context))?;
-                let reading = Partition::read(stream, reservation.new_empty(), Arc::clone(&is_full));
+                let reading = BufferedPartition::read(stream, reservation.new_empty(), Arc::clone(&is_full));
                 running.spawn(async move { Ok::<_, DataFusionError>((input, partition, reading.await?)) });
             }
         }
@@ -53,7 +53,7 @@ impl Inputs {
                 Err(_) => return internal_err!("reading the inputs of a sum was cancelled"),
             }
         }
-        let in_order = |mut partitions: Vec<(usize, Partition)>| {
+        let in_order = |mut partitions: Vec<(usize, BufferedPartition)>| {
             partitions.sort_by_key(|(partition, _)| *partition);
             partitions.into_iter().map(|(_, rows)| rows).collect()
         };
@@ -67,7 +67,8 @@ impl Inputs {
 
     /// The batches of each input.
     pub fn batches(&self) -> Vec<Vec<RecordBatch>> {
-        let batches = |partitions: &Vec<Partition>| partitions.iter().flat_map(|rows| rows.batches.clone()).collect();
+        let batches =
+            |partitions: &Vec<BufferedPartition>| partitions.iter().flat_map(|rows| rows.batches.clone()).collect();
         self.partitions.iter().map(batches).collect()
     }
 
@@ -88,7 +89,7 @@ impl Inputs {
     }
 }
 
-impl Partition {
+impl BufferedPartition {
     async fn read(
         mut stream: SendableRecordBatchStream,
         reservation: MemoryReservation,
@@ -102,7 +103,7 @@ impl Partition {
             if batch.num_rows() == 0 {
                 continue;
             }
-            if reservation.try_grow(held_by(batch.columns())).is_err() {
+            if reservation.try_grow(memory_size(batch.columns())).is_err() {
                 is_full.store(true, Ordering::Relaxed);
             }
             batches.push(batch);
@@ -112,7 +113,7 @@ impl Partition {
 }
 
 /// The memory of the rows of columns. Several batches may be slices of the same buffers, which then count once.
-pub fn held_by(columns: &[ArrayRef]) -> usize {
+pub fn memory_size(columns: &[ArrayRef]) -> usize {
     let columns = columns.iter();
     columns
         .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))

@@ -4,20 +4,20 @@ use std::ops::Range;
 
 /// Rows of bits.
 #[derive(Debug, Clone)]
-pub struct Bits {
+pub struct BitMatrix {
     words: Vec<u64>,
     /// How many words a row has.
     width: usize,
 }
 
-impl Bits {
+impl BitMatrix {
     /// So many rows of so many bits, none of which is set.
     pub fn new(rows: usize, columns: usize) -> Self {
         let width = columns.div_ceil(64);
         Self { words: vec![0; rows * width], width }
     }
 
-    fn range(&self, row: usize) -> Range<usize> {
+    fn row_range(&self, row: usize) -> Range<usize> {
         row * self.width..(row + 1) * self.width
     }
 
@@ -31,37 +31,37 @@ impl Bits {
     }
 
     /// How many are set.
-    pub fn count(&self) -> usize {
+    pub fn count_ones(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether a bit is set.
-    pub fn has(&self, row: usize, column: usize) -> bool {
+    pub fn is_set(&self, row: usize, column: usize) -> bool {
         self.words[row * self.width + column / 64] >> (column % 64) & 1 == 1
     }
 
     /// Sets the bits of a row that a row of another table has.
-    pub fn add(&mut self, row: usize, other: &Self, from: usize) {
-        let range = self.range(row);
-        for (word, more) in self.words[range].iter_mut().zip(&other.words[other.range(from)]) {
+    pub fn or_row(&mut self, row: usize, other: &Self, from: usize) {
+        let range = self.row_range(row);
+        for (word, more) in self.words[range].iter_mut().zip(&other.words[other.row_range(from)]) {
             *word |= more;
         }
     }
 
     /// The columns of a row that are set, in their order.
-    pub fn columns(&self, row: usize) -> impl Iterator<Item = usize> {
-        self.words[self.range(row)].iter().enumerate().flat_map(|(word, bits)| {
-            let mut left = *bits;
+    pub fn ones(&self, row: usize) -> impl Iterator<Item = usize> {
+        self.words[self.row_range(row)].iter().enumerate().flat_map(|(word, bits)| {
+            let mut rest = *bits;
             std::iter::from_fn(move || {
-                let bit = left.trailing_zeros() as usize;
-                left &= left.wrapping_sub(1);
+                let bit = rest.trailing_zeros() as usize;
+                rest &= rest.wrapping_sub(1);
                 (bit < 64).then_some(word * 64 + bit)
             })
         })
     }
 
     /// How much memory so many rows of so many bits take.
-    pub fn bytes(rows: usize, columns: usize) -> usize {
+    pub fn bytes_for(rows: usize, columns: usize) -> usize {
         rows * columns.div_ceil(64) * 8
     }
 }

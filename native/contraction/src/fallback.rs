@@ -53,41 +53,41 @@ pub fn with_children(
 }
 
 /// A plan over inputs, in the state in which nothing has been executed, with their rows.
-fn with_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Arc<dyn ExecutionPlan>> {
+fn bind_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Arc<dyn ExecutionPlan>> {
     let mut inputs: Vec<_> = inputs.into_iter().map(Some).collect();
-    let with_inputs = Arc::clone(plan).transform_up(|node| {
+    let bound = Arc::clone(plan).transform_up(|node| {
         let Some(input) = node.downcast_ref::<InputExec>() else { return node.reset_state().map(Transformed::yes) };
         match inputs.get_mut(input.number).and_then(Option::take) {
             Some(streams) => Ok(Transformed::yes(Arc::new(input.with_streams(streams)) as _)),
             None => internal_err!("input {} is read twice", input.number),
         }
     })?;
-    Ok(with_inputs.data)
+    Ok(bound.data)
 }
 
 /// The rows of a plan over inputs that are given, in one partition.
 ///
 /// # Errors
 /// If the plan cannot be put together again, and those of the plan.
-pub fn handed_over(
+pub fn execute_fallback(
     plan: &Arc<dyn ExecutionPlan>,
     inputs: Vec<Streams>,
     context: Arc<TaskContext>,
     metrics: &ExecutionPlanMetricsSet,
-    measured: BaselineMetrics,
+    baseline: BaselineMetrics,
 ) -> Result<SendableRecordBatchStream> {
-    MetricBuilder::new(metrics).global_counter("handed_over").add(1);
-    let mut plan = with_inputs(plan, inputs)?;
+    MetricBuilder::new(metrics).global_counter("fallback").add(1);
+    let mut plan = bind_inputs(plan, inputs)?;
     if plan.output_partitioning().partition_count() > 1 {
         plan = Arc::new(CoalescePartitionsExec::new(plan));
     }
     let schema = plan.schema();
-    let rows = plan.execute(0, context)?.map(move |batch| batch.record_output(&measured));
+    let rows = plan.execute(0, context)?.map(move |batch| batch.record_output(&baseline));
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
 }
 
 /// What is known of an operator in one partition that hands over to a plan.
-pub fn properties(plan: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+pub fn fallback_properties(plan: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(plan.schema()),
         Partitioning::UnknownPartitioning(1),

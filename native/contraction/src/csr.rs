@@ -2,62 +2,62 @@
 
 use std::ops::Range;
 
-use crate::entries::{Entries, Factor};
+use crate::coo::{CooMatrix, Factor};
 
 /// A row in a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Entry {
+pub struct CsrEntry {
     /// Its other position.
     pub minor: u32,
     /// Its factor, 0 where it is NULL.
     pub factor: f64,
     /// Whether its factor is not NULL.
-    pub known: bool,
+    pub is_valid: bool,
 }
 
 /// Rows by their first position, and in each run by the other.
 #[derive(Debug)]
-pub struct Runs {
+pub struct CsrMatrix {
     starts: Vec<usize>,
-    entries: Vec<Entry>,
+    entries: Vec<CsrEntry>,
     /// How many other positions there are.
-    pub minors: usize,
+    pub minor_count: usize,
 }
 
-impl Runs {
+impl CsrMatrix {
     /// The rows of an input, each with its factor.
-    pub fn of(rows: Entries, factor: &Factor) -> Self {
-        let mut starts = Vec::with_capacity(rows.major.count + 1);
+    pub fn from_coo(matrix: CooMatrix, factor: &Factor) -> Self {
+        let mut starts = Vec::with_capacity(matrix.major.count + 1);
         let mut next = 0;
         starts.push(next);
-        for count in rows.by_major() {
+        for count in matrix.count_by_major() {
             next += count as usize;
             starts.push(next);
         }
-        let nothing = Entry { minor: 0, factor: 0.0, known: false };
-        let mut entries = vec![nothing; next];
-        let mut places = starts.clone();
-        for (major, minor, row) in rows.rows() {
-            let value = factor.of(row);
-            entries[places[major]] =
-                Entry { minor: minor as u32, factor: value.unwrap_or(0.0), known: value.is_some() };
-            places[major] += 1;
+        let empty = CsrEntry { minor: 0, factor: 0.0, is_valid: false };
+        let mut entries = vec![empty; next];
+        let mut next_free = starts.clone();
+        for (major, minor, row) in matrix.entries() {
+            let value = factor.get(row);
+            entries[next_free[major]] =
+                CsrEntry { minor: minor as u32, factor: value.unwrap_or(0.0), is_valid: value.is_some() };
+            next_free[major] += 1;
         }
         for run in starts.windows(2) {
             let run = &mut entries[run[0]..run[1]];
             if !run.is_sorted_by(|a, b| a.minor < b.minor) {
                 // Rows of one place in an order of their own, so that sums over them are the same from run to run.
                 run.sort_unstable_by(|a, b| {
-                    let by_value = || a.known.cmp(&b.known).then(a.factor.total_cmp(&b.factor));
-                    a.minor.cmp(&b.minor).then_with(by_value)
+                    let by_factor = || a.is_valid.cmp(&b.is_valid).then(a.factor.total_cmp(&b.factor));
+                    a.minor.cmp(&b.minor).then_with(by_factor)
                 });
             }
         }
-        Self { starts, entries, minors: rows.minor.count }
+        Self { starts, entries, minor_count: matrix.minor.count }
     }
 
     /// How many runs there are.
-    pub fn majors(&self) -> usize {
+    pub fn major_count(&self) -> usize {
         self.starts.len() - 1
     }
 
@@ -67,7 +67,7 @@ impl Runs {
     }
 
     /// The rows of a run.
-    pub fn run(&self, major: usize) -> &[Entry] {
+    pub fn row(&self, major: usize) -> &[CsrEntry] {
         &self.entries[self.range(major)]
     }
 
@@ -77,6 +77,6 @@ impl Runs {
 }
 
 /// How much memory so many rows in so many runs take.
-pub fn bytes(rows: usize, majors: usize) -> usize {
-    rows * size_of::<Entry>() + 2 * (majors + 1) * size_of::<usize>()
+pub fn bytes_for(rows: usize, majors: usize) -> usize {
+    rows * size_of::<CsrEntry>() + 2 * (majors + 1) * size_of::<usize>()
 }

@@ -18,20 +18,20 @@ use std::sync::Arc;
 /// ```
 ///
 /// None of them may be volatile.
-pub struct Together {
+pub struct SharedEval {
     /// The calls, each of which reads those before it as columns behind those of the rows.
     calls: Vec<Arc<dyn PhysicalExpr>>,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-impl Together {
+impl SharedEval {
     /// Expressions over rows with so many columns.
-    pub fn new(mut exprs: Vec<Arc<dyn PhysicalExpr>>, width: usize) -> Result<Self> {
+    pub fn try_new(mut exprs: Vec<Arc<dyn PhysicalExpr>>, width: usize) -> Result<Self> {
         let mut calls = vec![];
-        while let Some(call) = called_again(&exprs)? {
+        while let Some(call) = find_repeated_call(&exprs)? {
             let column = Arc::new(Column::new("call", width + calls.len())) as Arc<dyn PhysicalExpr>;
             for expr in &mut exprs {
-                *expr = replaced(expr, &call, &column)?;
+                *expr = replace_call(expr, &call, &column)?;
             }
             calls.push(call);
         }
@@ -39,27 +39,27 @@ impl Together {
     }
 
     /// Their values for the rows of a batch.
-    pub fn of(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    pub fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let mut batch = batch.clone();
         for call in &self.calls {
-            batch = with_column(&batch, value(call, &batch)?)?;
+            batch = append_column(&batch, evaluate_expr(call, &batch)?)?;
         }
-        self.exprs.iter().map(|expr| value(expr, &batch)).collect()
+        self.exprs.iter().map(|expr| evaluate_expr(expr, &batch)).collect()
     }
 }
 
-fn value(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
+fn evaluate_expr(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
     expr.evaluate(batch)?.into_array(batch.num_rows())
 }
 
-fn with_column(batch: &RecordBatch, column: ArrayRef) -> Result<RecordBatch> {
+fn append_column(batch: &RecordBatch, column: ArrayRef) -> Result<RecordBatch> {
     let field = Arc::new(Field::new("call", column.data_type().clone(), true));
     let fields = batch.schema_ref().fields().iter().cloned().chain([field]);
     let schema = Schema::new(fields.collect::<Vec<_>>());
     Ok(RecordBatch::try_new(Arc::new(schema), [batch.columns(), &[column]].concat())?)
 }
 
-fn replaced(
+fn replace_call(
     expr: &Arc<dyn PhysicalExpr>,
     call: &Arc<dyn PhysicalExpr>,
     column: &Arc<dyn PhysicalExpr>,
@@ -73,7 +73,7 @@ fn replaced(
 
 /// A function that expressions call several times with the same arguments, and at least once for every row. Its arguments have no such
 /// function in them.
-fn called_again(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+fn find_repeated_call(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Arc<dyn PhysicalExpr>>> {
     let mut count: HashMap<Arc<dyn PhysicalExpr>, usize> = HashMap::new();
     for expr in exprs {
         expr.apply(|part| {
@@ -86,21 +86,24 @@ fn called_again(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Arc<dyn Physic
     if count.values().all(|times| *times < 2) {
         return Ok(None);
     }
-    let is_called_again = |call: &Arc<dyn PhysicalExpr>| count.get(call).is_some_and(|times| *times > 1);
-    Ok(exprs.iter().find_map(|expr| innermost(expr, &is_called_again)))
+    let is_repeated = |call: &Arc<dyn PhysicalExpr>| count.get(call).is_some_and(|times| *times > 1);
+    Ok(exprs.iter().find_map(|expr| find_innermost(expr, &is_repeated)))
 }
 
 /// The first part that is so, of those that are evaluated for every row, from below.
-fn innermost(
+fn find_innermost(
     expr: &Arc<dyn PhysicalExpr>,
-    is_it: &impl Fn(&Arc<dyn PhysicalExpr>) -> bool,
+    matches: &impl Fn(&Arc<dyn PhysicalExpr>) -> bool,
 ) -> Option<Arc<dyn PhysicalExpr>> {
-    let for_every_row = evaluated_for_every_row(expr);
-    for_every_row.into_iter().find_map(|part| innermost(part, is_it)).or_else(|| is_it(expr).then(|| Arc::clone(expr)))
+    let children = unconditional_children(expr);
+    children
+        .into_iter()
+        .find_map(|part| find_innermost(part, matches))
+        .or_else(|| matches(expr).then(|| Arc::clone(expr)))
 }
 
 /// The arguments that are evaluated whatever the row is. What a condition guards may fail for other rows.
-fn evaluated_for_every_row(expr: &Arc<dyn PhysicalExpr>) -> Vec<&Arc<dyn PhysicalExpr>> {
+fn unconditional_children(expr: &Arc<dyn PhysicalExpr>) -> Vec<&Arc<dyn PhysicalExpr>> {
     if let Some(operator) = expr.downcast_ref::<BinaryExpr>() {
         return match operator.op() {
             Operator::And | Operator::Or => vec![operator.left()],
@@ -110,10 +113,10 @@ fn evaluated_for_every_row(expr: &Arc<dyn PhysicalExpr>) -> Vec<&Arc<dyn Physica
     if let Some(case) = expr.downcast_ref::<CaseExpr>() {
         return case.expr().or(case.when_then_expr().first().map(|(condition, _)| condition)).into_iter().collect();
     }
-    let is_whole = expr.is::<NegativeExpr>()
+    let evaluates_all = expr.is::<NegativeExpr>()
         || expr.is::<CastExpr>()
         || expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(|call| !call.fun().short_circuits());
-    if is_whole { expr.children() } else { vec![] }
+    if evaluates_all { expr.children() } else { vec![] }
 }
 
 #[cfg(test)]
@@ -131,7 +134,7 @@ mod tests {
     /// A function that knows how many rows it has been called for, and fails for negative numbers.
     fn root(calls: &Arc<Mutex<Vec<usize>>>) -> ScalarUDF {
         let calls = Arc::clone(calls);
-        let of_rows = move |args: &[ColumnarValue]| {
+        let take_roots = move |args: &[ColumnarValue]| {
             let Some(ColumnarValue::Array(array)) = args.first() else { return exec_err!("no rows") };
             calls.lock().expect("no test has panicked").push(array.len());
             let values = array.as_primitive::<Float64Type>();
@@ -140,14 +143,14 @@ mod tests {
                 false => Ok(ColumnarValue::Array(Arc::new(values.unary::<_, Float64Type>(f64::sqrt)))),
             }
         };
-        create_udf("root", vec![DataType::Float64], DataType::Float64, Volatility::Immutable, Arc::new(of_rows))
+        create_udf("root", vec![DataType::Float64], DataType::Float64, Volatility::Immutable, Arc::new(take_roots))
     }
 
     /// The values of an expression.
     type Values = Vec<Option<f64>>;
 
     /// The values of expressions of a function over some rows of `x`, and for how many rows it has been called each time.
-    fn evaluated<const N: usize>(
+    fn evaluate<const N: usize>(
         rows: [f64; 3],
         exprs: impl FnOnce(&dyn Fn(Expr) -> Expr) -> [Expr; N],
     ) -> Result<([Values; N], Vec<usize>)> {
@@ -157,8 +160,8 @@ mod tests {
         let (schema, props) = (DFSchema::try_from(batch.schema())?, ExecutionProps::new());
         let exprs = exprs(&|argument| function.call(vec![argument]));
         let exprs = exprs.iter().map(|expr| create_physical_expr(expr, &schema, &props));
-        let together = Together::new(exprs.collect::<Result<_>>()?, batch.num_columns())?;
-        let mut values = together.of(&batch)?.into_iter();
+        let shared = SharedEval::try_new(exprs.collect::<Result<_>>()?, batch.num_columns())?;
+        let mut values = shared.evaluate(&batch)?.into_iter();
         let values = std::array::from_fn(|_| {
             let values = values.next().expect("there is one for each");
             values.as_primitive::<Float64Type>().iter().collect()
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_function_is_called_once_for_all_expressions() -> Result<()> {
-        let (values, calls) = evaluated([0.0, 1.0, 4.0], |root| {
+        let (values, calls) = evaluate([0.0, 1.0, 4.0], |root| {
             [root(col("x")) / (lit(1.0) + root(col("x"))), -root(root(col("x"))), root(col("x") + lit(1.0))]
         })?;
         let [quotient, negative, other] = values;
@@ -183,7 +186,7 @@ mod tests {
     #[test]
     fn a_call_in_which_another_comes_again_is_called_once() -> Result<()> {
         let nested = |root: &dyn Fn(Expr) -> Expr| root(root(col("x")));
-        let (values, calls) = evaluated([0.0, 1.0, 16.0], |root| [nested(root) * nested(root), root(col("x"))])?;
+        let (values, calls) = evaluate([0.0, 1.0, 16.0], |root| [nested(root) * nested(root), root(col("x"))])?;
         assert_eq!(values, [[0.0, 1.0, 4.0], [0.0, 1.0, 4.0]].map(|values| values.map(Some).to_vec()));
         assert_eq!(calls, [3, 3]);
         Ok(())
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn what_a_condition_guards_is_not_called_for_other_rows() -> Result<()> {
         let rows = [-1.0, 4.0, 9.0];
-        let (values, calls) = evaluated(rows, |root| {
+        let (values, calls) = evaluate(rows, |root| {
             let guarded = || when(col("x").gt(lit(0.0)), root(col("x"))).end().expect("it has a condition");
             [guarded(), guarded() + lit(1.0)]
         })?;
@@ -200,7 +203,7 @@ mod tests {
         assert_eq!(values[1], [None, Some(3.0), Some(4.0)]);
         assert_eq!(calls, [2, 2]);
         // No row is positive, so that DataFusion does not ask for more.
-        let (values, calls) = evaluated([-1.0, -4.0, -9.0], |root| {
+        let (values, calls) = evaluate([-1.0, -4.0, -9.0], |root| {
             let guarded = || col("x").gt(lit(0.0)).and(root(col("x")).gt(lit(2.0)));
             let number = |truth: Expr| when(truth, lit(1.0)).otherwise(lit(0.0)).expect("it has a condition");
             [number(guarded()), number(guarded().or(col("x").lt(lit(-2.0))))]
@@ -208,7 +211,7 @@ mod tests {
         assert_eq!(values, [[0.0, 0.0, 0.0], [0.0, 1.0, 1.0]].map(|values| values.map(Some).to_vec()));
         assert_eq!(calls, [0; 0]);
         // What its condition calls is.
-        let (values, calls) = evaluated([1.0, 4.0, 9.0], |root| {
+        let (values, calls) = evaluate([1.0, 4.0, 9.0], |root| {
             [when(root(col("x")).gt(lit(1.0)), root(col("x"))).end().expect("it has a condition")]
         })?;
         assert_eq!(values, [vec![None, Some(2.0), Some(3.0)]]);

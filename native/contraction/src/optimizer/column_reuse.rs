@@ -10,27 +10,27 @@ use std::sync::Arc;
 
 /// An expression over the rows of a plan that reads what the plan has computed. Over `ProjectionExec: x, tanh(x) AS h`, the derivative
 /// `1 - tanh(x) * tanh(x)` is `1 - h * h`.
-pub fn read_from(plan: &Arc<dyn ExecutionPlan>, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+pub fn reuse_columns(plan: &Arc<dyn ExecutionPlan>, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
     let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return Ok(expr) };
     let schema = plan.schema();
     let column = |index: usize| Arc::new(Column::new(schema.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
     let mut computed = vec![];
-    for (index, of_rows) in projection.expr().iter().enumerate() {
-        if let Some(of_columns) = over_columns(projection, &of_rows.expr, &column)? {
-            computed.push((of_columns, column(index)));
+    for (index, output) in projection.expr().iter().enumerate() {
+        if let Some(over_columns) = over_output(projection, &output.expr, &column)? {
+            computed.push((over_columns, column(index)));
         }
     }
-    let read = expr.transform_down(|part| {
-        match computed.iter().find(|(of_columns, _)| of_columns.as_ref() == part.as_ref()) {
+    let rewritten = expr.transform_down(|part| {
+        match computed.iter().find(|(over_columns, _)| over_columns.as_ref() == part.as_ref()) {
             Some((_, column)) => Ok(Transformed::new(Arc::clone(column), true, TreeNodeRecursion::Jump)),
             None => Ok(Transformed::no(part)),
         }
     })?;
-    Ok(read.data)
+    Ok(rewritten.data)
 }
 
 /// What a projection computes, over its own columns. None if it does not pass all on that this reads, or has it anew for each reader.
-fn over_columns(
+fn over_output(
     projection: &ProjectionExec,
     expr: &Arc<dyn PhysicalExpr>,
     column: &impl Fn(usize) -> Arc<dyn PhysicalExpr>,
@@ -38,14 +38,14 @@ fn over_columns(
     if expr.is::<Column>() || expr.is::<Literal>() || expr.exists(|part| Ok(part.is_volatile_node()))? {
         return Ok(None);
     }
-    let mut are_passed_on = true;
-    let of_columns = Arc::clone(expr).transform_down(|part| {
+    let mut is_available = true;
+    let over_columns = Arc::clone(expr).transform_down(|part| {
         let Some(read) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
-        let is_it = |passed: &Column| passed.index() == read.index();
-        let passed_on =
-            projection.expr().iter().position(|other| other.expr.downcast_ref::<Column>().is_some_and(is_it));
-        are_passed_on &= passed_on.is_some();
-        Ok(passed_on.map_or(Transformed::no(part), |index| Transformed::yes(column(index))))
+        let is_same = |passed: &Column| passed.index() == read.index();
+        let output =
+            projection.expr().iter().position(|other| other.expr.downcast_ref::<Column>().is_some_and(is_same));
+        is_available &= output.is_some();
+        Ok(output.map_or(Transformed::no(part), |index| Transformed::yes(column(index))))
     })?;
-    Ok(are_passed_on.then_some(of_columns.data))
+    Ok(is_available.then_some(over_columns.data))
 }

@@ -15,12 +15,12 @@ use super::draw::Draw;
 
 /// The rows of a partition of a table, as they are now.
 #[derive(Debug, Clone)]
-pub struct Changing {
+pub struct MutableTable {
     schema: SchemaRef,
     batches: Arc<Mutex<Vec<RecordBatch>>>,
 }
 
-impl Changing {
+impl MutableTable {
     /// Registers a table, and gives its partitions.
     pub fn register(
         ctx: &SessionContext,
@@ -64,7 +64,7 @@ fn other_rows(column: &ArrayRef, draw: &mut Draw) -> Result<ArrayRef> {
     Ok(take(column, &rows, None)?)
 }
 
-impl PartitionStream for Changing {
+impl PartitionStream for MutableTable {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }

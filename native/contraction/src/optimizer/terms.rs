@@ -12,9 +12,9 @@ use datafusion_physical_expr::expressions::{BinaryExpr, IsNotNullExpr, NegativeE
 use datafusion_physical_plan::aggregates::AggregateExec;
 use std::sync::Arc;
 
-use super::computed::read_from;
-use super::joined::Joined;
-use super::product::{Product, product, where_true};
+use super::column_reuse::reuse_columns;
+use super::join_tree::JoinTree;
+use super::product::{Product, as_product, null_unless};
 use crate::outputs::Output;
 use crate::spec::Term;
 
@@ -29,24 +29,24 @@ pub struct Terms {
 
 impl Terms {
     /// The aggregates of groups, if all are sums, counts or averages of products over a join, or of sums of products.
-    pub fn of(grouped: &AggregateExec, joined: &Joined) -> Result<Option<Self>> {
+    pub fn from_aggregate(grouped: &AggregateExec, tree: &JoinTree) -> Result<Option<Self>> {
         let schema = grouped.input_schema();
         let mut found = Self::default();
         for (aggregate, condition) in grouped.aggr_expr().iter().zip(grouped.filter_expr()) {
-            let Some(argument) = argument(aggregate) else { return Ok(None) };
-            let argument_of_inputs = joined.over_inputs(&argument)?;
-            let condition = condition.as_ref().map(|condition| joined.over_inputs(condition)).transpose()?;
-            let Some(terms) = terms(&argument_of_inputs, condition.as_ref(), joined)? else { return Ok(None) };
+            let Some(argument) = plain_argument(aggregate) else { return Ok(None) };
+            let over_inputs = tree.over_inputs(&argument)?;
+            let condition = condition.as_ref().map(|condition| tree.over_inputs(condition)).transpose()?;
+            let Some(terms) = as_terms(&over_inputs, condition.as_ref(), tree)? else { return Ok(None) };
             let function = aggregate.fun();
             let is_double = argument.data_type(&schema)? == DataType::Float64;
             if function.inner().is::<Count>() {
-                let count = found.count(&terms);
+                let count = found.add_count(&terms);
                 found.outputs.push(Output::Count(count));
             } else if is_double && function.inner().is::<Sum>() {
                 let terms = found.add(terms);
                 found.outputs.push(Output::Sum(terms));
             } else if is_double && function.inner().is::<Avg>() {
-                let count = found.count(&terms);
+                let count = found.add_count(&terms);
                 let terms = found.add(terms);
                 found.outputs.push(Output::Average(terms, count));
             } else {
@@ -59,12 +59,12 @@ impl Terms {
         }
         for term in &mut found.terms {
             for (side, factor) in term.factors.iter_mut().enumerate() {
-                let Some(of_inputs) = factor.take() else { continue };
-                let of_side = joined.local(side, of_inputs)?;
+                let Some(factor_over_inputs) = factor.take() else { continue };
+                let local = tree.local(side, factor_over_inputs)?;
                 // A row that stands for a missing one has NULL in each column, whatever an expression makes of NULLs.
-                let may_be_missing = joined.outer == Some(side)
-                    || joined.extension.as_ref().is_some_and(|extension| extension.by == side);
-                *factor = Some(if may_be_missing { of_side } else { read_from(&joined.inputs[side], of_side)? });
+                let may_be_missing =
+                    tree.outer == Some(side) || tree.extension.as_ref().is_some_and(|extension| extension.by == side);
+                *factor = Some(if may_be_missing { local } else { reuse_columns(&tree.inputs[side], local)? });
             }
         }
         Ok(Some(found))
@@ -77,37 +77,37 @@ impl Terms {
     }
 
     /// The number of the term that counts where terms are not NULL, of which each is where the others are.
-    fn count(&mut self, terms: &[Term]) -> usize {
-        self.terms.extend(terms.first().map(|term| Term { counts: true, single: false, ..term.clone() }));
+    fn add_count(&mut self, terms: &[Term]) -> usize {
+        self.terms.extend(terms.first().map(|term| Term { counts: true, single_precision: false, ..term.clone() }));
         self.terms.len() - 1
     }
 }
 
 /// What an aggregate is of, if it is of all values of one expression.
-fn argument(aggregate: &AggregateFunctionExpr) -> Option<Arc<dyn PhysicalExpr>> {
+fn plain_argument(aggregate: &AggregateFunctionExpr) -> Option<Arc<dyn PhysicalExpr>> {
     let mut arguments = aggregate.expressions();
     let argument = arguments.pop().filter(|_| arguments.is_empty());
     argument.filter(|_| !aggregate.is_distinct() && aggregate.order_bys().is_empty())
 }
 
 /// What an aggregate sums, if it is a sum of doubles.
-pub fn summed_by(aggregate: &AggregateFunctionExpr, schema: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
-    let argument = argument(aggregate).filter(|_| aggregate.fun().inner().is::<Sum>())?;
+pub fn sum_argument(aggregate: &AggregateFunctionExpr, schema: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
+    let argument = plain_argument(aggregate).filter(|_| aggregate.fun().inner().is::<Sum>())?;
     (argument.data_type(schema).ok()? == DataType::Float64).then_some(argument)
 }
 
 /// An expression as products that are added, each of which is NULL where the expression is. None if it is no such sum.
-fn terms(
+fn as_terms(
     expr: &Arc<dyn PhysicalExpr>,
     condition: Option<&Arc<dyn PhysicalExpr>>,
-    joined: &Joined,
+    tree: &JoinTree,
 ) -> Result<Option<Vec<Term>>> {
     let mut products = vec![];
-    for part in added(expr, joined)? {
-        let Some(Product { factors, single }) = product(&part, condition, joined)? else { return Ok(None) };
-        products.push(Term { factors, single, counts: false });
+    for part in split_sum(expr, tree)? {
+        let Some(Product { factors, single_precision }) = as_product(&part, condition, tree)? else { return Ok(None) };
+        products.push(Term { factors, single_precision, counts: false });
     }
-    if products.len() > 1 && products.iter().any(|term| term.single) {
+    if products.len() > 1 && products.iter().any(|term| term.single_precision) {
         return Ok(None);
     }
     let mut terms = vec![];
@@ -115,12 +115,12 @@ fn terms(
         let mut factors = term.factors.clone();
         let others = products.iter().enumerate().filter(|(other, _)| *other != number);
         for factor in others.flat_map(|(_, other)| other.factors.iter().flatten()) {
-            if !factor.nullable(&joined.schema)? {
+            if !factor.nullable(&tree.schema)? {
                 continue;
             }
-            let is_known: Arc<dyn PhysicalExpr> = Arc::new(IsNotNullExpr::new(Arc::clone(factor)));
-            let Some(known) = where_true(&is_known, factors, joined)? else { return Ok(None) };
-            factors = known;
+            let is_not_null: Arc<dyn PhysicalExpr> = Arc::new(IsNotNullExpr::new(Arc::clone(factor)));
+            let Some(guarded) = null_unless(&is_not_null, factors, tree)? else { return Ok(None) };
+            factors = guarded;
         }
         terms.push(Term { factors, ..term.clone() });
     }
@@ -128,14 +128,14 @@ fn terms(
 }
 
 /// The parts that an expression adds, if it reads several inputs: `a.x * b.y + a.z * b.w` has two.
-fn added(expr: &Arc<dyn PhysicalExpr>, joined: &Joined) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+fn split_sum(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
     let sum = expr.downcast_ref::<BinaryExpr>().filter(|sum| matches!(sum.op(), Operator::Plus | Operator::Minus));
-    let Some(sum) = sum.filter(|_| joined.sides_of(expr).len() > 1) else { return Ok(vec![Arc::clone(expr)]) };
-    if joined.type_of(expr)? != DataType::Float64 {
+    let Some(sum) = sum.filter(|_| tree.sides_of(expr).len() > 1) else { return Ok(vec![Arc::clone(expr)]) };
+    if tree.type_of(expr)? != DataType::Float64 {
         return Ok(vec![Arc::clone(expr)]);
     }
-    let mut parts = added(sum.left(), joined)?;
-    for part in added(sum.right(), joined)? {
+    let mut parts = split_sum(sum.left(), tree)?;
+    for part in split_sum(sum.right(), tree)? {
         parts.push(if *sum.op() == Operator::Minus { Arc::new(NegativeExpr::new(part)) } else { part });
     }
     Ok(parts)

@@ -1,6 +1,6 @@
 //! The rows of an input by two positions.
 
-use crate::keys::{NONE, Positions};
+use crate::key_codes::{KeyCodes, NO_CODE};
 
 /// The factors of rows, one for each.
 #[derive(Debug, Clone, Default)]
@@ -13,16 +13,16 @@ pub struct Factor {
 
 /// The rows of an input by two positions. A row that lacks a position meets no other.
 #[derive(Debug, Clone, Copy)]
-pub struct Entries<'s> {
+pub struct CooMatrix<'s> {
     /// The position that comes first in the order of rows.
-    pub major: &'s Positions,
+    pub major: &'s KeyCodes,
     /// The other one.
-    pub minor: &'s Positions,
+    pub minor: &'s KeyCodes,
 }
 
 /// How many rows positions have.
 #[derive(Debug)]
-pub struct Counts {
+pub struct EntryCounts {
     /// All rows that have both positions.
     pub rows: usize,
     /// The rows of each first position.
@@ -31,9 +31,9 @@ pub struct Counts {
     pub minor: Vec<u32>,
 }
 
-impl Counts {
+impl EntryCounts {
     /// How many of all pairs of positions have rows, from 0 to 1.
-    pub fn filling(&self) -> f64 {
+    pub fn density(&self) -> f64 {
         let all = self.major.len() as f64 * self.minor.len() as f64;
         if all > 0.0 { self.rows as f64 / all } else { 0.0 }
     }
@@ -41,7 +41,7 @@ impl Counts {
 
 impl Factor {
     /// The factor of a row, none if it is NULL.
-    pub fn of(&self, row: usize) -> Option<f64> {
+    pub fn get(&self, row: usize) -> Option<f64> {
         if self.nulls.get(row) == Some(&true) { None } else { self.values.get(row).copied() }
     }
 
@@ -52,7 +52,7 @@ impl Factor {
     }
 
     /// Whether all are the same to the last bit.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_bitwise_equal(&self, other: &Self) -> bool {
         let values = || self.values.iter().zip(&other.values);
         self.nulls == other.nulls
             && self.values.len() == other.values.len()
@@ -60,31 +60,31 @@ impl Factor {
     }
 
     /// The memory that they take, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         self.values.len() * size_of::<f64>() + self.nulls.len()
     }
 }
 
-impl<'s> Entries<'s> {
+impl<'s> CooMatrix<'s> {
     /// The rows, each with its two positions and its number.
-    pub fn rows(self) -> impl Iterator<Item = (usize, usize, usize)> + 's {
-        let positions = self.major.of_rows.iter().zip(&self.minor.of_rows).enumerate();
+    pub fn entries(self) -> impl Iterator<Item = (usize, usize, usize)> + 's {
+        let positions = self.major.codes.iter().zip(&self.minor.codes).enumerate();
         positions.filter_map(|(row, (major, minor))| {
-            (*major != NONE && *minor != NONE).then_some((*major as usize, *minor as usize, row))
+            (*major != NO_CODE && *minor != NO_CODE).then_some((*major as usize, *minor as usize, row))
         })
     }
 
     /// How many rows each first position has.
-    pub fn by_major(self) -> Vec<u32> {
+    pub fn count_by_major(self) -> Vec<u32> {
         let mut counts = vec![0; self.major.count];
-        self.rows().for_each(|(major, _, _)| counts[major] += 1);
+        self.entries().for_each(|(major, _, _)| counts[major] += 1);
         counts
     }
 
     /// How many rows each position has, of the first ones and of the others.
-    pub fn counts(self) -> Counts {
-        let mut counts = Counts { rows: 0, major: vec![0; self.major.count], minor: vec![0; self.minor.count] };
-        self.rows().for_each(|(major, minor, _)| {
+    pub fn count(self) -> EntryCounts {
+        let mut counts = EntryCounts { rows: 0, major: vec![0; self.major.count], minor: vec![0; self.minor.count] };
+        self.entries().for_each(|(major, minor, _)| {
             counts.rows += 1;
             counts.major[major] += 1;
             counts.minor[minor] += 1;
@@ -93,7 +93,7 @@ impl<'s> Entries<'s> {
     }
 
     /// The same rows with the positions the other way round.
-    pub fn turned(self) -> Self {
+    pub fn transpose(self) -> Self {
         Self { major: self.minor, minor: self.major }
     }
 }

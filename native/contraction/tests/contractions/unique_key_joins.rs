@@ -12,10 +12,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
 use xql_contraction::Contractions;
 
-use super::changing::Changing;
 use super::draw::Draw;
-use super::random::{KeyType, Values, add_table, cases, key, of_values};
-use super::session::{by, metric, planned, shown, texts};
+use super::mutable_table::MutableTable;
+use super::random::{KeyType, Values, add_table, cases, key, values_column};
+use super::session::{contract, metric, plan_sql, show, texts};
 
 /// The rows of a plan as text, in the order of the text.
 async fn rows(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<Vec<String>> {
@@ -29,7 +29,7 @@ async fn rows(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Resu
 
 /// Whole numbers that follow each other, as many as there are rows, half of the times in an order of their own.
 fn numbers(draw: &mut Draw, rows: usize) -> ArrayRef {
-    let first = *draw.of(&[0, 0, 0, 0, 1, 30, -7, i64::MAX - rows as i64, i64::MIN]);
+    let first = *draw.pick(&[0, 0, 0, 0, 1, 30, -7, i64::MAX - rows as i64, i64::MIN]);
     let mut numbers: Vec<_> = (first..first + rows as i64).collect();
     if draw.percent(50) {
         (1..rows).for_each(|place| numbers.swap(place, draw.below(place + 1)));
@@ -38,59 +38,59 @@ fn numbers(draw: &mut Draw, rows: usize) -> ArrayRef {
 }
 
 /// Draws two tables, and a join of them.
-fn drawn(ctx: &SessionContext, draw: &mut Draw) -> Result<(Vec<Changing>, String)> {
+fn drawn(ctx: &SessionContext, draw: &mut Draw) -> Result<(Vec<MutableTable>, String)> {
     const KEYS: [KeyType; 6] =
         [KeyType::Int, KeyType::Small, KeyType::Unsigned, KeyType::Date, KeyType::Bool, KeyType::Wide];
     let mut tables = vec![];
-    let (nulls, types) = (*draw.of(&[0, 0, 10]), [*draw.of(&KEYS), *draw.of(&KEYS)]);
+    let (nulls, types) = (*draw.pick(&[0, 0, 10]), [*draw.pick(&KEYS), *draw.pick(&KEYS)]);
     let are_unique = draw.percent(60);
-    let values = *draw.of(&[1, 3, 40]);
+    let values = *draw.pick(&[1, 3, 40]);
     for name in ["a", "b"] {
-        let most = *draw.of(&[3, 40, 300]);
+        let most = *draw.pick(&[3, 40, 300]);
         let count = if draw.percent(5) { 0 } else { 1 + draw.below(most) };
         let texts = (0..count).map(|row| (row % 5 > 0).then(|| format!("{name} {row}"))).collect::<StringArray>();
         let columns = vec![
             ("n", numbers(draw, count)),
             ("k", key(draw, types[0], count, values, nulls)),
             ("l", key(draw, types[1], count, 2, nulls)),
-            ("v", of_values(draw, Values::WithNulls, count)),
+            ("v", values_column(draw, Values::WithNulls, count)),
             ("t", Arc::new(texts) as _),
         ];
         tables.extend(add_table(ctx, draw, name, columns)?);
     }
-    let equal = *draw.of(&["=", "=", "IS NOT DISTINCT FROM"]);
+    let equal = *draw.pick(&["=", "=", "IS NOT DISTINCT FROM"]);
     let on = match (are_unique, draw.below(3)) {
         (true, 0) => format!("(a.n {equal} b.n) AND (a.l {equal} b.l)"),
         (true, _) => format!("a.n {equal} b.n"),
         (false, 0) => format!("(a.k {equal} b.k) AND (a.l {equal} b.l)"),
         (false, _) => format!("a.k {equal} b.k"),
     };
-    let join = *draw.of(&["JOIN", "RIGHT JOIN"]);
-    let columns = *draw.of(&["*", "b.v, a.t", "a.v", "b.l, b.t, a.k", "1"]);
+    let join = *draw.pick(&["JOIN", "RIGHT JOIN"]);
+    let columns = *draw.pick(&["*", "b.v, a.t", "a.v", "b.l, b.t, a.k", "1"]);
     Ok((tables, format!("SELECT {columns} FROM a {join} b ON {on}")))
 }
 
 /// Joins whose rows change, by plans that are executed again and again.
 #[tokio::test]
 async fn rows_that_are_looked_up_are_those_of_the_join() -> Result<()> {
-    let mut draw = Draw::of_run();
+    let mut draw = Draw::from_env();
     let mut ways = [0; 2];
     for _ in 0..2 * cases() {
         let config = SessionConfig::new().with_target_partitions(1 + draw.below(3)).with_batch_size(64);
         // The first input is read once for all partitions of the second, or by partitions of both.
         let ctx = SessionContext::new_with_config(config.with_repartition_joins(draw.percent(50)));
         let (tables, sql) = drawn(&ctx, &mut draw)?;
-        let plan = planned(&ctx, &sql).await?;
+        let plan = plan_sql(&ctx, &sql).await?;
         for _ in 0..3 {
             let expected = rows(&plan, &ctx.task_ctx()).await?;
-            for way in [Contractions::On, Contractions::HandedOver] {
-                let lookup = by(&plan, way)?;
-                assert!(shown(&lookup).contains("LookupExec"), "{}", shown(&lookup));
-                assert_eq!(rows(&lookup, &ctx.task_ctx()).await?, expected, "{way}: {sql}\n{}", shown(&lookup));
+            for way in [Contractions::On, Contractions::Fallback] {
+                let lookup = contract(&plan, way)?;
+                assert!(show(&lookup).contains("UniqueKeyJoinExec"), "{}", show(&lookup));
+                assert_eq!(rows(&lookup, &ctx.task_ctx()).await?, expected, "{way}: {sql}\n{}", show(&lookup));
                 if way == Contractions::On {
                     let executed = reset_plan_states(lookup)?;
                     collect(Arc::clone(&executed), ctx.task_ctx()).await?;
-                    ways[usize::from(metric(&executed, "handed_over").is_some())] += 1;
+                    ways[usize::from(metric(&executed, "fallback").is_some())] += 1;
                 }
             }
             for table in &tables {
@@ -98,13 +98,13 @@ async fn rows_that_are_looked_up_are_those_of_the_join() -> Result<()> {
             }
         }
     }
-    println!("{} looked up, {} handed over", ways[0], ways[1]);
+    println!("{} looked up, {} by the fallback plan", ways[0], ways[1]);
     assert!(ways.iter().all(|count| count * 5 > cases()), "{ways:?}");
     Ok(())
 }
 
 /// A table of so many rows by their numbers.
-fn numbered(ctx: &SessionContext, name: &str, rows: i64) -> Result<()> {
+fn create_numbered(ctx: &SessionContext, name: &str, rows: i64) -> Result<()> {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
     let batch = RecordBatch::try_from_iter([("n", Arc::clone(&numbers)), ("v", numbers)])?;
     ctx.register_table(name, Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))?;
@@ -112,10 +112,10 @@ fn numbered(ctx: &SessionContext, name: &str, rows: i64) -> Result<()> {
 }
 
 /// A session with two such tables, in one partition.
-fn both_numbered(a: i64, b: i64) -> Result<SessionContext> {
+fn two_tables(a: i64, b: i64) -> Result<SessionContext> {
     let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
-    numbered(&ctx, "a", a)?;
-    numbered(&ctx, "b", b)?;
+    create_numbered(&ctx, "a", a)?;
+    create_numbered(&ctx, "b", b)?;
     Ok(ctx)
 }
 
@@ -123,15 +123,15 @@ const BY_NUMBER: &str = "SELECT a.v AS a, b.v AS b FROM a JOIN b ON a.n = b.n";
 
 #[tokio::test]
 async fn rows_that_look_up_are_not_copied() -> Result<()> {
-    let ctx = both_numbered(50, 100)?;
-    let plan = by(&planned(&ctx, BY_NUMBER).await?, Contractions::On)?;
-    assert_contains!(shown(&plan), "LookupExec: on=[n@0 of 0 = n@0 of 1]");
+    let ctx = two_tables(50, 100)?;
+    let plan = contract(&plan_sql(&ctx, BY_NUMBER).await?, Contractions::On)?;
+    assert_contains!(show(&plan), "UniqueKeyJoinExec: on=[n@0 of 0 = n@0 of 1]");
     assert_eq!(collect(plan, ctx.task_ctx()).await?[0].num_rows(), 50);
     let sql = "SELECT a.v AS a, b.v AS b FROM a RIGHT JOIN b ON a.n = b.n";
-    let plan = by(&planned(&ctx, sql).await?, Contractions::On)?;
-    assert_contains!(shown(&plan), "rows of 0 or none");
+    let plan = contract(&plan_sql(&ctx, sql).await?, Contractions::On)?;
+    assert_contains!(show(&plan), "rows of 0 or none");
     let found = collect(plan, ctx.task_ctx()).await?;
-    let looked_up = &collect(planned(&ctx, "SELECT v FROM b").await?, ctx.task_ctx()).await?[0];
+    let looked_up = &collect(plan_sql(&ctx, "SELECT v FROM b").await?, ctx.task_ctx()).await?[0];
     assert!(found[0].column(1).to_data().ptr_eq(&looked_up.column(0).to_data()));
     Ok(())
 }
@@ -149,8 +149,8 @@ async fn rows_without_a_key_have_no_partner() -> Result<()> {
     }
     for (join, count) in [("JOIN", 0), ("RIGHT JOIN", 4)] {
         let sql = format!("SELECT a.p AS a, b.p AS b FROM a {join} b ON a.p = b.p AND a.q = b.q AND a.r = b.r");
-        let plan = by(&planned(&ctx, &sql).await?, Contractions::On)?;
-        assert_contains!(shown(&plan), "LookupExec");
+        let plan = contract(&plan_sql(&ctx, &sql).await?, Contractions::On)?;
+        assert_contains!(show(&plan), "UniqueKeyJoinExec");
         assert_eq!(rows(&plan, &ctx.task_ctx()).await?.len(), count, "{join}");
     }
     Ok(())
@@ -161,10 +161,10 @@ async fn a_lookup_that_has_no_memory_says_so() -> Result<()> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(100_000))).build_arc()?;
     let config = SessionConfig::new().with_target_partitions(1);
     let ctx = SessionContext::new_with_config_rt(config, runtime);
-    numbered(&ctx, "a", 50_000)?;
-    numbered(&ctx, "b", 60_000)?;
-    let plan = by(&planned(&ctx, BY_NUMBER).await?, Contractions::On)?;
-    assert_contains!(shown(&plan), "LookupExec");
+    create_numbered(&ctx, "a", 50_000)?;
+    create_numbered(&ctx, "b", 60_000)?;
+    let plan = contract(&plan_sql(&ctx, BY_NUMBER).await?, Contractions::On)?;
+    assert_contains!(show(&plan), "UniqueKeyJoinExec");
     let error = collect(plan, ctx.task_ctx()).await.expect_err("no memory");
     assert_contains!(error.to_string(), "rows that are looked up");
     Ok(())
@@ -172,8 +172,8 @@ async fn a_lookup_that_has_no_memory_says_so() -> Result<()> {
 
 #[tokio::test]
 async fn a_session_that_wants_no_arrays_joins() -> Result<()> {
-    let ctx = both_numbered(5, 5)?;
-    let plan = by(&planned(&ctx, BY_NUMBER).await?, Contractions::Off)?;
-    assert_contains!(shown(&plan), "HashJoinExec");
+    let ctx = two_tables(5, 5)?;
+    let plan = contract(&plan_sql(&ctx, BY_NUMBER).await?, Contractions::Off)?;
+    assert_contains!(show(&plan), "HashJoinExec");
     Ok(())
 }

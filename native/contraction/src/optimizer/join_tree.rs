@@ -15,26 +15,26 @@ use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use std::sync::Arc;
 
-use crate::handover::{InputExec, with_children};
-use crate::spec::{Equality, Extension};
+use crate::fallback::{InputExec, with_children};
+use crate::spec::{KeyEquality, NullExtension};
 
 /// How joins stand above one another.
 #[derive(Debug, Clone, Copy)]
-pub enum Shape {
+pub enum JoinShape {
     /// None: the rows of one input.
     Input,
     /// A join.
-    Join(&'static Shape, &'static Shape),
+    Join(&'static JoinShape, &'static JoinShape),
 }
 
-const INPUT: Shape = Shape::Input;
-const JOIN: Shape = Shape::Join(&INPUT, &INPUT);
+const INPUT: JoinShape = JoinShape::Input;
+const JOIN: JoinShape = JoinShape::Join(&INPUT, &INPUT);
 
 /// The shapes that are tried, one after the other.
-pub const SHAPES: [Shape; 3] = [Shape::Join(&JOIN, &INPUT), Shape::Join(&INPUT, &JOIN), JOIN];
+pub const SHAPES: [JoinShape; 3] = [JoinShape::Join(&JOIN, &INPUT), JoinShape::Join(&INPUT, &JOIN), JOIN];
 
 /// Rows as those of a join of inputs.
-pub struct Joined {
+pub struct JoinTree {
     /// The inputs, without what deals their rows out to partitions.
     pub inputs: Vec<Arc<dyn ExecutionPlan>>,
     /// The columns of all inputs, one after the other.
@@ -42,13 +42,13 @@ pub struct Joined {
     /// The columns of the rows, over those of the inputs.
     columns: Vec<Arc<dyn PhysicalExpr>>,
     /// By what they are joined, over the columns of the inputs.
-    pub equalities: Vec<Equality>,
+    pub equalities: Vec<KeyEquality>,
     /// What rows have to fulfil beside that, over the columns of the inputs.
     pub conditions: Vec<Arc<dyn PhysicalExpr>>,
     /// The input that a row of two others need not have a row of.
     pub outer: Option<usize>,
     /// What rows of one input meet that have none of another.
-    pub extension: Option<Extension>,
+    pub extension: Option<NullExtension>,
     /// The plan over inputs that are still to be given.
     pub plan: Arc<dyn ExecutionPlan>,
 }
@@ -59,37 +59,37 @@ pub fn is_shuffle(plan: &Arc<dyn ExecutionPlan>) -> bool {
     coalesces || plan.is::<RepartitionExec>()
 }
 
-impl Joined {
+impl JoinTree {
     /// The rows of a plan as those of a join of this shape, none if they are not.
-    pub fn of(plan: &Arc<dyn ExecutionPlan>, shape: Shape) -> Result<Option<Self>> {
-        Self::numbered(plan, shape, 0)
+    pub fn match_shape(plan: &Arc<dyn ExecutionPlan>, shape: JoinShape) -> Result<Option<Self>> {
+        Self::match_from(plan, shape, 0)
     }
 
     /// The same, the inputs numbered from here on.
-    fn numbered(plan: &Arc<dyn ExecutionPlan>, shape: Shape, first: usize) -> Result<Option<Self>> {
+    fn match_from(plan: &Arc<dyn ExecutionPlan>, shape: JoinShape, first: usize) -> Result<Option<Self>> {
         if is_shuffle(plan)
             && let [below] = plan.children().as_slice()
         {
-            let Some(below) = Self::numbered(below, shape, first)? else { return Ok(None) };
+            let Some(below) = Self::match_from(below, shape, first)? else { return Ok(None) };
             let plan = with_children(plan, vec![Arc::clone(&below.plan)])?;
             return Ok(Some(Self { plan, ..below }));
         }
-        let Shape::Join(left, right) = shape else { return Ok(Some(Self::input(plan, first))) };
+        let JoinShape::Join(left, right) = shape else { return Ok(Some(Self::from_input(plan, first))) };
         if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-            let Some(below) = Self::numbered(projection.input(), shape, first)? else { return Ok(None) };
+            let Some(below) = Self::match_from(projection.input(), shape, first)? else { return Ok(None) };
             let columns =
                 projection.expr().iter().map(|column| below.over_inputs(&column.expr)).collect::<Result<_>>()?;
             let plan = with_children(plan, vec![Arc::clone(&below.plan)])?;
             return Ok(Some(Self { plan, columns, ..below }));
         }
         let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
-        let Some(left) = Self::numbered(join.left(), *left, first)? else { return Ok(None) };
-        let Some(right) = Self::numbered(join.right(), *right, first + left.inputs.len())? else { return Ok(None) };
-        Self::join(plan, join, left, right)
+        let Some(left) = Self::match_from(join.left(), *left, first)? else { return Ok(None) };
+        let Some(right) = Self::match_from(join.right(), *right, first + left.inputs.len())? else { return Ok(None) };
+        Self::from_join(plan, join, left, right)
     }
 
     /// The rows of one input, of this number.
-    pub fn input(plan: &Arc<dyn ExecutionPlan>, number: usize) -> Self {
+    pub fn from_input(plan: &Arc<dyn ExecutionPlan>, number: usize) -> Self {
         let schema = plan.schema();
         let columns = schema.fields().iter().enumerate();
         let columns = columns.map(|(index, field)| Arc::new(Column::new(field.name(), index)) as _).collect();
@@ -106,7 +106,7 @@ impl Joined {
         }
     }
 
-    fn join(plan: &Arc<dyn ExecutionPlan>, join: &HashJoinExec, left: Self, right: Self) -> Result<Option<Self>> {
+    fn from_join(plan: &Arc<dyn ExecutionPlan>, join: &HashJoinExec, left: Self, right: Self) -> Result<Option<Self>> {
         if join.null_aware || join.fetch().is_some() || right.outer.or(left.outer).is_some() {
             return Ok(None);
         }
@@ -122,11 +122,11 @@ impl Joined {
             return Ok(None);
         }
         let plan = with_children(plan, vec![Arc::clone(&left.plan), Arc::clone(&right.plan)])?;
-        let schema = joined_schema([&left, &right], outer);
-        let extension = extension([&left, &right], outer)?;
+        let schema = join_schema([&left, &right], outer);
+        let extension = null_extension([&left, &right], outer)?;
         let outer = outer.filter(|_| inputs + right.inputs.len() > 2);
         let right_columns: Vec<_> =
-            right.columns.iter().map(|column| moved(column, width as isize)).collect::<Result<_>>()?;
+            right.columns.iter().map(|column| shift_columns(column, width as isize)).collect::<Result<_>>()?;
         let both = Self {
             inputs: [left.inputs.as_slice(), &right.inputs].concat(),
             schema,
@@ -139,22 +139,22 @@ impl Joined {
         };
         let mut conditions = both.conditions.clone();
         for condition in right.conditions {
-            conditions.push(moved(&condition, width as isize)?);
+            conditions.push(shift_columns(&condition, width as isize)?);
         }
         if let Some(filter) = join.filter() {
-            let Some(condition) = over_columns(filter, [&left.columns, &right_columns])? else { return Ok(None) };
+            let Some(condition) = bind_filter(filter, [&left.columns, &right_columns])? else { return Ok(None) };
             conditions.push(condition);
         }
         let mut equalities = left.equalities;
-        for Equality { sides, keys: [a, b], nulls } in right.equalities {
-            let keys = [moved(&a, width as isize)?, moved(&b, width as isize)?];
-            equalities.push(Equality { sides: sides.map(|side| side + inputs), keys, nulls });
+        for KeyEquality { sides, keys: [a, b], nulls } in right.equalities {
+            let keys = [shift_columns(&a, width as isize)?, shift_columns(&b, width as isize)?];
+            equalities.push(KeyEquality { sides: sides.map(|side| side + inputs), keys, nulls });
         }
         let nulls = join.null_equality() == NullEquality::NullEqualsNull;
         for (a, b) in join.on() {
-            let keys = [substituted(a, &left.columns)?, substituted(b, &right_columns)?];
+            let keys = [substitute(a, &left.columns)?, substitute(b, &right_columns)?];
             let (Some(a), Some(b)) = (both.side_of(&keys[0]), both.side_of(&keys[1])) else { return Ok(None) };
-            equalities.push(Equality { sides: [a, b], keys, nulls });
+            equalities.push(KeyEquality { sides: [a, b], keys, nulls });
         }
         let mut columns = [left.columns, right_columns].concat();
         if let Some(projection) = &join.projection {
@@ -165,7 +165,7 @@ impl Joined {
 
     /// An expression over the rows, over the columns of the inputs.
     pub fn over_inputs(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        substituted(expr, &self.columns)
+        substitute(expr, &self.columns)
     }
 
     /// Where the columns of each input begin.
@@ -195,7 +195,7 @@ impl Joined {
     /// An expression over the columns of one input alone.
     pub fn local(&self, side: usize, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let start = self.starts().nth(side).unwrap_or_default();
-        moved(&expr, -(start as isize))
+        shift_columns(&expr, -(start as isize))
     }
 
     /// Whether an expression over the columns of the inputs is of a type.
@@ -206,7 +206,7 @@ impl Joined {
 }
 
 /// The columns of both sides of a join, with NULLs in those of the outer input.
-fn joined_schema(sides: [&Joined; 2], outer: Option<usize>) -> SchemaRef {
+fn join_schema(sides: [&JoinTree; 2], outer: Option<usize>) -> SchemaRef {
     let starts = [0, sides[0].inputs.len()];
     let fields = sides.into_iter().zip(starts).flat_map(|(side, first)| {
         let is_outer = outer == Some(first) && side.inputs.len() == 1;
@@ -217,18 +217,19 @@ fn joined_schema(sides: [&Joined; 2], outer: Option<usize>) -> SchemaRef {
 }
 
 /// What rows of one input meet that have none of another: in this join, if it is one of two inputs, or in one below.
-fn extension(sides: [&Joined; 2], outer: Option<usize>) -> Result<Option<Extension>> {
+fn null_extension(sides: [&JoinTree; 2], outer: Option<usize>) -> Result<Option<NullExtension>> {
     let [left, right] = sides.map(|side| side.inputs.len());
     if let Some(by) = outer.filter(|_| left + right == 2) {
-        return Ok(Some(Extension { of: 1 - by, by, nulls: row_of_nulls(&sides[by].schema)? }));
+        return Ok(Some(NullExtension { of: 1 - by, by, nulls: null_row(&sides[by].schema)? }));
     }
-    let [of_left, of_right] = sides.map(|side| side.extension.clone());
-    let moved_on = |extension: Extension| Extension { of: extension.of + left, by: extension.by + left, ..extension };
-    Ok(of_left.or(of_right.map(moved_on)))
+    let [left_extension, right_extension] = sides.map(|side| side.extension.clone());
+    let shift =
+        |extension: NullExtension| NullExtension { of: extension.of + left, by: extension.by + left, ..extension };
+    Ok(left_extension.or(right_extension.map(shift)))
 }
 
 /// A row of a relation that has NULLs alone.
-pub fn row_of_nulls(schema: &Schema) -> Result<RecordBatch> {
+pub fn null_row(schema: &Schema) -> Result<RecordBatch> {
     let fields = schema.fields().iter();
     let (fields, columns): (Vec<_>, Vec<_>) =
         fields.map(|field| (field.as_ref().clone().with_nullable(true), new_null_array(field.data_type(), 1))).unzip();
@@ -237,7 +238,7 @@ pub fn row_of_nulls(schema: &Schema) -> Result<RecordBatch> {
 }
 
 /// The condition of a join with these in the place of the columns of its inputs.
-fn over_columns(
+fn bind_filter(
     filter: &JoinFilter,
     [left, right]: [&[Arc<dyn PhysicalExpr>]; 2],
 ) -> Result<Option<Arc<dyn PhysicalExpr>>> {
@@ -247,11 +248,11 @@ fn over_columns(
         JoinSide::None => None,
     };
     let read = filter.column_indices().iter().map(column).collect::<Option<Vec<_>>>();
-    read.map(|read| substituted(filter.expression(), &read)).transpose()
+    read.map(|read| substitute(filter.expression(), &read)).transpose()
 }
 
 /// An expression with these in the place of columns.
-fn substituted(expr: &Arc<dyn PhysicalExpr>, columns: &[Arc<dyn PhysicalExpr>]) -> Result<Arc<dyn PhysicalExpr>> {
+fn substitute(expr: &Arc<dyn PhysicalExpr>, columns: &[Arc<dyn PhysicalExpr>]) -> Result<Arc<dyn PhysicalExpr>> {
     let substituted = Arc::clone(expr).transform_up(|part| match part.downcast_ref::<Column>() {
         Some(column) => match columns.get(column.index()) {
             Some(column) => Ok(Transformed::yes(Arc::clone(column))),
@@ -263,8 +264,8 @@ fn substituted(expr: &Arc<dyn PhysicalExpr>, columns: &[Arc<dyn PhysicalExpr>]) 
 }
 
 /// An expression over columns that stand so many places further on.
-fn moved(expr: &Arc<dyn PhysicalExpr>, by: isize) -> Result<Arc<dyn PhysicalExpr>> {
-    let moved = Arc::clone(expr).transform_up(|part| match part.downcast_ref::<Column>() {
+fn shift_columns(expr: &Arc<dyn PhysicalExpr>, by: isize) -> Result<Arc<dyn PhysicalExpr>> {
+    let shifted = Arc::clone(expr).transform_up(|part| match part.downcast_ref::<Column>() {
         Some(column) => {
             let Some(index) = column.index().checked_add_signed(by) else {
                 return internal_err!("{column} is of another input");
@@ -273,5 +274,5 @@ fn moved(expr: &Arc<dyn PhysicalExpr>, by: isize) -> Result<Arc<dyn PhysicalExpr
         }
         None => Ok(Transformed::no(part)),
     })?;
-    Ok(moved.data)
+    Ok(shifted.data)
 }

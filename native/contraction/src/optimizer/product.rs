@@ -9,98 +9,98 @@ use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, Lite
 use datafusion_physical_expr::utils::split_conjunction;
 use std::sync::Arc;
 
-use super::joined::Joined;
+use super::join_tree::JoinTree;
 
 /// A product with a factor of each input, over the columns of all. It is NULL where one of them is.
 pub struct Product {
     /// The factors, 1 where there is none.
     pub factors: Vec<Option<Arc<dyn PhysicalExpr>>>,
     /// Whether it is rounded to single precision.
-    pub single: bool,
+    pub single_precision: bool,
 }
 
 /// An expression as a product, where a condition is fulfilled, and NULL elsewhere. None if it is no product.
-pub fn product(
+pub fn as_product(
     expr: &Arc<dyn PhysicalExpr>,
     condition: Option<&Arc<dyn PhysicalExpr>>,
-    joined: &Joined,
+    tree: &JoinTree,
 ) -> Result<Option<Product>> {
     for part in condition.into_iter().chain([expr]) {
         if part.exists(|part| Ok(part.is_volatile_node()))? {
             return Ok(None);
         }
     }
-    let Some((factors, single)) = factors_or_single(expr, joined)? else { return Ok(None) };
+    let Some((factors, single_precision)) = split_factors_with_precision(expr, tree)? else { return Ok(None) };
     let factors = match condition {
-        Some(condition) => where_true(condition, factors, joined)?,
+        Some(condition) => null_unless(condition, factors, tree)?,
         None => Some(factors),
     };
-    Ok(factors.map(|factors| Product { factors, single }))
+    Ok(factors.map(|factors| Product { factors, single_precision }))
 }
 
 /// The factors of the inputs, 1 where there is none.
 pub type Factors = Vec<Option<Arc<dyn PhysicalExpr>>>;
 
 /// The factors of an expression, and whether their product is in single precision.
-fn factors_or_single(expr: &Arc<dyn PhysicalExpr>, joined: &Joined) -> Result<Option<(Factors, bool)>> {
+fn split_factors_with_precision(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<Option<(Factors, bool)>> {
     if let Some(cast) = expr.downcast_ref::<CastExpr>()
         && *cast.cast_type() == DataType::Float64
-        && joined.type_of(cast.expr())? == DataType::Float32
+        && tree.type_of(cast.expr())? == DataType::Float32
         && let Some(product) = cast.expr().downcast_ref::<BinaryExpr>()
         && *product.op() == Operator::Multiply
     {
         // Several products would be rounded several times.
-        if let (Some(a), Some(b)) = (joined.side_of(product.left()), joined.side_of(product.right()))
+        if let (Some(a), Some(b)) = (tree.side_of(product.left()), tree.side_of(product.right()))
             && a != b
         {
-            let mut factors: Factors = vec![None; joined.inputs.len()];
+            let mut factors: Factors = vec![None; tree.inputs.len()];
             factors[a] = Some(Arc::clone(product.left()));
             factors[b] = Some(Arc::clone(product.right()));
             return Ok(Some((factors, true)));
         }
     }
-    Ok(factors(expr, joined)?.map(|factors| (factors, false)))
+    Ok(split_factors(expr, tree)?.map(|factors| (factors, false)))
 }
 
 /// The factors of an expression.
-fn factors(expr: &Arc<dyn PhysicalExpr>, joined: &Joined) -> Result<Option<Factors>> {
-    if let [] | [_] = joined.sides_of(expr).as_slice() {
-        let mut factors: Factors = vec![None; joined.inputs.len()];
-        factors[joined.side_of(expr).unwrap_or_default()] = Some(Arc::clone(expr));
+fn split_factors(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<Option<Factors>> {
+    if let [] | [_] = tree.sides_of(expr).as_slice() {
+        let mut factors: Factors = vec![None; tree.inputs.len()];
+        factors[tree.side_of(expr).unwrap_or_default()] = Some(Arc::clone(expr));
         return Ok(Some(factors));
     }
-    if joined.type_of(expr)? != DataType::Float64 {
+    if tree.type_of(expr)? != DataType::Float64 {
         return Ok(None);
     }
     if let Some(product) = expr.downcast_ref::<BinaryExpr>() {
-        return of_operator(product, joined);
+        return split_operator(product, tree);
     }
     if let Some(negative) = expr.downcast_ref::<NegativeExpr>() {
-        let Some(mut factors) = factors(negative.arg(), joined)? else { return Ok(None) };
-        let known = factors.iter_mut().flatten().next();
-        known.into_iter().for_each(|factor| *factor = Arc::new(NegativeExpr::new(Arc::clone(factor))));
+        let Some(mut factors) = split_factors(negative.arg(), tree)? else { return Ok(None) };
+        let first = factors.iter_mut().flatten().next();
+        first.into_iter().for_each(|factor| *factor = Arc::new(NegativeExpr::new(Arc::clone(factor))));
         return Ok(Some(factors));
     }
     if let Some(cast) = expr.downcast_ref::<CastExpr>() {
-        return factors(cast.expr(), joined);
+        return split_factors(cast.expr(), tree);
     }
     if let Some(case) = expr.downcast_ref::<CaseExpr>() {
-        return of_case(case, joined);
+        return split_case(case, tree);
     }
     Ok(None)
 }
 
-fn of_operator(expr: &BinaryExpr, joined: &Joined) -> Result<Option<Factors>> {
-    let with = |a: &Arc<dyn PhysicalExpr>, operator, b: &Arc<dyn PhysicalExpr>| -> Arc<dyn PhysicalExpr> {
+fn split_operator(expr: &BinaryExpr, tree: &JoinTree) -> Result<Option<Factors>> {
+    let combine = |a: &Arc<dyn PhysicalExpr>, operator, b: &Arc<dyn PhysicalExpr>| -> Arc<dyn PhysicalExpr> {
         Arc::new(BinaryExpr::new(Arc::clone(a), operator, Arc::clone(b)))
     };
-    let Some(mut left) = factors(expr.left(), joined)? else { return Ok(None) };
+    let Some(mut left) = split_factors(expr.left(), tree)? else { return Ok(None) };
     match expr.op() {
         Operator::Multiply => {
-            let Some(right) = factors(expr.right(), joined)? else { return Ok(None) };
+            let Some(right) = split_factors(expr.right(), tree)? else { return Ok(None) };
             for (factor, other) in left.iter_mut().zip(right) {
                 *factor = match (factor.take(), other) {
-                    (Some(a), Some(b)) => Some(with(&a, Operator::Multiply, &b)),
+                    (Some(a), Some(b)) => Some(combine(&a, Operator::Multiply, &b)),
                     (a, b) => a.or(b),
                 };
             }
@@ -108,13 +108,13 @@ fn of_operator(expr: &BinaryExpr, joined: &Joined) -> Result<Option<Factors>> {
         }
         Operator::Divide => {
             // By what is of one input, where that has a factor which is divided.
-            let side = match joined.sides_of(expr.right()).as_slice() {
+            let side = match tree.sides_of(expr.right()).as_slice() {
                 [] => left.iter().position(Option::is_some),
                 [side] => Some(*side),
                 _ => None,
             };
             let Some(factor) = side.and_then(|side| left[side].as_mut()) else { return Ok(None) };
-            *factor = with(factor, Operator::Divide, expr.right());
+            *factor = combine(factor, Operator::Divide, expr.right());
             Ok(Some(left))
         }
         _ => Ok(None),
@@ -122,29 +122,33 @@ fn of_operator(expr: &BinaryExpr, joined: &Joined) -> Result<Option<Factors>> {
 }
 
 /// `CASE WHEN condition THEN product END`
-fn of_case(case: &CaseExpr, joined: &Joined) -> Result<Option<Factors>> {
+fn split_case(case: &CaseExpr, tree: &JoinTree) -> Result<Option<Factors>> {
     let is_null =
         |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null());
     match (case.expr(), case.when_then_expr(), case.else_expr()) {
         (None, [(condition, value)], otherwise) if otherwise.is_none_or(is_null) => {
-            let Some(factors) = factors(value, joined)? else { return Ok(None) };
-            where_true(condition, factors, joined)
+            let Some(factors) = split_factors(value, tree)? else { return Ok(None) };
+            null_unless(condition, factors, tree)
         }
         _ => Ok(None),
     }
 }
 
 /// Factors that are NULL where the part of a condition that is of their input is not true.
-pub fn where_true(condition: &Arc<dyn PhysicalExpr>, mut factors: Factors, joined: &Joined) -> Result<Option<Factors>> {
+pub fn null_unless(
+    condition: &Arc<dyn PhysicalExpr>,
+    mut factors: Factors,
+    tree: &JoinTree,
+) -> Result<Option<Factors>> {
     for part in split_conjunction(condition) {
-        let side = match joined.sides_of(part).as_slice() {
+        let side = match tree.sides_of(part).as_slice() {
             [] => 0,
             [side] => *side,
             _ => return Ok(None),
         };
         let factor = factors[side].take().unwrap_or_else(|| lit(1.0));
         let null = lit(ScalarValue::Float64(None));
-        let is_double = joined.type_of(&factor)? == DataType::Float64;
+        let is_double = tree.type_of(&factor)? == DataType::Float64;
         if !is_double {
             return Ok(None);
         }

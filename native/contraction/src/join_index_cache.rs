@@ -7,56 +7,56 @@ use datafusion_common::Result;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::compute::Rows;
-use crate::digest::Digest;
-use crate::places::Places;
-use crate::spec::{Contraction, Kind};
+use crate::digest::KeyDigest;
+use crate::inputs::InputRows;
+use crate::join_index::JoinIndex;
+use crate::spec::{ContractionSpec, GroupKind};
 
 /// What positions are of: the keys, and what each of them is for.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Keyed {
-    kind: Kind,
+struct IndexKey {
+    kind: GroupKind,
     /// The inputs of each equality, and whether NULLs are equal.
     equalities: Vec<([usize; 2], bool)>,
     /// How many of the keys of each input are those of groups.
     groups: Vec<usize>,
-    keys: Digest,
+    keys: KeyDigest,
 }
 
 /// Those that are held by some sum.
 #[derive(Debug, Default)]
-struct Held {
-    places: HashMap<Keyed, Weak<Places>>,
+struct IndexCache {
+    indexes: HashMap<IndexKey, Weak<JoinIndex>>,
     /// With so many, those that nobody holds any longer are forgotten.
-    full: usize,
+    capacity: usize,
 }
 
-static HELD: LazyLock<Mutex<Held>> = LazyLock::new(Mutex::default);
+static CACHE: LazyLock<Mutex<IndexCache>> = LazyLock::new(Mutex::default);
 
-fn held() -> MutexGuard<'static, Held> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_cache() -> MutexGuard<'static, IndexCache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The positions of rows with these keys: those of another sum, if one holds them. None if a key has none.
 ///
 /// # Errors
 /// If keys cannot be compared.
-pub fn places_of(spec: &Contraction, sides: &[Rows], keys: &Digest) -> Result<Option<Arc<Places>>> {
-    let keyed = Keyed {
+pub fn get_or_build(spec: &ContractionSpec, sides: &[InputRows], keys: &KeyDigest) -> Result<Option<Arc<JoinIndex>>> {
+    let key = IndexKey {
         kind: spec.kind,
         equalities: spec.equalities.iter().map(|equality| (equality.sides, equality.nulls)).collect(),
         groups: sides.iter().map(|side| side.groups.len()).collect(),
         keys: keys.clone(),
     };
-    if let Some(places) = held().places.get(&keyed).and_then(Weak::upgrade) {
-        return Ok(Some(places));
+    if let Some(index) = lock_cache().indexes.get(&key).and_then(Weak::upgrade) {
+        return Ok(Some(index));
     }
-    let Some(places) = Places::of(spec, sides)?.map(Arc::new) else { return Ok(None) };
-    let mut held = held();
-    if held.places.len() >= held.full {
-        held.places.retain(|_, places| places.strong_count() > 0);
-        held.full = 2 * held.places.len().max(256);
+    let Some(index) = JoinIndex::try_new(spec, sides)?.map(Arc::new) else { return Ok(None) };
+    let mut cache = lock_cache();
+    if cache.indexes.len() >= cache.capacity {
+        cache.indexes.retain(|_, index| index.strong_count() > 0);
+        cache.capacity = 2 * cache.indexes.len().max(256);
     }
-    held.places.insert(keyed, Arc::downgrade(&places));
-    Ok(Some(places))
+    cache.indexes.insert(key, Arc::downgrade(&index));
+    Ok(Some(index))
 }
