@@ -67,7 +67,7 @@ pub unsafe extern "C" fn xql_ffi_component_new(
                     let physical = given::<FFI_PhysicalExtensionCodec>(physical)?;
                     (logical, physical, given::<QueryPlanner>(fallback)?)
                 };
-                xql_ffi_component::of(xql_session::planner(logical, physical, fallback, session()?)?)
+                xql_ffi_component::of(xql_session::new_planner(logical, physical, fallback, session()?)?)
             }
             _ => return Err(plan_datafusion_err!("there is no component called {kind:?}")),
         })
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn xql_ffi_note_functions(new_session: *const c_void, erro
         // SAFETY: the function is that of the owner.
         match unsafe { (provider.task_ctx)(&provider) } {
             FFI_Result::Ok(session) => {
-                xql_session::note_functions(&session);
+                xql_session::record_builtins(&session);
                 Ok(())
             }
             FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn xql_ffi_function_new(
     let make = || {
         // SAFETY: as for this function.
         let (session, call) = unsafe { (text(session)?, items(call, size)?) };
-        Ok(xql_ffi_function(xql_session::function(session, call)?))
+        Ok(xql_ffi_function(xql_session::decode_function(session, call)?))
     };
     // SAFETY: as for this function.
     unsafe { handle(error, make) }
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn xql_ffi_note_statement(
     let note = || {
         // SAFETY: as for this function.
         let (session, sql) = unsafe { (text(session)?, text(sql)?) };
-        xql_session::note_statement(session, sql)
+        xql_session::record_statement(session, sql)
     };
     // SAFETY: as for this function.
     unsafe { done(error, note) }
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn xql_ffi_plan_optimized(
     let make = || {
         // SAFETY: as for this function.
         let (session, plan) = unsafe { (text(session)?, items(plan, size)?) };
-        Ok(xql_ffi_plan(xql_session::optimized(session, plan)?))
+        Ok(xql_ffi_plan(xql_session::optimize(session, plan)?))
     };
     // SAFETY: as for this function.
     unsafe { handle(error, make) }
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn xql_ffi_plan_shown(
     let make = || {
         // SAFETY: as for this function.
         let (session, plan) = unsafe { (text(session)?, items(plan, size)?) };
-        Ok(CString::new(xql_session::shown(session, plan)?).unwrap_or_default())
+        Ok(CString::new(xql_session::show_plan(session, plan)?).unwrap_or_default())
     };
     // SAFETY: as for this function; the handle is freed once.
     unsafe {
@@ -530,5 +530,5 @@ pub unsafe extern "C" fn xql_ffi_statement_free(statement: *mut xql_ffi_statemen
 /// How many tables, functions and plans are on their way between a host and this library: none while no statement is being planned.
 #[unsafe(no_mangle)]
 pub extern "C" fn xql_ffi_crossings() -> usize {
-    xql_session::crossings()
+    xql_session::pending_handles()
 }

@@ -19,16 +19,16 @@ use std::ffi::c_void;
 use std::mem::{align_of, offset_of, size_of};
 
 /// What the future of a planner gives: a physical plan as bytes.
-pub type Planned = FfiFuture<FFI_Result<SVec<u8>>>;
+pub type PlanFuture = FfiFuture<FFI_Result<SVec<u8>>>;
 
 /// A function pointer that is not called here.
-type Uncalled = unsafe extern "C" fn();
+type UnusedFn = unsafe extern "C" fn();
 
 /// `FFI_QueryPlanner`.
 #[repr(C)]
 pub struct QueryPlanner {
     /// Makes a physical plan of a logical one, both as bytes.
-    pub create_physical_plan: unsafe extern "C" fn(&Self, SVec<u8>, SessionRef) -> Planned,
+    pub create_physical_plan: unsafe extern "C" fn(&Self, SVec<u8>, SessionRef) -> PlanFuture,
     /// Writes and reads logical plans in the host.
     pub logical_codec: FFI_LogicalExtensionCodec,
     /// Writes and reads physical plans in the host.
@@ -73,16 +73,16 @@ impl Drop for QueryPlanner {
 /// Its fields are those that lie in memory.
 #[repr(C)]
 pub struct SessionRef {
-    _identifier: Uncalled,
+    _identifier: UnusedFn,
     config: unsafe extern "C" fn(&Self) -> FFI_SessionConfig,
-    _between: [Uncalled; 10],
+    _unused_fns: [UnusedFn; 10],
     task_ctx: unsafe extern "C" fn(&Self) -> FFI_TaskContext,
-    _physical_optimizers: Uncalled,
+    _physical_optimizers: UnusedFn,
     _logical_codec: FFI_LogicalExtensionCodec,
     _physical_codec: FFI_PhysicalExtensionCodec,
     clone: unsafe extern "C" fn(&Self) -> Self,
     release: unsafe extern "C" fn(&mut Self),
-    _version: Uncalled,
+    _version: UnusedFn,
     /// The private data and the marker of the library.
     _owner: [*mut c_void; 2],
 }
@@ -122,39 +122,38 @@ impl SessionRef {
 
 /// The settings of a session as they cross: `FFI_ConfigOptions`.
 #[repr(C)]
-struct Settings {
+struct ConfigOptionsLayout {
     values: SVec<(SString, SString)>,
-    of_extensions: FFI_ExtensionOptions,
+    extensions: FFI_ExtensionOptions,
 }
 
-const _: () = assert!(size_of::<Settings>() == size_of::<FFI_ConfigOptions>());
+const _: () = assert!(size_of::<ConfigOptionsLayout>() == size_of::<FFI_ConfigOptions>());
 
 /// The names and values of the settings of a session, and of those that other libraries have added.
-pub fn settings(config: &FFI_SessionConfig) -> Vec<(String, String)> {
+pub fn config_entries(config: &FFI_SessionConfig) -> Vec<(String, String)> {
     // SAFETY: `FFI_ConfigOptions` is `repr(C)` and has these two fields.
-    let settings = unsafe { &*std::ptr::from_ref(&config.config_options).cast::<Settings>() };
+    let settings = unsafe { &*std::ptr::from_ref(&config.config_options).cast::<ConfigOptionsLayout>() };
     // SAFETY: the function is that of the owner.
-    let mut of_extensions =
-        unsafe { (settings.of_extensions.entries)(&settings.of_extensions) }.into_iter().collect::<Vec<_>>();
-    of_extensions.sort_unstable();
+    let mut extensions = unsafe { (settings.extensions.entries)(&settings.extensions) }.into_iter().collect::<Vec<_>>();
+    extensions.sort_unstable();
     let text = |(name, value): &(SString, SString)| (name.to_string(), value.to_string());
-    settings.values.iter().chain(&of_extensions).map(text).collect()
+    settings.values.iter().chain(&extensions).map(text).collect()
 }
 
 /// What the owner of a table keeps behind a handle: the words of an `Arc<dyn TableProvider>` and of a runtime. Two handles of one table
 /// have the same.
-pub type Kept = [usize; 4];
+pub type HandleFingerprint = [usize; 4];
 
 /// What is behind the handle of a table.
 ///
 /// # Safety
 /// The handle is one of this version of `datafusion-ffi`, whose private data is a box of an `Arc<dyn TableProvider>` and an
 /// `Option<tokio::runtime::Handle>`, of two words each. The words are compared and never followed.
-pub unsafe fn kept(table: &FFI_TableProvider) -> Kept {
+pub unsafe fn table_fingerprint(table: &FFI_TableProvider) -> HandleFingerprint {
     // The pointer stands before the marker.
-    let before = offset_of!(FFI_TableProvider, library_marker_id) - size_of::<*mut c_void>();
+    let offset = offset_of!(FFI_TableProvider, library_marker_id) - size_of::<*mut c_void>();
     // SAFETY: `FFI_TableProvider` is `repr(C)`, and its field `private_data` lies there.
-    let data = unsafe { std::ptr::from_ref(table).cast::<u8>().add(before).cast::<*const Kept>().read() };
+    let data = unsafe { std::ptr::from_ref(table).cast::<u8>().add(offset).cast::<*const HandleFingerprint>().read() };
     // SAFETY: as the caller says, four words are there.
     unsafe { data.read() }
 }

@@ -19,33 +19,33 @@
 //! `abi` has the two structs of `datafusion-ffi` that are closed to others, and `guest` what a session is made of here.
 
 mod abi;
-mod around;
-mod capture;
-mod crossing;
+mod codec;
+mod copy_to;
 mod explain;
 mod format;
 mod functions;
-mod guest;
-mod identity;
-mod lent;
-mod loan;
-mod local;
-mod names;
-mod own;
+mod host_exec;
+mod host_memory;
+mod local_exec;
+mod local_session;
+mod plan_handle;
 mod planner;
 mod pool;
-mod registered;
+mod registry;
+mod reunify;
+mod runtime;
 mod statement;
+mod statement_names;
 mod statement_table;
 mod statement_text;
 
 pub use abi::QueryPlanner;
-pub use capture::capture_rule;
-pub use crossing::{crossings, logical_codec, physical_codec};
-pub use functions::note_functions;
-pub use planner::{is_planner_of, planner};
-pub use registered::{
-    function, has_other_planner, is_registered, note_statement, optimized, set_option, shares_ctes, shown,
+pub use codec::{logical_codec, pending_handles, physical_codec};
+pub use functions::record_builtins;
+pub use plan_handle::capture_rule;
+pub use planner::{is_planner_of, new_planner};
+pub use registry::{
+    decode_function, has_other_planner, is_registered, optimize, record_statement, set_option, shares_ctes, show_plan,
 };
 pub use statement_text::{HostStatement, StatementText};
 pub use xql_relations::{Observer, observe, stop_telling};

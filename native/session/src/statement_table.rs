@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Explain, Expr, LogicalPlan, LogicalPlanBuilder, S
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-use crate::identity::NamedQuery;
+use crate::reunify::NamedQuery;
 
 /// A query that is planned here, as a table of the host.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub struct StatementTable {
     /// The plan that it has here.
     pub plan: LogicalPlan,
     /// What it reads.
-    pub read: Read,
+    pub inputs: StatementInputs,
 }
 
 /// What is known of the tables and views that a statement reads.
 #[derive(Debug)]
-pub struct Read {
+pub struct StatementInputs {
     /// The queries of the views: what else reads these reads the same ones.
     pub queries: Vec<Arc<NamedQuery>>,
     /// Whether what several places read is computed once even without a derivative.
@@ -54,7 +54,7 @@ impl TableProvider for StatementTable {
 }
 
 /// What `read` makes of the statement that a node of a plan of a host scans, and of the scan; nothing if it scans none.
-fn scanned<T>(node: &LogicalPlan, read: impl FnOnce(&StatementTable, &TableScan) -> T) -> Option<T> {
+fn map_statement_scan<T>(node: &LogicalPlan, read: impl FnOnce(&StatementTable, &TableScan) -> T) -> Option<T> {
     let LogicalPlan::TableScan(scan) = node else { return None };
     let provider = source_as_provider(&scan.source).ok()?;
     Some(read(provider.downcast_ref()?, scan))
@@ -67,7 +67,7 @@ fn scanned<T>(node: &LogicalPlan, read: impl FnOnce(&StatementTable, &TableScan)
 pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
     let mut shares = false;
     plan.apply_with_subqueries(|node| {
-        shares |= scanned(node, |statement, _| statement.read.shares_ctes).unwrap_or_default();
+        shares |= map_statement_scan(node, |statement, _| statement.inputs.shares_ctes).unwrap_or_default();
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(shares)
@@ -77,16 +77,16 @@ pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn with_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let written = plan.transform_up_with_subqueries(|node| match scanned(&node, under_its_name) {
+pub fn inline_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let inlined = plan.transform_up_with_subqueries(|node| match map_statement_scan(&node, alias_statement) {
         Some(plan) => plan.map(Transformed::yes),
         None => Ok(Transformed::no(node)),
     })?;
-    Ok(written.data)
+    Ok(inlined.data)
 }
 
 /// The plan of a statement as a scan of it has it.
-fn under_its_name(statement: &StatementTable, scan: &TableScan) -> Result<LogicalPlan> {
+fn alias_statement(statement: &StatementTable, scan: &TableScan) -> Result<LogicalPlan> {
     let alias = SubqueryAlias::try_new(Arc::new(statement.plan.clone()), scan.table_name.clone())?;
     let mut plan = LogicalPlanBuilder::from(LogicalPlan::SubqueryAlias(alias));
     if scan.projection.is_some() {
@@ -99,12 +99,12 @@ fn under_its_name(statement: &StatementTable, scan: &TableScan) -> Result<Logica
 ///
 /// # Errors
 /// If the plan cannot be put together again.
-pub fn whole_statement(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+pub fn as_whole_statement(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) if projection.schema.columns() == projection.input.schema().columns() => {
-            scanned(&projection.input, |statement, _| statement.plan.clone())
+            map_statement_scan(&projection.input, |statement, _| statement.plan.clone())
         }
-        LogicalPlan::Explain(explain) => whole_statement(&explain.plan)?
+        LogicalPlan::Explain(explain) => as_whole_statement(&explain.plan)?
             .map(|plan| LogicalPlan::Explain(Explain { plan: Arc::new(plan), ..explain.clone() })),
         _ => None,
     })

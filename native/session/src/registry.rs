@@ -22,18 +22,18 @@ use tokio::sync::OnceCell;
 use xql_relations::DerivativeOptions;
 
 use crate::abi::QueryPlanner;
-use crate::around::Around;
-use crate::crossing::forget;
-use crate::format::format_of;
-use crate::functions::written_for;
-use crate::guest::Guest;
-use crate::identity::{Identities, NamedQuery};
-use crate::names::Names;
-use crate::own::{defaults, on_stack};
-use crate::statement_table::{self, Read, whole_statement, with_statements};
+use crate::codec::forget;
+use crate::copy_to::CopyTarget;
+use crate::format::statement_format;
+use crate::functions::with_target;
+use crate::local_session::LocalSession;
+use crate::reunify::{NamedQuery, RelationCache};
+use crate::runtime::{builtin_state, on_stack};
+use crate::statement_names::StatementNames;
+use crate::statement_table::{self, StatementInputs, as_whole_statement, inline_statements};
 
 /// A session that is registered, and a planner that it had.
-pub struct Registered {
+pub struct RegisteredSession {
     /// The planner that it had before.
     fallback: QueryPlanner,
     /// Whether that is of another library than the session.
@@ -47,13 +47,13 @@ pub struct Registered {
     /// The identifier of the session.
     id: String,
     /// What all its planners of this library know.
-    known: Arc<Known>,
+    state: Arc<SharedState>,
 }
 
 /// A plan of a host, as it is read.
-pub struct ReadPlan {
+pub struct DecodedPlan {
     /// What stands around it.
-    pub around: Around,
+    pub copy: CopyTarget,
     /// The plan.
     pub plan: LogicalPlan,
     /// Whether what several places of it read is computed once even without a derivative.
@@ -62,26 +62,26 @@ pub struct ReadPlan {
 
 /// What is known of a session.
 #[derive(Default)]
-struct Known {
+struct SharedState {
     /// What it says about derivatives.
     options: Mutex<DerivativeOptions>,
     /// What the names in its statements are.
-    names: Mutex<Names>,
+    names: Mutex<StatementNames>,
     /// What its plans read.
-    identities: Mutex<Identities>,
+    relations: Mutex<RelationCache>,
     /// What it is here, as of its last statement.
-    guest: Mutex<Option<Arc<Guest>>>,
+    local: Mutex<Option<Arc<LocalSession>>>,
     /// The plan by which memory of the session is asked for, once it is planned.
-    asking: OnceCell<Arc<dyn ExecutionPlan>>,
+    reservation_plan: OnceCell<Arc<dyn ExecutionPlan>>,
 }
 
-static SESSIONS: LazyLock<Mutex<HashMap<String, Weak<Registered>>>> = LazyLock::new(Mutex::default);
+static SESSIONS: LazyLock<Mutex<HashMap<String, Weak<RegisteredSession>>>> = LazyLock::new(Mutex::default);
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Registered {
+impl RegisteredSession {
     /// Registers a session, which is forgotten with its planners of this library.
     ///
     /// # Errors
@@ -95,19 +95,19 @@ impl Registered {
         let (id, logical_codec) = (context.session_id(), codec.into());
         // The codec of a session is one of its host.
         let has_other_planner = (fallback.library_marker_id)() != (codec.library_marker_id)();
-        let known = Self::called(&id).map_or_else(|_| Arc::default(), |before| before.put_behind());
+        let state = Self::find(&id).map_or_else(|_| Arc::default(), |before| before.mark_behind());
         let is_behind = AtomicBool::new(false);
-        let registered = Arc::new(Self { fallback, has_other_planner, is_behind, logical_codec, session, id, known });
-        let mut sessions = locked(&SESSIONS);
+        let registered = Arc::new(Self { fallback, has_other_planner, is_behind, logical_codec, session, id, state });
+        let mut sessions = lock(&SESSIONS);
         sessions.retain(|_, planner| planner.strong_count() > 0);
         sessions.insert(registered.id.clone(), Arc::downgrade(&registered));
         Ok(registered)
     }
 
     /// What is known of its session, for a planner in front of this one.
-    fn put_behind(&self) -> Arc<Known> {
+    fn mark_behind(&self) -> Arc<SharedState> {
         self.is_behind.store(true, Ordering::Relaxed);
-        Arc::clone(&self.known)
+        Arc::clone(&self.state)
     }
 
     /// The planner behind this one, with the codecs that this one has as `planner`: a host gives a planner others when one is installed.
@@ -124,31 +124,31 @@ impl Registered {
     }
 
     /// Whether another library sees the plans that are made for this planner.
-    pub fn is_shown_to_others(&self) -> bool {
+    pub fn is_visible_to_others(&self) -> bool {
         self.has_other_planner || self.is_behind.load(Ordering::Relaxed)
     }
 
     /// Whether it is the session with this identifier.
-    pub fn is_of(&self, session: &str) -> bool {
+    pub fn has_id(&self, session: &str) -> bool {
         self.id == session
     }
 
     /// The plan by which memory of the session is asked for, once it is planned.
-    pub fn asking(&self) -> &OnceCell<Arc<dyn ExecutionPlan>> {
-        &self.known.asking
+    pub fn reservation_plan(&self) -> &OnceCell<Arc<dyn ExecutionPlan>> {
+        &self.state.reservation_plan
     }
 
     /// Tells the sessions of a process apart.
-    pub fn identity(&self) -> usize {
-        Arc::as_ptr(&self.known) as usize
+    pub fn key(&self) -> usize {
+        Arc::as_ptr(&self.state) as usize
     }
 
     /// The session with this identifier.
     ///
     /// # Errors
     /// If it is not registered.
-    pub fn called(session: &str) -> Result<Arc<Self>> {
-        let registered = locked(&SESSIONS).get(session).and_then(Weak::upgrade);
+    pub fn find(session: &str) -> Result<Arc<Self>> {
+        let registered = lock(&SESSIONS).get(session).and_then(Weak::upgrade);
         registered.ok_or_else(|| plan_datafusion_err!("the session {session} is not registered with xql-ffi"))
     }
 
@@ -156,43 +156,48 @@ impl Registered {
     ///
     /// # Errors
     /// If its settings cannot be read.
-    pub fn guest(&self, config: &FFI_SessionConfig) -> Result<Arc<Guest>> {
-        let (options, before) = (locked(&self.known.options).clone(), locked(&self.known.guest).clone());
-        let guest = Guest::of(config, options, before)?;
-        *locked(&self.known.guest) = Some(Arc::clone(&guest));
-        Ok(guest)
+    pub fn local_session(&self, config: &FFI_SessionConfig) -> Result<Arc<LocalSession>> {
+        let (options, before) = (lock(&self.state.options).clone(), lock(&self.state.local).clone());
+        let local = LocalSession::for_config(config, options, before)?;
+        *lock(&self.state.local) = Some(Arc::clone(&local));
+        Ok(local)
     }
 
     /// A plan that the host has written by a codec, and what stands around it.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(&self, plan: &[u8], context: &TaskContext, codec: &dyn LogicalExtensionCodec) -> Result<ReadPlan> {
+    pub fn decode(&self, plan: &[u8], context: &TaskContext, codec: &dyn LogicalExtensionCodec) -> Result<DecodedPlan> {
         let node = LogicalPlanNode::decode(plan).map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let (around, node) = Around::taken_from(node);
+        let (copy, node) = CopyTarget::split_from(node);
         let plan = node.try_into_logical_plan(context, codec)?;
         let shares_ctes = statement_table::shares_ctes(&plan)?;
-        Ok(ReadPlan { around, plan: self.identified(plan, &mut vec![])?, shares_ctes })
+        Ok(DecodedPlan { copy, plan: self.reunify(plan, &mut vec![])?, shares_ctes })
     }
 
     /// The table or view that the host has written a scan of, for a statement that is planned here.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn table(&self, scan: &[u8], context: &TaskContext, read: &mut Read) -> Result<Arc<dyn TableProvider>> {
+    pub fn decode_table(
+        &self,
+        scan: &[u8],
+        context: &TaskContext,
+        read: &mut StatementInputs,
+    ) -> Result<Arc<dyn TableProvider>> {
         let node = LogicalPlanNode::decode(scan).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let plan = node.try_into_logical_plan(context, self.logical_codec.as_ref())?;
         read.shares_ctes |= statement_table::shares_ctes(&plan)?;
-        let plan = self.identified(plan, &mut read.queries)?;
-        locked(&self.known.identities).read_by(plan, &locked(&self.known.names))
+        let plan = self.reunify(plan, &mut read.queries)?;
+        lock(&self.state.relations).scanned_table(plan, &lock(&self.state.names))
     }
 
     /// A plan in which what is one relation is one, with the plans of the statements that it scans.
-    fn identified(&self, plan: LogicalPlan, held: &mut Vec<Arc<NamedQuery>>) -> Result<LogicalPlan> {
-        let mut identities = locked(&self.known.identities);
-        match whole_statement(&plan)? {
+    fn reunify(&self, plan: LogicalPlan, held: &mut Vec<Arc<NamedQuery>>) -> Result<LogicalPlan> {
+        let mut relations = lock(&self.state.relations);
+        match as_whole_statement(&plan)? {
             Some(plan) => Ok(plan),
-            None => identities.identified(with_statements(plan)?, &locked(&self.known.names), held),
+            None => relations.reunify(inline_statements(plan)?, &lock(&self.state.names), held),
         }
     }
 
@@ -200,25 +205,25 @@ impl Registered {
     ///
     /// # Errors
     /// If statements give it several, or an option is none of the format.
-    pub async fn formatted(&self, around: Around, state: &SessionState) -> Result<Around> {
-        let Some(target) = around.target() else { return Ok(around) };
-        let statement = locked(&self.known.names).copies.to(target)?;
+    pub async fn resolve_format(&self, copy: CopyTarget, session: &SessionState) -> Result<CopyTarget> {
+        let Some(target) = copy.url() else { return Ok(copy) };
+        let statement = lock(&self.state.names).copies.find(target)?;
         let format = match statement {
-            Some(statement) => format_of(statement, state).await?,
+            Some(statement) => statement_format(statement, session).await?,
             None => None,
         };
-        around.with_format(format)
+        copy.with_format(format)
     }
 
     /// The session as it is now, in the host and here.
     ///
     /// # Errors
     /// If it is gone, or its settings cannot be read.
-    pub fn now(&self) -> Result<(FFI_TaskContext, Arc<Guest>)> {
+    pub fn snapshot(&self) -> Result<(FFI_TaskContext, Arc<LocalSession>)> {
         let context = self.context()?;
         // SAFETY: the function is that of the owner.
-        let guest = self.guest(&unsafe { (context.session_config)(&context) })?;
-        Ok((context, guest))
+        let local = self.local_session(&unsafe { (context.session_config)(&context) })?;
+        Ok((context, local))
     }
 
     fn context(&self) -> Result<FFI_TaskContext> {
@@ -234,22 +239,22 @@ impl Registered {
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn node(
+pub fn encode(
     plan: &LogicalPlan,
     session: impl Fn() -> Option<FFI_TaskContext> + 'static,
     codec: &dyn LogicalExtensionCodec,
 ) -> Result<LogicalPlanNode> {
-    written_for(session, || LogicalPlanNode::try_from_logical_plan(plan, codec))
+    with_target(session, || LogicalPlanNode::try_from_logical_plan(plan, codec))
 }
 
 /// Whether a session is registered.
 pub fn is_registered(session: &str) -> bool {
-    Registered::called(session).is_ok()
+    RegisteredSession::find(session).is_ok()
 }
 
 /// Whether a planner of another library is behind that of a session.
 pub fn has_other_planner(session: &str) -> bool {
-    Registered::called(session).is_ok_and(|registered| registered.has_other_planner())
+    RegisteredSession::find(session).is_ok_and(|registered| registered.has_other_planner())
 }
 
 /// Sets an option of a session, as `SET xql.share_relations = false` does where a session knows it.
@@ -257,20 +262,20 @@ pub fn has_other_planner(session: &str) -> bool {
 /// # Errors
 /// If there is no such session or option, or the option does not take the value.
 pub fn set_option(session: &str, key: &str, value: &str) -> Result<()> {
-    locked(&Registered::called(session)?.known.options).set(key, value)
+    lock(&RegisteredSession::find(session)?.state.options).set(key, value)
 }
 
 /// Whether the CTEs that a statement of a session reads several times are computed once, even without a derivative.
 pub fn shares_ctes(session: &str) -> bool {
-    Registered::called(session).is_ok_and(|registered| locked(&registered.known.options).share_ctes)
+    RegisteredSession::find(session).is_ok_and(|registered| lock(&registered.state.options).share_ctes)
 }
 
 /// Notes what the names in a statement of a session are.
 ///
 /// # Errors
 /// If there is no such session.
-pub fn note_statement(session: &str, sql: &str) -> Result<()> {
-    locked(&Registered::called(session)?.known.names).note(sql);
+pub fn record_statement(session: &str, sql: &str) -> Result<()> {
+    lock(&RegisteredSession::find(session)?.state.names).record(sql);
     Ok(())
 }
 
@@ -278,11 +283,11 @@ pub fn note_statement(session: &str, sql: &str) -> Result<()> {
 ///
 /// # Errors
 /// If there is no such session, or the bytes are no call.
-pub fn function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
-    let registered = Registered::called(session)?;
+pub fn decode_function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
+    let registered = RegisteredSession::find(session)?;
     let read = on_stack(|| {
         let node = LogicalExprNode::decode(call).map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(parse_expr(&node, &defaults().task_ctx(), registered.logical_codec.as_ref())?)
+        Ok(parse_expr(&node, &builtin_state().task_ctx(), registered.logical_codec.as_ref())?)
     });
     forget(call);
     match read? {
@@ -295,11 +300,11 @@ pub fn function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
 ///
 /// # Errors
 /// If there is no such session, or the plan cannot be read.
-pub fn shown(session: &str, plan: &[u8]) -> Result<String> {
-    let registered = Registered::called(session)?;
-    let (_, guest) = registered.now()?;
+pub fn show_plan(session: &str, plan: &[u8]) -> Result<String> {
+    let registered = RegisteredSession::find(session)?;
+    let (_, local) = registered.snapshot()?;
     let codec = registered.logical_codec.as_ref();
-    let read = on_stack(|| Ok(registered.read(plan, &guest.context, codec)?.plan.display_indent().to_string()));
+    let read = on_stack(|| Ok(registered.decode(plan, &local.context, codec)?.plan.display_indent().to_string()));
     forget(plan);
     read
 }
@@ -308,15 +313,15 @@ pub fn shown(session: &str, plan: &[u8]) -> Result<String> {
 ///
 /// # Errors
 /// If there is no such session, or a derivative cannot be taken.
-pub fn optimized(session: &str, plan: &[u8]) -> Result<Vec<u8>> {
-    let registered = Registered::called(session)?;
-    let (_, guest) = registered.now()?;
+pub fn optimize(session: &str, plan: &[u8]) -> Result<Vec<u8>> {
+    let registered = RegisteredSession::find(session)?;
+    let (_, local) = registered.snapshot()?;
     let reader = Arc::clone(&registered);
     let codec = registered.logical_codec.as_ref();
     let written = on_stack(|| {
-        let ReadPlan { around, plan, shares_ctes } = registered.read(plan, &guest.context, codec)?;
-        let plan = guest.begun(shares_ctes).optimize(&plan)?;
-        Ok(around.put(node(&plan, move || reader.context().ok(), codec)?).encode_to_vec())
+        let DecodedPlan { copy, plan, shares_ctes } = registered.decode(plan, &local.context, codec)?;
+        let plan = local.start_query(shares_ctes).optimize(&plan)?;
+        Ok(copy.wrap(encode(&plan, move || reader.context().ok(), codec)?).encode_to_vec())
     });
     forget(plan);
     written

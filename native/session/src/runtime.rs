@@ -12,21 +12,21 @@ use tokio::runtime::{Handle, Runtime};
 use xql_guard::{guard, on_stack_of};
 
 /// A session of DataFusion's own functions with the operators and the rules.
-static DEFAULTS: LazyLock<Arc<SessionState>> = LazyLock::new(|| {
+static BUILTIN_STATE: LazyLock<Arc<SessionState>> = LazyLock::new(|| {
     let session = SessionContext::new();
     xql_relations::register(&session);
     Arc::new(session.state())
 });
 
 /// DataFusion's own functions and the rules.
-pub fn defaults() -> &'static SessionState {
-    &DEFAULTS
+pub fn builtin_state() -> &'static SessionState {
+    &BUILTIN_STATE
 }
 
 /// The contexts of DataFusion's own functions, for what reads plans here.
 pub fn task_contexts() -> FFI_TaskContextProvider {
-    let defaults: Arc<dyn TaskContextProvider> = DEFAULTS.clone();
-    FFI_TaskContextProvider::from(&defaults)
+    let provider: Arc<dyn TaskContextProvider> = BUILTIN_STATE.clone();
+    FFI_TaskContextProvider::from(&provider)
 }
 
 /// Bytes of a stack on which a plan is read, changed and written: all three go as deep as the plan.
@@ -36,21 +36,21 @@ pub const STACK: usize = 64 << 20;
 pub fn runtime() -> Handle {
     static RUNTIME: Mutex<Option<(u32, Runtime)>> = Mutex::new(None);
     let process = std::process::id();
-    let mut known = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((owner, runtime)) = known.as_ref()
+    let mut current = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((owner, runtime)) = current.as_ref()
         && *owner == process
     {
         return runtime.handle().clone();
     }
-    let made = tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("xql-ffi")
         .thread_stack_size(STACK)
         .enable_all()
         .build();
-    let made = made.unwrap_or_else(|error| panic!("no threads for xql-ffi: {error}"));
-    let handle = made.handle().clone();
+    let runtime = runtime.unwrap_or_else(|error| panic!("no threads for xql-ffi: {error}"));
+    let handle = runtime.handle().clone();
     // To drop the other one would wait for its threads.
-    std::mem::forget(known.replace((process, made)));
+    std::mem::forget(current.replace((process, runtime)));
     handle
 }
 
@@ -70,39 +70,39 @@ pub fn on_stack<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 /// # Errors
 /// If the plan cannot be gone through.
 pub async fn on_stack_while_polled<T>(plan: &LogicalPlan, work: impl Future<Output = T>) -> Result<T> {
-    let needed = on_stack(|| depth(plan))? * LEVEL + FIRST;
+    let needed = on_stack(|| measure_depth(plan))? * STACK_PER_LEVEL + STACK_BASE;
     Ok(on_stack_of(needed.min(STACK), STACK, work).await)
 }
 
 /// Bytes of the stack that a level of a plan takes, twice over: the host was seen to take 8 KiB for a function in a function, 15 for an
 /// operator in an operator and 17 for a node below a node.
-const LEVEL: usize = 32 << 10;
+const STACK_PER_LEVEL: usize = 32 << 10;
 /// Bytes of the stack that a plan of one level takes, twice over.
-const FIRST: usize = 512 << 10;
+const STACK_BASE: usize = 512 << 10;
 
 /// How many nodes and expressions of a plan stand in one another.
-fn depth(plan: &LogicalPlan) -> Result<usize> {
-    let mut nodes = Levels::default();
-    plan.visit_with_subqueries(&mut nodes)?;
-    Ok(nodes.deepest)
+fn measure_depth(plan: &LogicalPlan) -> Result<usize> {
+    let mut levels = Levels::default();
+    plan.visit_with_subqueries(&mut levels)?;
+    Ok(levels.deepest)
 }
 
 /// The levels that a visitor has gone down to.
 #[derive(Default)]
 struct Levels {
-    here: usize,
+    depth: usize,
     deepest: usize,
 }
 
 impl Levels {
-    fn down(&mut self) -> Result<TreeNodeRecursion> {
-        self.here += 1;
-        self.deepest = self.deepest.max(self.here);
+    fn enter(&mut self) -> Result<TreeNodeRecursion> {
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn up(&mut self) -> Result<TreeNodeRecursion> {
-        self.here -= 1;
+    fn leave(&mut self) -> Result<TreeNodeRecursion> {
+        self.depth -= 1;
         Ok(TreeNodeRecursion::Continue)
     }
 }
@@ -111,29 +111,29 @@ impl<'n> TreeNodeVisitor<'n> for Levels {
     type Node = LogicalPlan;
 
     fn f_down(&mut self, node: &'n LogicalPlan) -> Result<TreeNodeRecursion> {
-        self.down()?;
-        let mut expressions = Expressions(Self { here: self.here, deepest: self.deepest });
+        self.enter()?;
+        let mut expressions = ExpressionLevels(Self { depth: self.depth, deepest: self.deepest });
         node.apply_expressions(|expr| expr.visit(&mut expressions))?;
         self.deepest = expressions.0.deepest;
         Ok(TreeNodeRecursion::Continue)
     }
 
     fn f_up(&mut self, _node: &'n LogicalPlan) -> Result<TreeNodeRecursion> {
-        self.up()
+        self.leave()
     }
 }
 
 /// The levels of expressions.
-struct Expressions(Levels);
+struct ExpressionLevels(Levels);
 
-impl<'n> TreeNodeVisitor<'n> for Expressions {
+impl<'n> TreeNodeVisitor<'n> for ExpressionLevels {
     type Node = Expr;
 
     fn f_down(&mut self, _expr: &'n Expr) -> Result<TreeNodeRecursion> {
-        self.0.down()
+        self.0.enter()
     }
 
     fn f_up(&mut self, _expr: &'n Expr) -> Result<TreeNodeRecursion> {
-        self.0.up()
+        self.0.leave()
     }
 }

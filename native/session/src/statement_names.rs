@@ -11,44 +11,44 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use xql_relations::NameKind;
 
-use crate::format::Copies;
+use crate::format::CopyStatements;
 
 /// With so many names a session begins anew.
-const FULL: usize = 10_000;
+const MAX_NAMES: usize = 10_000;
 
 /// How the names begin by which hosts know statements that are planned here.
-pub const STATEMENT: &str = "xql_statement_";
+pub const STATEMENT_PREFIX: &str = "xql_statement_";
 
 /// Whether a node is a statement that is planned here, under its name.
 pub fn is_statement(node: &LogicalPlan) -> bool {
-    matches!(node, LogicalPlan::SubqueryAlias(alias) if alias.alias.table().starts_with(STATEMENT))
+    matches!(node, LogicalPlan::SubqueryAlias(alias) if alias.alias.table().starts_with(STATEMENT_PREFIX))
 }
 
 /// The names of the statements of a session.
 #[derive(Debug, Default)]
-pub struct Names {
-    known: HashMap<String, Known>,
+pub struct StatementNames {
+    uses: HashMap<String, NameUse>,
     /// The files that the statements write.
-    pub copies: Copies,
+    pub copies: CopyStatements,
 }
 
 /// What a name was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum NameUse {
     Derived,
-    Named,
+    Cte,
     Both,
 }
 
-impl Names {
+impl StatementNames {
     /// Notes the names of a statement, if it can be read.
-    pub fn note(&mut self, sql: &str) {
-        if self.known.len() + self.copies.len() > FULL {
+    pub fn record(&mut self, sql: &str) {
+        if self.uses.len() + self.copies.len() > MAX_NAMES {
             *self = Self::default();
         }
         for statement in DFParser::parse_sql(sql).unwrap_or_default() {
             if let DFStatement::CopyTo(copy) = &statement {
-                let _ = self.copies.note(copy);
+                let _ = self.copies.record(copy);
                 if let CopyToSource::Query(query) = &copy.source {
                     let _ = query.visit(self);
                 }
@@ -57,44 +57,44 @@ impl Names {
                 if let Statement::CreateView(view) = statement.as_ref()
                     && let Some(name) = view.name.0.last().and_then(|name| name.as_ident())
                 {
-                    self.add(name, Known::Named);
+                    self.add(name, NameUse::Cte);
                 }
                 let _ = statement.visit(self);
             }
         }
     }
 
-    fn add(&mut self, name: &Ident, known: Known) {
+    fn add(&mut self, name: &Ident, name_use: NameUse) {
         let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-        let before = self.known.entry(name).or_insert(known);
-        if *before != known {
-            *before = Known::Both;
+        let before = self.uses.entry(name).or_insert(name_use);
+        if *before != name_use {
+            *before = NameUse::Both;
         }
     }
 
     /// What a name is known to be, if it is not that of a CTE or view.
     pub fn kind(&self, name: &str) -> Option<NameKind> {
-        match self.known.get(name) {
-            Some(Known::Derived) => Some(NameKind::Derived),
-            Some(Known::Named) => None,
-            Some(Known::Both) | None => Some(NameKind::Unsure),
+        match self.uses.get(name) {
+            Some(NameUse::Derived) => Some(NameKind::Derived),
+            Some(NameUse::Cte) => None,
+            Some(NameUse::Both) | None => Some(NameKind::Unsure),
         }
     }
 }
 
-impl Visitor for Names {
+impl Visitor for StatementNames {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
-            self.add(&cte.alias.name, Known::Named);
+            self.add(&cte.alias.name, NameUse::Cte);
         }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         if let TableFactor::Derived { alias: Some(alias), .. } = factor {
-            self.add(&alias.name, Known::Derived);
+            self.add(&alias.name, NameUse::Derived);
         }
         ControlFlow::Continue(())
     }

@@ -9,38 +9,42 @@ use datafusion_ffi::session::config::FFI_SessionConfig;
 use std::sync::Arc;
 use xql_relations::DerivativeOptions;
 
-use crate::abi::settings;
-use crate::lent::{HostContext, Lend};
-use crate::loan::Lender;
-use crate::own::defaults;
+use crate::abi::config_entries;
+use crate::host_exec::{HostContext, WrapHostExec};
+use crate::host_memory::HostMemory;
 use crate::pool::HostPool;
+use crate::runtime::builtin_state;
 
 /// A session of a host as this library plans for it, until a setting changes.
 #[derive(Debug)]
-pub struct Guest {
+pub struct LocalSession {
     /// The settings and options that it was made for.
-    made_for: (Vec<(String, String)>, DerivativeOptions),
+    key: (Vec<(String, String)>, DerivativeOptions),
     /// DataFusion's functions, and the rules by which a statement is differentiated and optimized.
     state: SessionState,
     /// The context in which plans are read.
     pub context: Arc<TaskContext>,
 }
 
-impl Guest {
+impl LocalSession {
     /// What a session with these settings is here, of which `before` is what it was for the statement before.
     ///
     /// # Errors
     /// If its settings cannot be read.
-    pub fn of(config: &FFI_SessionConfig, options: DerivativeOptions, before: Option<Arc<Self>>) -> Result<Arc<Self>> {
-        let made_for = (settings(config), options);
-        if let Some(before) = before.filter(|before| before.made_for == made_for) {
-            return Ok(before);
+    pub fn for_config(
+        config: &FFI_SessionConfig,
+        options: DerivativeOptions,
+        previous: Option<Arc<Self>>,
+    ) -> Result<Arc<Self>> {
+        let key = (config_entries(config), options);
+        if let Some(previous) = previous.filter(|previous| previous.key == key) {
+            return Ok(previous);
         }
         let mut config = SessionConfig::try_from(config)?;
-        config.options_mut().extensions.insert(made_for.1.clone());
-        let state = SessionStateBuilder::new_from_existing(defaults().clone()).with_config(config).build();
+        config.options_mut().extensions.insert(key.1.clone());
+        let state = SessionStateBuilder::new_from_existing(builtin_state().clone()).with_config(config).build();
         let context = state.task_ctx();
-        Ok(Arc::new(Self { made_for, state, context }))
+        Ok(Arc::new(Self { key, state, context }))
     }
 
     /// The session as it was made.
@@ -50,15 +54,15 @@ impl Guest {
 
     /// Whether what several places of a statement read is computed once even without a derivative.
     pub fn shares_ctes(&self) -> bool {
-        self.made_for.1.share_ctes
+        self.key.1.share_ctes
     }
 
     /// The session for a statement that begins now, of which what several places read is computed once if `shares_ctes` says so or the
     /// session does.
-    pub fn begun(&self, shares_ctes: bool) -> SessionState {
+    pub fn start_query(&self, shares_ctes: bool) -> SessionState {
         let mut state = self.state.clone();
         if shares_ctes {
-            let options = DerivativeOptions { share_ctes: true, ..self.made_for.1.clone() };
+            let options = DerivativeOptions { share_ctes: true, ..self.key.1.clone() };
             state.config_mut().options_mut().extensions.insert(options);
         }
         state.mark_start_execution();
@@ -71,11 +75,15 @@ impl Guest {
 ///
 /// # Errors
 /// If the system has no such folder.
-pub fn lending(state: SessionState, host: Arc<HostContext>, lender: Option<Lender>) -> Result<SessionState> {
+pub fn with_host_memory(
+    state: SessionState,
+    host: Arc<HostContext>,
+    memory: Option<HostMemory>,
+) -> Result<SessionState> {
     let mut runtime = RuntimeEnvBuilder::new();
-    if let Some(lender) = lender {
-        runtime = runtime.with_memory_pool(Arc::new(HostPool::new(lender)));
+    if let Some(memory) = memory {
+        runtime = runtime.with_memory_pool(Arc::new(HostPool::new(memory)));
     }
     let state = SessionStateBuilder::new_from_existing(state).with_runtime_env(runtime.build_arc()?);
-    Ok(state.with_physical_optimizer_rule(Arc::new(Lend(host))).build())
+    Ok(state.with_physical_optimizer_rule(Arc::new(WrapHostExec(host))).build())
 }

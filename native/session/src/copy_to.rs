@@ -5,14 +5,14 @@ use datafusion::common::parsers::CsvQuoteStyle;
 use datafusion_proto::protobuf::LogicalPlanNode;
 use datafusion_proto::protobuf::logical_plan_node::LogicalPlanType;
 
-use crate::format::quoted;
+use crate::format::with_quote_style;
 
 /// What stands around a plan as the host has written it: the file that `COPY ... TO` writes, in a format that the host alone reads.
-pub struct Around(pub Option<LogicalPlanNode>);
+pub struct CopyTarget(pub Option<LogicalPlanNode>);
 
-impl Around {
+impl CopyTarget {
     /// What stands around a plan, and the plan.
-    pub fn taken_from(mut node: LogicalPlanNode) -> (Self, LogicalPlanNode) {
+    pub fn split_from(mut node: LogicalPlanNode) -> (Self, LogicalPlanNode) {
         if let Some(LogicalPlanType::CopyTo(copy)) = &mut node.logical_plan_type
             && let Some(input) = copy.input.take()
         {
@@ -22,7 +22,7 @@ impl Around {
     }
 
     /// The file that is written.
-    pub fn target(&self) -> Option<&str> {
+    pub fn url(&self) -> Option<&str> {
         match &self.0.as_ref()?.logical_plan_type {
             Some(LogicalPlanType::CopyTo(copy)) => Some(&copy.output_url),
             _ => None,
@@ -40,14 +40,14 @@ impl Around {
         {
             copy.file_type = match format {
                 Some(format) => format,
-                None => quoted(std::mem::take(&mut copy.file_type), CsvQuoteStyle::Necessary)?,
+                None => with_quote_style(std::mem::take(&mut copy.file_type), CsvQuoteStyle::Necessary)?,
             };
         }
         Ok(self)
     }
 
     /// It around another plan.
-    pub fn put(&self, input: LogicalPlanNode) -> LogicalPlanNode {
+    pub fn wrap(&self, input: LogicalPlanNode) -> LogicalPlanNode {
         let Some(mut node) = self.0.clone() else { return input };
         if let Some(LogicalPlanType::CopyTo(copy)) = &mut node.logical_plan_type {
             copy.input = Some(Box::new(input));

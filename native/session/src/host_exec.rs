@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The last physical rule of a guest: what runs in the host below nodes of this library does so in the session that it is of.
 #[derive(Debug)]
-pub struct Lend(pub Arc<HostContext>);
+pub struct WrapHostExec(pub Arc<HostContext>);
 
 /// The session of a statement as the host executes plans in it: with its memory pool, its files and its object stores.
 #[derive(Debug)]
@@ -30,16 +30,16 @@ impl HostContext {
     /// If the plan cannot be executed.
     pub fn execute(&self, plan: &FFI_ExecutionPlan, partition: usize) -> Result<SendableRecordBatchStream> {
         // SAFETY: the function is that of the owner of the plan, which makes its own share of the context before it returns.
-        match unsafe { (plan.execute)(plan, partition, self.lent()) } {
+        match unsafe { (plan.execute)(plan, partition, self.borrow_context()) } {
             FFI_Result::Ok(stream) => Ok(Box::pin(stream)),
             FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
         }
     }
 
     /// A handle for one execution, which is to end before this does.
-    fn lent(&self) -> FFI_TaskContext {
+    fn borrow_context(&self) -> FFI_TaskContext {
         /// The handle that was lent is not the owner.
-        unsafe extern "C" fn keep(_context: &mut FFI_TaskContext) {}
+        unsafe extern "C" fn no_op(_context: &mut FFI_TaskContext) {}
         FFI_TaskContext {
             session_id: self.0.session_id,
             task_id: self.0.task_id,
@@ -47,7 +47,7 @@ impl HostContext {
             scalar_functions: self.0.scalar_functions,
             aggregate_functions: self.0.aggregate_functions,
             window_functions: self.0.window_functions,
-            release: keep,
+            release: no_op,
             private_data: self.0.private_data,
             library_marker_id: self.0.library_marker_id,
         }
@@ -59,16 +59,16 @@ unsafe impl Send for HostContext {}
 // SAFETY: as above.
 unsafe impl Sync for HostContext {}
 
-impl PhysicalOptimizerRule for Lend {
+impl PhysicalOptimizerRule for WrapHostExec {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let lent = plan.transform_up(|node| {
+        let wrapped = plan.transform_up(|node| {
             if !node.is::<ForeignExecutionPlan>() {
                 return Ok(Transformed::no(node));
             }
             let plan = FFI_ExecutionPlan::new(Arc::clone(&node), None);
-            Ok(Transformed::yes(Arc::new(Lent { node, plan, host: Arc::clone(&self.0) }) as Arc<dyn ExecutionPlan>))
+            Ok(Transformed::yes(Arc::new(HostExec { node, plan, host: Arc::clone(&self.0) }) as Arc<dyn ExecutionPlan>))
         })?;
-        Ok(lent.data)
+        Ok(wrapped.data)
     }
 
     fn name(&self) -> &str {
@@ -81,25 +81,25 @@ impl PhysicalOptimizerRule for Lend {
 }
 
 /// A plan of the host below nodes of this library. It is executed in the session that it is of.
-struct Lent {
+struct HostExec {
     node: Arc<dyn ExecutionPlan>,
     plan: FFI_ExecutionPlan,
     host: Arc<HostContext>,
 }
 
-impl fmt::Debug for Lent {
+impl fmt::Debug for HostExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lent").field(&self.node).finish()
+        f.debug_tuple("HostExec").field(&self.node).finish()
     }
 }
 
-impl DisplayAs for Lent {
+impl DisplayAs for HostExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}", self.node.name())
     }
 }
 
-impl ExecutionPlan for Lent {
+impl ExecutionPlan for HostExec {
     fn name(&self) -> &str {
         self.node.name()
     }

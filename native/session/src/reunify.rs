@@ -2,7 +2,7 @@
 //!
 //! `xql-relations` knows a table by its provider and a query by where it was written, which copies of a plan share. What is read from
 //! bytes shares nothing. So here tables are one that have one owner and keep the same there, and so are queries of one text under one
-//! name, as a CTE or a view is that several places read. Which names are those of derived tables [`names`](crate::names) knows.
+//! name, as a CTE or a view is that several places read. Which names are those of derived tables [`names`](crate::statement_names) knows.
 //!
 //! ```sql
 //! WITH c AS (SELECT k, SUM(x) AS s FROM t GROUP BY k) SELECT ... FROM c JOIN t USING (k) WHERE c.s > (SELECT AVG(s) FROM c)
@@ -22,14 +22,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use xql_relations::{NameKind, is_work_table, noted_name};
 
-use crate::abi::{Kept, kept};
-use crate::names::{Names, is_statement};
+use crate::abi::{HandleFingerprint, table_fingerprint};
+use crate::statement_names::{StatementNames, is_statement};
 
 /// What the plans of a session read, each relation once, for as long as some plan has it.
 #[derive(Debug, Default)]
-pub struct Identities {
+pub struct RelationCache {
     /// The provider that stands for a table.
-    tables: Vec<(Known, Weak<dyn TableProvider>)>,
+    tables: Vec<(TableKey, Weak<dyn TableProvider>)>,
     /// The queries under names, by their hashes.
     queries: HashMap<u64, Vec<Weak<NamedQuery>>>,
 }
@@ -40,32 +40,32 @@ pub struct NamedQuery {
     /// The query as it is written, and the names that it stands within, where another one may be meant.
     text: (Vec<TableReference>, LogicalPlan),
     /// The tables that it reads.
-    read: Vec<usize>,
+    providers: Vec<usize>,
 }
 
-impl Identities {
+impl RelationCache {
     /// The plan with one provider for each table of the session, and one copy of each query that a name stands for. These are `held` by
     /// whoever has the plan for longer than this statement.
     ///
     /// # Errors
     /// If the plan cannot be put together again.
-    pub fn identified(
+    pub fn reunify(
         &mut self,
         plan: LogicalPlan,
-        names: &Names,
+        names: &StatementNames,
         held: &mut Vec<Arc<NamedQuery>>,
     ) -> Result<LogicalPlan> {
-        Ok(Identifying { names, known: self, held }.identified(plan, &[])?.data)
+        Ok(Reunifier { names, cache: self, held }.reunify(plan, &[])?.data)
     }
 
     /// The table that a plan of a host scans, or the view that it is.
     ///
     /// # Errors
     /// If the plan scans none, or nobody knows whether a name is that of a view.
-    pub fn read_by(&mut self, plan: LogicalPlan, names: &Names) -> Result<Arc<dyn TableProvider>> {
+    pub fn scanned_table(&mut self, plan: LogicalPlan, names: &StatementNames) -> Result<Arc<dyn TableProvider>> {
         Ok(match plan {
             LogicalPlan::TableScan(scan) => self.table(source_as_provider(&scan.source)?),
-            LogicalPlan::SubqueryAlias(alias) if kind(&alias.alias, names).is_none() => {
+            LogicalPlan::SubqueryAlias(alias) if name_kind(&alias.alias, names).is_none() => {
                 Arc::new(ViewTable::new(Arc::unwrap_or_clone(alias.input), None))
             }
             other => return plan_err!("{} is no table", other.display()),
@@ -74,14 +74,14 @@ impl Identities {
 
     /// The provider that stands for a table, which is this one if it is read for the first time.
     fn table(&mut self, provider: Arc<dyn TableProvider>) -> Arc<dyn TableProvider> {
-        let Some(known) = Known::of(&provider) else { return provider };
+        let Some(key) = TableKey::from_provider(&provider) else { return provider };
         // What a provider is known by is another one's when it is gone.
         self.tables.retain(|(_, provider)| provider.strong_count() > 0);
-        let met = self.tables.iter().find(|(other, _)| *other == known);
-        if let Some(one) = met.and_then(|(_, provider)| provider.upgrade()) {
+        let found = self.tables.iter().find(|(other, _)| *other == key);
+        if let Some(one) = found.and_then(|(_, provider)| provider.upgrade()) {
             return one;
         }
-        self.tables.push((known, Arc::downgrade(&provider)));
+        self.tables.push((key, Arc::downgrade(&provider)));
         provider
     }
 
@@ -93,17 +93,20 @@ impl Identities {
             queries.retain(|query| query.strong_count() > 0);
             !queries.is_empty()
         });
-        let alike = self.queries.entry(hasher.finish()).or_default();
-        let met = alike.iter().filter_map(Weak::upgrade).find(|met| met.text == query.text && met.read == query.read);
-        met.unwrap_or_else(|| {
+        let candidates = self.queries.entry(hasher.finish()).or_default();
+        let found = candidates
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|other| other.text == query.text && other.providers == query.providers);
+        found.unwrap_or_else(|| {
             let query = Arc::new(query);
-            alike.push(Arc::downgrade(&query));
+            candidates.push(Arc::downgrade(&query));
             query
         })
     }
 }
 
-fn kind(alias: &TableReference, names: &Names) -> Option<NameKind> {
+fn name_kind(alias: &TableReference, names: &StatementNames) -> Option<NameKind> {
     match alias {
         TableReference::Bare { table } => names.kind(table),
         _ => None,
@@ -112,18 +115,18 @@ fn kind(alias: &TableReference, names: &Names) -> Option<NameKind> {
 
 /// What a table is known by.
 #[derive(Debug, PartialEq)]
-enum Known {
+enum TableKey {
     /// A table of another library, by the library and what that keeps.
-    Kept(usize, Kept),
+    Foreign(usize, HandleFingerprint),
     /// Files, by their places, their columns and how they are read.
     Files(String),
 }
 
-impl Known {
-    fn of(provider: &Arc<dyn TableProvider>) -> Option<Self> {
+impl TableKey {
+    fn from_provider(provider: &Arc<dyn TableProvider>) -> Option<Self> {
         if let Some(ForeignTableProvider(table)) = provider.downcast_ref() {
             // SAFETY: another library of a process has the same major version of DataFusion, which the registration checks.
-            return Some(Self::Kept((table.library_marker_id)(), unsafe { kept(table) }));
+            return Some(Self::Foreign((table.library_marker_id)(), unsafe { table_fingerprint(table) }));
         }
         let files = provider.downcast_ref::<ListingTable>()?;
         Some(Self::Files(format!("{:?} {:?} {:?}", files.table_paths(), files.schema(), files.options())))
@@ -131,50 +134,50 @@ impl Known {
 }
 
 /// A plan that is gone through.
-struct Identifying<'a> {
-    names: &'a Names,
-    known: &'a mut Identities,
+struct Reunifier<'a> {
+    names: &'a StatementNames,
+    cache: &'a mut RelationCache,
     held: &'a mut Vec<Arc<NamedQuery>>,
 }
 
-impl Identifying<'_> {
+impl Reunifier<'_> {
     /// A plan that stands within queries of these names.
-    fn identified(&mut self, plan: LogicalPlan, around: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
+    fn reunify(&mut self, plan: LogicalPlan, enclosing: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
         if is_statement(&plan) {
             return Ok(Transformed::no(plan));
         }
-        let mut within = around.to_vec();
+        let mut within = enclosing.to_vec();
         if let LogicalPlan::SubqueryAlias(alias) = &plan {
             within.push(alias.alias.clone());
         }
-        let plan = plan.map_children(|child| self.identified(child, &within))?;
-        let plan = plan.transform_data(|plan| plan.map_subqueries(|subquery| self.identified(subquery, &within)))?;
+        let plan = plan.map_children(|child| self.reunify(child, &within))?;
+        let plan = plan.transform_data(|plan| plan.map_subqueries(|subquery| self.reunify(subquery, &within)))?;
         plan.transform_data(|node| match node {
             LogicalPlan::TableScan(scan) => Ok(match source_as_provider(&scan.source) {
                 Ok(provider) => {
-                    let source = provider_as_source(self.known.table(provider));
+                    let source = provider_as_source(self.cache.table(provider));
                     Transformed::yes(LogicalPlan::TableScan(TableScan { source, ..scan }))
                 }
                 Err(_) => Transformed::no(LogicalPlan::TableScan(scan)),
             }),
-            LogicalPlan::SubqueryAlias(alias) => self.query(alias, around),
-            LogicalPlan::RecursiveQuery(query) => one_work_table(query),
+            LogicalPlan::SubqueryAlias(alias) => self.query(alias, enclosing),
+            LogicalPlan::RecursiveQuery(query) => unify_work_tables(query),
             node => Ok(Transformed::no(node)),
         })
     }
 
     /// The copy of a query under a name that was met first.
-    fn query(&mut self, alias: SubqueryAlias, around: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
-        let (around, node) = match kind(&alias.alias, self.names) {
+    fn query(&mut self, alias: SubqueryAlias, enclosing: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
+        let (enclosing, node) = match name_kind(&alias.alias, self.names) {
             // The name of a CTE or view is the same query wherever it is read.
             None => (vec![], LogicalPlan::SubqueryAlias(alias)),
             Some(kind) => {
                 let name = noted_name(alias.alias.table(), kind);
-                (around.to_vec(), LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(alias.input, name)?))
+                (enclosing.to_vec(), LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(alias.input, name)?))
             }
         };
-        let read = providers(&node)?;
-        let one = self.known.query(NamedQuery { text: (around, node), read });
+        let providers = scanned_providers(&node)?;
+        let one = self.cache.query(NamedQuery { text: (enclosing, node), providers });
         let node = one.text.1.clone();
         self.held.push(one);
         Ok(Transformed::yes(node))
@@ -186,7 +189,7 @@ impl Identifying<'_> {
 /// ```sql
 /// WITH RECURSIVE r AS (SELECT ... UNION ALL SELECT val - grad((SELECT SUM(val * val) FROM r), val) FROM r)
 /// ```
-fn one_work_table(mut query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
+fn unify_work_tables(mut query: RecursiveQuery) -> Result<Transformed<LogicalPlan>> {
     let mut one: Option<Arc<dyn TableSource>> = None;
     let term = Arc::unwrap_or_clone(query.recursive_term).transform_down_with_subqueries(|node| {
         Ok(match node {
@@ -207,7 +210,7 @@ fn one_work_table(mut query: RecursiveQuery) -> Result<Transformed<LogicalPlan>>
 
 /// Which tables a plan reads, in their order. The equality of plans leaves them out. The table of the last iteration is that of the
 /// recursive query around it, and each time read anew from the bytes.
-fn providers(plan: &LogicalPlan) -> Result<Vec<usize>> {
+fn scanned_providers(plan: &LogicalPlan) -> Result<Vec<usize>> {
     let mut found = vec![];
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {

@@ -23,21 +23,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use crate::own::runtime;
+use crate::runtime::runtime;
 
 /// A plan that crosses as a number.
 #[derive(Debug)]
-pub struct Captured(pub Arc<dyn ExecutionPlan>);
+pub struct PlanHandleExec(pub Arc<dyn ExecutionPlan>);
 
-impl DisplayAs for Captured {
+impl DisplayAs for PlanHandleExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Captured")
+        write!(f, "PlanHandleExec")
     }
 }
 
-impl ExecutionPlan for Captured {
+impl ExecutionPlan for PlanHandleExec {
     fn name(&self) -> &str {
-        "Captured"
+        "PlanHandleExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -66,7 +66,7 @@ impl ExecutionPlan for Captured {
 
 /// How the plan comes back that is made of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Back {
+pub enum ReturnMode {
     /// As `datafusion-proto` writes it.
     Bytes,
     /// As a number, from the host.
@@ -77,90 +77,90 @@ pub enum Back {
 
 /// A statement that has been handed on to another planner.
 #[derive(Clone, Copy)]
-struct HandedOn {
+struct Delegation {
     /// Tells the registered sessions of a process apart.
     session: usize,
     /// How its plan comes back.
-    back: Back,
+    return_mode: ReturnMode,
     /// Tells apart what has been handed on.
-    number: u64,
+    id: u64,
 }
 
 thread_local! {
     /// What this thread plans at the moment for a planner of this library.
-    static HANDED_ON: Cell<Option<HandedOn>> = const { Cell::new(None) };
+    static DELEGATION: Cell<Option<Delegation>> = const { Cell::new(None) };
 }
 
 /// The future of a planner that a statement has been handed on to.
-pub struct Planning<F> {
-    planned: F,
-    statement: HandedOn,
+pub struct DelegatedPlanning<F> {
+    future: F,
+    delegation: Delegation,
 }
 
-impl<F> Planning<F> {
+impl<F> DelegatedPlanning<F> {
     /// `session` tells the sessions of a process apart.
-    pub fn new(planned: F, session: usize, back: Back) -> Self {
+    pub fn new(future: F, session: usize, return_mode: ReturnMode) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { planned, statement: HandedOn { session, back, number } }
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { future, delegation: Delegation { session, return_mode, id } }
     }
 
     /// Tells apart what has been handed on.
-    pub fn number(&self) -> u64 {
-        self.statement.number
+    pub fn id(&self) -> u64 {
+        self.delegation.id
     }
 }
 
-impl<F: Future> Future for Planning<F> {
+impl<F: Future> Future for DelegatedPlanning<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        struct Before(Option<HandedOn>);
-        impl Drop for Before {
+        struct Restore(Option<Delegation>);
+        impl Drop for Restore {
             fn drop(&mut self) {
-                HANDED_ON.set(self.0);
+                DELEGATION.set(self.0);
             }
         }
-        let _before = Before(HANDED_ON.replace(Some(self.statement)));
+        let _restore = Restore(DELEGATION.replace(Some(self.delegation)));
         // SAFETY: the field is pinned as its struct is: it is not moved, and the struct has no `Drop`.
-        unsafe { self.map_unchecked_mut(|this| &mut this.planned) }.poll(context)
+        unsafe { self.map_unchecked_mut(|this| &mut this.future) }.poll(context)
     }
 }
 
 /// Whether this thread plans a statement that a planner of this session in front has handed on already.
-pub fn is_handed_on(session: usize) -> bool {
-    HANDED_ON.get().is_some_and(|statement| statement.session == session)
+pub fn is_delegated(session: usize) -> bool {
+    DELEGATION.get().is_some_and(|delegation| delegation.session == session)
 }
 
 /// The number of what has been handed on and is planned by this thread, if something is.
-pub fn number_handed_on() -> Option<u64> {
-    HANDED_ON.get().map(|statement| statement.number)
+pub fn delegation_id() -> Option<u64> {
+    DELEGATION.get().map(|delegation| delegation.id)
 }
 
-fn comes_back(back: Back) -> bool {
-    HANDED_ON.get().is_some_and(|statement| statement.back == back)
+fn returns_as(return_mode: ReturnMode) -> bool {
+    DELEGATION.get().is_some_and(|delegation| delegation.return_mode == return_mode)
 }
 
 /// The plan that is meant by a node that is to cross as a number, if it is one.
-pub fn crossing(node: Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
-    match node.downcast_ref::<Captured>() {
-        Some(Captured(plan)) => Some(Arc::clone(plan)),
-        None => comes_back(Back::Leaf).then_some(node),
+pub fn plan_to_encode(node: Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    match node.downcast_ref::<PlanHandleExec>() {
+        Some(PlanHandleExec(plan)) => Some(Arc::clone(plan)),
+        None => returns_as(ReturnMode::Leaf).then_some(node),
     }
 }
 
 /// A plan that has crossed, as who reads it now is to have it.
-pub fn crossed(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-    if comes_back(Back::Leaf) { Arc::new(Captured(plan)) } else { plan }
+pub fn wrap_decoded(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if returns_as(ReturnMode::Leaf) { Arc::new(PlanHandleExec(plan)) } else { plan }
 }
 
 #[derive(Debug)]
-struct Capture;
+struct CapturePlan;
 
-impl PhysicalOptimizerRule for Capture {
+impl PhysicalOptimizerRule for CapturePlan {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let is_taken = comes_back(Back::Number) || comes_back(Back::Leaf);
-        Ok(if is_taken && !plan.is::<Captured>() { Arc::new(Captured(plan)) } else { plan })
+        let captures = returns_as(ReturnMode::Number) || returns_as(ReturnMode::Leaf);
+        Ok(if captures && !plan.is::<PlanHandleExec>() { Arc::new(PlanHandleExec(plan)) } else { plan })
     }
 
     fn name(&self) -> &str {
@@ -174,5 +174,5 @@ impl PhysicalOptimizerRule for Capture {
 
 /// The last physical rule of a registered session.
 pub fn capture_rule() -> FFI_PhysicalOptimizerRule {
-    FFI_PhysicalOptimizerRule::new(Arc::new(Capture), Some(runtime()))
+    FFI_PhysicalOptimizerRule::new(Arc::new(CapturePlan), Some(runtime()))
 }

@@ -19,67 +19,67 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use xql_autodiff::recognize;
 
-use crate::capture::{crossed, crossing, number_handed_on};
-use crate::functions::is_known_by_name;
-use crate::own::{runtime, task_contexts};
+use crate::functions::is_builtin;
+use crate::plan_handle::{delegation_id, plan_to_encode, wrap_decoded};
+use crate::runtime::{runtime, task_contexts};
 
 /// What a host has not read after this time it will not read: it failed while it wrote the plan.
-const FORGOTTEN: Duration = Duration::from_secs(60);
+const EXPIRY: Duration = Duration::from_secs(60);
 
 /// What is on its way, by its number.
-struct Crossing<T>(LazyLock<Mutex<HashMap<u64, Written<T>>>>);
+struct HandleRegistry<T>(LazyLock<Mutex<HashMap<u64, RegistryEntry<T>>>>);
 
 /// What has been written.
-struct Written<T> {
+struct RegistryEntry<T> {
     value: T,
-    when: Instant,
+    created: Instant,
     /// The number of what had been handed on and was planned at that time.
-    handed_on: Option<u64>,
+    delegation: Option<u64>,
 }
 
-static TABLES: Crossing<Arc<dyn TableProvider>> = Crossing::new();
-static FUNCTIONS: Crossing<Arc<ScalarUDF>> = Crossing::new();
-static AGGREGATES: Crossing<Arc<AggregateUDF>> = Crossing::new();
-static WINDOWS: Crossing<Arc<WindowUDF>> = Crossing::new();
-static PLANS: Crossing<Arc<dyn ExecutionPlan>> = Crossing::new();
+static TABLES: HandleRegistry<Arc<dyn TableProvider>> = HandleRegistry::new();
+static FUNCTIONS: HandleRegistry<Arc<ScalarUDF>> = HandleRegistry::new();
+static AGGREGATES: HandleRegistry<Arc<AggregateUDF>> = HandleRegistry::new();
+static WINDOWS: HandleRegistry<Arc<WindowUDF>> = HandleRegistry::new();
+static PLANS: HandleRegistry<Arc<dyn ExecutionPlan>> = HandleRegistry::new();
 
 /// Begins what this process has written. A number that another process has written, or a longer past, is none.
-static MARK: LazyLock<[u8; 8]> = LazyLock::new(|| {
+static PROCESS_MARK: LazyLock<[u8; 8]> = LazyLock::new(|| {
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     (started.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40)).to_le_bytes()
 });
 
-impl<T: Clone> Crossing<T> {
+impl<T: Clone> HandleRegistry<T> {
     const fn new() -> Self {
         Self(LazyLock::new(Mutex::default))
     }
 
     /// What is on its way, but for what will not be read.
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Written<T>>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, written| written.when.elapsed() < FORGOTTEN);
-        known
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, RegistryEntry<T>>> {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|_, entry| entry.created.elapsed() < EXPIRY);
+        entries
     }
 
     /// Writes the number of something.
     fn write(&self, value: T, buf: &mut Vec<u8>) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut known = self.locked();
-        known.insert(number, Written { value, when: Instant::now(), handed_on: number_handed_on() });
-        buf.extend_from_slice(&*MARK);
+        let mut entries = self.lock();
+        entries.insert(number, RegistryEntry { value, created: Instant::now(), delegation: delegation_id() });
+        buf.extend_from_slice(&*PROCESS_MARK);
         buf.extend_from_slice(&number.to_le_bytes());
     }
 
     /// Forgets what was written while this was planned.
-    fn forget(&self, handed_on: u64) {
-        self.locked().retain(|_, written| written.handed_on != Some(handed_on));
+    fn forget(&self, delegation: u64) {
+        self.lock().retain(|_, entry| entry.delegation != Some(delegation));
     }
 
     /// What has the number that was written, which is read once.
     fn read(&self, buf: &[u8]) -> Result<T> {
-        let number = buf.strip_prefix(&*MARK).and_then(|number| number.try_into().ok()).map(u64::from_le_bytes);
-        let found = number.and_then(|number| self.locked().remove(&number)).map(|written| written.value);
+        let number = buf.strip_prefix(&*PROCESS_MARK).and_then(|number| number.try_into().ok()).map(u64::from_le_bytes);
+        let found = number.and_then(|number| self.lock().remove(&number)).map(|entry| entry.value);
         found.ok_or_else(|| {
             internal_datafusion_err!(
                 "what xql-ffi wrote into a plan is not in this process any longer: plans of a registered session are read once, in the \
@@ -90,26 +90,26 @@ impl<T: Clone> Crossing<T> {
 }
 
 /// How many tables, functions and plans have been written and not read.
-pub fn crossings() -> usize {
-    let functions = FUNCTIONS.locked().len() + AGGREGATES.locked().len() + WINDOWS.locked().len();
-    TABLES.locked().len() + functions + PLANS.locked().len()
+pub fn pending_handles() -> usize {
+    let functions = FUNCTIONS.lock().len() + AGGREGATES.lock().len() + WINDOWS.lock().len();
+    TABLES.lock().len() + functions + PLANS.lock().len()
 }
 
 /// Forgets what a plan that was written as these bytes has left, after an error.
 pub fn forget(bytes: &[u8]) {
-    for at in 0..bytes.len().saturating_sub(15) {
-        if bytes[at..].starts_with(&*MARK) {
-            let _ = TABLES.read(&bytes[at..at + 16]);
-            let _ = FUNCTIONS.read(&bytes[at..at + 16]);
-            let _ = AGGREGATES.read(&bytes[at..at + 16]);
-            let _ = WINDOWS.read(&bytes[at..at + 16]);
-            let _ = PLANS.read(&bytes[at..at + 16]);
+    for start in 0..bytes.len().saturating_sub(15) {
+        if bytes[start..].starts_with(&*PROCESS_MARK) {
+            let _ = TABLES.read(&bytes[start..start + 16]);
+            let _ = FUNCTIONS.read(&bytes[start..start + 16]);
+            let _ = AGGREGATES.read(&bytes[start..start + 16]);
+            let _ = WINDOWS.read(&bytes[start..start + 16]);
+            let _ = PLANS.read(&bytes[start..start + 16]);
         }
     }
 }
 
 /// Forgets what has been written while a statement was planned that had been handed on under this number, after an error.
-pub fn forget_handed_on(number: u64) {
+pub fn forget_delegation(number: u64) {
     TABLES.forget(number);
     FUNCTIONS.forget(number);
     AGGREGATES.forget(number);
@@ -150,7 +150,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        if !is_known_by_name(node) || recognize(node).is_some() {
+        if !is_builtin(node) || recognize(node).is_some() {
             FUNCTIONS.write(Arc::new(node.clone()), buf);
         }
         Ok(())
@@ -161,7 +161,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        if !is_known_by_name(node) {
+        if !is_builtin(node) {
             AGGREGATES.write(Arc::new(node.clone()), buf);
         }
         Ok(())
@@ -172,7 +172,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
-        if !is_known_by_name(node) {
+        if !is_builtin(node) {
             WINDOWS.write(Arc::new(node.clone()), buf);
         }
         Ok(())
@@ -191,7 +191,7 @@ impl PhysicalExtensionCodec for Codec {
         _ctx: &TaskContext,
         _converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(crossed(PLANS.read(buf)?))
+        Ok(wrap_decoded(PLANS.read(buf)?))
     }
 
     fn try_encode(
@@ -201,7 +201,7 @@ impl PhysicalExtensionCodec for Codec {
         _converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         let name = node.name().to_owned();
-        let Some(plan) = crossing(node) else { return internal_err!("xql-ffi does not write {name}") };
+        let Some(plan) = plan_to_encode(node) else { return internal_err!("xql-ffi does not write {name}") };
         PLANS.write(plan, buf);
         Ok(())
     }

@@ -24,83 +24,83 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::lent::HostContext;
-use crate::local::table;
+use crate::host_exec::HostContext;
+use crate::local_exec::scan_plan;
 
 /// The aggregation of a host, and the session whose memory it asks for.
-pub struct Lender {
+pub struct HostMemory {
     node: FFI_ExecutionPlan,
     host: Arc<HostContext>,
 }
 
 /// Memory that a session accounts for, until this is dropped.
-pub struct Loan {
+pub struct HostReservation {
     /// How many bytes.
     pub size: usize,
-    _held: SendableRecordBatchStream,
+    _execution: SendableRecordBatchStream,
 }
 
 /// The statement of which a host makes the aggregation.
 ///
 /// # Errors
 /// If DataFusion cannot make its plan.
-pub fn asking() -> Result<LogicalPlan> {
-    let made: AccumulatorFactoryFunction = Arc::new(|_| Ok(Box::<Held>::default()));
+pub fn reservation_plan() -> Result<LogicalPlan> {
+    let factory: AccumulatorFactoryFunction = Arc::new(|_| Ok(Box::<ReservationAccumulator>::default()));
     let (bytes, state) = (DataType::UInt64, Arc::new(vec![DataType::UInt64]));
-    let held = create_udaf("∂held", vec![bytes.clone()], Arc::new(bytes), Volatility::Volatile, made, state);
-    let rows = table(Arc::new(Asked::new(0)), true)?;
-    LogicalPlanBuilder::from(rows).aggregate(Vec::<Expr>::new(), [held.call(vec![col(BYTES)])])?.build()
+    let reserve = create_udaf("∂held", vec![bytes.clone()], Arc::new(bytes), Volatility::Volatile, factory, state);
+    let rows = scan_plan(Arc::new(ReservationSource::new(0)), true)?;
+    LogicalPlanBuilder::from(rows).aggregate(Vec::<Expr>::new(), [reserve.call(vec![col(BYTES)])])?.build()
 }
 
-impl Lender {
+impl HostMemory {
     /// What asks the session for memory, if the host has made an aggregation of the statement. A planner of another kind may not.
     ///
     /// # Errors
     /// If the plan cannot be read.
-    pub fn new(planned: &Arc<dyn ExecutionPlan>, host: Arc<HostContext>) -> Result<Option<Self>> {
-        let mut lowest = None;
-        planned.apply(|node| {
+    pub fn new(plan: &Arc<dyn ExecutionPlan>, host: Arc<HostContext>) -> Result<Option<Self>> {
+        let mut aggregate = None;
+        plan.apply(|node| {
             if node.is::<ForeignExecutionPlan>() && node.name() == "AggregateExec" {
-                lowest = Some(Arc::clone(node));
+                aggregate = Some(Arc::clone(node));
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(lowest.map(|node| Self { node: FFI_ExecutionPlan::new(node, None), host }))
+        Ok(aggregate.map(|node| Self { node: FFI_ExecutionPlan::new(node, None), host }))
     }
 
     /// Lends so many bytes. It does not wait: all that runs is the aggregation of one row.
     ///
     /// # Errors
     /// If the pool of the session has not got them.
-    pub fn lend(&self, size: usize) -> Result<Loan> {
+    pub fn reserve(&self, size: usize) -> Result<HostReservation> {
         // Each loan has nodes of its own: a node keeps what each of its executions has measured. Nothing is between the two, neither
         // another partition nor what would leave the row for later.
-        let rows = FFI_ExecutionPlan::new(Arc::new(Asked::new(size as u64)), None);
+        let rows = FFI_ExecutionPlan::new(Arc::new(ReservationSource::new(size as u64)), None);
         // SAFETY: the function is that of the owner of the node.
         let node = match unsafe { (self.node.with_new_children)(&self.node, [rows].into_iter().collect()) } {
             FFI_Result::Ok(node) => node,
             FFI_Result::Err(error) => return Err(DataFusionError::Ffi(error.to_string())),
         };
-        let mut held = self.host.execute(&node, 0)?;
-        match held.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
-            Poll::Pending => Ok(Loan { size, _held: held }),
+        let mut execution = self.host.execute(&node, 0)?;
+        match execution.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => Ok(HostReservation { size, _execution: execution }),
             Poll::Ready(Some(Err(error))) => Err(error),
             Poll::Ready(_) => internal_err!("the session has not kept account of memory"),
         }
     }
 }
 
-impl fmt::Debug for Lender {
+impl fmt::Debug for HostMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lender").finish_non_exhaustive()
+        f.debug_struct("HostMemory").finish_non_exhaustive()
     }
 }
 
 /// Says that it holds as many bytes as its rows say.
 #[derive(Debug, Default)]
-struct Held(u64);
+struct ReservationAccumulator(u64);
 
-impl Accumulator for Held {
+impl Accumulator for ReservationAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let bytes = values.first().and_then(|bytes| bytes.as_primitive_opt::<UInt64Type>());
         self.0 += bytes.map_or(0, |bytes| bytes.values().iter().sum());
@@ -128,12 +128,12 @@ const BYTES: &str = "bytes";
 
 /// The row that says how many bytes are wanted, after which comes nothing, and no end.
 #[derive(Debug)]
-struct Asked {
+struct ReservationSource {
     bytes: u64,
     properties: Arc<PlanProperties>,
 }
 
-impl Asked {
+impl ReservationSource {
     fn new(bytes: u64) -> Self {
         let schema = Arc::new(Schema::new(vec![Field::new(BYTES, DataType::UInt64, false)]));
         let properties = PlanProperties::new(
@@ -146,15 +146,15 @@ impl Asked {
     }
 }
 
-impl DisplayAs for Asked {
+impl DisplayAs for ReservationSource {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Asked: {BYTES}={}", self.bytes)
+        write!(f, "ReservationSource: {BYTES}={}", self.bytes)
     }
 }
 
-impl ExecutionPlan for Asked {
+impl ExecutionPlan for ReservationSource {
     fn name(&self) -> &str {
-        "Asked"
+        "ReservationSource"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

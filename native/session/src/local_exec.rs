@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use xql_guard::guard;
 
-use crate::capture::Captured;
+use crate::plan_handle::PlanHandleExec;
 
 /// A physical plan that runs here, of one partition: its relations are computed once for each execution, and an execution of a host
 /// begins anew with each partition. It has the columns that the statement has declared, if it has: `CREATE TABLE ... AS` takes no column
@@ -37,7 +37,7 @@ use crate::capture::Captured;
 ///
 /// # Errors
 /// If it cannot be planned.
-pub async fn planned(
+pub async fn plan_locally(
     plan: &LogicalPlan,
     state: &SessionState,
     declared: Option<&DFSchema>,
@@ -47,16 +47,16 @@ pub async fn planned(
         1 => plan,
         _ => Arc::new(CoalescePartitionsExec::new(plan)),
     };
-    let schema = declared.map_or_else(|| plan.schema(), |declared| promised(plan.schema(), declared));
+    let schema = declared.map_or_else(|| plan.schema(), |declared| declare_nullability(plan.schema(), declared));
     let equal = EquivalenceProperties::new(Arc::clone(&schema));
     let properties = PlanProperties::clone(plan.properties()).with_eq_properties(equal);
-    let (properties, runtime, is_used) =
+    let (properties, runtime, is_executed) =
         (Arc::new(properties), Arc::clone(state.runtime_env()), AtomicBool::new(false));
-    Ok(Arc::new(Local { plan, schema, properties, runtime, is_used }))
+    Ok(Arc::new(LocalExec { plan, schema, properties, runtime, is_executed }))
 }
 
 /// The columns of a plan with what a statement has declared about NULL.
-fn promised(planned: SchemaRef, declared: &DFSchema) -> SchemaRef {
+fn declare_nullability(planned: SchemaRef, declared: &DFSchema) -> SchemaRef {
     if declared.as_arrow().contains(&planned) || declared.fields().len() != planned.fields().len() {
         return planned;
     }
@@ -70,24 +70,24 @@ fn promised(planned: SchemaRef, declared: &DFSchema) -> SchemaRef {
 
 /// What a host executes of a plan that runs here. A panic is an error of the statement, and a second execution begins anew.
 #[derive(Debug)]
-struct Local {
+struct LocalExec {
     plan: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     /// The memory and the files that it has.
     runtime: Arc<RuntimeEnv>,
-    is_used: AtomicBool,
+    is_executed: AtomicBool,
 }
 
-impl DisplayAs for Local {
+impl DisplayAs for LocalExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Local")
+        write!(f, "LocalExec")
     }
 }
 
-impl ExecutionPlan for Local {
+impl ExecutionPlan for LocalExec {
     fn name(&self) -> &str {
-        "Local"
+        "LocalExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -111,16 +111,16 @@ impl ExecutionPlan for Local {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(&self.schema);
-        let mut rows = guard(RUNNING, || {
+        let mut rows = guard(EXECUTING, || {
             let plan = Arc::clone(&self.plan);
-            let plan = if self.is_used.swap(true, Ordering::Relaxed) { reset_plan_states(plan)? } else { plan };
+            let plan = if self.is_executed.swap(true, Ordering::Relaxed) { reset_plan_states(plan)? } else { plan };
             // The context of a host has its settings, and a runtime that is that of no session.
             let settings = context.session_config().clone();
             let context = TaskContext::default().with_session_config(settings).with_runtime(Arc::clone(&self.runtime));
             plan.execute(partition, Arc::new(context))
         })?;
         let rows = poll_fn(move |context| {
-            let polled = guard(RUNNING, || Ok(rows.poll_next_unpin(context)));
+            let polled = guard(EXECUTING, || Ok(rows.poll_next_unpin(context)));
             polled.unwrap_or_else(|error| Poll::Ready(Some(Err(error)))).map_ok(|batch| {
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options)?)
@@ -131,24 +131,24 @@ impl ExecutionPlan for Local {
     }
 }
 
-const RUNNING: &str = "running a statement";
+const EXECUTING: &str = "running a statement";
 
 /// The rows of a plan as a table, which a host or EXPLAIN reads. To a host the plan is a leaf: it does not know what the nodes below
 /// demand of their inputs, and would rewrite them.
 ///
 /// # Errors
 /// If two of its columns have the same name.
-pub fn table(plan: Arc<dyn ExecutionPlan>, is_leaf: bool) -> Result<LogicalPlan> {
-    let plan = if is_leaf { Arc::new(Captured(plan)) } else { plan };
-    LogicalPlanBuilder::scan("∂rows", provider_as_source(Arc::new(Rows(plan))), None)?.build()
+pub fn scan_plan(plan: Arc<dyn ExecutionPlan>, is_leaf: bool) -> Result<LogicalPlan> {
+    let plan = if is_leaf { Arc::new(PlanHandleExec(plan)) } else { plan };
+    LogicalPlanBuilder::scan("∂rows", provider_as_source(Arc::new(PlanTable(plan))), None)?.build()
 }
 
 /// The table.
 #[derive(Debug)]
-struct Rows(Arc<dyn ExecutionPlan>);
+struct PlanTable(Arc<dyn ExecutionPlan>);
 
 #[async_trait]
-impl TableProvider for Rows {
+impl TableProvider for PlanTable {
     fn schema(&self) -> SchemaRef {
         self.0.schema()
     }
