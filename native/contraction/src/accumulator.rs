@@ -1,11 +1,15 @@
-//! Sums of products by sorted runs: for each run of the left side, the runs of the right side that its rows meet.
+//! Products of sparse matrices, row by row.
+//!
+//! Row `i` of `A B` is the sum of the rows `k` of `B`, each times `A[i, k]` (F. G. Gustavson, "Two fast algorithms for sparse matrices",
+//! ACM Transactions on Mathematical Software 4(3), 1978). Its work is the number of pairs of rows that the join would make. A dense array,
+//! the accumulator, has the sums of one row, and a list has the columns that are in use, so that clearing takes no longer than filling.
 
 use crate::csr::{CsrEntry, CsrMatrix};
 
-/// What is known of a column.
+/// The state of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ColumnState {
-    /// It has no row.
+    /// It has no rows.
     Missing,
     /// All of its products are NULL.
     Null,
@@ -13,7 +17,7 @@ enum ColumnState {
     Sum,
 }
 
-/// The sums of one run.
+/// The sums of one row of a product.
 #[derive(Debug)]
 pub struct SparseAccumulator {
     sums: Vec<f64>,
@@ -24,7 +28,7 @@ pub struct SparseAccumulator {
 }
 
 impl SparseAccumulator {
-    /// Sums of so many columns.
+    /// Creates an empty accumulator.
     pub fn new(columns: usize, single_precision: bool) -> Self {
         Self {
             sums: vec![0.0; columns],
@@ -34,13 +38,13 @@ impl SparseAccumulator {
         }
     }
 
-    /// The memory that so many columns take.
+    /// Returns the memory of an accumulator in bytes.
     pub fn bytes_for(columns: usize) -> usize {
         columns * (size_of::<f64>() + size_of::<ColumnState>() + size_of::<u32>())
     }
 
-    /// The columns that a run of the left side meets in the right side, whose runs are by the other position of the left one, each with
-    /// the sum of the products, none if all are NULL.
+    /// Multiplies one row of the left matrix with the right matrix, and drains the result: columns in ascending order, each with its sum,
+    /// `None` if all of its products are NULL.
     pub fn multiply_row(&mut self, left: &[CsrEntry], right: &CsrMatrix) -> impl Iterator<Item = (usize, Option<f64>)> {
         self.accumulate_row(left, right);
         self.touched.sort_unstable();
@@ -52,7 +56,7 @@ impl SparseAccumulator {
         })
     }
 
-    /// Computes the sums of a run to look at some of them, until they are forgotten.
+    /// Adds the product of one row of the left matrix and the right matrix.
     pub fn accumulate_row(&mut self, left: &[CsrEntry], right: &CsrMatrix) {
         for entry in left {
             let others = right.row(entry.minor as usize);
@@ -64,17 +68,17 @@ impl SparseAccumulator {
         }
     }
 
-    /// Whether the run meets a column.
+    /// Returns whether a column has rows.
     pub fn is_occupied(&self, column: usize) -> bool {
         self.states[column] != ColumnState::Missing
     }
 
-    /// The sum of a column, none if it has none.
+    /// Returns the sum of a column, `None` if it is NULL or has no rows.
     pub fn sum(&self, column: usize) -> Option<f64> {
         (self.states[column] == ColumnState::Sum).then(|| self.sums[column])
     }
 
-    /// Forgets the sums of a run.
+    /// Removes all sums.
     pub fn clear(&mut self) {
         for column in self.touched.drain(..) {
             self.states[column as usize] = ColumnState::Missing;

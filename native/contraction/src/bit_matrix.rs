@@ -1,17 +1,17 @@
-//! Tables of bits.
+//! Boolean matrices.
 
 use std::ops::Range;
 
-/// Rows of bits.
+/// A boolean matrix, one bit per element.
 #[derive(Debug, Clone)]
 pub struct BitMatrix {
     words: Vec<u64>,
-    /// How many words a row has.
+    /// The number of words per row.
     width: usize,
 }
 
 impl BitMatrix {
-    /// So many rows of so many bits, none of which is set.
+    /// Creates a matrix of zeros.
     pub fn new(rows: usize, columns: usize) -> Self {
         let width = columns.div_ceil(64);
         Self { words: vec![0; rows * width], width }
@@ -21,7 +21,7 @@ impl BitMatrix {
         row * self.width..(row + 1) * self.width
     }
 
-    /// Sets a bit, and says whether it was not.
+    /// Sets an element and returns whether it was 0.
     pub fn set(&mut self, row: usize, column: usize) -> bool {
         let word = &mut self.words[row * self.width + column / 64];
         let bit = 1 << (column % 64);
@@ -30,17 +30,17 @@ impl BitMatrix {
         is_new
     }
 
-    /// How many are set.
+    /// Counts the ones.
     pub fn count_ones(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether a bit is set.
+    /// Returns whether an element is 1.
     pub fn is_set(&self, row: usize, column: usize) -> bool {
         self.words[row * self.width + column / 64] >> (column % 64) & 1 == 1
     }
 
-    /// Sets the bits of a row that a row of another table has.
+    /// Sets a row to its OR with a row of another matrix.
     pub fn or_row(&mut self, row: usize, other: &Self, from: usize) {
         let range = self.row_range(row);
         for (word, more) in self.words[range].iter_mut().zip(&other.words[other.row_range(from)]) {
@@ -48,7 +48,7 @@ impl BitMatrix {
         }
     }
 
-    /// The columns of a row that are set, in their order.
+    /// Iterates over the columns of the ones of a row, in ascending order.
     pub fn ones(&self, row: usize) -> impl Iterator<Item = usize> {
         self.words[self.row_range(row)].iter().enumerate().flat_map(|(word, bits)| {
             let mut rest = *bits;
@@ -60,7 +60,7 @@ impl BitMatrix {
         })
     }
 
-    /// How much memory so many rows of so many bits take.
+    /// Returns the memory of a matrix in bytes.
     pub fn bytes_for(rows: usize, columns: usize) -> usize {
         rows * columns.div_ceil(64) * 8
     }

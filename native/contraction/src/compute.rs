@@ -1,4 +1,4 @@
-//! From the rows of the inputs of a sum to its own.
+//! Computing a sum from the rows of its inputs: encode keys, choose a kernel, multiply.
 
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
@@ -23,43 +23,42 @@ use crate::pairs::{self, PairKernel, PairSums};
 use crate::sampled::{GroupSums, SampledProduct};
 use crate::spec::{ContractionSpec, GroupKind};
 
-/// The rows of a sum, one batch after the other.
+/// The rows of a sum, in batches.
 pub enum SumBatches {
-    /// Those of all pairs of groups.
+    /// All pairs of groups, computed one batch at a time.
     Pairs(Box<PairSums>),
-    /// All of them.
+    /// All batches, the first one last.
     Rows(Vec<RecordBatch>),
 }
 
-/// What is needed beside the rows.
+/// The context of one execution of a sum.
 pub struct SumContext<'s> {
-    /// What the sum is over.
+    /// The sum.
     pub spec: &'s ContractionSpec,
-    /// How it is to be computed.
+    /// How to compute it.
     pub mode: Contractions,
-    /// What accounts for memory.
+    /// The reservation of its memory.
     pub reservation: &'s MemoryReservation,
-    /// What the last execution has left.
+    /// The encodings that the last execution has stored.
     pub cache: &'s EncodingCache,
-    /// The columns of the result.
+    /// The schema of the result.
     pub schema: SchemaRef,
 }
 
-/// What has been done.
+/// The kernel of a sum, for its metrics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KernelUse {
-    /// The way.
+    /// The kernel.
     pub kernel: Kernel,
-    /// What it took.
+    /// Its estimated cost.
     pub cost: CostEstimate,
 }
 
-/// The memory of a row for its positions and its factor, without that of runs.
+/// The memory of the codes and the factor of a row.
 const BYTES_PER_ROW: usize = 64;
 
 impl SumContext<'_> {
-    /// The sums, and how they are computed. None if the rows are to be handed over: there is no memory for them as arrays, or their keys
-    /// have no positions.
+    /// Computes the sum. Returns `None` if the fallback plan has to: memory has run out, or keys have no codes.
     pub fn compute(&self, inputs: &[Vec<RecordBatch>]) -> Result<Option<(SumBatches, Option<KernelUse>)>> {
         let cached = self.cache.take();
         let rows: usize = inputs.iter().flatten().map(RecordBatch::num_rows).sum();
@@ -75,7 +74,7 @@ impl SumContext<'_> {
         if sides[required].iter().any(|side| side.count == 0) {
             return Ok(Some((SumBatches::Rows(vec![]), None)));
         }
-        // Of keys that cannot be hashed nothing is left.
+        // Keys that cannot be hashed are not cached.
         let keys = self.cache.mark_executed().then(|| KeyDigest::try_new(&sides).ok()).flatten();
         let Some(mut rows) = self.encode_rows(cached, &sides, keys.as_ref())? else { return Ok(None) };
         let result = match self.spec.kind {
@@ -88,7 +87,7 @@ impl SumContext<'_> {
         Ok(result)
     }
 
-    /// The positions of rows: those that the last execution has left if there are any. None if a key has none.
+    /// Encodes rows, or takes the codes of the last execution if the keys are the same. Returns `None` if a key has no code.
     fn encode_rows(
         &self,
         cached: Option<CachedEncoding>,
@@ -127,7 +126,7 @@ impl SumContext<'_> {
         Ok(Some((SumBatches::Pairs(Box::new(pairs)), Some(KernelUse { kernel, cost: index.cost }))))
     }
 
-    /// The runs of both inputs for each term. None if there is no memory for them.
+    /// Builds the sparse matrices of each term. Returns `None` if there is no memory for them.
     fn build_csr(&self, index: &JoinIndex, sides: &[InputRows]) -> Option<Vec<([CsrMatrix; 2], SparseAccumulator)>> {
         let [left, right] = [&sides[0], &sides[1]];
         let [groups, inner, columns] = index.cost.sizes;
@@ -143,8 +142,8 @@ impl SumContext<'_> {
         Some(terms.collect())
     }
 
-    /// Arrays of the two inputs that are multiplied, for each term. `chosen` are the factors of rows that choose sums. None if runs take
-    /// less, if arrays have not the meaning of the rows, or if there is no memory for them.
+    /// Builds the dense matrices of each term. `sampling` has the factors of rows that sample the product. Returns `None` if the sparse
+    /// kernel is cheaper, if the dense product differs from the sum over rows, or if there is no memory.
     fn build_dense(
         &self,
         sides: &[InputRows],
@@ -182,12 +181,12 @@ impl SumContext<'_> {
         Some(matrices)
     }
 
-    /// The factors of the two inputs that are multiplied.
+    /// Returns the factors of the two inputs that are multiplied.
     fn factors<'r>(&self, sides: &'r [InputRows], term: usize) -> [&'r Arc<Factor>; 2] {
         self.spec.kind.factor_sides().map(|side| &sides[side].factors[term])
     }
 
-    /// The arrays of a term. Those of earlier ones are taken where the factors are the same.
+    /// Returns the dense matrices of a term, those of the last execution or of an earlier term where the factor is the same.
     fn term_matrices(
         &self,
         sides: &[InputRows],
@@ -220,7 +219,7 @@ impl SumContext<'_> {
         if self.reservation.try_grow(factors.len() * GroupSums::bytes_for(sampled.groups.count)).is_err() {
             return Ok(None);
         }
-        // Sums that are few beside the rows are looked up in the order of the rows.
+        // A product that is small beside the rows that sample it is one block: the rows then need no sorting.
         let block = pairs::BLOCK.max(4 * sampled.groups.codes.len());
         let (sums, kernel): (Vec<_>, _) = match self.build_dense(sides, rows, block, factors) {
             Some(terms) => {
@@ -240,7 +239,7 @@ impl SumContext<'_> {
         Ok(Some((SumBatches::Rows(rows), Some(KernelUse { kernel, cost: index.cost }))))
     }
 
-    /// The sums of a term that rows of an input choose, by runs. None if there is no memory for them.
+    /// Computes the sampled sums of a term sparsely. Returns `None` if there is no memory for them.
     fn sum_term_sparse(
         &self,
         index: &JoinIndex,
@@ -264,7 +263,7 @@ impl SumContext<'_> {
         Some(sums)
     }
 
-    /// The groups that have rows, with their aggregates. All terms have the same groups.
+    /// Builds the batches of groups that have rows. The groups are the same for all terms.
     fn to_batches(&self, rows: &InputRows, groups: &KeyCodes, sums: &[GroupSums]) -> Result<Vec<RecordBatch>> {
         let Some(first_term) = sums.first() else { return internal_err!("a sum of no terms") };
         let has_rows = BooleanArray::from(first_term.has_rows.clone());
@@ -274,7 +273,7 @@ impl SumContext<'_> {
             let part = first..first + columns.first().map_or(groups.count, |(_, key)| key.len());
             columns.sort_by_key(|(position, _)| *position);
             let mut columns: Vec<_> = columns.into_iter().map(|(_, column)| column).collect();
-            // A part has memory of its own, as slices of all values would each count as the whole.
+            // Each batch has memory of its own: slices of one array would each count as the whole.
             let by_term: Vec<_> = sums.iter().map(|sums| sums.to_array(part.clone())).collect();
             for output in &self.spec.outputs {
                 columns.push(output.evaluate(&by_term)?);
@@ -283,7 +282,7 @@ impl SumContext<'_> {
             batches.push(filter_record_batch(&batch, &has_rows.slice(part.start, part.len()))?);
             first = part.end;
         }
-        // The last of them is given out first.
+        // Batches are popped from the end.
         batches.reverse();
         Ok(batches)
     }

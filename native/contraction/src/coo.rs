@@ -1,38 +1,39 @@
-//! The rows of an input by two positions.
+//! The rows of an input as a sparse matrix in coordinate form (COO).
 
 use crate::key_codes::{KeyCodes, NO_CODE};
 
-/// The factors of rows, one for each.
+/// The factors of rows.
 #[derive(Debug, Clone, Default)]
 pub struct Factor {
-    /// The values, anything where there is none.
+    /// The values, arbitrary where the factor is NULL.
     pub values: Vec<f64>,
-    /// Whether the factor of a row is NULL, empty if none is.
+    /// Whether the factor of each row is NULL; empty if none is.
     pub nulls: Vec<bool>,
 }
 
-/// The rows of an input by two positions. A row that lacks a position meets no other.
+/// A sparse matrix whose entries are the rows of an input, with two codes as coordinates. A row without one of the codes is no entry.
+/// Entries may have the same coordinates.
 #[derive(Debug, Clone, Copy)]
 pub struct CooMatrix<'s> {
-    /// The position that comes first in the order of rows.
+    /// The code of the major axis.
     pub major: &'s KeyCodes,
-    /// The other one.
+    /// The code of the minor axis.
     pub minor: &'s KeyCodes,
 }
 
-/// How many rows positions have.
+/// Numbers of entries.
 #[derive(Debug)]
 pub struct EntryCounts {
-    /// All rows that have both positions.
+    /// All entries.
     pub rows: usize,
-    /// The rows of each first position.
+    /// Those of each major index.
     pub major: Vec<u32>,
-    /// The rows of each other position.
+    /// Those of each minor index.
     pub minor: Vec<u32>,
 }
 
 impl EntryCounts {
-    /// How many of all pairs of positions have rows, from 0 to 1.
+    /// Returns the number of entries per element of the dense matrix.
     pub fn density(&self) -> f64 {
         let all = self.major.len() as f64 * self.minor.len() as f64;
         if all > 0.0 { self.rows as f64 / all } else { 0.0 }
@@ -40,18 +41,18 @@ impl EntryCounts {
 }
 
 impl Factor {
-    /// The factor of a row, none if it is NULL.
+    /// Returns the factor of a row, `None` if it is NULL.
     pub fn get(&self, row: usize) -> Option<f64> {
         if self.nulls.get(row) == Some(&true) { None } else { self.values.get(row).copied() }
     }
 
-    /// Whether all that are not NULL are finite.
+    /// Returns whether all factors that are not NULL are finite.
     pub fn is_finite(&self) -> bool {
-        // Whatever stands where there is none may be infinite as well: then it costs a slower way and no more.
+        // The value of a NULL factor may be infinite: that only selects a slower path.
         self.values.iter().all(|value| value.is_finite())
     }
 
-    /// Whether all are the same to the last bit.
+    /// Returns whether all factors are the same to the last bit.
     pub fn is_bitwise_equal(&self, other: &Self) -> bool {
         let values = || self.values.iter().zip(&other.values);
         self.nulls == other.nulls
@@ -59,14 +60,14 @@ impl Factor {
             && values().all(|(one, other)| one.to_bits() == other.to_bits())
     }
 
-    /// The memory that they take, in bytes.
+    /// Returns the memory of the factors in bytes.
     pub fn memory_size(&self) -> usize {
         self.values.len() * size_of::<f64>() + self.nulls.len()
     }
 }
 
 impl<'s> CooMatrix<'s> {
-    /// The rows, each with its two positions and its number.
+    /// Iterates over the entries as major index, minor index and row.
     pub fn entries(self) -> impl Iterator<Item = (usize, usize, usize)> + 's {
         let positions = self.major.codes.iter().zip(&self.minor.codes).enumerate();
         positions.filter_map(|(row, (major, minor))| {
@@ -74,14 +75,14 @@ impl<'s> CooMatrix<'s> {
         })
     }
 
-    /// How many rows each first position has.
+    /// Counts the entries of each major index.
     pub fn count_by_major(self) -> Vec<u32> {
         let mut counts = vec![0; self.major.count];
         self.entries().for_each(|(major, _, _)| counts[major] += 1);
         counts
     }
 
-    /// How many rows each position has, of the first ones and of the others.
+    /// Counts the entries along both axes.
     pub fn count(self) -> EntryCounts {
         let mut counts = EntryCounts { rows: 0, major: vec![0; self.major.count], minor: vec![0; self.minor.count] };
         self.entries().for_each(|(major, minor, _)| {
@@ -92,7 +93,7 @@ impl<'s> CooMatrix<'s> {
         counts
     }
 
-    /// The same rows with the positions the other way round.
+    /// Returns the transposed matrix.
     pub fn transpose(self) -> Self {
         Self { major: self.minor, minor: self.major }
     }

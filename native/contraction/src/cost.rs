@@ -1,36 +1,36 @@
-//! Which way a sum is computed, by what the rows that there are would take.
+//! The estimated cost of a sum, by which its kernel is chosen.
 
 use crate::option::Contractions;
 
-/// A way to compute sums of products.
+/// A kernel that computes sums of products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// By dense arrays.
+    /// Products of dense matrices.
     Dense,
-    /// By sorted runs.
+    /// Products of sparse matrices.
     Sparse,
 }
 
-/// A multiplication in dense arrays, in nanoseconds. All of these are measured, on one core.
+/// The time of a multiplication of the dense kernel. All three constants are measured on one core.
 const NANOS_PER_MULTIPLICATION: f64 = 0.1;
-/// An element that is filled or read.
+/// The time to fill or read an element of a dense matrix.
 const NANOS_PER_ELEMENT: f64 = 0.5;
-/// A pair of rows of runs.
+/// The time of a pair of entries of the sparse kernel.
 const NANOS_PER_PAIR: f64 = 1.5;
 
-/// What a sum takes.
+/// What the cost of a sum depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CostEstimate {
-    /// The rows, inner positions and columns of arrays.
+    /// The rows, inner size and columns of the product.
     pub sizes: [usize; 3],
-    /// The pairs of rows that are met by runs.
+    /// The pairs of entries that the sparse kernel multiplies.
     pub pairs: f64,
-    /// How much of the arrays has rows, from 0 to 1.
+    /// The fraction of pairs that have rows, from 0 to 1.
     pub density: f64,
 }
 
 impl CostEstimate {
-    /// Whichever way takes least.
+    /// Picks the cheapest kernel, unless the mode prescribes one.
     pub fn pick_kernel(&self, mode: Contractions) -> Kernel {
         let is_dense = match mode {
             Contractions::Dense => true,

@@ -1,4 +1,4 @@
-//! Expressions over the same rows, evaluated together.
+//! Common-subexpression elimination among expressions over the same rows.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema};
@@ -10,22 +10,21 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Expressions in which a function that several places call with the same arguments is called once. The derivative of a logistic function
-/// has one such call in three places:
+/// Expressions that call each repeated function once. The derivative of the logistic function repeats one call three times:
 ///
 /// ```sql
 /// exp(-x) / ((1 + exp(-x)) * (1 + exp(-x)))
 /// ```
 ///
-/// None of them may be volatile.
+/// No expression may be volatile.
 pub struct SharedEval {
-    /// The calls, each of which reads those before it as columns behind those of the rows.
+    /// The repeated calls. Each reads those before it as columns that follow the columns of the rows.
     calls: Vec<Arc<dyn PhysicalExpr>>,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 impl SharedEval {
-    /// Expressions over rows with so many columns.
+    /// Factors repeated calls out of expressions over rows with `width` columns, innermost calls first.
     pub fn try_new(mut exprs: Vec<Arc<dyn PhysicalExpr>>, width: usize) -> Result<Self> {
         let mut calls = vec![];
         while let Some(call) = find_repeated_call(&exprs)? {
@@ -38,7 +37,7 @@ impl SharedEval {
         Ok(Self { calls, exprs })
     }
 
-    /// Their values for the rows of a batch.
+    /// Evaluates the expressions for the rows of a batch.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let mut batch = batch.clone();
         for call in &self.calls {
@@ -71,8 +70,8 @@ fn replace_call(
     Ok(replaced.data)
 }
 
-/// A function that expressions call several times with the same arguments, and at least once for every row. Its arguments have no such
-/// function in them.
+/// Finds a function that is called several times with the same arguments, and evaluated for every row at least once. Its arguments have no
+/// such call.
 fn find_repeated_call(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Arc<dyn PhysicalExpr>>> {
     let mut count: HashMap<Arc<dyn PhysicalExpr>, usize> = HashMap::new();
     for expr in exprs {
@@ -90,7 +89,7 @@ fn find_repeated_call(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Arc<dyn 
     Ok(exprs.iter().find_map(|expr| find_innermost(expr, &is_repeated)))
 }
 
-/// The first part that is so, of those that are evaluated for every row, from below.
+/// Finds the first innermost subexpression that matches, among those that are evaluated for every row.
 fn find_innermost(
     expr: &Arc<dyn PhysicalExpr>,
     matches: &impl Fn(&Arc<dyn PhysicalExpr>) -> bool,
@@ -102,7 +101,7 @@ fn find_innermost(
         .or_else(|| matches(expr).then(|| Arc::clone(expr)))
 }
 
-/// The arguments that are evaluated whatever the row is. What a condition guards may fail for other rows.
+/// Returns the children that are evaluated for every row. What a condition guards may fail for other rows, so it cannot be evaluated ahead.
 fn unconditional_children(expr: &Arc<dyn PhysicalExpr>) -> Vec<&Arc<dyn PhysicalExpr>> {
     if let Some(operator) = expr.downcast_ref::<BinaryExpr>() {
         return match operator.op() {
@@ -131,7 +130,7 @@ mod tests {
     use datafusion_physical_expr::create_physical_expr;
     use std::sync::Mutex;
 
-    /// A function that knows how many rows it has been called for, and fails for negative numbers.
+    /// Creates a function that records for how many rows it is called, and fails for negative numbers.
     fn root(calls: &Arc<Mutex<Vec<usize>>>) -> ScalarUDF {
         let calls = Arc::clone(calls);
         let take_roots = move |args: &[ColumnarValue]| {
@@ -149,7 +148,7 @@ mod tests {
     /// The values of an expression.
     type Values = Vec<Option<f64>>;
 
-    /// The values of expressions of a function over some rows of `x`, and for how many rows it has been called each time.
+    /// Evaluates expressions of the function over rows of `x`. Returns their values and the number of rows of each call.
     fn evaluate<const N: usize>(
         rows: [f64; 3],
         exprs: impl FnOnce(&dyn Fn(Expr) -> Expr) -> [Expr; N],
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(values[0], [None, Some(2.0), Some(3.0)]);
         assert_eq!(values[1], [None, Some(3.0), Some(4.0)]);
         assert_eq!(calls, [2, 2]);
-        // No row is positive, so that DataFusion does not ask for more.
+        // No row is positive, so DataFusion evaluates no other operand.
         let (values, calls) = evaluate([-1.0, -4.0, -9.0], |root| {
             let guarded = || col("x").gt(lit(0.0)).and(root(col("x")).gt(lit(2.0)));
             let number = |truth: Expr| when(truth, lit(1.0)).otherwise(lit(0.0)).expect("it has a condition");
@@ -210,7 +209,7 @@ mod tests {
         })?;
         assert_eq!(values, [[0.0, 0.0, 0.0], [0.0, 1.0, 1.0]].map(|values| values.map(Some).to_vec()));
         assert_eq!(calls, [0; 0]);
-        // What its condition calls is.
+        // Calls within a condition are evaluated for every row.
         let (values, calls) = evaluate([1.0, 4.0, 9.0], |root| {
             [when(root(col("x")).gt(lit(1.0)), root(col("x"))).end().expect("it has a condition")]
         })?;

@@ -1,31 +1,31 @@
-//! Rows sorted by two positions: those of one position, a run, stand side by side.
+//! Sparse matrices in compressed form (CSR): the entries of each major index side by side.
 
 use std::ops::Range;
 
 use crate::coo::{CooMatrix, Factor};
 
-/// A row in a run.
+/// An entry.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CsrEntry {
-    /// Its other position.
+    /// The minor index.
     pub minor: u32,
-    /// Its factor, 0 where it is NULL.
+    /// The factor, 0 if it is NULL.
     pub factor: f64,
-    /// Whether its factor is not NULL.
+    /// Whether the factor is not NULL.
     pub is_valid: bool,
 }
 
-/// Rows by their first position, and in each run by the other.
+/// Entries sorted by major index, and by minor index within each.
 #[derive(Debug)]
 pub struct CsrMatrix {
     starts: Vec<usize>,
     entries: Vec<CsrEntry>,
-    /// How many other positions there are.
+    /// The size of the minor axis.
     pub minor_count: usize,
 }
 
 impl CsrMatrix {
-    /// The rows of an input, each with its factor.
+    /// Sorts the entries of a coordinate matrix with their factors, by counting those of each major index.
     pub fn from_coo(matrix: CooMatrix, factor: &Factor) -> Self {
         let mut starts = Vec::with_capacity(matrix.major.count + 1);
         let mut next = 0;
@@ -46,7 +46,7 @@ impl CsrMatrix {
         for run in starts.windows(2) {
             let run = &mut entries[run[0]..run[1]];
             if !run.is_sorted_by(|a, b| a.minor < b.minor) {
-                // Rows of one place in an order of their own, so that sums over them are the same from run to run.
+                // Entries with the same coordinates are ordered by factor, so sums over them are the same in every execution.
                 run.sort_unstable_by(|a, b| {
                     let by_factor = || a.is_valid.cmp(&b.is_valid).then(a.factor.total_cmp(&b.factor));
                     a.minor.cmp(&b.minor).then_with(by_factor)
@@ -56,17 +56,17 @@ impl CsrMatrix {
         Self { starts, entries, minor_count: matrix.minor.count }
     }
 
-    /// How many runs there are.
+    /// Returns the size of the major axis.
     pub fn major_count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// How many rows.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The rows of a run.
+    /// Returns the entries of a major index.
     pub fn row(&self, major: usize) -> &[CsrEntry] {
         &self.entries[self.range(major)]
     }
@@ -76,7 +76,7 @@ impl CsrMatrix {
     }
 }
 
-/// How much memory so many rows in so many runs take.
+/// Returns the memory in bytes of a matrix with a number of entries.
 pub fn bytes_for(rows: usize, majors: usize) -> usize {
     rows * size_of::<CsrEntry>() + 2 * (majors + 1) * size_of::<usize>()
 }

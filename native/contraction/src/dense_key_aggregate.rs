@@ -1,4 +1,4 @@
-//! The operator that sums by whole numbers.
+//! The operator that sums by an integer key.
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
@@ -20,10 +20,11 @@ use crate::fallback::{execute_fallback, fallback_properties};
 use crate::option::Contractions;
 use crate::version::without_expressions;
 
-/// Sums of rows by a column of whole numbers, as those of cotangents by the numbers of rows are.
+/// Sums grouped by one integer key, as those of cotangents by row number are.
 ///
-/// Each number is the position of its sums. Where a number is none, negative, or far beyond as many as there are rows, or where memory
-/// ends, the sums so far go as rows to the groups that DataFusion has planned, before those that have not been read.
+/// A key is an index of an array of sums, so there is no hash table. If a key is NULL, negative or far above the number of rows, or if
+/// memory runs out, the operator continues with DataFusion's aggregation: over its sums so far as rows, and then the rows that it has not
+/// read.
 #[derive(Debug)]
 pub struct DenseKeyAggregateExec {
     params: Arc<AggregateParams>,
@@ -31,21 +32,20 @@ pub struct DenseKeyAggregateExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What there is to do.
+/// The definition of the operator.
 #[derive(Debug, Clone)]
 struct AggregateParams {
     input: Arc<dyn ExecutionPlan>,
     columns: SumColumns,
-    /// The plan that rows are handed over to.
+    /// DataFusion's aggregation.
     fallback_plan: Arc<dyn ExecutionPlan>,
     mode: Contractions,
-    /// What is known of the rows of the result.
+    /// The statistics of the result.
     statistics: Arc<Statistics>,
 }
 
 impl DenseKeyAggregateExec {
-    /// The sums of columns of an input, or else those of a plan that its rows are handed over to, of whose rows these statistics are
-    /// known.
+    /// Creates the operator over an input, with its fallback plan and the statistics of its result.
     pub fn new(
         input: Arc<dyn ExecutionPlan>,
         columns: SumColumns,
@@ -121,7 +121,7 @@ impl ExecutionPlan for DenseKeyAggregateExec {
     }
 }
 
-/// The sums of a partition of the input, and what of it has not been read.
+/// The sums of one partition, and its rows that have not been read.
 struct PartitionSums {
     sums: DenseKeySums,
     rest: Option<SendableRecordBatchStream>,
@@ -137,12 +137,12 @@ struct Execution {
 }
 
 impl Execution {
-    /// The rows of the sums.
+    /// Computes the sums, or executes the fallback plan.
     async fn execute(self) -> Result<SendableRecordBatchStream> {
         let mut partitions = self.sum_partitions().await?;
         let timer = self.baseline.elapsed_compute().timer();
         let is_complete = partitions.iter().all(|partition| partition.rest.is_none());
-        // The same sums from run to run: partitions are added in their order.
+        // Partitions are added in their order, so the sums are the same in every execution.
         let mut others = partitions.split_off(1.min(partitions.len())).into_iter();
         let Some(mut first) = partitions.pop() else { return internal_err!("an input without partitions") };
         let mut unmerged = vec![];
@@ -161,7 +161,7 @@ impl Execution {
         let batch = sums.to_result(&schema)?.record_output(&self.baseline);
         timer.done();
         MetricBuilder::new(&self.metrics).global_counter("keys").add(batch.num_rows());
-        // The rows are one batch: those that look them up would have to put parts together.
+        // The rows are one batch, since a join by key would concatenate several.
         let rows = stream::iter((batch.num_rows() > 0).then_some(batch)).map(move |batch| {
             let _reserved = &reservation;
             Ok(batch)
@@ -169,7 +169,7 @@ impl Execution {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 
-    /// The sums of all partitions, which are read side by side until a row of one of them cannot be added.
+    /// Sums all partitions concurrently, until a row of one of them cannot be added.
     async fn sum_partitions(&self) -> Result<Vec<PartitionSums>> {
         let AggregateParams { input, columns, mode, .. } = self.params.as_ref();
         let reservation = MemoryConsumer::new("sums by number").register(self.context.memory_pool());
@@ -197,21 +197,21 @@ impl Execution {
         Ok(found.into_iter().map(|(_, summed)| summed).collect())
     }
 
-    /// The rows that the plan behind the sums has.
+    /// Executes the fallback plan over the sums so far and the remaining rows.
     fn fall_back(self, first: PartitionSums, others: Vec<PartitionSums>) -> Result<SendableRecordBatchStream> {
         let schema = self.params.input.schema();
         let size = self.context.session_config().batch_size();
         let count = self.params.input.output_partitioning().partition_count();
         let mut streams: Vec<_> =
             std::iter::once(first).chain(others).map(|summed| summed.into_stream(Arc::clone(&schema), size)).collect();
-        // What has been added to the first is there no more.
+        // The partitions that were merged into the first have no rows.
         streams.resize_with(count, || Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), stream::empty())));
         execute_fallback(&self.params.fallback_plan, vec![streams], self.context, &self.metrics, self.baseline)
     }
 }
 
 impl PartitionSums {
-    /// Adds the rows of a partition, until one of this or of another partition cannot be added.
+    /// Adds the rows of a partition, until one of this or another partition cannot be added.
     async fn read(
         mut self,
         mut rows: SendableRecordBatchStream,
@@ -233,7 +233,7 @@ impl PartitionSums {
         Ok(self)
     }
 
-    /// The sums as rows, and then what has not been read.
+    /// Returns the sums as rows, followed by the rows that have not been read.
     fn into_stream(self, schema: SchemaRef, size: usize) -> SendableRecordBatchStream {
         let Self { sums, rest, reservation } = self;
         let input_schema = Arc::clone(&schema);

@@ -1,4 +1,4 @@
-//! Sums by whole numbers, which are positions of their own.
+//! Sums grouped by an integer key that is an array index.
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch, new_null_array,
@@ -13,26 +13,26 @@ use std::sync::Arc;
 
 use crate::integers::{consecutive_start, to_integers};
 
-/// Numbers up to here are positions, and beyond it those up to so many times as many as there are rows.
+/// Keys below this are always indexes, and larger ones up to so many times the number of rows.
 const ALWAYS_DENSE: usize = 1 << 22;
 const MAX_KEYS_PER_ROW: usize = 64;
 
-/// Which columns of an input are summed by which.
+/// The columns of an input.
 #[derive(Debug, Clone)]
 pub struct SumColumns {
-    /// The column with the numbers.
+    /// The integer key.
     pub key: usize,
-    /// The columns that are summed, in the order of the sums.
+    /// The summed columns, in the order of the sums.
     pub summed: Vec<usize>,
 }
 
-/// The sums of rows so far.
+/// The sums of the rows so far.
 #[derive(Debug)]
 pub struct DenseKeySums {
     columns: SumColumns,
-    /// How many rows there have been.
+    /// The number of rows.
     rows: usize,
-    /// By number, whether a row has it.
+    /// By key, whether it has rows.
     has_rows: Vec<bool>,
     sums: Vec<ColumnSums>,
 }
@@ -40,35 +40,35 @@ pub struct DenseKeySums {
 /// The sums of one column.
 #[derive(Debug, Default)]
 struct ColumnSums {
-    /// By number, 0 where there is none.
+    /// By key, 0 where there is none.
     values: Vec<f64>,
-    /// By number, whether a value is not NULL, if that is not so of all that are there.
+    /// By key, whether it has a value that is not NULL; `None` if all keys with rows have.
     valid: Option<Vec<bool>>,
 }
 
-/// Whether numbers of a type are positions.
+/// Returns whether keys of a type can be indexes.
 pub fn is_dense_key_type(data_type: &DataType) -> bool {
     data_type.is_integer()
 }
 
 impl DenseKeySums {
-    /// The sums of no rows.
+    /// Creates the sums of no rows.
     pub fn new(columns: SumColumns) -> Self {
         let sums = columns.summed.iter().map(|_| ColumnSums::default()).collect();
         Self { columns, rows: 0, has_rows: vec![], sums }
     }
 
-    /// Adds rows. False, and nothing is added, if a number is no position or there is no memory for it.
+    /// Adds rows. Returns false, and adds nothing, if a key is no index or memory has run out.
     ///
     /// # Errors
     /// If a column has another type.
     pub fn add(&mut self, batch: &RecordBatch, reservation: &MemoryReservation) -> Result<bool> {
-        // A number beyond all of these is negative then.
+        // Unsigned keys above all indexes are negative as integers.
         let numbers = &to_integers(batch.column(self.columns.key))?;
         if numbers.null_count() > 0 || numbers.is_empty() {
             return Ok(numbers.is_empty());
         }
-        // Rows often come by their numbers, and loops over neighbours are several times as fast.
+        // Rows often arrive in the order of consecutive keys, for which loops are several times as fast.
         let run = consecutive_start(numbers).and_then(|first| usize::try_from(first).ok());
         let run = run.map(|first| first..first + numbers.len());
         let greatest = match &run {
@@ -95,7 +95,7 @@ impl DenseKeySums {
         Ok(true)
     }
 
-    /// Makes room for so many numbers, if there is memory.
+    /// Grows the arrays for a number of keys. Returns false if memory has run out.
     fn try_reserve(&mut self, numbers: usize, reservation: &MemoryReservation) -> bool {
         let before = self.has_rows.len();
         if numbers <= before {
@@ -114,7 +114,7 @@ impl DenseKeySums {
         true
     }
 
-    /// Adds other sums. False if there is no memory for them, and nothing is added.
+    /// Adds the sums of other rows. Returns false, and adds nothing, if memory has run out.
     pub fn merge(&mut self, other: &Self, reservation: &MemoryReservation) -> bool {
         if !self.try_reserve(other.has_rows.len(), reservation) {
             return false;
@@ -134,13 +134,13 @@ impl DenseKeySums {
         true
     }
 
-    /// The numbers, in parts of so many.
+    /// Divides the keys into ranges.
     pub fn key_ranges(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let (count, size) = (self.has_rows.len(), size.max(1));
         (0..count).step_by(size).map(move |first| first..count.min(first + size))
     }
 
-    /// The rows of the result: the number, then the sums.
+    /// Returns the rows of the result: key, then sums.
     ///
     /// # Errors
     /// If the schema has other columns.
@@ -152,8 +152,8 @@ impl DenseKeySums {
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
 
-    /// Rows that have the same sums as those that have been added, for some numbers, with the columns of the input. Those that are
-    /// neither a number nor summed are NULL.
+    /// Returns rows of the schema of the input with the same sums as the rows added so far, for a range of keys. Columns that are neither
+    /// key nor summed are NULL.
     ///
     /// # Errors
     /// If the schema has other columns.
@@ -168,7 +168,7 @@ impl DenseKeySums {
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
 
-    /// Those of some numbers that have rows.
+    /// Returns the keys of a range that have rows.
     fn occupied_keys(&self, numbers: Range<usize>) -> KeySet {
         let has_rows = &self.has_rows[numbers.clone()];
         let last = has_rows.iter().rposition(|has_rows| *has_rows).map_or(0, |last| last + 1);
@@ -179,9 +179,9 @@ impl DenseKeySums {
     }
 }
 
-/// Numbers that have rows.
+/// Keys that have rows.
 enum KeySet {
-    /// All from one to another.
+    /// Consecutive keys.
     Range(Range<usize>),
     List(Vec<usize>),
 }
@@ -195,7 +195,7 @@ impl KeySet {
     }
 }
 
-/// Numbers as an array.
+/// Returns keys as an array.
 fn keys_to_array(numbers: &KeySet, data_type: &DataType) -> Result<ArrayRef> {
     fn whole<T: ArrowPrimitiveType>(numbers: &KeySet, of: impl Fn(usize) -> T::Native) -> ArrayRef {
         Arc::new(match numbers {
@@ -210,7 +210,7 @@ fn keys_to_array(numbers: &KeySet, data_type: &DataType) -> Result<ArrayRef> {
 }
 
 impl ColumnSums {
-    /// The sums of some numbers.
+    /// Returns the sums of keys as an array.
     fn to_array(&self, numbers: &KeySet) -> ArrayRef {
         let (values, valid): (Vec<_>, Option<NullBuffer>) = match numbers {
             KeySet::Range(run) => {
@@ -226,13 +226,13 @@ impl ColumnSums {
         Arc::new(Float64Array::new(values.into(), valid))
     }
 
-    /// Adds the values of numbers that follow each other.
+    /// Adds the values of consecutive keys.
     fn add_run(&mut self, run: Range<usize>, values: &Float64Array, has_rows: &[bool]) {
         let sums = self.values[run.clone()].iter_mut().zip(values.values());
         if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
             let valid = self.valid.get_or_insert_with(|| Vec::from(has_rows));
             for (((sum, value), valid), is_valid) in sums.zip(&mut valid[run]).zip(nulls) {
-                // What stands where there is no value may be a NaN.
+                // The value under a NULL may be a NaN.
                 *sum += if is_valid { *value } else { 0.0 };
                 *valid |= is_valid;
             }
@@ -244,7 +244,7 @@ impl ColumnSums {
         }
     }
 
-    /// Adds values. `there` says of which numbers there were values before.
+    /// Adds values. `has_rows` says which keys had rows before.
     fn add(&mut self, numbers: &Int64Array, values: &Float64Array, has_rows: &[bool]) {
         let numbers = numbers.values().iter().map(|number| *number as usize);
         if values.null_count() > 0 {
@@ -252,7 +252,7 @@ impl ColumnSums {
         }
         match &mut self.valid {
             None => {
-                // A sum to which several rows are added one after the other waits for its memory once.
+                // Adding several rows to one sum in a register waits for its memory once.
                 let Some(first) = numbers.clone().next() else { return };
                 let (mut last, mut sum) = (first, self.values[first]);
                 for (number, value) in numbers.zip(values.values()) {
@@ -274,13 +274,13 @@ impl ColumnSums {
     }
 }
 
-/// As much as the greatest number or more, but with no more digits in base two, and more than all positions if one is negative.
+/// Returns an upper bound of the keys below the next power of two, above all indexes if a key is negative.
 fn upper_bound(numbers: &Int64Array) -> usize {
     let all = numbers.values().iter().fold(0, |all, number| all | number);
     usize::try_from(all).unwrap_or(usize::MAX)
 }
 
-/// The same with nothing behind, up to so many.
+/// Extends values with zeros.
 fn zero_extend<T: Clone + Default + Copy>(values: &[T], length: usize) -> Vec<T> {
     let mut extended = vec![T::default(); length];
     extended[..values.len()].copy_from_slice(values);

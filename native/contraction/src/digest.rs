@@ -1,4 +1,4 @@
-//! Digests of keys, by which an execution knows those of the last one again without holding them.
+//! Digests of keys and factors, by which an execution recognizes those of the last one without holding them.
 
 use arrow::array::{Array, ArrayRef, downcast_primitive_array};
 use arrow::datatypes::DataType;
@@ -9,15 +9,15 @@ use std::hash::{BuildHasher, Hasher};
 use crate::coo::Factor;
 use crate::inputs::InputRows;
 
-/// The keys of the rows of all inputs. Two that are equal are of the same keys: of 128 bits none are equal by chance.
+/// The digest of the keys of all inputs. Equal digests mean equal keys: with 128 bits a chance collision can be ruled out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyDigest {
-    /// How many rows each input has, which may have no keys.
+    /// The number of rows of each input, which may have no keys.
     counts: Vec<usize>,
     columns: Vec<ColumnDigest>,
 }
 
-/// A key of the rows of a batch.
+/// The digest of one key of one batch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ColumnDigest {
     data_type: DataType,
@@ -26,10 +26,10 @@ struct ColumnDigest {
 }
 
 impl KeyDigest {
-    /// That of the keys of these rows.
+    /// Digests the keys of all inputs.
     ///
     /// # Errors
-    /// If keys are of a type that DataFusion cannot hash.
+    /// If DataFusion cannot hash the type of a key.
     pub fn try_new(sides: &[InputRows]) -> Result<Self> {
         let columns = sides.iter().flat_map(InputRows::all_keys).map(ColumnDigest::try_new);
         Ok(Self { counts: sides.iter().map(|side| side.count).collect(), columns: columns.collect::<Result<_>>()? })
@@ -43,12 +43,12 @@ impl ColumnDigest {
     }
 }
 
-/// What the factors of rows are known by, to the last bit.
+/// The digest of the bits of a factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FactorDigest([u64; 2]);
 
 impl FactorDigest {
-    /// That of these factors.
+    /// Digests a factor.
     pub fn new(factor: &Factor) -> Self {
         Self(SEEDS.map(|seed| {
             let mut hasher = RandomState::with_seed(seed).build_hasher();
@@ -60,10 +60,10 @@ impl FactorDigest {
     }
 }
 
-/// Of two hashes, none are equal by chance.
+/// The seeds of two independent hashes.
 const SEEDS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
 
-/// A hash of values, and of which of them are NULL. Floats are told apart by their bits.
+/// Hashes values and their null mask. Floats are distinguished by their bits.
 fn hash_values(values: &ArrayRef, state: &RandomState) -> Result<u64> {
     let mut hasher = state.build_hasher();
     if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {

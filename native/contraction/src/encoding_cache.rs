@@ -1,4 +1,5 @@
-//! What an execution of a sum leaves to the next one. In a loop most keys are the same every time, and so are the factors of data.
+//! The cache of what an execution has encoded, for the next execution of the same plan. In a loop most keys are the same in every
+//! iteration, and so are factors that come from data.
 
 use datafusion_execution::memory_pool::MemoryReservation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,58 +9,58 @@ use crate::dense::DenseMatrix;
 use crate::digest::{FactorDigest, KeyDigest};
 use crate::join_index::JoinIndex;
 
-/// What the last execution of a plan has left.
+/// The cache of one plan.
 #[derive(Debug, Default)]
 pub struct EncodingCache(Mutex<CacheState>);
 
 #[derive(Debug, Default)]
 struct CacheState {
-    /// Whether the plan has been executed. The first execution leaves nothing, as most plans have no other.
+    /// Whether the plan has been executed. The first execution stores nothing, since most plans are executed once.
     is_executed: bool,
     entry: Option<CacheEntry>,
 }
 
-/// The rows of an execution by their positions.
+/// A cached encoding and the reservation of its memory.
 #[derive(Debug)]
 struct CacheEntry {
     encoding: CachedEncoding,
     _reservation: MemoryReservation,
 }
 
-/// What the keys are known by, and the positions of rows. The keys themselves would hold the rows that they are of.
+/// The codes of rows, and the digest of the keys that they encode. The keys themselves would hold the rows of the last execution.
 #[derive(Debug)]
 pub struct CachedEncoding {
     keys: KeyDigest,
     rows: EncodedRows,
 }
 
-/// The positions of rows, and for each term what is known of the factors of the two inputs that are multiplied.
+/// The codes of rows, and for each term the history of the two factors that are multiplied.
 #[derive(Debug)]
 pub struct EncodedRows {
-    /// The positions.
+    /// The codes.
     pub index: Arc<JoinIndex>,
-    /// The factors, none where no arrays have been made of them.
+    /// The histories, empty where no dense matrices have been built.
     pub factors: Vec<[FactorHistory; 2]>,
-    /// Whether they are left to the next execution.
+    /// Whether the encoding is stored for the next execution.
     pub will_be_stored: bool,
 }
 
-/// What is known of a factor from the executions before.
+/// The history of a factor over executions.
 #[derive(Debug, Clone, Default)]
 pub enum FactorHistory {
-    /// Nothing.
+    /// It has not been seen.
     #[default]
     Unseen,
     /// It has been seen once.
     Seen(FactorDigest),
-    /// It has been the same twice, as data are, and is kept as an array.
+    /// It has been the same twice, as data are. Its matrix is cached.
     Constant(Arc<DenseMatrix>),
-    /// It has been another one, and so nothing of it is kept.
+    /// It has changed, and is never cached again.
     Varies,
 }
 
 impl FactorHistory {
-    /// The array of a factor, if it is the same again.
+    /// Returns the cached matrix, if the factor equals its factor.
     pub fn cached_matrix(&self, factor: &Factor) -> Option<Arc<DenseMatrix>> {
         match self {
             Self::Constant(matrix) if matrix.has_equal_factor(factor) => Some(Arc::clone(matrix)),
@@ -67,7 +68,7 @@ impl FactorHistory {
         }
     }
 
-    /// What is known when this array has been made of a factor.
+    /// Returns the history after an execution that has built this matrix from this factor.
     pub fn update(self, matrix: &Arc<DenseMatrix>, factor: &Factor) -> Self {
         match self {
             Self::Unseen => Self::Seen(FactorDigest::new(factor)),
@@ -86,17 +87,17 @@ impl FactorHistory {
 }
 
 impl EncodingCache {
-    /// What the last execution has left. It is not accounted for any more.
+    /// Removes and returns what the last execution has stored. Its memory is no longer reserved.
     pub fn take(&self) -> Option<CachedEncoding> {
         self.lock().entry.take().map(|entry| entry.encoding)
     }
 
-    /// Whether something may be left: the first execution leaves nothing.
+    /// Marks the plan as executed, and returns whether it was before.
     pub fn mark_executed(&self) -> bool {
         std::mem::replace(&mut self.lock().is_executed, true)
     }
 
-    /// Leaves something to the next execution, if there is memory for it.
+    /// Stores an encoding for the next execution, if there is memory for it.
     pub fn store(&self, keys: KeyDigest, rows: EncodedRows, reservation: &MemoryReservation) {
         let matrices = rows.factors.iter().flatten().map(FactorHistory::memory_size).sum::<usize>();
         let reservation = reservation.new_empty();
@@ -111,7 +112,7 @@ impl EncodingCache {
 }
 
 impl CachedEncoding {
-    /// What is left, if the keys are those that there were.
+    /// Returns the codes, if the keys are the same.
     pub fn if_keys_match(self, keys: &KeyDigest) -> Option<EncodedRows> {
         (*keys == self.keys).then_some(self.rows)
     }

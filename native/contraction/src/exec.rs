@@ -1,4 +1,4 @@
-//! The operator.
+//! The operator that computes sums of products.
 
 use arrow::array::RecordBatch;
 use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
@@ -24,10 +24,9 @@ use crate::version::without_expressions;
 
 /// A grouped sum of products over a join of its inputs.
 ///
-/// It reads all of them, and computes the sums by whichever kernel takes least for the rows that there are. If there is no memory for that,
-/// or a key is of a kind that it does not know, it hands the rows over to the join and the groups that DataFusion has planned. `EXPLAIN`
-/// shows what the sum is over, the inputs by their numbers; `EXPLAIN ANALYZE` the kernel, the pairs of rows, and how many of all pairs that
-/// dense arrays would have these are (`filling`, in percent).
+/// It buffers its inputs and computes the sum with the cheapest kernel for their numbers of rows and keys. If memory runs out, or a key
+/// cannot be encoded, it continues with DataFusion's join and aggregation over the same rows. `EXPLAIN` shows the sum with the inputs as
+/// numbers; `EXPLAIN ANALYZE` the kernel, the pairs of rows, and which percentage of all pairs of a dense product these are (`density`).
 #[derive(Debug)]
 pub struct ContractionExec {
     params: Arc<ContractionParams>,
@@ -35,22 +34,22 @@ pub struct ContractionExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What there is to do.
+/// The definition of the operator.
 #[derive(Debug, Clone)]
 struct ContractionParams {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     spec: Arc<ContractionSpec>,
-    /// The plan that rows are handed over to.
+    /// DataFusion's plan for the same rows.
     fallback_plan: Arc<dyn ExecutionPlan>,
     mode: Contractions,
-    /// What is known of the rows of the result.
+    /// The statistics of the result.
     statistics: Arc<Statistics>,
-    /// What an execution leaves to the next one, in a loop or of a plan that is executed again.
+    /// What an execution stores for the next one.
     cache: Arc<EncodingCache>,
 }
 
 impl ContractionExec {
-    /// A sum over inputs, or else by the rows of a plan that they are handed over to, of whose rows these statistics are known.
+    /// Creates the operator over inputs, with its fallback plan and the statistics of its result.
     pub fn new(
         inputs: Vec<Arc<dyn ExecutionPlan>>,
         spec: Arc<ContractionSpec>,
@@ -131,7 +130,7 @@ struct Execution {
 }
 
 impl Execution {
-    /// The rows of the sum.
+    /// Computes the sum, or executes the fallback plan.
     async fn execute(self) -> Result<SendableRecordBatchStream> {
         let params = Arc::clone(&self.params);
         let ContractionParams { inputs, spec, mode, fallback_plan, cache, .. } = params.as_ref();
@@ -146,14 +145,14 @@ impl Execution {
         }
         let reservation = MemoryConsumer::new("sum of products").register(self.context.memory_pool());
         let read = BufferedInputs::read(inputs, &self.context, &reservation).await?;
-        if !read.are_complete() {
+        if !read.is_complete() {
             drop(reservation);
             return self.fall_back(read.streams(inputs));
         }
         let schema = fallback_plan.schema();
         let timer = self.baseline.elapsed_compute().timer();
         let sum = SumContext { spec, mode: *mode, reservation: &reservation, cache, schema: Arc::clone(&schema) };
-        // What fails for a row of an input need not fail for one of the join.
+        // An expression may fail for a row of an input that is in no row of the join: the fallback plan decides.
         let computed = sum.compute(&read.batches()).ok().flatten();
         timer.done();
         let Some((computed, used)) = computed else {
@@ -170,16 +169,16 @@ impl Execution {
             let batch = batch.map(|batch| batch.map(|batch| batch.record_output(&baseline)));
             async move { Ok::<_, DataFusionError>(batch?.map(|batch| (batch, (computed, reservation)))) }
         });
-        // Batches are not cut to the session's size: each part would count as the whole where memory is accounted for.
+        // Batches are not cut to the session's size: each slice would count as the whole where memory is accounted for.
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, next)))
     }
 
-    /// The rows that the plan behind the sum has.
+    /// Executes the fallback plan.
     fn fall_back(self, streams: Vec<Streams>) -> Result<SendableRecordBatchStream> {
         execute_fallback(&self.params.fallback_plan, streams, self.context, &self.metrics, self.baseline)
     }
 
-    /// Notes how the sum is computed.
+    /// Records the kernel.
     fn record_metrics(&self, used: KernelUse) {
         let metric = || MetricBuilder::new(&self.metrics);
         let kernel = match used.kernel {
@@ -193,7 +192,7 @@ impl Execution {
 }
 
 impl SumBatches {
-    /// The next rows, none after the last.
+    /// Returns the next batch, `None` after the last.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self {
             Self::Pairs(pairs) => pairs.next(),

@@ -1,4 +1,4 @@
-//! Handing rows over to the plan that DataFusion has for a sum.
+//! The fallback of an operator: DataFusion's own plan over the rows that have been read so far and those that have not.
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, Statistics, internal_err};
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::version::{statistics, without_expressions};
 
-/// The rows of an input by partitions, each to be taken once.
+/// The rows of an input, one stream per partition.
 pub type Streams = Vec<SendableRecordBatchStream>;
 
-/// An input of a plan, whose rows are given when it is executed.
+/// A leaf that is bound to the rows of an input when a fallback plan is executed.
 #[derive(Clone)]
 pub struct InputExec {
     number: usize,
@@ -30,7 +30,7 @@ pub struct InputExec {
 }
 
 impl InputExec {
-    /// The input of this number, which has the rows that a plan computes.
+    /// Creates the leaf of the input of this number, with the schema, partitions and statistics of a plan.
     pub fn new(number: usize, plan: &Arc<dyn ExecutionPlan>) -> Self {
         let statistics = statistics(plan, None).ok();
         Self { number, statistics, properties: Arc::clone(plan.properties()), streams: Arc::default() }
@@ -42,7 +42,7 @@ impl InputExec {
     }
 }
 
-/// A node with other inputs.
+/// Replaces the children of a node.
 pub fn with_children(
     plan: &Arc<dyn ExecutionPlan>,
     children: Vec<Arc<dyn ExecutionPlan>>,
@@ -52,7 +52,7 @@ pub fn with_children(
     Ok(plan.data)
 }
 
-/// A plan over inputs, in the state in which nothing has been executed, with their rows.
+/// Resets a plan and binds its inputs to streams.
 fn bind_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Arc<dyn ExecutionPlan>> {
     let mut inputs: Vec<_> = inputs.into_iter().map(Some).collect();
     let bound = Arc::clone(plan).transform_up(|node| {
@@ -65,10 +65,10 @@ fn bind_inputs(plan: &Arc<dyn ExecutionPlan>, inputs: Vec<Streams>) -> Result<Ar
     Ok(bound.data)
 }
 
-/// The rows of a plan over inputs that are given, in one partition.
+/// Executes a fallback plan over streams, in one partition.
 ///
 /// # Errors
-/// If the plan cannot be put together again, and those of the plan.
+/// If the plan cannot be rebuilt or executed.
 pub fn execute_fallback(
     plan: &Arc<dyn ExecutionPlan>,
     inputs: Vec<Streams>,
@@ -86,7 +86,7 @@ pub fn execute_fallback(
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
 }
 
-/// What is known of an operator in one partition that hands over to a plan.
+/// Returns the properties of an operator in one partition that has this fallback plan.
 pub fn fallback_properties(plan: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(plan.schema()),

@@ -1,7 +1,7 @@
-//! Memory for large arrays.
+//! Memory of large arrays.
 
-/// An array of zeros. A large one is asked for in large pages, since its elements are written in any order, and each page of the usual
-/// size costs more than the elements that are written to it.
+/// Returns an array of zeros. A large one is placed in huge pages: its elements are written in random order, and a fault for each small
+/// page costs more than the elements written to it.
 pub fn zeros(length: usize) -> Vec<f64> {
     let mut values: Vec<f64> = Vec::with_capacity(length);
     advise_huge_pages(&values);
@@ -9,7 +9,7 @@ pub fn zeros(length: usize) -> Vec<f64> {
     values
 }
 
-/// The size of a large page, in bytes.
+/// The size of a huge page in bytes.
 #[cfg(target_os = "linux")]
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -20,8 +20,8 @@ fn advise_huge_pages(values: &Vec<f64>) {
     let [first, last] = [start.next_multiple_of(HUGE_PAGE), end / HUGE_PAGE * HUGE_PAGE];
     if first < last {
         let pages = values.as_ptr().cast_mut().wrapping_byte_add(first - start).cast();
-        // SAFETY: the pages are inside of the memory of the vector. The advice changes nothing that can be read from them, and is no
-        // more than a wish: that it is not heard is no error.
+        // SAFETY: the pages lie within the memory of the vector. The advice changes nothing that can be read from them, and it is only a
+        // hint: its failure is no error.
         unsafe { libc::madvise(pages, last - first, libc::MADV_HUGEPAGE) };
     }
 }

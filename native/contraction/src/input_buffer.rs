@@ -1,4 +1,4 @@
-//! Reading the inputs of a sum, as far as there is memory for them.
+//! Buffering the inputs of a sum, as far as memory allows.
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion_common::{DataFusionError, Result, internal_err};
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fallback::Streams;
 
-/// The rows of one partition of an input.
+/// The buffered rows of one partition.
 struct BufferedPartition {
     batches: Vec<RecordBatch>,
-    /// What has not been read, if there was no memory for it.
+    /// The rows that have not been read, if memory has run out.
     rest: Option<SendableRecordBatchStream>,
     _reservation: MemoryReservation,
 }
 
-/// The rows of inputs, by partitions.
+/// The buffered rows of all inputs, by input and partition.
 pub struct BufferedInputs {
     partitions: Vec<Vec<BufferedPartition>>,
 }
 
 impl BufferedInputs {
-    /// Reads all partitions of all inputs side by side, until one asks in vain for memory.
+    /// Reads all partitions of all inputs concurrently, until memory runs out.
     pub async fn read(
         plans: &[Arc<dyn ExecutionPlan>],
         context: &Arc<TaskContext>,
@@ -60,19 +60,19 @@ impl BufferedInputs {
         Ok(Self { partitions: found.into_iter().map(in_order).collect() })
     }
 
-    /// Whether all rows have been read.
-    pub fn are_complete(&self) -> bool {
+    /// Returns whether all rows have been read.
+    pub fn is_complete(&self) -> bool {
         self.partitions.iter().flatten().all(|partition| partition.rest.is_none())
     }
 
-    /// The batches of each input.
+    /// Returns the batches of each input.
     pub fn batches(&self) -> Vec<Vec<RecordBatch>> {
         let batches =
             |partitions: &Vec<BufferedPartition>| partitions.iter().flat_map(|rows| rows.batches.clone()).collect();
         self.partitions.iter().map(batches).collect()
     }
 
-    /// The rows as streams, those that have been read first. What they take is not accounted for any more.
+    /// Returns the rows of each input as streams, buffered rows first. Their memory is no longer reserved.
     pub fn streams(self, plans: &[Arc<dyn ExecutionPlan>]) -> Vec<Streams> {
         let inputs = self.partitions.into_iter().zip(plans);
         let streams = inputs.map(|(partitions, plan)| {
@@ -112,7 +112,7 @@ impl BufferedPartition {
     }
 }
 
-/// The memory of the rows of columns. Several batches may be slices of the same buffers, which then count once.
+/// Returns the memory of the rows of columns in bytes. Slices count for the rows that they have, not for the whole buffer.
 pub fn memory_size(columns: &[ArrayRef]) -> usize {
     let columns = columns.iter();
     columns

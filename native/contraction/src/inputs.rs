@@ -1,4 +1,4 @@
-//! The rows of a sum, as they are computed from those of its inputs.
+//! The keys and factors of the inputs of a sum.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, interleave};
@@ -13,22 +13,22 @@ use crate::cse::SharedEval;
 use crate::key_codes::{KeyCodes, KeyColumn, NO_CODE};
 use crate::spec::{ContractionSpec, KeyEquality, NullExtension, Term};
 
-/// The rows of an input, as far as a sum reads them.
+/// The keys and factors of the rows of one input.
 pub struct InputRows {
-    /// How many there are.
+    /// The number of rows.
     pub count: usize,
-    /// How many each batch has.
+    /// The number of rows of each batch.
     lengths: Vec<usize>,
-    /// The keys of groups, each with its position among the columns of the result, in batches.
+    /// The grouping keys in batches, each with its position among the columns of the result.
     pub groups: Vec<(usize, Vec<ArrayRef>)>,
-    /// The keys by which it is joined, each with the number of the equality, in batches.
+    /// The join keys in batches, each with the index of its equality.
     on: Vec<(usize, Vec<ArrayRef>)>,
-    /// The factors of each term. Those of several that are the same are one.
+    /// The factor of each term. Equal factors are shared.
     pub factors: Vec<Arc<Factor>>,
 }
 
 impl InputRows {
-    /// The rows of an input, and behind them the row of NULLs that rows of another one meet.
+    /// Evaluates keys and factors over the rows of an input. If the input is outer joined, the row of NULLs follows its last row.
     pub fn try_new(spec: &ContractionSpec, side: usize, batches: &[RecordBatch]) -> Result<Self> {
         let nulls = spec.extension.iter().filter(|extension| extension.by == side).map(|extension| &extension.nulls);
         let batches = &batches.iter().chain(nulls).cloned().collect::<Vec<_>>();
@@ -44,18 +44,18 @@ impl InputRows {
         Ok(Self { count, lengths, groups, on, factors })
     }
 
-    /// All keys, in batches.
+    /// Iterates over the batches of all keys.
     pub fn all_keys(&self) -> impl Iterator<Item = &ArrayRef> {
         self.groups.iter().chain(&self.on).flat_map(|(_, values)| values)
     }
 
-    /// The positions of the groups, none if there are not enough numbers.
+    /// Encodes the grouping keys. Returns `None` if they have no codes.
     pub fn encode_groups(&self) -> Result<Option<KeyCodes>> {
         let keys = self.groups.iter().map(|(_, values)| KeyColumn { values: values.clone(), nulls: true });
         KeyCodes::from_keys(&keys.collect::<Vec<_>>(), self.count)
     }
 
-    /// The keys of groups, one row for each of these positions.
+    /// Returns the grouping keys of each code, one row per code.
     pub fn group_keys(&self, codes: &KeyCodes) -> Result<Vec<(usize, ArrayRef)>> {
         let mut rows_of_codes = vec![(0, 0); codes.count];
         let mut rows = codes.codes.iter();
@@ -69,7 +69,7 @@ impl InputRows {
         self.take_keys(&rows_of_codes)
     }
 
-    /// The same in parts, those of the rows if each row is a group of its own.
+    /// Returns the same in batches. If each row is a group of its own, these are the batches of the input, without a copy.
     pub fn group_keys_by_batch(&self, codes: &KeyCodes) -> Result<Vec<Vec<(usize, ArrayRef)>>> {
         if self.groups.is_empty() || !codes.is_identity() {
             return Ok(vec![self.group_keys(codes)?]);
@@ -79,7 +79,7 @@ impl InputRows {
         Ok((0..self.lengths.len()).map(part).collect())
     }
 
-    /// The keys of groups at these places, by batch and row.
+    /// Takes the grouping keys of rows, each given by batch and row.
     fn take_keys(&self, rows_of_codes: &[(usize, usize)]) -> Result<Vec<(usize, ArrayRef)>> {
         let keys = self.groups.iter().map(|(position, values)| {
             let values: Vec<_> = values.iter().map(AsRef::as_ref).collect();
@@ -89,12 +89,12 @@ impl InputRows {
     }
 }
 
-/// The values of an expression, in batches.
+/// Evaluates an expression over batches.
 fn evaluate_batches(expr: &Arc<dyn PhysicalExpr>, batches: &[RecordBatch]) -> Result<Vec<ArrayRef>> {
     batches.iter().map(|batch| expr.evaluate(batch)?.into_array(batch.num_rows())).collect()
 }
 
-/// The factors that an input has, by term. Those of several that are the same are one.
+/// Evaluates the factor of each term. Equal factors are shared.
 fn evaluate_factors(terms: &[Term], side: usize, batches: &[RecordBatch], rows: usize) -> Result<Vec<Arc<Factor>>> {
     let mut exprs: Vec<Arc<dyn PhysicalExpr>> = vec![];
     let by_term = terms.iter().map(|term| {
@@ -123,7 +123,7 @@ fn evaluate_factors(terms: &[Term], side: usize, batches: &[RecordBatch], rows: 
     Ok(factors)
 }
 
-/// A factor of these values, 1 wherever there is one if it counts.
+/// Builds a factor from values: 1 wherever there is a value if the term counts.
 fn build_factor(arrays: &[&ArrayRef], counts: bool, rows: usize) -> Result<Factor> {
     let mut values = Vec::with_capacity(rows);
     let has_nulls = arrays.iter().any(|array| array.null_count() > 0);
@@ -137,12 +137,12 @@ fn build_factor(arrays: &[&ArrayRef], counts: bool, rows: usize) -> Result<Facto
             values.extend_from_slice(array.as_primitive::<Float64Type>().values());
         }
     }
-    // What is counted may be of any type.
+    // Counted values may be of any type.
     values.resize(rows, 1.0);
     Ok(Factor { values, nulls })
 }
 
-/// The positions of the keys by which two inputs are joined, by row of each. None if there are not enough numbers.
+/// Encodes the keys that join two inputs with common codes. Returns `None` if they have no codes.
 pub fn encode_join_keys(
     spec: &ContractionSpec,
     [left, right]: [usize; 2],
@@ -173,7 +173,7 @@ pub fn encode_join_keys(
     Ok(Some([first, second]))
 }
 
-/// The same, but that rows of the first without a partner meet the last row of the second, which has NULLs and no other partner.
+/// Gives a code of its own to the last row of the second input, which has NULLs, and to the rows of the first that match nothing else.
 fn extend_unmatched([mut of, mut by]: [KeyCodes; 2]) -> [KeyCodes; 2] {
     by.codes.pop();
     let has_partner = by.used_codes();
@@ -184,7 +184,7 @@ fn extend_unmatched([mut of, mut by]: [KeyCodes; 2]) -> [KeyCodes; 2] {
     [of, by].map(|codes| KeyCodes { count: codes.count + 1, ..codes })
 }
 
-/// The same positions, but for those that only one of the two has.
+/// Renumbers the codes that both inputs have, and removes all others.
 pub fn intersect_codes([left, right]: [KeyCodes; 2]) -> [KeyCodes; 2] {
     let mut count = 0;
     let numbers = left.used_codes().into_iter().zip(right.used_codes()).map(|(in_left, in_right)| {

@@ -1,4 +1,4 @@
-//! The positions of the rows of a sum, which their keys alone say.
+//! The index of a join: the codes of all rows, which depend on the keys alone.
 
 use datafusion_common::Result;
 use std::sync::{Arc, OnceLock};
@@ -11,24 +11,24 @@ use crate::key_codes::{KeyCodes, NO_CODE};
 use crate::sampled::{PairExistence, SampledProduct};
 use crate::spec::{ContractionSpec, GroupKind};
 
-/// The positions of the rows of all inputs, and what the sum takes.
+/// The codes of the rows of all inputs, and the cost of the sum.
 #[derive(Debug)]
 pub struct JoinIndex {
-    /// Those of the two inputs that are multiplied, which they do not have in common.
+    /// The codes of the rows and of the columns of the product, by row of the two inputs that are multiplied.
     pub outer: [KeyCodes; 2],
-    /// Those that they have in common.
+    /// The codes of the inner dimension of the product, by row of the same inputs.
     pub inner: [KeyCodes; 2],
-    /// Which of the sums are wanted, if not all are.
+    /// Which elements of the product are needed, `None` for all.
     pub sampled: Option<SampledProduct>,
-    /// Whether the wanted sums take fewer steps by the runs of both inputs than by the products of whole runs.
+    /// Whether dot products of sampled elements take fewer steps than whole rows of the product.
     pub prefers_dots: bool,
-    /// What the sum takes.
+    /// The cost of the sum.
     pub cost: CostEstimate,
     occupancy: OnceLock<[Arc<Occupancy>; 2]>,
 }
 
 impl JoinIndex {
-    /// The positions of these rows. None if a key of them has none.
+    /// Encodes the keys of all inputs. Returns `None` if a key has no code.
     ///
     /// # Errors
     /// If keys cannot be compared.
@@ -68,7 +68,7 @@ impl JoinIndex {
             Some(outer) if outer == b => PairExistence::Outer(0, of_a.used_codes()),
             Some(_) => PairExistence::Outer(1, of_b.used_codes()),
         };
-        // A row whose partner may be missing stays, though its key be NULL and have no position.
+        // An outer join keeps a row whose key is NULL and has no code.
         if outer == Some(a) {
             p = with_null_code(p);
             of_a.count = p.count;
@@ -89,7 +89,7 @@ impl JoinIndex {
         let cost = CostEstimate { sizes, pairs: 0.0, density: 0.0 };
         let mut index = Self { outer, inner, sampled, prefers_dots: false, cost, occupancy: OnceLock::new() };
         let (left, right) = (index.left().count(), index.right().count());
-        // How many pairs of rows both sides have in common.
+        // The number of pairs of rows with a common inner code.
         let products: f64 = left.minor.iter().zip(&right.major).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
         let steps = index.sampled.as_ref().map(|sampled| sampled.dot_steps(&left.major, &right.minor) as f64);
         let all = sizes.iter().map(|size| *size as f64).product::<f64>();
@@ -99,22 +99,22 @@ impl JoinIndex {
         index
     }
 
-    /// The rows of the left input, by the outer position.
+    /// Returns the left matrix: the entries of the left input by outer and inner code.
     pub fn left(&self) -> CooMatrix<'_> {
         CooMatrix { major: &self.outer[0], minor: &self.inner[0] }
     }
 
-    /// The rows of the right input, by the inner position.
+    /// Returns the right matrix: the entries of the right input by inner and outer code.
     pub fn right(&self) -> CooMatrix<'_> {
         CooMatrix { major: &self.inner[1], minor: &self.outer[1] }
     }
 
-    /// Where the rows of both inputs stand in arrays.
+    /// Returns the occupancy of both matrices, computed once.
     pub fn occupancy(&self) -> &[Arc<Occupancy>; 2] {
         self.occupancy.get_or_init(|| [self.left(), self.right()].map(|matrix| Arc::new(Occupancy::from_coo(matrix))))
     }
 
-    /// The memory that the positions take, in bytes.
+    /// Returns the memory of the codes in bytes.
     pub fn memory_size(&self) -> usize {
         let of_sampled = self.sampled.iter().flat_map(|sampled| sampled.pairs.iter().chain([&sampled.groups]));
         let codes = self.outer.iter().chain(&self.inner).chain(of_sampled);
@@ -122,7 +122,7 @@ impl JoinIndex {
     }
 }
 
-/// The same with a position of their own for rows that have none.
+/// Gives rows without a code a common code.
 fn with_null_code(mut codes: KeyCodes) -> KeyCodes {
     if !codes.codes.contains(&NO_CODE) {
         return codes;

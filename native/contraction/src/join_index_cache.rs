@@ -1,7 +1,7 @@
-//! Positions that several sums have in common.
+//! Join indexes that several sums share.
 //!
-//! The layers of a model are alike: the keys of a layer's rows are those of the next one's, and a sum has the keys of the sums that its
-//! derivatives are. What each of them leaves to its next execution is one for all whose keys are the same.
+//! The layers of a model are alike: the rows of one layer have the keys of the next one's rows, and a sum has the keys of its derivatives.
+//! All sums with the same keys share one index, which lives as long as one of them caches it.
 
 use datafusion_common::Result;
 use std::collections::HashMap;
@@ -12,22 +12,22 @@ use crate::inputs::InputRows;
 use crate::join_index::JoinIndex;
 use crate::spec::{ContractionSpec, GroupKind};
 
-/// What positions are of: the keys, and what each of them is for.
+/// What an index depends on: the keys, and the role of each.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct IndexKey {
     kind: GroupKind,
-    /// The inputs of each equality, and whether NULLs are equal.
+    /// The inputs of each equality, and whether NULL equals NULL.
     equalities: Vec<([usize; 2], bool)>,
-    /// How many of the keys of each input are those of groups.
+    /// The number of grouping keys of each input.
     groups: Vec<usize>,
     keys: KeyDigest,
 }
 
-/// Those that are held by some sum.
+/// The indexes that some sum holds.
 #[derive(Debug, Default)]
 struct IndexCache {
     indexes: HashMap<IndexKey, Weak<JoinIndex>>,
-    /// With so many, those that nobody holds any longer are forgotten.
+    /// At this size, indexes that no sum holds any longer are removed.
     capacity: usize,
 }
 
@@ -37,7 +37,7 @@ fn lock_cache() -> MutexGuard<'static, IndexCache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The positions of rows with these keys: those of another sum, if one holds them. None if a key has none.
+/// Returns the index of keys: that of another sum if there is one, else a new one. Returns `None` if a key has no code.
 ///
 /// # Errors
 /// If keys cannot be compared.

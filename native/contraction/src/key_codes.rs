@@ -1,7 +1,7 @@
-//! Positions of keys: rows with equal keys have one number.
+//! Dictionary codes of keys: rows with equal keys have the same code.
 //!
-//! Numbers follow the order of the keys and not that of the rows, so that sums over them are the same from run to run, in whatever
-//! order the rows come.
+//! Codes follow the order of the keys and not the order of the rows, so sums over them are the same to the last bit in whatever order rows
+//! arrive.
 
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, Float64Array};
 use arrow::compute::cast;
@@ -10,30 +10,30 @@ use arrow::row::{RowConverter, SortField};
 use datafusion_common::{HashMap, Result};
 use std::hash::Hash;
 
-/// The position of a row that has none.
+/// The code of a row whose key matches nothing.
 pub const NO_CODE: u32 = u32::MAX;
 
-/// So many numbers a table may have beside four for each row.
+/// The number of codes that a table may have in addition to four for each row.
 const MIN_TABLE: usize = 1 << 16;
 
-/// A key of rows, in batches.
+/// One key column, in batches.
 pub struct KeyColumn {
     /// The values.
     pub values: Vec<ArrayRef>,
-    /// Whether a row whose key is NULL has a position.
+    /// Whether NULL has a code, as it has where NULL equals NULL.
     pub nulls: bool,
 }
 
-/// The positions of rows.
+/// The codes of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyCodes {
-    /// The position of each row.
+    /// The code of each row.
     pub codes: Vec<u32>,
-    /// How many there are.
+    /// The number of codes.
     pub count: usize,
 }
 
-/// Whether keys of a type have positions.
+/// Returns whether keys of a type can be encoded.
 pub fn can_encode(data_type: &DataType) -> bool {
     match data_type {
         DataType::Float16 | DataType::Null | DataType::Interval(_) => false,
@@ -43,8 +43,8 @@ pub fn can_encode(data_type: &DataType) -> bool {
 }
 
 impl KeyCodes {
-    /// The positions of so many rows with several keys, one if there is no key. None if there are more than numbers for them, or a
-    /// float among them of which DataFusion's versions do not agree what it is equal to.
+    /// Encodes the tuples of several key columns. Without keys all rows have the same code. Returns `None` if there are too many codes, or
+    /// for a NaN or -0.0, whose equality differs between DataFusion's versions.
     pub fn from_keys(keys: &[KeyColumn], rows: usize) -> Result<Option<Self>> {
         let mut all = Self { codes: vec![0; rows], count: usize::from(rows > 0) };
         for (number, key) in keys.iter().enumerate() {
@@ -57,7 +57,7 @@ impl KeyCodes {
         Ok(Some(all))
     }
 
-    /// The positions by these and others.
+    /// Returns the codes of pairs of these and other codes.
     fn combine(&self, other: &Self) -> Self {
         let pairs = self.codes.iter().zip(&other.codes);
         let width = other.count as u64;
@@ -71,7 +71,7 @@ impl KeyCodes {
         encode_by_dictionary(pairs.map(pair))
     }
 
-    /// By number, whether a row has it.
+    /// Returns for each code whether a row has it.
     pub fn used_codes(&self) -> Vec<bool> {
         let mut used = vec![false; self.count];
         let mut missing = self.count;
@@ -84,12 +84,12 @@ impl KeyCodes {
         used
     }
 
-    /// Whether each row has its own, in their order.
+    /// Returns whether the code of each row is its index.
     pub fn is_identity(&self) -> bool {
         self.count == self.codes.len() && self.codes.iter().enumerate().all(|(row, position)| row == *position as usize)
     }
 
-    /// The same without numbers that no row has.
+    /// Renumbers the codes without those that no row has.
     pub fn compact(self) -> Self {
         let used = self.used_codes();
         if used.iter().all(|used| *used) {
@@ -106,12 +106,12 @@ impl KeyCodes {
     }
 }
 
-/// How many numbers a table for so many rows may have.
+/// Returns how many entries a table over a number of rows may have.
 pub fn table_limit(rows: usize) -> u64 {
     (4 * rows + MIN_TABLE) as u64
 }
 
-/// Numbers of the values of a key in their order. Not all of them need to be there.
+/// Encodes one column in the order of its values. Some codes may be unused.
 fn encode_column(key: &KeyColumn, rows: usize) -> Result<Option<KeyCodes>> {
     let Some(first) = key.values.first() else { return Ok(Some(KeyCodes { codes: vec![], count: 0 })) };
     let width = first.data_type().primitive_width().filter(|width| *width <= 8);
@@ -127,7 +127,7 @@ fn encode_column(key: &KeyColumn, rows: usize) -> Result<Option<KeyCodes>> {
     })
 }
 
-/// The bits of floats, in the order of the floats. None if there is a NaN or a negative zero.
+/// Maps floats to integers of the same order. Returns `None` if there is a NaN or -0.0.
 fn order_preserving_bits(key: &KeyColumn, rows: usize) -> Result<Option<Vec<Option<i64>>>> {
     let mut all = Vec::with_capacity(rows);
     for array in &key.values {
@@ -144,7 +144,7 @@ fn order_preserving_bits(key: &KeyColumn, rows: usize) -> Result<Option<Vec<Opti
     Ok(Some(all))
 }
 
-/// The positions of integers, dates and times of one width. Those without a sign go by their bits, which is an order as well.
+/// Encodes integers, dates and times of one width. Unsigned ones are ordered by their bits, which is also a total order.
 fn encode_primitive<T: ArrowNativeType + Into<i64>>(key: &KeyColumn, rows: usize) -> KeyCodes {
     fn numbers<T: ArrowNativeType + Into<i64>>(part: &ArrayData) -> impl Iterator<Item = i64> + Clone {
         part.buffer::<T>(0)[..part.len()].iter().map(|number| (*number).into())
@@ -163,8 +163,8 @@ fn encode_primitive<T: ArrowNativeType + Into<i64>>(key: &KeyColumn, rows: usize
     encode_integers(values, rows, key.nulls)
 }
 
-/// The positions of small integers that lie close, of which none is NULL. Its loops are over slices, which makes them several times as
-/// fast.
+/// Encodes small integers in a narrow range, none of them NULL, by their distance from the least. The loops run over slices, which makes
+/// them several times as fast.
 fn encode_dense_range<'s, T: Copy + Into<i64> + 's>(
     parts: impl Iterator<Item = &'s [T]> + Clone,
     rows: usize,
@@ -186,9 +186,9 @@ fn encode_dense_range<'s, T: Copy + Into<i64> + 's>(
     Some(KeyCodes { codes, count: greatest.abs_diff(least) as usize + 1 })
 }
 
-/// The positions of integers: by their distance from the least where they lie close, else by a dictionary.
+/// Encodes integers: by their distance from the least if the range is narrow, else by a dictionary.
 fn encode_integers(values: impl Iterator<Item = Option<i64>> + Clone, rows: usize, nulls: bool) -> KeyCodes {
-    // Loops within are those of the iterator, which are faster than ours over it.
+    // Internal iteration is faster here than a loop.
     let none = (i64::MAX, i64::MIN, false);
     let (least, greatest, has_null) = values.clone().fold(none, |(least, greatest, has_null), value| match value {
         Some(value) => (least.min(value), greatest.max(value), has_null),
@@ -205,13 +205,13 @@ fn encode_integers(values: impl Iterator<Item = Option<i64>> + Clone, rows: usiz
         values.for_each(|value| codes.push(value.map_or(null, |value| value.abs_diff(least) as u32 + first)));
         return KeyCodes { codes, count: range as usize + 1 + first as usize };
     }
-    // Their order as numbers without a sign.
+    // Flipping the sign bit keeps the order as unsigned numbers.
     let ranked = encode_by_dictionary(values.map(|value| value.map(|value| (value as u64) ^ (1 << 63))));
     let number = |rank: u32| if rank == NO_CODE { null } else { rank + first };
     KeyCodes { codes: ranked.codes.into_iter().map(number).collect(), count: ranked.count + first as usize }
 }
 
-/// The positions of keys of any type, by their form as bytes.
+/// Encodes keys of any type by Arrow's row format.
 fn encode_rows(key: &KeyColumn, rows: usize) -> Result<KeyCodes> {
     let Some(first) = key.values.first() else { return Ok(KeyCodes { codes: vec![], count: 0 }) };
     let converter = RowConverter::new(vec![SortField::new(first.data_type().clone())])?;
@@ -223,7 +223,7 @@ fn encode_rows(key: &KeyColumn, rows: usize) -> Result<KeyCodes> {
     Ok(encode_by_dictionary(all.iter().zip(has_code).map(|(row, has_code)| has_code.then(|| row.data()))))
 }
 
-/// The ranks of keys, none for those that there are not.
+/// Encodes keys by their rank among the distinct ones, missing keys as [`NO_CODE`].
 fn encode_by_dictionary<K: Ord + Hash + Copy>(keys: impl Iterator<Item = Option<K>>) -> KeyCodes {
     let mut numbers: HashMap<K, u32> = HashMap::default();
     let mut codes: Vec<_> = keys

@@ -1,4 +1,4 @@
-//! The columns of a result, from the sums of the terms.
+//! Aggregates of a group, computed from the sums of its terms.
 
 use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array};
 use arrow::compute::kernels::numeric::{add, div};
@@ -6,22 +6,22 @@ use arrow::datatypes::Float64Type;
 use datafusion_common::{Result, internal_err};
 use std::sync::Arc;
 
-/// An aggregate of groups, from the sums of terms by their numbers.
+/// An aggregate, with the indexes of the terms that it is computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// The sum of terms, each of which is NULL where the others are.
+    /// The sum of terms that are NULL in the same rows.
     Sum(Vec<usize>),
-    /// How many values there are, as the sum of a term that counts them.
+    /// The number of values: the sum of a term with [`Term::counts`](crate::spec::Term::counts).
     Count(usize),
-    /// A sum over a count.
+    /// The sum of terms divided by the sum of a counting term.
     Average(Vec<usize>, usize),
 }
 
 impl Output {
-    /// The column of an aggregate. The sum of a term is NULL if all of its products are.
+    /// Returns the column of the aggregate. The sum of a term is NULL if all of its products are NULL.
     ///
     /// # Errors
-    /// If there is no term of a number.
+    /// If it has no term.
     pub fn evaluate(&self, sums: &[Float64Array]) -> Result<ArrayRef> {
         match self {
             Self::Sum(terms) => add_terms(terms, sums),

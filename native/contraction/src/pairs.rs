@@ -13,29 +13,29 @@ use crate::csr::CsrMatrix;
 use crate::dense::{Block, DenseMatrix};
 use crate::outputs::Output;
 
-/// Sums that are computed one block of groups of the left side after the other.
+/// A product of two matrices as batches of rows, computed in blocks.
 pub struct PairSums {
     kernel: PairKernel,
-    /// The keys of the groups of each side, each with its position among the columns of the result.
+    /// The keys of the groups of each input, each with its position among the columns of the result.
     keys: [Vec<(usize, ArrayRef)>; 2],
     blocks: std::vec::IntoIter<Range<usize>>,
     outputs: Vec<Output>,
     schema: SchemaRef,
 }
 
-/// How they are computed, by term.
+/// The two matrices of each term.
 pub enum PairKernel {
-    /// By dense arrays.
+    /// Dense matrices.
     Dense(Vec<[Arc<DenseMatrix>; 2]>),
-    /// By runs, those of the right side by the inner position.
+    /// Sparse matrices, with the accumulator of a row of their product.
     Sparse(Vec<([CsrMatrix; 2], SparseAccumulator)>),
 }
 
-/// So many sums, or pairs of rows of runs, go into a block, more or less.
+/// About how many elements, or pairs of entries, a block has.
 pub const BLOCK: usize = 1 << 16;
 
 impl PairSums {
-    /// The sums of these rows, as rows of a schema.
+    /// Divides the product into blocks.
     pub fn new(kernel: PairKernel, keys: [Vec<(usize, ArrayRef)>; 2], outputs: Vec<Output>, schema: SchemaRef) -> Self {
         // All terms have the same groups.
         let blocks: Vec<_> = match &kernel {
@@ -47,7 +47,7 @@ impl PairSums {
         Self { kernel, keys, blocks, outputs, schema }
     }
 
-    /// The next rows, none after the last.
+    /// Computes the next batch, `None` after the last.
     pub fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Some(rows) = self.blocks.next() else { return Ok(None) };
         let found = match &mut self.kernel {
@@ -82,7 +82,7 @@ fn row_blocks([left, right]: &[CsrMatrix; 2]) -> impl Iterator<Item = Range<usiz
     (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
 }
 
-/// Sums with the groups that they are of.
+/// Elements of the product with their coordinates.
 #[derive(Debug)]
 struct PairRows {
     left: Vec<u32>,
@@ -91,7 +91,7 @@ struct PairRows {
     sums: Vec<Float64Builder>,
 }
 
-/// The sums of some rows of arrays.
+/// Multiplies some rows of dense matrices.
 fn multiply_dense(terms: &[[Arc<DenseMatrix>; 2]], rows: Range<usize>) -> PairRows {
     let blocks: Vec<_> = terms.iter().map(|[left, right]| left.multiply_rows(right, rows.clone())).collect();
     let mut found = PairRows::new(terms.len());
@@ -110,7 +110,7 @@ fn multiply_dense(terms: &[[Arc<DenseMatrix>; 2]], rows: Range<usize>) -> PairRo
     found
 }
 
-/// The sums of some runs. A run has the same groups for all terms.
+/// Multiplies some rows of sparse matrices. The elements of a row are the same for all terms.
 fn multiply_sparse(terms: &mut [([CsrMatrix; 2], SparseAccumulator)], rows: Range<usize>) -> PairRows {
     let mut found = PairRows::new(terms.len());
     for row in rows {
@@ -132,7 +132,7 @@ impl PairRows {
         Self { left: vec![], right: vec![], sums: (0..terms).map(|_| Float64Builder::new()).collect() }
     }
 
-    /// Adds the sums of all pairs of groups, those of the left side being these.
+    /// Adds all elements of some rows.
     fn add_rows(&mut self, left: Range<usize>, sums: &[&[f64]]) {
         let columns = sums.first().map_or(0, |sums| sums.len()) / left.len().max(1);
         for (found, sums) in self.sums.iter_mut().zip(sums) {

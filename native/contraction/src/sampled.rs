@@ -1,4 +1,9 @@
-//! Sums of products of pairs that rows of a third side choose.
+//! Elements of a matrix product that the rows of a third input sample.
+//!
+//! The derivative of `Σ x w` by `w` is the product of `x` and the cotangents, but only where `w` has rows. That is a sampled dense-dense
+//! matrix product (SDDMM) with its mask given by rows: row `r` samples the element `(p, q)`, multiplies it by its own factor, and adds it
+//! to its group. There are three ways to compute it: a dot product for each row, whole rows of the product by [`SparseAccumulator`], or
+//! blocks of the dense product.
 
 use arrow::array::Float64Array;
 use arrow::buffer::BooleanBuffer;
@@ -10,38 +15,38 @@ use crate::csr::{CsrEntry, CsrMatrix};
 use crate::dense::DenseMatrix;
 use crate::key_codes::{KeyCodes, NO_CODE};
 
-/// The rows that choose pairs of runs.
+/// The rows that sample a product.
 #[derive(Debug)]
 pub struct SampledProduct {
-    /// The runs of each side, by row.
+    /// The row and the column of the element that each row samples.
     pub pairs: [KeyCodes; 2],
     /// The group of each row.
     pub groups: KeyCodes,
-    /// Which pairs of runs have rows.
+    /// Which elements have rows.
     pub existence: PairExistence,
 }
 
-/// Which pairs of runs have rows.
+/// Which elements of the product have rows.
 #[derive(Debug)]
 pub enum PairExistence {
-    /// Those that have rows in common.
+    /// Those whose row and column have a common inner index, as in an inner join.
     Inner,
-    /// Those whose run of the side of this number has rows, whether it has partners or not. It is known by run.
+    /// Those whose row (0) or column (1) has entries, as in an outer join. By index, whether it has.
     Outer(usize, Vec<bool>),
 }
 
 /// The sums of groups.
 #[derive(Debug)]
 pub struct GroupSums {
-    /// Whether a group has rows.
+    /// Whether each group has rows.
     pub has_rows: Vec<bool>,
-    /// Whether a product of a group is not NULL.
+    /// Whether each group has a product that is not NULL.
     pub has_value: Vec<bool>,
     /// The sums, 0 where there is none.
     pub sums: Vec<f64>,
 }
 
-/// What two runs have in common.
+/// An element of the product.
 #[derive(Debug, Clone, Copy)]
 struct PairSum {
     exists: bool,
@@ -49,7 +54,7 @@ struct PairSum {
 }
 
 impl SampledProduct {
-    /// The sums by the runs themselves, for rows with these factors.
+    /// Computes each sampled element as the dot product of a row of the left matrix and a row of the transposed right one.
     pub fn sum_by_dots(&self, factor: &Factor, left: &CsrMatrix, right: &CsrMatrix) -> GroupSums {
         let mut sums = GroupSums::new(self.groups.count);
         for row in self.sort_rows(factor) {
@@ -60,7 +65,7 @@ impl SampledProduct {
         sums
     }
 
-    /// The same by dense arrays, in blocks of about so many elements.
+    /// Computes the sums from the dense product, in blocks of about `size` elements.
     pub fn sum_dense(&self, factor: &Factor, left: &DenseMatrix, right: &DenseMatrix, size: usize) -> GroupSums {
         let mut sums = GroupSums::new(self.groups.count);
         let blocks = left.row_blocks(right, size);
@@ -72,7 +77,7 @@ impl SampledProduct {
         let order = self.sort_rows(factor);
         let mut rows = order.as_slice();
         for block in blocks {
-            // Rows without a run are the last.
+            // Rows that sample nothing are the last.
             let (within, others) = rows.split_at(rows.partition_point(|row| self.left_row(*row) < block.end));
             rows = others;
             if !within.is_empty() {
@@ -82,7 +87,7 @@ impl SampledProduct {
         sums
     }
 
-    /// Adds what rows choose of a block of the product of arrays.
+    /// Adds the elements that rows sample of a block of the dense product.
     fn add_block(
         &self,
         sums: &mut GroupSums,
@@ -103,7 +108,7 @@ impl SampledProduct {
         }
         for (row, group, (p, q)) in rows {
             let sum = match factor.get(row) {
-                // Infinity times a sum is not the sum of infinities.
+                // ∞ times a sum is not the sum of infinities.
                 Some(factor) if !factor.is_finite() => left.scaled_dot(right, [p, q], factor),
                 Some(factor) => block.sum(p, q).map(|sum| sum * factor),
                 None => None,
@@ -112,7 +117,7 @@ impl SampledProduct {
         }
     }
 
-    /// The same by the products of whole runs, of which rows choose. The runs of the right side are by the inner position.
+    /// Computes whole rows of the product sparsely, and samples them.
     pub fn sum_by_rows(&self, factor: &Factor, left: &CsrMatrix, right: &CsrMatrix) -> GroupSums {
         let mut sums = GroupSums::new(self.groups.count);
         let mut accumulator = SparseAccumulator::new(right.minor_count, false);
@@ -125,7 +130,7 @@ impl SampledProduct {
                 current = Some(p);
             }
             let pair = match factor.get(row) {
-                // Infinity times a sum is not the sum of infinities.
+                // ∞ times a sum is not the sum of infinities.
                 Some(factor) if !factor.is_finite() => {
                     PairSum { exists: accumulator.is_occupied(q), sum: scaled_dot(left.row(p), right, q, factor) }
                 }
@@ -139,12 +144,12 @@ impl SampledProduct {
         sums
     }
 
-    /// The run of the left side that a row chooses, one behind all if it has none.
+    /// Returns the row of the product that an input row samples, one behind the last if it samples none.
     fn left_row(&self, row: usize) -> usize {
         self.pairs[0].codes[row] as usize
     }
 
-    /// The runs that a row chooses.
+    /// Returns the element that a row samples.
     fn pair(&self, row: usize) -> Option<(usize, usize)> {
         let [p, q] = [&self.pairs[0], &self.pairs[1]].map(|positions| positions.codes[row]);
         (p != NO_CODE && q != NO_CODE).then_some((p as usize, q as usize))
@@ -162,8 +167,8 @@ impl SampledProduct {
         }
     }
 
-    /// The rows by the runs of the left side. Those of one group are in an order of their own, so that sums over them are the same from
-    /// run to run.
+    /// Sorts the input rows by the row of the product that they sample. Rows of one group are in an order of their values, so sums over
+    /// them are the same in every execution.
     fn sort_rows(&self, factor: &Factor) -> Vec<usize> {
         let [p, q] = [&self.pairs[0], &self.pairs[1]];
         let rows = p.codes.len();
@@ -186,7 +191,7 @@ impl SampledProduct {
         order
     }
 
-    /// How many rows of runs are gone through, if it is by these, of which the rows are counted.
+    /// Counts the entries that dot products would read, from the numbers of entries of each row and column.
     pub fn dot_steps(&self, left: &[u32], right: &[u32]) -> usize {
         let [p, q] = [&self.pairs[0], &self.pairs[1]].map(|positions| positions.codes.iter());
         let pairs = p.zip(q).filter(|(p, q)| **p != NO_CODE && **q != NO_CODE);
@@ -199,20 +204,20 @@ impl GroupSums {
         Self { has_rows: vec![false; groups], has_value: vec![false; groups], sums: vec![0.0; groups] }
     }
 
-    /// The sums of some groups as an array.
+    /// Returns the sums of some groups as an array.
     pub fn to_array(&self, groups: Range<usize>) -> Float64Array {
         let valid = &self.has_value[groups.clone()];
         let nulls = BooleanBuffer::collect_bool(valid.len(), |group| valid[group]);
         Float64Array::new(self.sums[groups].to_vec().into(), Some(nulls.into()))
     }
 
-    /// The memory that so many groups take.
+    /// Returns the memory of sums in bytes.
     pub fn bytes_for(groups: usize) -> usize {
         groups * (size_of::<f64>() + 2)
     }
 }
 
-/// The products of the rows that a run and a column have in common, each times a factor.
+/// Computes an element of the product, each of whose terms is multiplied by a factor.
 fn scaled_dot(left: &[CsrEntry], right: &CsrMatrix, column: usize, factor: f64) -> Option<f64> {
     let mut sum = None;
     for entry in left {
@@ -224,7 +229,7 @@ fn scaled_dot(left: &[CsrEntry], right: &CsrMatrix, column: usize, factor: f64) 
     sum
 }
 
-/// The products of the rows that two runs have in common, each times a factor.
+/// Multiplies two sorted sparse vectors by merging them, each term multiplied by a factor.
 fn dot(left: &[CsrEntry], right: &[CsrEntry], factor: Option<f64>) -> PairSum {
     let mut pair = PairSum { exists: false, sum: None };
     let (mut left, mut right) = (left, right);
@@ -235,7 +240,7 @@ fn dot(left: &[CsrEntry], right: &[CsrEntry], factor: Option<f64>) -> PairSum {
             right = &right[1..];
         } else {
             pair.exists = true;
-            // Rows of one place each meet all of the other side.
+            // Each entry meets all entries of the other side with the same index.
             for other in right.iter().take_while(|other| other.minor == a.minor) {
                 if let Some(factor) = factor.filter(|_| a.is_valid && other.is_valid) {
                     pair.sum = Some(pair.sum.unwrap_or(0.0) + a.factor * other.factor * factor);

@@ -1,4 +1,4 @@
-//! What a sum of products is over.
+//! The description of a sum of products over a join.
 
 use arrow::array::RecordBatch;
 use datafusion_physical_expr::PhysicalExpr;
@@ -7,79 +7,79 @@ use std::sync::Arc;
 
 use crate::outputs::Output;
 
-/// Sums of products over a join of two or three inputs, grouped.
+/// Grouped sums of products over a join of two or three inputs.
 #[derive(Debug)]
 pub struct ContractionSpec {
-    /// What each input contributes.
+    /// The inputs.
     pub sides: Vec<InputSpec>,
-    /// By what they are joined.
+    /// The equalities of the join.
     pub equalities: Vec<KeyEquality>,
-    /// What rows without a partner meet, if they meet anything.
+    /// The outer join among the inputs, if there is one.
     pub extension: Option<NullExtension>,
-    /// What the groups are.
+    /// The groups.
     pub kind: GroupKind,
-    /// What is summed.
+    /// The products that are summed.
     pub terms: Vec<Term>,
-    /// The aggregates of groups.
+    /// The aggregates of each group.
     pub outputs: Vec<Output>,
 }
 
 /// A product that is summed.
 #[derive(Debug, Clone)]
 pub struct Term {
-    /// The factor of each input, 1 if there is none.
+    /// The factor of each input, `None` for 1.
     pub factors: Vec<Option<Arc<dyn PhysicalExpr>>>,
     /// Whether products are rounded to single precision before they are added.
     pub single_precision: bool,
-    /// Whether it is 1 wherever the product is not NULL.
+    /// Whether the term counts: 1 where the product is not NULL.
     pub counts: bool,
 }
 
-/// What an input contributes.
+/// One input of the join.
 #[derive(Debug, Default)]
 pub struct InputSpec {
-    /// The keys of groups that are of this input, each with its position among the columns of the result.
+    /// The grouping keys that read this input, each with its position among the columns of the result.
     pub groups: Vec<(Arc<dyn PhysicalExpr>, usize)>,
 }
 
-/// Keys of two inputs that are equal.
+/// An equality of the join.
 #[derive(Debug)]
 pub struct KeyEquality {
-    /// The inputs.
+    /// The two inputs.
     pub sides: [usize; 2],
-    /// The keys.
+    /// A key of each.
     pub keys: [Arc<dyn PhysicalExpr>; 2],
-    /// Whether keys that are NULL are equal.
+    /// Whether NULL equals NULL.
     pub nulls: bool,
 }
 
-/// A row of NULLs that rows without a partner meet, as `LEFT JOIN` has it.
+/// The outer join of two inputs: a row of NULLs is the partner of rows that have no other.
 #[derive(Debug, Clone)]
 pub struct NullExtension {
-    /// The input whose rows stay.
+    /// The input that keeps all of its rows.
     pub of: usize,
-    /// The input among which they have no partner.
+    /// The input that supplies the row of NULLs.
     pub by: usize,
-    /// A row of this input that has NULLs alone.
+    /// That row.
     pub nulls: RecordBatch,
 }
 
-/// What the groups are.
+/// The shape of the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GroupKind {
-    /// All pairs of groups of two inputs that have rows in common.
+    /// All pairs of a group of the left input and a group of the right one that have a common key.
     Pairs,
-    /// Groups of the rows of one of three inputs.
+    /// Groups of the rows of one of three inputs, each of which samples an element of the product of the other two.
     Sampled {
-        /// This input.
+        /// The input that samples.
         by: usize,
-        /// The input that a row of the others need not have a row of.
+        /// The input that is outer joined, if there is one.
         outer: Option<usize>,
     },
 }
 
 impl GroupKind {
-    /// The two inputs that are multiplied.
+    /// Returns the two inputs that are multiplied.
     pub fn factor_sides(self) -> [usize; 2] {
         match self {
             Self::Pairs | Self::Sampled { by: 2, .. } => [0, 1],
@@ -90,12 +90,12 @@ impl GroupKind {
 }
 
 impl KeyEquality {
-    /// The key of an input, if it is one of the two.
+    /// Returns the key of an input, if the equality has one.
     pub fn key_of(&self, side: usize) -> Option<&Arc<dyn PhysicalExpr>> {
         self.sides.iter().position(|other| *other == side).map(|position| &self.keys[position])
     }
 
-    /// Whether it is of these two inputs.
+    /// Returns whether the equality joins these two inputs.
     pub fn connects(&self, a: usize, b: usize) -> bool {
         self.sides == [a, b] || self.sides == [b, a]
     }

@@ -1,4 +1,4 @@
-//! Rows by keys that no two of them have in common.
+//! An index over unique integer keys.
 
 use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
 use arrow::compute::{max, min};
@@ -7,16 +7,18 @@ use datafusion_common::Result;
 use crate::integers::{consecutive_start, to_integers};
 use crate::key_codes::{NO_CODE, table_limit};
 
-/// The rows of a relation by their keys.
+/// The rows of a relation by unique keys.
+///
+/// The tuple of keys of a row, read as digits of a mixed-radix number, is its *slot* in an array of rows.
 #[derive(Debug)]
 pub struct UniqueIndex {
-    /// The values of each key.
+    /// The range of each key.
     ranges: Vec<KeyRange>,
-    /// The row at each place, `NONE` if there is none, if each row is not at its own. A place is the number of all keys together.
+    /// The row of each slot, [`NO_CODE`] if it has none; `None` if rows are consecutive in the order of their only key.
     rows: Option<Vec<u32>>,
 }
 
-/// The values of a key from the least on, and NULL before them if it is a key.
+/// The range of a key. NULL, where it is a key, comes before the least.
 #[derive(Debug, Clone, Copy)]
 struct KeyRange {
     least: i64,
@@ -24,21 +26,21 @@ struct KeyRange {
     nulls: bool,
 }
 
-/// Where the partners of rows stand among the rows of a relation.
+/// The rows that match those of another relation.
 #[derive(Debug)]
 pub enum Matches {
-    /// One after the other from a row on, as many as there are rows that ask.
+    /// Consecutive rows from this one on.
     Range(usize),
-    /// At these rows, NULL where there is none.
+    /// These rows, NULL where there is no match.
     Rows(UInt32Array),
 }
 
 impl UniqueIndex {
-    /// So many rows by these keys. None if two rows have the same, or if the keys lie too far apart. A row has no place if a key of it is
-    /// NULL and `nulls` does not say that this is a key.
+    /// Indexes rows by these keys. Returns `None` if two rows have the same keys, or if the keys are too sparse. `nulls` says whether NULL
+    /// is a key; else a row with NULL has no slot.
     ///
     /// # Errors
-    /// If the keys have no numbers.
+    /// If the keys have no integers.
     pub fn try_new(keys: &[ArrayRef], rows: usize, nulls: bool) -> Result<Option<Self>> {
         let keys = keys.iter().map(to_integers).collect::<Result<Vec<_>>>()?;
         if let [key] = keys.as_slice()
@@ -48,7 +50,7 @@ impl UniqueIndex {
             return Ok((range.width < NO_CODE as usize).then(|| Self { ranges: vec![range], rows: None }));
         }
         let mut ranges: Vec<_> = keys.iter().map(|key| KeyRange::new(key, nulls)).collect();
-        // Where a key has no value, no row has a place, whatever the other keys are.
+        // Where a key is never set, no row has a slot, whatever the other keys are.
         if let Some(empty) = ranges.iter().copied().find(|range| range.width == 0) {
             ranges = vec![empty];
         }
@@ -65,10 +67,10 @@ impl UniqueIndex {
         Ok(Some(Self { ranges, rows: Some(row_at) }))
     }
 
-    /// For each of so many rows of another relation the row with the same keys.
+    /// Finds the row with the same keys for each row of another relation.
     ///
     /// # Errors
-    /// If the keys have no numbers.
+    /// If the keys have no integers.
     pub fn look_up(&self, keys: &[ArrayRef], rows: usize) -> Result<Matches> {
         let keys = keys.iter().map(to_integers).collect::<Result<Vec<_>>>()?;
         if let Some(first) = self.look_up_range(&keys) {
@@ -81,30 +83,30 @@ impl UniqueIndex {
         Ok(Matches::Rows(UInt32Array::from(found)))
     }
 
-    /// The row at a place, none if there is none.
+    /// Returns the row of a slot, [`NO_CODE`] if it has none.
     fn row_at(&self, slot: u32) -> u32 {
         match (&self.rows, slot) {
             (_, NO_CODE) => NO_CODE,
             (Some(rows), slot) => rows[slot as usize],
-            // The place of NULL comes before all others, and before the first row is none.
+            // The slot of NULL comes first, and subtracting one from it gives [`NO_CODE`].
             (None, slot) => slot.wrapping_sub(u32::from(self.ranges[0].nulls)),
         }
     }
 
-    /// The first of the rows with these keys, if both these and those of all rows follow each other.
+    /// Returns the first row with these keys, if both these keys and those of the index are consecutive.
     fn look_up_range(&self, keys: &[Int64Array]) -> Option<usize> {
         let (None, [key], [range]) = (&self.rows, keys, self.ranges.as_slice()) else { return None };
         let first = consecutive_start(key)?.checked_sub(range.least).and_then(|first| usize::try_from(first).ok())?;
         (first.saturating_add(key.len()) <= range.values()).then_some(first)
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory of the index in bytes.
     pub fn memory_size(&self) -> usize {
         self.rows.as_ref().map_or(0, |rows| rows.len() * size_of::<u32>())
     }
 }
 
-/// The places of rows with these keys.
+/// Computes the slots of rows.
 fn find_slots(ranges: &[KeyRange], keys: &[Int64Array], rows: usize) -> Vec<u32> {
     let mut slots = vec![0; rows];
     for (key, range) in keys.iter().zip(ranges) {
@@ -125,12 +127,12 @@ impl KeyRange {
         Self { least, width: width.saturating_add(usize::from(nulls)), nulls }
     }
 
-    /// How many values there are beside NULL.
+    /// Returns the number of values without NULL.
     fn values(self) -> usize {
         self.width - usize::from(self.nulls)
     }
 
-    /// The place of a value of this key, or of NULL, among those of a place of the keys before.
+    /// Returns the slot of a value or NULL, given the slot by the keys before.
     fn slot(self, before: u32, value: Option<i64>) -> u32 {
         match value {
             Some(value) => self.slot_of(before, value),
@@ -139,11 +141,11 @@ impl KeyRange {
         }
     }
 
-    /// The place of a value of this key among those of a place of the keys before.
+    /// Returns the slot of a value, given the slot by the keys before.
     fn slot_of(self, before: u32, value: i64) -> u32 {
-        // What is less than the least comes out greater than the distance to any value.
+        // A value below the least wraps to a distance above all others.
         let distance = value.wrapping_sub(self.least) as u64;
-        // Both are less than the number of places, which `NONE` is not.
+        // Both are less than the number of slots, which [`NO_CODE`] is not.
         if before == NO_CODE || distance >= self.values() as u64 {
             return NO_CODE;
         }

@@ -1,4 +1,4 @@
-//! The operator of a join in which each row looks one other up.
+//! The operator that joins by unique integer keys.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{concat, concat_batches, filter, filter_record_batch, is_not_null, take};
@@ -22,41 +22,41 @@ use crate::option::Contractions;
 use crate::unique_index::{Matches, UniqueIndex};
 use crate::version::{delegate_distribution, feeds_dynamic_filter, statistics, without_expressions};
 
-/// A join of two inputs by whole numbers, of which no two rows of the first have the same: a row of the second looks its partner up.
+/// A hash join whose build side has unique integer keys: each probe row looks up one row in an array.
 ///
-/// So are joins by the numbers of rows, and by the keys of groups. The rows of the second input are not copied where each has a partner.
-/// If two rows of the first have the same keys, or these lie far apart, both inputs go to the join that DataFusion has planned.
+/// Joins by row number and by the keys of groups are of this kind. The columns of the probe side are not copied where each row has a match.
+/// If two rows of the build side have the same keys, or the keys are sparse, DataFusion's join runs over both inputs.
 #[derive(Debug)]
 pub struct UniqueKeyJoinExec {
     params: Arc<JoinParams>,
-    /// The first input, where several partitions of the second one look rows up in it.
+    /// The build side, shared by the partitions of the probe side.
     shared: Option<Arc<OnceLock<BuildFuture>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// The first input, which is read once, and goes on being read when one of those that wait for it is gone.
+/// The build side while it is read: once, and to its end even if one of those who await it is dropped.
 type BuildFuture = Shared<BoxFuture<'static, Result<Arc<BuildSide>, Arc<DataFusionError>>>>;
 
-/// What there is to do.
+/// The definition of the operator.
 #[derive(Debug)]
 struct JoinParams {
-    /// The join of DataFusion.
+    /// DataFusion's join.
     join: Arc<dyn ExecutionPlan>,
     inputs: [Arc<dyn ExecutionPlan>; 2],
     /// The keys of both inputs.
     keys: [Vec<Arc<dyn PhysicalExpr>>; 2],
-    /// Whether NULL is equal to NULL.
+    /// Whether NULL equals NULL.
     nulls: bool,
-    /// Whether rows of the second input that have no partner stay.
+    /// Whether the join keeps probe rows without a match.
     keeps_unmatched: bool,
-    /// Whether each partition of the second input has its partners in the same one of the first.
+    /// Whether both inputs are partitioned by the keys.
     by_partition: bool,
-    /// The columns of the result: the input and the number there.
+    /// The columns of the result, each by input and index.
     columns: Vec<(usize, usize)>,
     mode: Contractions,
 }
 
-/// The first input.
+/// The build side.
 #[derive(Debug)]
 struct BuildSide {
     rows: BuildRows,
@@ -65,21 +65,21 @@ struct BuildSide {
 
 #[derive(Debug)]
 enum BuildRows {
-    /// All of them, and where they stand by their keys.
+    /// All rows, and the index of their keys.
     Indexed(RecordBatch, UniqueIndex),
-    /// As they have come, as they are not looked up.
+    /// The batches as they were read, if they have no unique index.
     Unindexed(Vec<RecordBatch>),
 }
 
 impl UniqueKeyJoinExec {
-    /// A join of DataFusion as a lookup, if it may be one. The rows of its first input decide whether it is.
+    /// Converts a hash join, if its types allow a lookup. Whether the keys are unique is known when it is executed.
     ///
     /// # Errors
-    /// If a key is not one of the inputs.
+    /// If a key is not a column of its input.
     pub fn from_hash_join(join: &Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Option<Self>> {
         let Some(node) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
         let is_plain = node.filter().is_none() && !node.null_aware && node.fetch().is_none();
-        // What reads a file may skip rows by the keys of the first input.
+        // A scan may use the keys of the build side as a dynamic filter, which this operator does not provide.
         if !is_plain || feeds_dynamic_filter(node) {
             return Ok(None);
         }
@@ -126,8 +126,8 @@ impl UniqueKeyJoinExec {
     }
 }
 
-/// A join that keeps all rows of its first input, of which nothing says that they are fewer than those of the second, as one that keeps
-/// those of its second. DataFusion does this where it knows how many rows there are.
+/// Swaps the inputs of a left join, unless its build side is known to be smaller: only right joins are looked up. DataFusion does the same
+/// if it knows the numbers of rows.
 fn swap_inputs(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if *join.join_type() != JoinType::Left {
         return Ok(None);
@@ -138,7 +138,7 @@ fn swap_inputs(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         [Some(left), Some(right)] => right > left,
         _ => false,
     };
-    // The first input of a join in one piece has one partition.
+    // The build side of a join that is not partitioned has one partition.
     let is_divided = mode != PartitionMode::Partitioned && join.right().output_partitioning().partition_count() > 1;
     if is_smaller || is_divided {
         return Ok(None);
@@ -147,7 +147,7 @@ fn swap_inputs(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let [left, right] = [join.left(), join.right()].map(|input| input.schema().fields().len());
     let columns = join.projection.as_ref().map_or_else(|| (0..left + right).collect::<Vec<_>>(), |all| all.to_vec());
     let swap = |column: usize| if column < left { right + column } else { column - left };
-    // DataFusion's own way gives up where a filter for scans has been made, though none reads it.
+    // `HashJoinExec::swap_inputs` refuses a join with a dynamic filter, even one that no scan uses.
     let swapped = HashJoinExec::try_new(
         Arc::clone(join.right()),
         Arc::clone(join.left()),
@@ -190,7 +190,7 @@ impl ExecutionPlan for UniqueKeyJoinExec {
 
     without_expressions!();
 
-    // A plan may be part of another one, which is optimised as a whole.
+    // The fallback plan may be part of a plan that is optimized again.
     delegate_distribution!(params.join);
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -198,7 +198,7 @@ impl ExecutionPlan for UniqueKeyJoinExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        // DataFusion would sort the input instead by what stands at the same place among its columns.
+        // DataFusion derives the order from the columns at the same positions of the input, which is wrong if columns are reordered.
         let reorders = (0..).zip(&self.params.columns).any(|(place, (side, index))| {
             let before = if *side == 0 { 0 } else { self.params.inputs[0].schema().fields().len() };
             place != before + index
@@ -233,7 +233,7 @@ impl ExecutionPlan for UniqueKeyJoinExec {
     }
 }
 
-/// One execution of a partition.
+/// The execution of one partition.
 struct JoinExecution {
     params: Arc<JoinParams>,
     shared: Option<Arc<OnceLock<BuildFuture>>>,
@@ -244,7 +244,7 @@ struct JoinExecution {
 }
 
 impl JoinExecution {
-    /// The rows of the join.
+    /// Joins by lookup, or executes the fallback plan.
     async fn execute(self) -> Result<SendableRecordBatchStream> {
         let start = || {
             let (params, context, baseline) = (&self.params, &self.context, &self.baseline);
@@ -289,7 +289,7 @@ impl JoinExecution {
     }
 }
 
-/// The first input for a partition of the second, and its rows by their keys.
+/// Reads the build side of a partition and indexes it.
 async fn build(
     params: Arc<JoinParams>,
     partition: usize,
@@ -310,7 +310,7 @@ async fn build(
 }
 
 impl BuildSide {
-    /// Rows of the second input, each with its partner.
+    /// Joins a batch of the probe side.
     fn join_batch(&self, params: &JoinParams, batch: &RecordBatch) -> Result<RecordBatch> {
         let BuildRows::Indexed(first, unique) = &self.rows else {
             return internal_err!("rows that cannot be looked up");
@@ -336,33 +336,32 @@ impl BuildSide {
     }
 }
 
-/// Some values of an array, one after the other. They are copied if they are not all: a slice would count as the whole where memory is
-/// accounted for.
+/// Copies a range of an array, unless it is the whole: a slice would count as the whole where memory is accounted for.
 fn copy_range(array: &ArrayRef, start: usize, length: usize) -> Result<ArrayRef> {
     if length == array.len() {
         return Ok(Arc::clone(array));
     }
-    // Of one array alone `concat` makes a slice.
+    // `concat` of one array returns a slice.
     Ok(concat(&[&array.slice(start, length), &array.slice(start, 0)])?)
 }
 
 impl JoinParams {
-    /// The partition of the first input in which one of the second has its partners.
+    /// Returns the partition of the build side that matches a partition of the probe side.
     fn build_partition(&self, partition: usize) -> usize {
         if self.by_partition { partition } else { 0 }
     }
 
-    /// The keys of rows of an input.
+    /// Evaluates the keys of an input.
     fn evaluate_keys(&self, input: usize, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         self.keys[input].iter().map(|key| key.evaluate(batch)?.into_array(batch.num_rows())).collect()
     }
 
-    /// Rows of the first input by their keys, if they can be looked up.
+    /// Indexes the rows of the build side, if their keys are unique.
     fn index_rows(&self, mut batches: Vec<RecordBatch>, reservation: &MemoryReservation) -> Result<BuildRows> {
         if self.mode == Contractions::Fallback {
             return Ok(BuildRows::Unindexed(batches));
         }
-        // While rows are put together they are there twice.
+        // While batches are concatenated, rows are in memory twice.
         let size = reservation.size();
         let copied = if batches.len() == 1 { 0 } else { size };
         reservation.try_grow(copied)?;
@@ -383,14 +382,14 @@ impl JoinParams {
         Ok(rows)
     }
 
-    /// The join over the rows of both inputs, which are still to be given.
+    /// Returns DataFusion's join over inputs that are still to be bound.
     fn fallback_plan(&self) -> Result<Arc<dyn ExecutionPlan>> {
         let inputs = self.inputs.iter().enumerate();
         let inputs = inputs.map(|(number, input)| Arc::new(InputExec::new(number, input)) as _).collect();
         with_children(&self.join, inputs)
     }
 
-    /// The rows of a partition of each input, all others without rows.
+    /// Returns the streams of one partition of each input, with empty streams for all others.
     fn pad_partitions(&self, rows: [(usize, SendableRecordBatchStream); 2]) -> Vec<Streams> {
         let pad = |((partition, rows), input): ((usize, SendableRecordBatchStream), &Arc<dyn ExecutionPlan>)| {
             let mut rows = Some(rows);

@@ -1,4 +1,4 @@
-//! Values that an input of a sum has computed.
+//! Reuse of columns that an input has computed.
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -8,8 +8,8 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::projection::ProjectionExec;
 use std::sync::Arc;
 
-/// An expression over the rows of a plan that reads what the plan has computed. Over `ProjectionExec: x, tanh(x) AS h`, the derivative
-/// `1 - tanh(x) * tanh(x)` is `1 - h * h`.
+/// Rewrites an expression over the rows of a plan to read what the plan has computed. Over `ProjectionExec: x, tanh(x) AS h`, the
+/// derivative `1 - tanh(x) * tanh(x)` becomes `1 - h * h`.
 pub fn reuse_columns(plan: &Arc<dyn ExecutionPlan>, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
     let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return Ok(expr) };
     let schema = plan.schema();
@@ -29,7 +29,8 @@ pub fn reuse_columns(plan: &Arc<dyn ExecutionPlan>, expr: Arc<dyn PhysicalExpr>)
     Ok(rewritten.data)
 }
 
-/// What a projection computes, over its own columns. None if it does not pass all on that this reads, or has it anew for each reader.
+/// Rewrites an expression of a projection over its output columns. Returns `None` if it reads a column that is not among them, is trivial,
+/// or is volatile.
 fn over_output(
     projection: &ProjectionExec,
     expr: &Arc<dyn PhysicalExpr>,

@@ -1,4 +1,4 @@
-//! Joins of two or three inputs among the nodes of a plan.
+//! Joins of two or three inputs in a physical plan.
 
 use arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use crate::fallback::{InputExec, with_children};
 use crate::spec::{KeyEquality, NullExtension};
 
-/// How joins stand above one another.
+/// The shape of a tree of joins.
 #[derive(Debug, Clone, Copy)]
 pub enum JoinShape {
-    /// None: the rows of one input.
+    /// One input.
     Input,
     /// A join.
     Join(&'static JoinShape, &'static JoinShape),
@@ -30,42 +30,42 @@ pub enum JoinShape {
 const INPUT: JoinShape = JoinShape::Input;
 const JOIN: JoinShape = JoinShape::Join(&INPUT, &INPUT);
 
-/// The shapes that are tried, one after the other.
+/// The shapes, in the order in which they are tried.
 pub const SHAPES: [JoinShape; 3] = [JoinShape::Join(&JOIN, &INPUT), JoinShape::Join(&INPUT, &JOIN), JOIN];
 
-/// Rows as those of a join of inputs.
+/// A plan that matches a shape: its rows are those of a join of inputs.
 pub struct JoinTree {
-    /// The inputs, without what deals their rows out to partitions.
+    /// The inputs, without the repartitioning above them.
     pub inputs: Vec<Arc<dyn ExecutionPlan>>,
-    /// The columns of all inputs, one after the other.
+    /// The columns of all inputs, concatenated.
     pub schema: SchemaRef,
-    /// The columns of the rows, over those of the inputs.
+    /// The columns of the plan, over those of the inputs.
     columns: Vec<Arc<dyn PhysicalExpr>>,
-    /// By what they are joined, over the columns of the inputs.
+    /// The equalities of the joins, over the columns of the inputs.
     pub equalities: Vec<KeyEquality>,
-    /// What rows have to fulfil beside that, over the columns of the inputs.
+    /// The other conditions of the joins, over the columns of the inputs.
     pub conditions: Vec<Arc<dyn PhysicalExpr>>,
-    /// The input that a row of two others need not have a row of.
+    /// The outer joined input of three.
     pub outer: Option<usize>,
-    /// What rows of one input meet that have none of another.
+    /// The outer join of two inputs.
     pub extension: Option<NullExtension>,
-    /// The plan over inputs that are still to be given.
+    /// The plan over leaves that are still to be bound.
     pub plan: Arc<dyn ExecutionPlan>,
 }
 
-/// Whether a node passes all rows of its input on, in whatever partitions.
+/// Returns whether a node only redistributes rows among partitions.
 pub fn is_shuffle(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let coalesces = plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|node| node.fetch().is_none());
     coalesces || plan.is::<RepartitionExec>()
 }
 
 impl JoinTree {
-    /// The rows of a plan as those of a join of this shape, none if they are not.
+    /// Matches a plan with a shape. Returns `None` if it has another.
     pub fn match_shape(plan: &Arc<dyn ExecutionPlan>, shape: JoinShape) -> Result<Option<Self>> {
         Self::match_from(plan, shape, 0)
     }
 
-    /// The same, the inputs numbered from here on.
+    /// Matches a plan with a shape, numbering inputs from `first` on.
     fn match_from(plan: &Arc<dyn ExecutionPlan>, shape: JoinShape, first: usize) -> Result<Option<Self>> {
         if is_shuffle(plan)
             && let [below] = plan.children().as_slice()
@@ -88,7 +88,7 @@ impl JoinTree {
         Self::from_join(plan, join, left, right)
     }
 
-    /// The rows of one input, of this number.
+    /// Creates the tree of one input.
     pub fn from_input(plan: &Arc<dyn ExecutionPlan>, number: usize) -> Self {
         let schema = plan.schema();
         let columns = schema.fields().iter().enumerate();
@@ -117,7 +117,7 @@ impl JoinTree {
             JoinType::Right if inputs == 1 => Some(0),
             _ => return Ok(None),
         };
-        // What a condition says of rows that stay without a partner is another thing.
+        // A condition of an outer join does not filter rows without a match.
         if join.filter().is_some() && outer.is_some() {
             return Ok(None);
         }
@@ -163,18 +163,18 @@ impl JoinTree {
         Ok(Some(Self { columns, equalities, conditions, ..both }))
     }
 
-    /// An expression over the rows, over the columns of the inputs.
+    /// Rewrites an expression over the columns of the plan to one over those of the inputs.
     pub fn over_inputs(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         substitute(expr, &self.columns)
     }
 
-    /// Where the columns of each input begin.
+    /// Iterates over the index of the first column of each input.
     fn starts(&self) -> impl Iterator<Item = usize> {
         let widths = self.inputs.iter().map(|input| input.schema().fields().len());
         widths.scan(0, |next, width| Some(std::mem::replace(next, *next + width)))
     }
 
-    /// The inputs whose columns an expression over these reads.
+    /// Returns the inputs whose columns an expression reads.
     pub fn sides_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
         let starts: Vec<_> = self.starts().collect();
         let side = |column: Column| starts.partition_point(|start| *start <= column.index()).saturating_sub(1);
@@ -184,7 +184,7 @@ impl JoinTree {
         sides
     }
 
-    /// The only input whose columns an expression reads.
+    /// Returns the only input whose columns an expression reads.
     pub fn side_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         match self.sides_of(expr).as_slice() {
             [side] => Some(*side),
@@ -192,20 +192,20 @@ impl JoinTree {
         }
     }
 
-    /// An expression over the columns of one input alone.
+    /// Rewrites an expression over the columns of all inputs to one over those of one input.
     pub fn local(&self, side: usize, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let start = self.starts().nth(side).unwrap_or_default();
         shift_columns(&expr, -(start as isize))
     }
 
-    /// Whether an expression over the columns of the inputs is of a type.
+    /// Returns the type of an expression over the columns of the inputs.
     pub fn type_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<arrow::datatypes::DataType> {
         let schema: &Schema = &self.schema;
         expr.data_type(schema)
     }
 }
 
-/// The columns of both sides of a join, with NULLs in those of the outer input.
+/// Returns the columns of both sides of a join, nullable where the input is outer joined.
 fn join_schema(sides: [&JoinTree; 2], outer: Option<usize>) -> SchemaRef {
     let starts = [0, sides[0].inputs.len()];
     let fields = sides.into_iter().zip(starts).flat_map(|(side, first)| {
@@ -216,7 +216,7 @@ fn join_schema(sides: [&JoinTree; 2], outer: Option<usize>) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// What rows of one input meet that have none of another: in this join, if it is one of two inputs, or in one below.
+/// Returns the outer join of two inputs: this join, if it has two, or one below it.
 fn null_extension(sides: [&JoinTree; 2], outer: Option<usize>) -> Result<Option<NullExtension>> {
     let [left, right] = sides.map(|side| side.inputs.len());
     if let Some(by) = outer.filter(|_| left + right == 2) {
@@ -228,7 +228,7 @@ fn null_extension(sides: [&JoinTree; 2], outer: Option<usize>) -> Result<Option<
     Ok(left_extension.or(right_extension.map(shift)))
 }
 
-/// A row of a relation that has NULLs alone.
+/// Creates a row of NULLs.
 pub fn null_row(schema: &Schema) -> Result<RecordBatch> {
     let fields = schema.fields().iter();
     let (fields, columns): (Vec<_>, Vec<_>) =
@@ -237,7 +237,7 @@ pub fn null_row(schema: &Schema) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &count)?)
 }
 
-/// The condition of a join with these in the place of the columns of its inputs.
+/// Binds the condition of a join to the columns of its sides.
 fn bind_filter(
     filter: &JoinFilter,
     [left, right]: [&[Arc<dyn PhysicalExpr>]; 2],
@@ -251,7 +251,7 @@ fn bind_filter(
     read.map(|read| substitute(filter.expression(), &read)).transpose()
 }
 
-/// An expression with these in the place of columns.
+/// Replaces the columns of an expression.
 fn substitute(expr: &Arc<dyn PhysicalExpr>, columns: &[Arc<dyn PhysicalExpr>]) -> Result<Arc<dyn PhysicalExpr>> {
     let substituted = Arc::clone(expr).transform_up(|part| match part.downcast_ref::<Column>() {
         Some(column) => match columns.get(column.index()) {
@@ -263,7 +263,7 @@ fn substitute(expr: &Arc<dyn PhysicalExpr>, columns: &[Arc<dyn PhysicalExpr>]) -
     Ok(substituted.data)
 }
 
-/// An expression over columns that stand so many places further on.
+/// Shifts the columns of an expression.
 fn shift_columns(expr: &Arc<dyn PhysicalExpr>, by: isize) -> Result<Arc<dyn PhysicalExpr>> {
     let shifted = Arc::clone(expr).transform_up(|part| match part.downcast_ref::<Column>() {
         Some(column) => {

@@ -1,4 +1,4 @@
-//! Sums of products among the nodes of a plan.
+//! The physical optimizer rule that finds sums of products.
 
 mod column_reuse;
 mod join_tree;
@@ -31,17 +31,18 @@ use crate::version::statistics;
 use join_tree::{JoinTree, SHAPES, is_shuffle, null_row};
 use terms::{Terms, sum_argument};
 
-/// A plan in which sums of products over joins are computed as arrays, if the session says so. All else stays as it is.
+/// Replaces the sums of products of a plan by [`ContractionExec`], sums by an integer key by [`DenseKeyAggregateExec`], and the remaining
+/// joins by integer keys by [`UniqueKeyJoinExec`].
 ///
 /// # Errors
-/// If the plan cannot be put together again.
+/// If the plan cannot be rebuilt.
 pub fn contract_sums(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
     if mode == Contractions::Off {
         return Ok(plan);
     }
     let contracted = replace_top(plan, mode)?.transform_down(|node| match replace_aggregate(&node, mode)? {
         Some(contraction) => {
-            // What stands above it may count on equal keys being in one partition.
+            // A node above may rely on equal keys being in one partition.
             let partitioning = match node.output_partitioning() {
                 hash @ Partitioning::Hash(..) => hash.clone(),
                 other => Partitioning::RoundRobinBatch(other.partition_count()),
@@ -50,7 +51,7 @@ pub fn contract_sums(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result
         }
         None => Ok(Transformed::no(node)),
     })?;
-    // Joins that no sum has taken.
+    // The joins that are part of no sum.
     let looked_up = contracted.data.transform_down(|node| match UniqueKeyJoinExec::from_hash_join(&node, mode)? {
         Some(lookup) => Ok(Transformed::yes(Arc::new(lookup) as _)),
         None => Ok(Transformed::no(node)),
@@ -58,7 +59,7 @@ pub fn contract_sums(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result
     Ok(looked_up.data)
 }
 
-/// A plan whose rows are a sum under other names, of which nobody counts on its partitions.
+/// Replaces a sum at the top of a plan, below renaming projections. No node above relies on its partitioning.
 fn replace_top(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(contraction) = replace_aggregate(&plan, mode)? {
         return repartition(contraction, Partitioning::RoundRobinBatch(plan.output_partitioning().partition_count()));
@@ -72,7 +73,7 @@ fn replace_top(plan: Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Arc<d
     }
 }
 
-/// The rows of a plan with one partition in so many.
+/// Repartitions the rows of a plan with one partition.
 fn repartition(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Result<Arc<dyn ExecutionPlan>> {
     match partitioning.partition_count() {
         1 => Ok(plan),
@@ -80,7 +81,7 @@ fn repartition(plan: Arc<dyn ExecutionPlan>, partitioning: Partitioning) -> Resu
     }
 }
 
-/// The sums by positions that a node is.
+/// Replaces an aggregation, if it is a sum of products or by an integer key.
 fn replace_aggregate(node: &Arc<dyn ExecutionPlan>, mode: Contractions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(grouped) = find_grouping(node) else { return Ok(None) };
     match contract_join(node, grouped, mode)? {
@@ -89,7 +90,7 @@ fn replace_aggregate(node: &Arc<dyn ExecutionPlan>, mode: Contractions) -> Resul
     }
 }
 
-/// The sum of products over a join that a node is.
+/// Replaces an aggregation of products over a join.
 fn contract_join(
     node: &Arc<dyn ExecutionPlan>,
     grouped: &AggregateExec,
@@ -110,7 +111,7 @@ fn contract_join(
     Ok(None)
 }
 
-/// The sums by whole numbers that a node is.
+/// Replaces an aggregation by an integer key.
 fn aggregate_by_dense_key(
     node: &Arc<dyn ExecutionPlan>,
     grouped: &AggregateExec,
@@ -129,7 +130,7 @@ fn aggregate_by_dense_key(
     Ok(Some(Arc::new(DenseKeyAggregateExec::new(Arc::clone(input), columns, fallback_plan, mode, statistics))))
 }
 
-/// The columns of which groups by a column of whole numbers have the sums, and nothing else.
+/// Returns the columns of an aggregation that has only sums by one integer column.
 fn dense_key_columns(grouped: &AggregateExec) -> Result<Option<SumColumns>> {
     let schema = grouped.input_schema();
     let [(key, _)] = grouped.group_expr().expr() else { return Ok(None) };
@@ -148,7 +149,7 @@ fn dense_key_columns(grouped: &AggregateExec) -> Result<Option<SumColumns>> {
     Ok((is_sum && is_dense_key_type(&key.data_type(&schema)?)).then(|| SumColumns { key: key.index(), summed }))
 }
 
-/// The node that groups rows, of a node that has the groups. The groups of partitions may be put together above it.
+/// Finds the aggregation that reads the rows: the node itself, or the partial aggregation below a final one.
 fn find_grouping(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
     let aggregate = node.downcast_ref::<AggregateExec>()?;
     let is_unordered = |aggregate: &AggregateExec| {
@@ -172,7 +173,7 @@ fn find_grouping(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
     .then_some(grouped)
 }
 
-/// What the sum is over, if it is one of products over the join.
+/// Describes an aggregation over a join as sums of products. Returns `None` if it is none.
 fn build_spec(grouped: &AggregateExec, tree: &JoinTree) -> Result<Option<ContractionSpec>> {
     let mut sides: Vec<_> = tree.inputs.iter().map(|_| InputSpec::default()).collect();
     for (position, (key, _)) in grouped.group_expr().expr().iter().enumerate() {
@@ -201,13 +202,14 @@ fn build_spec(grouped: &AggregateExec, tree: &JoinTree) -> Result<Option<Contrac
     }))
 }
 
-/// Whether an expression has a position for each of its values, and the same value in all rows of the join that a row of an input is in.
+/// Returns whether an expression can be a key: it can be encoded, and it is not volatile, so all rows of the join with the same input row
+/// agree on it.
 fn is_key(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<bool> {
     Ok(can_encode(&tree.type_of(expr)?) && !expr.exists(|part| Ok(part.is_volatile_node()))?)
 }
 
-/// What groups have to fulfil, if that is what the rows of a join have to: `a.item <= b.item` over groups by both. None if rows of one
-/// group differ in it.
+/// Rewrites the conditions of a join as conditions on the groups: `a.item <= b.item` for groups by both. Returns `None` if rows of one
+/// group can differ in it. Returns `Some(None)` if there is no condition.
 fn group_condition(
     grouped: &AggregateExec,
     tree: &JoinTree,
@@ -241,7 +243,7 @@ fn group_condition(
     Ok(Some(conjunction_opt(by_group)))
 }
 
-/// What the groups are, if such sums are computed.
+/// Returns the shape of the groups, `None` if no kernel has it.
 fn group_kind(
     sides: &[InputSpec],
     terms: &[Term],
@@ -250,22 +252,22 @@ fn group_kind(
 ) -> Result<Option<GroupKind>> {
     let joins = |a, b| equalities.iter().any(|equality| equality.connects(a, b));
     if sides.len() == 2 {
-        // Where rows are extended, and grouped by one of the inputs alone, each looks one other up.
+        // An outer join grouped by one input is a lookup, not a product.
         let is_product = tree.extension.is_none() || sides.iter().all(|side| !side.groups.is_empty());
         return Ok((joins(0, 1) && is_product).then_some(GroupKind::Pairs));
     }
     let mut of_groups = (0..sides.len()).filter(|side| !sides[*side].groups.is_empty());
     let (Some(by), None) = (of_groups.next(), of_groups.next()) else { return Ok(None) };
-    // Rows that have no key in common with one of the two that are multiplied meet all of its rows, as one group.
+    // A row that has no key in common with one of the two factors meets all of its rows, as one group.
     let [a, b] = GroupKind::Sampled { by, outer: None }.factor_sides();
     if !(joins(a, b) && (joins(by, a) || joins(by, b))) || tree.outer == Some(by) {
         return Ok(None);
     }
-    // Rows that choose may be those that stay without a partner.
+    // Only the rows that sample may be kept by the outer join.
     if tree.extension.as_ref().is_some_and(|extension| extension.of != by) {
         return Ok(None);
     }
-    // What a row gets that has none of an input must be nothing.
+    // A row without a match in the outer joined input must contribute nothing.
     if let Some(outer) = tree.outer {
         for term in terms {
             let Some(factor) = &term.factors[outer] else { return Ok(None) };
@@ -277,14 +279,14 @@ fn group_kind(
     Ok(Some(GroupKind::Sampled { by, outer: tree.outer }))
 }
 
-/// Whether an expression is NULL where all columns are.
+/// Returns whether an expression is NULL if all columns are NULL.
 fn maps_nulls_to_null(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
-    // What fails for it may fail for a row.
+    // An expression that fails here may fail for a row, too.
     let Ok(value) = expr.evaluate(&null_row(schema)?) else { return Ok(false) };
     Ok(value.into_array(1)?.is_null(0))
 }
 
-/// A plan with other rows in the place of those that a node of it reads.
+/// Replaces the node `below`, which a chain of nodes with one input each leads to, by other rows.
 fn replace_input(
     plan: &Arc<dyn ExecutionPlan>,
     below: &Arc<dyn ExecutionPlan>,

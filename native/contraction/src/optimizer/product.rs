@@ -1,4 +1,4 @@
-//! An expression over a join as a product of expressions over its inputs.
+//! Expressions over a join as products of expressions over its inputs.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::TreeNode;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use super::join_tree::JoinTree;
 
-/// A product with a factor of each input, over the columns of all. It is NULL where one of them is.
+/// A product with one factor per input, over the columns of all inputs. It is NULL where a factor is.
 pub struct Product {
-    /// The factors, 1 where there is none.
+    /// The factors, `None` for 1.
     pub factors: Vec<Option<Arc<dyn PhysicalExpr>>>,
-    /// Whether it is rounded to single precision.
+    /// Whether the product is rounded to single precision.
     pub single_precision: bool,
 }
 
-/// An expression as a product, where a condition is fulfilled, and NULL elsewhere. None if it is no product.
+/// Splits an expression into a product that is NULL where a condition is not true. Returns `None` if it is no product.
 pub fn as_product(
     expr: &Arc<dyn PhysicalExpr>,
     condition: Option<&Arc<dyn PhysicalExpr>>,
@@ -38,10 +38,10 @@ pub fn as_product(
     Ok(factors.map(|factors| Product { factors, single_precision }))
 }
 
-/// The factors of the inputs, 1 where there is none.
+/// The factor of each input, `None` for 1.
 pub type Factors = Vec<Option<Arc<dyn PhysicalExpr>>>;
 
-/// The factors of an expression, and whether their product is in single precision.
+/// Splits an expression into factors, and returns whether their product is in single precision.
 fn split_factors_with_precision(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<Option<(Factors, bool)>> {
     if let Some(cast) = expr.downcast_ref::<CastExpr>()
         && *cast.cast_type() == DataType::Float64
@@ -49,7 +49,7 @@ fn split_factors_with_precision(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -
         && let Some(product) = cast.expr().downcast_ref::<BinaryExpr>()
         && *product.op() == Operator::Multiply
     {
-        // Several products would be rounded several times.
+        // A product of several factors would be rounded several times.
         if let (Some(a), Some(b)) = (tree.side_of(product.left()), tree.side_of(product.right()))
             && a != b
         {
@@ -62,7 +62,7 @@ fn split_factors_with_precision(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -
     Ok(split_factors(expr, tree)?.map(|factors| (factors, false)))
 }
 
-/// The factors of an expression.
+/// Splits an expression into factors.
 fn split_factors(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<Option<Factors>> {
     if let [] | [_] = tree.sides_of(expr).as_slice() {
         let mut factors: Factors = vec![None; tree.inputs.len()];
@@ -107,7 +107,7 @@ fn split_operator(expr: &BinaryExpr, tree: &JoinTree) -> Result<Option<Factors>>
             Ok(Some(left))
         }
         Operator::Divide => {
-            // By what is of one input, where that has a factor which is divided.
+            // A divisor over one input divides the factor of that input.
             let side = match tree.sides_of(expr.right()).as_slice() {
                 [] => left.iter().position(Option::is_some),
                 [side] => Some(*side),
@@ -121,7 +121,7 @@ fn split_operator(expr: &BinaryExpr, tree: &JoinTree) -> Result<Option<Factors>>
     }
 }
 
-/// `CASE WHEN condition THEN product END`
+/// Splits `CASE WHEN condition THEN product END`.
 fn split_case(case: &CaseExpr, tree: &JoinTree) -> Result<Option<Factors>> {
     let is_null =
         |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null());
@@ -134,7 +134,7 @@ fn split_case(case: &CaseExpr, tree: &JoinTree) -> Result<Option<Factors>> {
     }
 }
 
-/// Factors that are NULL where the part of a condition that is of their input is not true.
+/// Makes factors NULL where a condition is not true, each by the conjuncts over its own input.
 pub fn null_unless(
     condition: &Arc<dyn PhysicalExpr>,
     mut factors: Factors,

@@ -1,4 +1,4 @@
-//! The aggregates of groups over a join as sums of products.
+//! Aggregates over a join as sums of products.
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion_common::Result;
@@ -18,17 +18,17 @@ use super::product::{Product, as_product, null_unless};
 use crate::outputs::Output;
 use crate::spec::Term;
 
-/// What is summed, and the aggregates that are made of it.
+/// The terms that are summed, and the aggregates computed from them.
 #[derive(Default)]
 pub struct Terms {
-    /// What is summed.
+    /// The terms.
     pub terms: Vec<Term>,
     /// The aggregates.
     pub outputs: Vec<Output>,
 }
 
 impl Terms {
-    /// The aggregates of groups, if all are sums, counts or averages of products over a join, or of sums of products.
+    /// Describes the aggregates of an aggregation, if all are sums, counts or averages of sums of products.
     pub fn from_aggregate(grouped: &AggregateExec, tree: &JoinTree) -> Result<Option<Self>> {
         let schema = grouped.input_schema();
         let mut found = Self::default();
@@ -61,7 +61,7 @@ impl Terms {
             for (side, factor) in term.factors.iter_mut().enumerate() {
                 let Some(factor_over_inputs) = factor.take() else { continue };
                 let local = tree.local(side, factor_over_inputs)?;
-                // A row that stands for a missing one has NULL in each column, whatever an expression makes of NULLs.
+                // The row of NULLs of an outer join is NULL in each column, also in those that map NULL to a value.
                 let may_be_missing =
                     tree.outer == Some(side) || tree.extension.as_ref().is_some_and(|extension| extension.by == side);
                 *factor = Some(if may_be_missing { local } else { reuse_columns(&tree.inputs[side], local)? });
@@ -76,27 +76,27 @@ impl Terms {
         (first..self.terms.len()).collect()
     }
 
-    /// The number of the term that counts where terms are not NULL, of which each is where the others are.
+    /// Adds a term that counts where terms are not NULL, which is in the same rows for all of them, and returns its index.
     fn add_count(&mut self, terms: &[Term]) -> usize {
         self.terms.extend(terms.first().map(|term| Term { counts: true, single_precision: false, ..term.clone() }));
         self.terms.len() - 1
     }
 }
 
-/// What an aggregate is of, if it is of all values of one expression.
+/// Returns the argument of an aggregate over all values of one expression.
 fn plain_argument(aggregate: &AggregateFunctionExpr) -> Option<Arc<dyn PhysicalExpr>> {
     let mut arguments = aggregate.expressions();
     let argument = arguments.pop().filter(|_| arguments.is_empty());
     argument.filter(|_| !aggregate.is_distinct() && aggregate.order_bys().is_empty())
 }
 
-/// What an aggregate sums, if it is a sum of doubles.
+/// Returns the argument of a sum of doubles.
 pub fn sum_argument(aggregate: &AggregateFunctionExpr, schema: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
     let argument = plain_argument(aggregate).filter(|_| aggregate.fun().inner().is::<Sum>())?;
     (argument.data_type(schema).ok()? == DataType::Float64).then_some(argument)
 }
 
-/// An expression as products that are added, each of which is NULL where the expression is. None if it is no such sum.
+/// Splits an expression into products whose sum it is, each NULL where the expression is. Returns `None` if it is no such sum.
 fn as_terms(
     expr: &Arc<dyn PhysicalExpr>,
     condition: Option<&Arc<dyn PhysicalExpr>>,
@@ -127,7 +127,7 @@ fn as_terms(
     Ok(Some(terms))
 }
 
-/// The parts that an expression adds, if it reads several inputs: `a.x * b.y + a.z * b.w` has two.
+/// Splits an expression that reads several inputs at `+` and `-`: `a.x * b.y + a.z * b.w` has two parts.
 fn split_sum(expr: &Arc<dyn PhysicalExpr>, tree: &JoinTree) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
     let sum = expr.downcast_ref::<BinaryExpr>().filter(|sum| matches!(sum.op(), Operator::Plus | Operator::Minus));
     let Some(sum) = sum.filter(|_| tree.sides_of(expr).len() > 1) else { return Ok(vec![Arc::clone(expr)]) };

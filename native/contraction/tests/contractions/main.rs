@@ -1,4 +1,4 @@
-//! Sums of products by every kernel, beside those by the join and the groups that DataFusion has for them.
+//! Tests of sums of products by every kernel against DataFusion's join and aggregation.
 
 mod draw;
 mod mutable_table;

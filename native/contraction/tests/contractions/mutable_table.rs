@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use super::draw::Draw;
 
-/// The rows of a partition of a table, as they are now.
+/// A partition of a table and its current rows.
 #[derive(Debug, Clone)]
 pub struct MutableTable {
     schema: SchemaRef,
@@ -21,7 +21,7 @@ pub struct MutableTable {
 }
 
 impl MutableTable {
-    /// Registers a table, and gives its partitions.
+    /// Registers a table and returns its partitions.
     pub fn register(
         ctx: &SessionContext,
         name: &str,
@@ -35,7 +35,7 @@ impl MutableTable {
         Ok(partitions)
     }
 
-    /// Changes columns of some batches: the values of other rows, or of no rows, or of rows that there were not.
+    /// Changes columns of some batches: to values of other rows, to NULL, to infinity. May also remove a batch.
     pub fn change(&self, draw: &mut Draw) -> Result<()> {
         let mut batches = self.batches.lock().expect("no panic");
         for batch in batches.iter_mut() {

@@ -17,7 +17,7 @@ use super::draw::Draw;
 use super::mutable_table::MutableTable;
 use super::session::{WAYS, contract, count, metric, plan_sql, session, totals};
 
-/// What a value is drawn from.
+/// The distribution of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Values {
     Plain,
@@ -49,7 +49,7 @@ const KEY_TYPES: [KeyType; 8] = [
     KeyType::Float,
 ];
 
-/// A key of so many values, some of which may be NULL.
+/// Creates a key column of up to `values` distinct values, `nulls` percent of them NULL.
 pub fn key(draw: &mut Draw, of: KeyType, rows: usize, values: usize, nulls: usize) -> ArrayRef {
     let codes: Vec<_> = (0..rows).map(|_| (!draw.percent(nulls)).then(|| draw.below(values) as i64)).collect();
     let codes = codes.into_iter();
@@ -82,7 +82,7 @@ pub fn values_column(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
     Arc::new((0..rows).map(|_| value(draw, values)).collect::<Float64Array>())
 }
 
-/// A table of columns, in several batches and partitions.
+/// Creates a table in several batches and partitions.
 pub fn add_table(
     ctx: &SessionContext,
     draw: &mut Draw,
@@ -102,7 +102,7 @@ pub fn add_table(
     MutableTable::register(ctx, name, &batch.schema(), partitions)
 }
 
-/// How many rows and values a case has.
+/// The numbers of rows and distinct values of a case.
 struct Sizes {
     rows: [usize; 3],
     groups: [usize; 2],
@@ -123,23 +123,23 @@ fn sizes(draw: &mut Draw) -> Sizes {
     }
 }
 
-/// A sum over tables, and the sum of its absolute products.
+/// A sum over tables, and the same sum of absolute values.
 struct Case {
     tables: Vec<MutableTable>,
-    /// What its values are drawn from.
+    /// The distribution of its values.
     values: Values,
     statements: [String; 2],
 }
 
-/// Aggregates beside a sum, each with one that is as large as the absolute values of what it is of.
+/// Draws further aggregates, each with its bound: the same of absolute values.
 fn more(draw: &mut Draw, of: Values, products: [&str; 5]) -> Vec<[String; 2]> {
     let number = if draw.percent(50) { 0 } else { 1 + draw.below(3) };
     let one = |draw: &mut Draw| {
         let [a, b] = [*draw.pick(&products), *draw.pick(&products)];
-        // A sum may overflow before it is multiplied by the factor of a row that chooses it.
+        // A sum may overflow before it is multiplied by a sampling factor.
         let a = if of == Values::Huge { a.trim_end_matches(" * w.v") } else { a };
         let absolute = format!("abs({a})");
-        // What overflows in one row is infinite beside another product, and no more than large without it.
+        // A product that overflows is infinite in a sum of products, but only large by itself.
         match draw.below(if of == Values::Huge { 3 } else { 5 }) {
             0 => [format!("COUNT({a})"), format!("COUNT({a})")],
             1 => [format!("AVG({a})"), format!("AVG({absolute})")],
@@ -151,13 +151,13 @@ fn more(draw: &mut Draw, of: Values, products: [&str; 5]) -> Vec<[String; 2]> {
     (0..number).map(|_| one(draw)).collect()
 }
 
-/// The sum of a product with more aggregates, and the same of absolute values.
+/// Returns the sum of a product with further aggregates, and the same of absolute values.
 fn aggregates(product: &str, more: &[[String; 2]]) -> [Vec<String>; 2] {
     let sum = [format!("SUM({product})"), format!("SUM(abs({product}))")];
     [0, 1].map(|which| [&sum].into_iter().chain(more).map(|aggregate| aggregate[which].clone()).collect())
 }
 
-/// A sum over two tables.
+/// Draws a sum over two tables.
 fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let mut tables = vec![];
     let Sizes { rows, groups, keys, nulls } = sizes(draw);
@@ -202,7 +202,7 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "coalesce(a.v, 0) * coalesce(b.v, 0.5)",
     ]))
     .to_owned();
-    // Three factors are multiplied in another order, and what is too large or too small on the way is infinite or 0 in one of them.
+    // Three factors are multiplied in another order, and an intermediate product may overflow or underflow in one of them.
     let is_extreme = of == Values::Huge || of == Values::Special && product.contains(") * a.u");
     let product = if is_extreme { "a.v * b.v".to_owned() } else { product };
     let filter = *draw.pick(&["", "", "", " FILTER (WHERE a.v > 0)", " FILTER (WHERE a.u < 1 AND b.v > -1)"]);
@@ -223,9 +223,9 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "a.g, a.h, b.g, b.h",
         "b.g, a.l",
     ]);
-    // A condition of the keys of groups is one of the groups.
+    // A condition on the keys of groups is one on the groups.
     let masks = ["a.g < b.g", "a.g <> b.g", "(a.g IS DISTINCT FROM b.g)", "coalesce(a.g > b.g, true)"];
-    // What a mask says of rows without a partner is another thing.
+    // A mask in an outer join is not supported.
     let kind = *draw.pick(&["INNER", "INNER", "LEFT", "RIGHT"]);
     let is_masked = kind == "INNER" && draw.percent(25);
     let mask = if is_masked { format!(" AND {}", draw.pick(&masks)) } else { String::new() };
@@ -242,8 +242,8 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     Ok(Case { tables, values: of, statements })
 }
 
-/// The same where rows of a third table choose pairs of the other two.
-fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
+/// Draws a sum in which rows of a third table sample the product of the other two.
+fn sampled(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let mut tables = vec![];
     let Sizes { rows, groups, keys, nulls } = sizes(draw);
     let of = *draw.pick(&[Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
@@ -287,7 +287,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         ("INNER", "="),
         ("INNER", "IS NOT DISTINCT FROM"),
     ]);
-    // Rows that choose may have no partner in `x`.
+    // Rows that sample may have no match in `x`.
     let lower = *draw.pick(&["INNER", "INNER", "RIGHT"]);
     let and = if draw.percent(75) { format!(" AND (g.q {is} j.q)") } else { String::new() };
     let more = more(draw, of, ["g.v * x.v", "x.v * g.v * w.v", "g.v / 4", "g.v * x.v / 2", "g.v"]);
@@ -307,7 +307,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     Ok(Case { tables, values: of, statements })
 }
 
-/// Sums by whole numbers. Most are positions, but some are NULL, negative or far away, in the first rows or in the last.
+/// Draws a sum by integer keys. Most are indexes, but some are NULL, negative or large, in the first rows or in the last.
 fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let of = *draw.pick(&[Values::Plain, Values::WithNulls, Values::Special]);
     let rows = *draw.pick(&[0, 1, 40, 900]);
@@ -342,7 +342,7 @@ fn are_close(found: Option<f64>, expected: Option<f64>, size: Option<f64>) -> bo
     }
 }
 
-/// The sums of a case as DataFusion has them.
+/// The sums of a case, computed by DataFusion.
 struct Expected {
     sums: Totals,
     sizes: Totals,
@@ -363,7 +363,7 @@ impl Expected {
         let sums = found.iter().flat_map(|(key, sums)| sums.iter().enumerate().map(move |(at, sum)| (key, at, *sum)));
         for (key, at, sum) in sums {
             let (expected, size) = (self.sums[key][at], self.sizes[key][at]);
-            // What overflows on the way is infinite in one order and not in another.
+            // An intermediate sum that overflows is infinite in one order and not in another.
             let overflows = case.values == Values::Huge && size.is_some_and(f64::is_infinite);
             assert!(overflows || are_close(sum, expected, size), "{way}: {sum:?} is not {expected:?} for {key}: {sql}");
             assert_eq!(sum.is_none(), expected.is_none(), "{way}: {key}: {sql}");
@@ -372,7 +372,7 @@ impl Expected {
     }
 }
 
-/// Executes a sum in every way, and says how often each kernel was taken.
+/// Executes a sum in every mode, counts the kernels, and returns whether the sum was contracted.
 async fn check(ctx: &SessionContext, case: &Case, kernels: [&str; 2], taken: &mut [usize; 2]) -> Result<bool> {
     let expected = Expected::of(ctx, case).await?;
     let mut is_contracted = false;
@@ -389,7 +389,7 @@ async fn check(ctx: &SessionContext, case: &Case, kernels: [&str; 2], taken: &mu
     Ok(is_contracted)
 }
 
-/// Executes the plans of a sum again and again, while the rows of the tables change or stay.
+/// Executes the plans of a sum several times while the rows of the tables change or stay.
 async fn check_again(ctx: &SessionContext, case: &Case, draw: &mut Draw) -> Result<()> {
     let plan = plan_sql(ctx, &case.statements[0]).await?;
     let plans = WAYS.into_iter().map(|way| Ok((way, contract(&plan, way)?)));
@@ -412,16 +412,16 @@ pub fn cases() -> usize {
     std::env::var("XQL_FFI_TEST_SUMS").map_or(150, |cases| cases.parse().expect("a number"))
 }
 
-/// Draws tables, and the statements of a case over them.
-type Drawn = fn(&SessionContext, &mut Draw) -> Result<Case>;
+/// Draws tables and the statements of a case.
+type DrawCase = fn(&SessionContext, &mut Draw) -> Result<Case>;
 
-/// Checks as many cases as there are to be, most of which have to be computed as arrays, and each of the ways to be taken.
-async fn check_all(drawn: Drawn, kernels: [&str; 2]) -> Result<()> {
+/// Checks all cases. Most have to be contracted, and each kernel has to be used.
+async fn check_all(draw_case: DrawCase, kernels: [&str; 2]) -> Result<()> {
     let mut draw = Draw::from_env();
     let (mut found, mut taken) = (0, [0; 2]);
     for _ in 0..cases() {
         let ctx = session(1 + draw.below(3));
-        let case = drawn(&ctx, &mut draw)?;
+        let case = draw_case(&ctx, &mut draw)?;
         found += usize::from(check(&ctx, &case, kernels, &mut taken).await?);
     }
     println!("{found} of {} as arrays: {kernels:?} {taken:?}", cases());
@@ -431,27 +431,27 @@ async fn check_all(drawn: Drawn, kernels: [&str; 2]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn sums_of_pairs_are_those_of_the_join() -> Result<()> {
+async fn products_equal_the_sums_of_the_join() -> Result<()> {
     check_all(pairs, ["dense", "sparse"]).await
 }
 
 #[tokio::test]
-async fn sums_of_chosen_pairs_are_those_of_the_joins() -> Result<()> {
-    check_all(chosen, ["dense", "sparse"]).await
+async fn sampled_products_equal_the_sums_of_the_joins() -> Result<()> {
+    check_all(sampled, ["dense", "sparse"]).await
 }
 
 #[tokio::test]
-async fn sums_by_numbers_are_those_of_groups() -> Result<()> {
+async fn dense_key_aggregates_equal_the_sums_of_groups() -> Result<()> {
     check_all(by_number, ["keys", "fallback"]).await
 }
 
 #[tokio::test]
-async fn an_execution_gives_the_sums_of_its_own_rows() -> Result<()> {
+async fn a_cached_encoding_never_changes_a_sum() -> Result<()> {
     let mut draw = Draw::from_env();
     for number in 0..cases() {
         let ctx = session(1 + draw.below(3));
-        let drawn: Drawn = if number % 2 == 0 { pairs } else { chosen };
-        let case = drawn(&ctx, &mut draw)?;
+        let draw_case: DrawCase = if number % 2 == 0 { pairs } else { sampled };
+        let case = draw_case(&ctx, &mut draw)?;
         check_again(&ctx, &case, &mut draw).await?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Joins in which each row looks one other up, beside those of DataFusion.
+//! Joins by unique keys against DataFusion's joins.
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::common::{Result, assert_contains};
@@ -17,7 +17,7 @@ use super::mutable_table::MutableTable;
 use super::random::{KeyType, Values, add_table, cases, key, values_column};
 use super::session::{contract, metric, plan_sql, show, texts};
 
-/// The rows of a plan as text, in the order of the text.
+/// Returns the rows of a plan as sorted text.
 async fn rows(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<Vec<String>> {
     let mut found = vec![];
     for batch in collect(reset_plan_states(Arc::clone(plan))?, Arc::clone(context)).await? {
@@ -27,7 +27,7 @@ async fn rows(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Resu
     Ok(found)
 }
 
-/// Whole numbers that follow each other, as many as there are rows, half of the times in an order of their own.
+/// Draws consecutive integers, shuffled half of the time.
 fn numbers(draw: &mut Draw, rows: usize) -> ArrayRef {
     let first = *draw.pick(&[0, 0, 0, 0, 1, 30, -7, i64::MAX - rows as i64, i64::MIN]);
     let mut numbers: Vec<_> = (first..first + rows as i64).collect();
@@ -37,8 +37,8 @@ fn numbers(draw: &mut Draw, rows: usize) -> ArrayRef {
     Arc::new(Int64Array::from(numbers))
 }
 
-/// Draws two tables, and a join of them.
-fn drawn(ctx: &SessionContext, draw: &mut Draw) -> Result<(Vec<MutableTable>, String)> {
+/// Draws two tables and a join of them.
+fn draw_case(ctx: &SessionContext, draw: &mut Draw) -> Result<(Vec<MutableTable>, String)> {
     const KEYS: [KeyType; 6] =
         [KeyType::Int, KeyType::Small, KeyType::Unsigned, KeyType::Date, KeyType::Bool, KeyType::Wide];
     let mut tables = vec![];
@@ -70,16 +70,16 @@ fn drawn(ctx: &SessionContext, draw: &mut Draw) -> Result<(Vec<MutableTable>, St
     Ok((tables, format!("SELECT {columns} FROM a {join} b ON {on}")))
 }
 
-/// Joins whose rows change, by plans that are executed again and again.
+/// Plans that are executed repeatedly while rows change.
 #[tokio::test]
-async fn rows_that_are_looked_up_are_those_of_the_join() -> Result<()> {
+async fn unique_key_joins_equal_hash_joins() -> Result<()> {
     let mut draw = Draw::from_env();
     let mut ways = [0; 2];
     for _ in 0..2 * cases() {
         let config = SessionConfig::new().with_target_partitions(1 + draw.below(3)).with_batch_size(64);
-        // The first input is read once for all partitions of the second, or by partitions of both.
+        // The build side is read once for all partitions of the probe side, or both are partitioned.
         let ctx = SessionContext::new_with_config(config.with_repartition_joins(draw.percent(50)));
-        let (tables, sql) = drawn(&ctx, &mut draw)?;
+        let (tables, sql) = draw_case(&ctx, &mut draw)?;
         let plan = plan_sql(&ctx, &sql).await?;
         for _ in 0..3 {
             let expected = rows(&plan, &ctx.task_ctx()).await?;
@@ -103,7 +103,7 @@ async fn rows_that_are_looked_up_are_those_of_the_join() -> Result<()> {
     Ok(())
 }
 
-/// A table of so many rows by their numbers.
+/// Creates a table of numbered rows.
 fn create_numbered(ctx: &SessionContext, name: &str, rows: i64) -> Result<()> {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
     let batch = RecordBatch::try_from_iter([("n", Arc::clone(&numbers)), ("v", numbers)])?;
@@ -111,7 +111,7 @@ fn create_numbered(ctx: &SessionContext, name: &str, rows: i64) -> Result<()> {
     Ok(())
 }
 
-/// A session with two such tables, in one partition.
+/// Creates a session with two such tables in one partition.
 fn two_tables(a: i64, b: i64) -> Result<SessionContext> {
     let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     create_numbered(&ctx, "a", a)?;
@@ -122,7 +122,7 @@ fn two_tables(a: i64, b: i64) -> Result<SessionContext> {
 const BY_NUMBER: &str = "SELECT a.v AS a, b.v AS b FROM a JOIN b ON a.n = b.n";
 
 #[tokio::test]
-async fn rows_that_look_up_are_not_copied() -> Result<()> {
+async fn probe_columns_are_not_copied() -> Result<()> {
     let ctx = two_tables(50, 100)?;
     let plan = contract(&plan_sql(&ctx, BY_NUMBER).await?, Contractions::On)?;
     assert_contains!(show(&plan), "UniqueKeyJoinExec: on=[n@0 of 0 = n@0 of 1]");
@@ -136,9 +136,9 @@ async fn rows_that_look_up_are_not_copied() -> Result<()> {
     Ok(())
 }
 
-/// Keys that lie far apart beside one that no row has.
+/// Sparse keys beside a key that no row has.
 #[tokio::test]
-async fn rows_without_a_key_have_no_partner() -> Result<()> {
+async fn rows_without_a_key_have_no_match() -> Result<()> {
     let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let far = |values: [i64; 4]| Arc::new(Int64Array::from_iter_values(values)) as ArrayRef;
     for (name, last) in [("a", [None; 4]), ("b", [None, Some(1), None, Some(2)])] {
@@ -157,7 +157,7 @@ async fn rows_without_a_key_have_no_partner() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_lookup_that_has_no_memory_says_so() -> Result<()> {
+async fn a_build_side_without_memory_is_an_error() -> Result<()> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(100_000))).build_arc()?;
     let config = SessionConfig::new().with_target_partitions(1);
     let ctx = SessionContext::new_with_config_rt(config, runtime);
@@ -171,7 +171,7 @@ async fn a_lookup_that_has_no_memory_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_that_wants_no_arrays_joins() -> Result<()> {
+async fn joins_stay_hash_joins_when_contractions_are_off() -> Result<()> {
     let ctx = two_tables(5, 5)?;
     let plan = contract(&plan_sql(&ctx, BY_NUMBER).await?, Contractions::Off)?;
     assert_contains!(show(&plan), "HashJoinExec");
