@@ -1,7 +1,8 @@
-//! Tables, functions and plans that cross as numbers.
+//! The codec that encodes tables, functions and plans as handles.
 //!
-//! What `datafusion-proto` writes as bytes is read as something new. A table, a function of this project and a finished plan are to stay
-//! what they are, and both libraries are in one process. So each has a number, from when it is written until it is read.
+//! `datafusion-proto` decodes what it has encoded as new objects. But a table, a function of this project and a finished plan have to stay
+//! the same objects, and both libraries are in one process. So each gets a number when it is encoded, and a registry keeps it until it is
+//! decoded.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
@@ -23,17 +24,17 @@ use crate::functions::is_builtin;
 use crate::plan_handle::{delegation_id, plan_to_encode, wrap_decoded};
 use crate::runtime::{runtime, task_contexts};
 
-/// What a host has not read after this time it will not read: it failed while it wrote the plan.
+/// The age at which a handle is dropped: the host failed while it encoded the plan, and will not decode it.
 const EXPIRY: Duration = Duration::from_secs(60);
 
-/// What is on its way, by its number.
+/// Objects that are encoded and not yet decoded, by number.
 struct HandleRegistry<T>(LazyLock<Mutex<HashMap<u64, RegistryEntry<T>>>>);
 
-/// What has been written.
+/// An encoded object.
 struct RegistryEntry<T> {
     value: T,
     created: Instant,
-    /// The number of what had been handed on and was planned at that time.
+    /// The delegation during which it was encoded.
     delegation: Option<u64>,
 }
 
@@ -43,7 +44,7 @@ static AGGREGATES: HandleRegistry<Arc<AggregateUDF>> = HandleRegistry::new();
 static WINDOWS: HandleRegistry<Arc<WindowUDF>> = HandleRegistry::new();
 static PLANS: HandleRegistry<Arc<dyn ExecutionPlan>> = HandleRegistry::new();
 
-/// Begins what this process has written. A number that another process has written, or a longer past, is none.
+/// The prefix of handles of this process. Handles of another process, or of an earlier one with the same identifier, have another.
 static PROCESS_MARK: LazyLock<[u8; 8]> = LazyLock::new(|| {
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     (started.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40)).to_le_bytes()
@@ -54,14 +55,14 @@ impl<T: Clone> HandleRegistry<T> {
         Self(LazyLock::new(Mutex::default))
     }
 
-    /// What is on its way, but for what will not be read.
+    /// Locks the registry after dropping expired entries.
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, RegistryEntry<T>>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|_, entry| entry.created.elapsed() < EXPIRY);
         entries
     }
 
-    /// Writes the number of something.
+    /// Registers an object and encodes its handle.
     fn write(&self, value: T, buf: &mut Vec<u8>) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -71,12 +72,12 @@ impl<T: Clone> HandleRegistry<T> {
         buf.extend_from_slice(&number.to_le_bytes());
     }
 
-    /// Forgets what was written while this was planned.
+    /// Drops the objects that were encoded during a delegation.
     fn forget(&self, delegation: u64) {
         self.lock().retain(|_, entry| entry.delegation != Some(delegation));
     }
 
-    /// What has the number that was written, which is read once.
+    /// Removes and returns the object of an encoded handle.
     fn read(&self, buf: &[u8]) -> Result<T> {
         let number = buf.strip_prefix(&*PROCESS_MARK).and_then(|number| number.try_into().ok()).map(u64::from_le_bytes);
         let found = number.and_then(|number| self.lock().remove(&number)).map(|entry| entry.value);
@@ -89,13 +90,13 @@ impl<T: Clone> HandleRegistry<T> {
     }
 }
 
-/// How many tables, functions and plans have been written and not read.
+/// Counts the objects that are encoded and not yet decoded.
 pub fn pending_handles() -> usize {
     let functions = FUNCTIONS.lock().len() + AGGREGATES.lock().len() + WINDOWS.lock().len();
     TABLES.lock().len() + functions + PLANS.lock().len()
 }
 
-/// Forgets what a plan that was written as these bytes has left, after an error.
+/// Drops the objects whose handles are in an encoded plan, after an error.
 pub fn forget(bytes: &[u8]) {
     for start in 0..bytes.len().saturating_sub(15) {
         if bytes[start..].starts_with(&*PROCESS_MARK) {
@@ -108,7 +109,7 @@ pub fn forget(bytes: &[u8]) {
     }
 }
 
-/// Forgets what has been written while a statement was planned that had been handed on under this number, after an error.
+/// Drops the objects that were encoded during a delegation, after an error.
 pub fn forget_delegation(number: u64) {
     TABLES.forget(number);
     FUNCTIONS.forget(number);
@@ -231,12 +232,12 @@ impl PhysicalExtensionCodec for Codec {
     }
 }
 
-/// The codec of logical plans for any session: it needs none, and to ask one for its functions takes longer than all else.
+/// Returns the codec of logical plans. It serves every session: it needs no functions of a session, which take long to list.
 pub fn logical_codec() -> FFI_LogicalExtensionCodec {
     FFI_LogicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), task_contexts())
 }
 
-/// The codec of physical plans for any session.
+/// Returns the codec of physical plans. It serves every session.
 pub fn physical_codec() -> FFI_PhysicalExtensionCodec {
     FFI_PhysicalExtensionCodec::new(Arc::new(Codec), Some(runtime()), task_contexts())
 }

@@ -1,4 +1,4 @@
-//! `COPY ... TO`, whose file format the host alone reads.
+//! The target of `COPY ... TO`, whose file format only the host can decode.
 
 use datafusion::common::Result;
 use datafusion::common::parsers::CsvQuoteStyle;
@@ -7,11 +7,11 @@ use datafusion_proto::protobuf::logical_plan_node::LogicalPlanType;
 
 use crate::format::with_quote_style;
 
-/// What stands around a plan as the host has written it: the file that `COPY ... TO` writes, in a format that the host alone reads.
+/// The `COPY ... TO` node of a plan without its input, as the host has encoded it; `None` for other statements.
 pub struct CopyTarget(pub Option<LogicalPlanNode>);
 
 impl CopyTarget {
-    /// What stands around a plan, and the plan.
+    /// Splits an encoded plan into its target and its input.
     pub fn split_from(mut node: LogicalPlanNode) -> (Self, LogicalPlanNode) {
         if let Some(LogicalPlanType::CopyTo(copy)) = &mut node.logical_plan_type
             && let Some(input) = copy.input.take()
@@ -21,7 +21,7 @@ impl CopyTarget {
         (Self(None), node)
     }
 
-    /// The file that is written.
+    /// Returns the URL of the file.
     pub fn url(&self) -> Option<&str> {
         match &self.0.as_ref()?.logical_plan_type {
             Some(LogicalPlanType::CopyTo(copy)) => Some(&copy.output_url),
@@ -29,11 +29,11 @@ impl CopyTarget {
         }
     }
 
-    /// The same with this format of the file, or with the one that it has, in which quotes stand where they have to: a frame says
-    /// nothing else, and `datafusion-proto` writes another style.
+    /// Sets the file format. Without one, it keeps the format of the plan with quotes where necessary: a method of a data frame has no
+    /// other style, and `datafusion-proto` encodes another one.
     ///
     /// # Errors
-    /// If the format cannot be read.
+    /// If the format cannot be decoded.
     pub fn with_format(mut self, format: Option<Vec<u8>>) -> Result<Self> {
         if let Some(node) = &mut self.0
             && let Some(LogicalPlanType::CopyTo(copy)) = &mut node.logical_plan_type
@@ -46,7 +46,7 @@ impl CopyTarget {
         Ok(self)
     }
 
-    /// It around another plan.
+    /// Puts the target on another input.
     pub fn wrap(&self, input: LogicalPlanNode) -> LogicalPlanNode {
         let Some(mut node) = self.0.clone() else { return input };
         if let Some(LogicalPlanType::CopyTo(copy)) = &mut node.logical_plan_type {

@@ -1,7 +1,7 @@
 //! EXPLAIN of a plan that the host executes.
 //!
-//! The nodes of the host are shown by their own words, which no handle of a node has. So the plan that it would execute is written by
-//! `datafusion-proto` and read here. What that cannot write is shown as this library would plan it.
+//! No handle of a node carries the text by which the host shows it. So the plan that the host would execute is encoded by
+//! `datafusion-proto` and decoded here. What cannot be encoded is shown as this library would plan it.
 
 use datafusion::common::display::StringifiedPlan;
 use datafusion::common::format::ExplainFormat;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::local_exec::scan_plan;
 
-/// What EXPLAIN gives for a plan and for the plan that the host has made of it.
+/// Builds the result of EXPLAIN for a logical plan and the host's physical plan.
 ///
 /// # Errors
 /// If one of them cannot be shown.
@@ -46,7 +46,7 @@ pub async fn show_explain(
     Ok(Arc::new(ExplainExec::new(Arc::clone(explain.schema.inner()), plans, explain.verbose)))
 }
 
-/// The session with one half of EXPLAIN. A physical plan is shown as it is, with no rule.
+/// Restricts a session to one half of EXPLAIN. A physical plan is shown as it is, so no rule runs.
 fn restrict_explain(state: &SessionState, is_logical: bool) -> SessionState {
     let mut config = state.config().clone();
     let options = &mut config.options_mut().explain;
@@ -57,7 +57,7 @@ fn restrict_explain(state: &SessionState, is_logical: bool) -> SessionState {
         .build()
 }
 
-/// The lines that DataFusion's planner gives for EXPLAIN.
+/// Returns the rows that DataFusion's planner produces for EXPLAIN.
 async fn plan_lines(explain: Explain, state: &SessionState) -> Result<Vec<StringifiedPlan>> {
     let planned = state.query_planner().create_physical_plan(&LogicalPlan::Explain(explain), state).await?;
     let lines = planned.downcast_ref::<ExplainExec>().map(|explained| explained.stringified_plans().to_vec());

@@ -22,12 +22,12 @@ use prost::Message;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The statements `COPY ... TO` of a session, by the files that they write.
+/// The `COPY ... TO` statements of a session, by target file.
 #[derive(Debug, Default)]
 pub struct CopyStatements(HashMap<String, Vec<CopyToStatement>>);
 
 impl CopyStatements {
-    /// Notes a statement without what it copies.
+    /// Records a statement without its source.
     ///
     /// # Errors
     /// If the parser has changed.
@@ -40,7 +40,7 @@ impl CopyStatements {
         Ok(())
     }
 
-    /// The statement that writes a file, if it is one of this session.
+    /// Finds the statement that writes a file.
     ///
     /// # Errors
     /// If statements of several formats write it.
@@ -55,7 +55,7 @@ impl CopyStatements {
         }
     }
 
-    /// How many files are known.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -68,10 +68,10 @@ fn placeholder_source() -> Result<CopyToSource> {
     }
 }
 
-/// The format of a statement with its options and those of its session, as a host reads it. `None` is for one that has no options.
+/// Encodes the file format of a statement, with its options and those of the session. Returns `None` for a format without options.
 ///
 /// # Errors
-/// If an option is none of the format.
+/// If the format has no such option.
 pub async fn statement_format(statement: CopyToStatement, state: &SessionState) -> Result<Option<Vec<u8>>> {
     let LogicalPlan::Copy(copy) = state.statement_to_plan(Statement::CopyTo(statement)).await? else {
         return internal_err!("COPY is planned as something else");
@@ -93,10 +93,10 @@ pub async fn statement_format(statement: CopyToStatement, state: &SessionState) 
     with_quote_style(bytes, quotes).map(Some)
 }
 
-/// A format with this style of quotes, if it is CSV.
+/// Sets the style of quotes of an encoded format, if it is CSV.
 ///
 /// # Errors
-/// If the bytes begin as those of a format and do not go on so.
+/// If the bytes are only the beginning of a format.
 pub fn with_quote_style(bytes: Vec<u8>, style: CsvQuoteStyle) -> Result<Vec<u8>> {
     let Ok(mut format) = FileFormatProto::decode(bytes.as_slice()) else { return Ok(bytes) };
     if format.kind() != FileFormatKind::Csv {

@@ -1,10 +1,10 @@
-//! Whose a function is.
+//! Decides whether a foreign function handle is a DataFusion built-in.
 //!
-//! A host hands out its functions as handles. DataFusion's own are those of this library again, so that the optimizer and the rules of
-//! derivatives know them: they cross by their names. DataFusion has one of each for all sessions of a library. So a function is
-//! DataFusion's own if the host keeps behind its handle what it keeps there in a new session. All others cross as numbers and stay what
-//! they are, whatever their names and types. The other way round, a derivative calls DataFusion's function where the session has
-//! another one under its name: then that crosses as a number.
+//! A host hands out its functions as handles. Built-ins are encoded by name and decoded as those of this library, so the optimizer and the
+//! derivative rules know them. DataFusion has one object for each built-in in all sessions of a library. So a function is a built-in if its
+//! handle has the fingerprint of a handle in a new session of the host. All other functions are encoded as handles and stay what they are,
+//! whatever their names and types. Conversely, a derivative calls the built-in even where the session has another function of the same
+//! name: then the built-in is encoded as a handle.
 //!
 //! ```sql
 //! SELECT grad(sin(x), x) FROM t   -- is cos(x), whatever the session calls cos
@@ -23,10 +23,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::runtime::builtin_state;
 
-/// A library, and where it has the code and the state of a function, which all handles of the function share.
+/// The library of a function, and the addresses of its code and its state, which all handles of the function share.
 type FunctionFingerprint = (usize, [usize; 2]);
 
-/// A function of any kind as it lies in the memory of its owner: an `Arc` of an `Arc<dyn ...>`.
+/// The memory layout of a function of any kind: an `Arc` of an `Arc<dyn ...>`.
 #[repr(C)]
 struct UdfLayout {
     _counts: [usize; 2],
@@ -37,7 +37,7 @@ const _: () = assert!(size_of::<ScalarUDF>() == size_of::<[usize; 2]>());
 const _: () = assert!(size_of::<AggregateUDF>() == size_of::<[usize; 2]>());
 const _: () = assert!(size_of::<WindowUDF>() == size_of::<[usize; 2]>());
 
-/// What hosts keep for DataFusion's own functions. The handles are held, so that nothing else comes to lie at these addresses.
+/// The handles of DataFusion's built-ins by fingerprint. They are kept alive so that no other object gets their addresses.
 static BUILTIN_HANDLES: LazyLock<Mutex<HashMap<FunctionFingerprint, Box<dyn Any + Send + Sync>>>> =
     LazyLock::new(Mutex::default);
 
@@ -45,9 +45,9 @@ fn lock_builtins() -> MutexGuard<'static, HashMap<FunctionFingerprint, Box<dyn A
     BUILTIN_HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handle of a function.
+/// A handle of a function.
 trait Handle: Any + Send + Sync {
-    /// What is known of its owner.
+    /// Returns its fingerprint.
     fn fingerprint(&self) -> FunctionFingerprint;
 }
 
@@ -69,12 +69,12 @@ handle!(FFI_ScalarUDF);
 handle!(FFI_AggregateUDF);
 handle!(FFI_WindowUDF);
 
-/// Notes which functions a new session of a host has: they are DataFusion's own.
+/// Records the functions of a new session of a host as DataFusion's built-ins.
 pub fn record_builtins(new_session: &FFI_TaskContext) {
     fn record<H: Handle, N>(handles: impl IntoIterator<Item = (N, H)>) {
         lock_builtins().extend(handles.into_iter().map(|(_, handle)| (handle.fingerprint(), Box::new(handle) as _)));
     }
-    // SAFETY: the functions are those of the owner.
+    // SAFETY: the functions belong to the owner of the handle.
     unsafe {
         record((new_session.scalar_functions)(new_session));
         record((new_session.aggregate_functions)(new_session));
@@ -82,20 +82,20 @@ pub fn record_builtins(new_session: &FFI_TaskContext) {
     }
 }
 
-/// A function of one of the three kinds, which differ in their types alone here.
+/// A function of one of three kinds, which differ only in their types here.
 pub trait Function: Any + Clone {
-    /// DataFusion's own function of its name.
+    /// Returns the built-in of its name.
     fn builtin(&self) -> Option<&'static Arc<Self>>;
-    /// Whether another one is made by the same code of this library.
+    /// Returns whether another function has the same implementation type.
     fn has_same_type(&self, other: &Self) -> bool;
-    /// What another library keeps for it, if it is one of another library.
+    /// Returns the fingerprint, if it is a function of another library.
     fn fingerprint(&self) -> Option<FunctionFingerprint>;
-    /// Those that a session has besides DataFusion's, by their names.
+    /// Returns the functions of a session that are no built-ins, by name.
     fn user_functions(session: &FFI_TaskContext) -> HashMap<String, Self>;
-    /// The function that a reader has under this name, unless it is DataFusion's.
+    /// Finds the function of its name in a target session, unless that is a built-in.
     fn find_user_function<'a>(&self, target: &'a mut TargetSession) -> Option<&'a Self>;
 
-    /// Whether it is DataFusion's own, though a new session has another one.
+    /// Returns whether it is a built-in that each session creates again.
     fn is_rebuilt_per_session(&self) -> bool {
         false
     }
@@ -118,7 +118,7 @@ macro_rules! function {
             }
 
             fn user_functions(session: &FFI_TaskContext) -> HashMap<String, Self> {
-                // SAFETY: the function is that of the owner.
+                // SAFETY: the function belongs to the owner of the handle.
                 let functions = unsafe { (session.$map)(session) };
                 let known = lock_builtins();
                 let others = functions.into_iter().filter(|(_, handle)| !known.contains_key(&handle.fingerprint()));
@@ -137,7 +137,7 @@ macro_rules! function {
 }
 
 function!(ScalarUDF, FFI_ScalarUDF, ForeignScalarUDF, scalar_functions {
-    /// DataFusion makes the functions that depend on settings, such as `now`, anew for each session and whenever a setting changes.
+    /// Returns whether it depends on settings, as `now` does: DataFusion creates such functions again for each session and setting.
     fn is_rebuilt_per_session(&self) -> bool {
         let settings = ConfigOptions::default();
         let is_rebuilt_per_session = |function: &Self| function.inner().with_updated_config(&settings).is_some();
@@ -147,12 +147,12 @@ function!(ScalarUDF, FFI_ScalarUDF, ForeignScalarUDF, scalar_functions {
 function!(AggregateUDF, FFI_AggregateUDF, ForeignAggregateUDF, aggregate_functions {});
 function!(WindowUDF, FFI_WindowUDF, ForeignWindowUDF, window_functions {});
 
-/// The functions of one kind that a session has besides DataFusion's, the operators of this project among them.
+/// Returns the functions of one kind of a session that are no built-ins, including the operators of this project.
 pub fn session_functions<F: Function>(session: &FFI_TaskContext) -> impl Iterator<Item = Arc<F>> {
     F::user_functions(session).into_values().filter(|function| !function.is_rebuilt_per_session()).map(Arc::new)
 }
 
-/// The session that is to read what is written, and the functions that it has besides DataFusion's, as far as it was asked.
+/// The session that is to decode a plan, and its functions that are no built-ins, listed on first use.
 pub struct TargetSession {
     session: Box<dyn Fn() -> Option<FFI_TaskContext>>,
     scalar_functions: Option<HashMap<String, ScalarUDF>>,
@@ -161,11 +161,11 @@ pub struct TargetSession {
 }
 
 thread_local! {
-    /// For whom this thread writes a plan, if it is not the session that has made the plan.
+    /// The session for which this thread encodes a plan, if it is not the session that has made the plan.
     static TARGET: RefCell<Option<TargetSession>> = const { RefCell::new(None) };
 }
 
-/// Runs `write`, which writes a plan that a session is to read.
+/// Runs `write`, which encodes a plan for a session.
 pub fn with_target<T>(session: impl Fn() -> Option<FFI_TaskContext> + 'static, write: impl FnOnce() -> T) -> T {
     struct Restore(Option<TargetSession>);
     impl Drop for Restore {
@@ -179,7 +179,8 @@ pub fn with_target<T>(session: impl Fn() -> Option<FFI_TaskContext> + 'static, w
     write()
 }
 
-/// Whether the libraries of a process mean the same by the name of a function: it is DataFusion's own, and not one of this project.
+/// Returns whether all libraries of the process agree on a function by name: it is a built-in, and the target session has no other one of
+/// its name.
 pub fn is_builtin<F: Function>(function: &F) -> bool {
     let is_builtin = match function.fingerprint() {
         Some(fingerprint) => lock_builtins().contains_key(&fingerprint) || function.is_rebuilt_per_session(),

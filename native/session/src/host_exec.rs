@@ -15,30 +15,30 @@ use datafusion_ffi::ffi_option::FFI_Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// The last physical rule of a guest: what runs in the host below nodes of this library does so in the session that it is of.
+/// The last physical rule of a local session: wraps each node of the host, so it is executed in its own session.
 #[derive(Debug)]
 pub struct WrapHostExec(pub Arc<HostContext>);
 
-/// The session of a statement as the host executes plans in it: with its memory pool, its files and its object stores.
+/// The context in which the host executes the plans of a statement, with its memory pool, files and object stores.
 #[derive(Debug)]
 pub struct HostContext(pub FFI_TaskContext);
 
 impl HostContext {
-    /// Executes a plan of the host in the session.
+    /// Executes a plan of the host in its session.
     ///
     /// # Errors
     /// If the plan cannot be executed.
     pub fn execute(&self, plan: &FFI_ExecutionPlan, partition: usize) -> Result<SendableRecordBatchStream> {
-        // SAFETY: the function is that of the owner of the plan, which makes its own share of the context before it returns.
+        // SAFETY: the function belongs to the owner of the plan, which clones the context before it returns.
         match unsafe { (plan.execute)(plan, partition, self.borrow_context()) } {
             FFI_Result::Ok(stream) => Ok(Box::pin(stream)),
             FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
         }
     }
 
-    /// A handle for one execution, which is to end before this does.
+    /// Returns a borrowed handle of the context. It must not outlive `self`.
     fn borrow_context(&self) -> FFI_TaskContext {
-        /// The handle that was lent is not the owner.
+        /// Releases nothing: a borrowed handle does not own the context.
         unsafe extern "C" fn no_op(_context: &mut FFI_TaskContext) {}
         FFI_TaskContext {
             session_id: self.0.session_id,
@@ -54,7 +54,7 @@ impl HostContext {
     }
 }
 
-// SAFETY: behind the handle is an `Arc` of the host's `TaskContext`, which threads share.
+// SAFETY: the handle points to an `Arc` of the host's `TaskContext`, which threads share.
 unsafe impl Send for HostContext {}
 // SAFETY: as above.
 unsafe impl Sync for HostContext {}
@@ -80,7 +80,7 @@ impl PhysicalOptimizerRule for WrapHostExec {
     }
 }
 
-/// A plan of the host below nodes of this library. It is executed in the session that it is of.
+/// A node of the host below nodes of this library, executed in the session of the host.
 struct HostExec {
     node: Arc<dyn ExecutionPlan>,
     plan: FFI_ExecutionPlan,

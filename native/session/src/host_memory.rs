@@ -1,8 +1,8 @@
-//! Memory of the session of a host.
+//! Reservations in the memory pool of the host's session.
 //!
-//! No handle of `datafusion-ffi` has the memory pool of a session. But a node of the host asks its pool for what it holds. So the host is
-//! given an aggregation to execute, and the accumulator, which is of this library, says that it holds as many bytes as are wanted here.
-//! The rows of the aggregation do not end. So the host keeps account of the bytes until the execution is dropped: that is a loan.
+//! No handle of `datafusion-ffi` exposes the memory pool of a session. But the host's own nodes reserve what they use. So the host executes
+//! an aggregation whose accumulator, which is of this library, reports the size that is to be reserved. The input of the aggregation does
+//! not end, so the host keeps the reservation until the execution is dropped.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
@@ -27,23 +27,23 @@ use std::task::{Context, Poll, Waker};
 use crate::host_exec::HostContext;
 use crate::local_exec::scan_plan;
 
-/// The aggregation of a host, and the session whose memory it asks for.
+/// An aggregation of the host, executed in a session to reserve memory.
 pub struct HostMemory {
     node: FFI_ExecutionPlan,
     host: Arc<HostContext>,
 }
 
-/// Memory that a session accounts for, until this is dropped.
+/// Memory that is reserved until this is dropped.
 pub struct HostReservation {
-    /// How many bytes.
+    /// The size in bytes.
     pub size: usize,
     _execution: SendableRecordBatchStream,
 }
 
-/// The statement of which a host makes the aggregation.
+/// Builds the logical plan of the aggregation.
 ///
 /// # Errors
-/// If DataFusion cannot make its plan.
+/// If DataFusion cannot build it.
 pub fn reservation_plan() -> Result<LogicalPlan> {
     let factory: AccumulatorFactoryFunction = Arc::new(|_| Ok(Box::<ReservationAccumulator>::default()));
     let (bytes, state) = (DataType::UInt64, Arc::new(vec![DataType::UInt64]));
@@ -53,10 +53,10 @@ pub fn reservation_plan() -> Result<LogicalPlan> {
 }
 
 impl HostMemory {
-    /// What asks the session for memory, if the host has made an aggregation of the statement. A planner of another kind may not.
+    /// Finds the aggregation in the host's physical plan. Returns `None` if there is none, as a planner of another kind may plan otherwise.
     ///
     /// # Errors
-    /// If the plan cannot be read.
+    /// If the plan cannot be traversed.
     pub fn new(plan: &Arc<dyn ExecutionPlan>, host: Arc<HostContext>) -> Result<Option<Self>> {
         let mut aggregate = None;
         plan.apply(|node| {
@@ -68,15 +68,15 @@ impl HostMemory {
         Ok(aggregate.map(|node| Self { node: FFI_ExecutionPlan::new(node, None), host }))
     }
 
-    /// Lends so many bytes. It does not wait: all that runs is the aggregation of one row.
+    /// Reserves memory. It does not block: the host aggregates one row.
     ///
     /// # Errors
-    /// If the pool of the session has not got them.
+    /// If the session's pool has not enough memory.
     pub fn reserve(&self, size: usize) -> Result<HostReservation> {
-        // Each loan has nodes of its own: a node keeps what each of its executions has measured. Nothing is between the two, neither
-        // another partition nor what would leave the row for later.
+        // Each reservation has nodes of its own, since a node keeps the metrics of all its executions. No other node is between the two
+        // that could repartition or buffer the row.
         let rows = FFI_ExecutionPlan::new(Arc::new(ReservationSource::new(size as u64)), None);
-        // SAFETY: the function is that of the owner of the node.
+        // SAFETY: the function belongs to the owner of the node.
         let node = match unsafe { (self.node.with_new_children)(&self.node, [rows].into_iter().collect()) } {
             FFI_Result::Ok(node) => node,
             FFI_Result::Err(error) => return Err(DataFusionError::Ffi(error.to_string())),
@@ -96,7 +96,7 @@ impl fmt::Debug for HostMemory {
     }
 }
 
-/// Says that it holds as many bytes as its rows say.
+/// An accumulator that reports the sum of its rows as its size.
 #[derive(Debug, Default)]
 struct ReservationAccumulator(u64);
 
@@ -126,7 +126,7 @@ impl Accumulator for ReservationAccumulator {
 
 const BYTES: &str = "bytes";
 
-/// The row that says how many bytes are wanted, after which comes nothing, and no end.
+/// A scan of one row with the size to reserve, which never ends.
 #[derive(Debug)]
 struct ReservationSource {
     bytes: u64,

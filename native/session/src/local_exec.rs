@@ -1,7 +1,7 @@
-//! Plans with nodes of this project, which run in this library over the tables of the host.
+//! Physical plans with nodes of this project, which run in this library over tables of the host.
 //!
-//! A relation that several places read is computed by a node that knows the execution it is of, which no handle of a plan carries. So such
-//! a plan runs here as a whole. What it reads runs in the host, with its files and its memory pool, which accounts for what runs here, too.
+//! A common subplan is computed by a node that knows its execution, which no handle of a plan carries. So such a plan runs in this library
+//! as a whole. Its scans run in the host, with the host's files and its memory pool, which also accounts for what runs here.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -31,9 +31,9 @@ use xql_guard::guard;
 
 use crate::plan_handle::PlanHandleExec;
 
-/// A physical plan that runs here, of one partition: its relations are computed once for each execution, and an execution of a host
-/// begins anew with each partition. It has the columns that the statement has declared, if it has: `CREATE TABLE ... AS` takes no column
-/// that may be NULL for one that may not.
+/// Plans a logical plan for this library, in one partition: common subplans are computed once per execution, and the host starts an
+/// execution for each partition. The result has the nullability that a statement has declared, since `CREATE TABLE ... AS` takes no
+/// nullable column for one that is not.
 ///
 /// # Errors
 /// If it cannot be planned.
@@ -55,7 +55,7 @@ pub async fn plan_locally(
     Ok(Arc::new(LocalExec { plan, schema, properties, runtime, is_executed }))
 }
 
-/// The columns of a plan with what a statement has declared about NULL.
+/// Applies the declared nullability to the columns of a plan.
 fn declare_nullability(planned: SchemaRef, declared: &DFSchema) -> SchemaRef {
     if declared.as_arrow().contains(&planned) || declared.fields().len() != planned.fields().len() {
         return planned;
@@ -68,13 +68,13 @@ fn declare_nullability(planned: SchemaRef, declared: &DFSchema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), planned.metadata().clone()))
 }
 
-/// What a host executes of a plan that runs here. A panic is an error of the statement, and a second execution begins anew.
+/// The root of a plan that runs in this library, as the host sees it. A panic becomes an error, and a second execution resets the plan.
 #[derive(Debug)]
 struct LocalExec {
     plan: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
-    /// The memory and the files that it has.
+    /// The runtime of the plan, with its memory pool.
     runtime: Arc<RuntimeEnv>,
     is_executed: AtomicBool,
 }
@@ -114,7 +114,7 @@ impl ExecutionPlan for LocalExec {
         let mut rows = guard(EXECUTING, || {
             let plan = Arc::clone(&self.plan);
             let plan = if self.is_executed.swap(true, Ordering::Relaxed) { reset_plan_states(plan)? } else { plan };
-            // The context of a host has its settings, and a runtime that is that of no session.
+            // The context of the host has its settings, and a runtime of no session.
             let settings = context.session_config().clone();
             let context = TaskContext::default().with_session_config(settings).with_runtime(Arc::clone(&self.runtime));
             plan.execute(partition, Arc::new(context))
@@ -133,8 +133,8 @@ impl ExecutionPlan for LocalExec {
 
 const EXECUTING: &str = "running a statement";
 
-/// The rows of a plan as a table, which a host or EXPLAIN reads. To a host the plan is a leaf: it does not know what the nodes below
-/// demand of their inputs, and would rewrite them.
+/// Builds a scan of a plan's rows, for the host or EXPLAIN. For the host the plan is a leaf: the host does not know the requirements of
+/// nodes below, and would rewrite them.
 ///
 /// # Errors
 /// If two of its columns have the same name.
@@ -143,7 +143,7 @@ pub fn scan_plan(plan: Arc<dyn ExecutionPlan>, is_leaf: bool) -> Result<LogicalP
     LogicalPlanBuilder::scan("∂rows", provider_as_source(Arc::new(PlanTable(plan))), None)?.build()
 }
 
-/// The table.
+/// A plan as a table.
 #[derive(Debug)]
 struct PlanTable(Arc<dyn ExecutionPlan>);
 

@@ -1,4 +1,4 @@
-//! What a statement of a host has here.
+//! The session of this library for a session of the host.
 
 use datafusion::common::Result;
 use datafusion::execution::context::SessionState;
@@ -15,22 +15,22 @@ use crate::host_memory::HostMemory;
 use crate::pool::HostPool;
 use crate::runtime::builtin_state;
 
-/// A session of a host as this library plans for it, until a setting changes.
+/// The session of this library for one configuration of a host's session.
 #[derive(Debug)]
 pub struct LocalSession {
-    /// The settings and options that it was made for.
+    /// The settings and options that it was built for.
     key: (Vec<(String, String)>, DerivativeOptions),
-    /// DataFusion's functions, and the rules by which a statement is differentiated and optimized.
+    /// DataFusion's functions, and the rules that differentiate and optimize.
     state: SessionState,
-    /// The context in which plans are read.
+    /// The context in which plans are decoded.
     pub context: Arc<TaskContext>,
 }
 
 impl LocalSession {
-    /// What a session with these settings is here, of which `before` is what it was for the statement before.
+    /// Returns the session for these settings, which is `previous` if they have not changed.
     ///
     /// # Errors
-    /// If its settings cannot be read.
+    /// If the settings cannot be read.
     pub fn for_config(
         config: &FFI_SessionConfig,
         options: DerivativeOptions,
@@ -47,18 +47,17 @@ impl LocalSession {
         Ok(Arc::new(Self { key, state, context }))
     }
 
-    /// The session as it was made.
+    /// Returns the session as it was built.
     pub fn state(&self) -> &SessionState {
         &self.state
     }
 
-    /// Whether what several places of a statement read is computed once even without a derivative.
+    /// Returns whether CTEs are computed once even without a derivative.
     pub fn shares_ctes(&self) -> bool {
         self.key.1.share_ctes
     }
 
-    /// The session for a statement that begins now, of which what several places read is computed once if `shares_ctes` says so or the
-    /// session does.
+    /// Returns a session for a statement that starts now. It computes CTEs once if `shares_ctes` or the session says so.
     pub fn start_query(&self, shares_ctes: bool) -> SessionState {
         let mut state = self.state.clone();
         if shares_ctes {
@@ -70,8 +69,8 @@ impl LocalSession {
     }
 }
 
-/// A session in which plans of a host run below nodes of this library. These have the memory of the session of the host, if it is lent,
-/// and spill to files in the folder that the system has for temporary ones.
+/// Returns a session whose plans run over nodes of the host. They use the host's memory, if it can be reserved, and spill to the system's
+/// temporary folder.
 ///
 /// # Errors
 /// If the system has no such folder.

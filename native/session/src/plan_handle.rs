@@ -1,11 +1,11 @@
-//! Plans of the host, taken as they are.
+//! Physical plans of the host, captured as handles.
 //!
-//! A finished plan of the host would come back as bytes, of which `datafusion-proto` cannot write all, and be read as other nodes. Instead
-//! the last physical rule of the session, which is ours, takes the finished plan and puts a leaf in its place. The leaf crosses as a
-//! number, and what the host reads for the number is its own plan again.
+//! A finished plan of the host would return as bytes. `datafusion-proto` cannot encode all of its nodes, and decodes others as new ones.
+//! Instead, the last physical rule of the session, which is ours, replaces the finished plan by a leaf. The codec encodes the leaf as a
+//! handle, and the host decodes the handle as its own plan.
 //!
-//! A planner of another library that stands in between is to see the nodes of the host, and gets them as bytes. What bytes cannot carry
-//! it gets as a leaf.
+//! A planner of another library in between needs to see the nodes of the host, so it gets them as bytes. Nodes that bytes cannot carry are
+//! leaves for it.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 
 use crate::runtime::runtime;
 
-/// A plan that crosses as a number.
+/// A leaf that stands for a plan and is encoded as a handle.
 #[derive(Debug)]
 pub struct PlanHandleExec(pub Arc<dyn ExecutionPlan>);
 
@@ -64,48 +64,48 @@ impl ExecutionPlan for PlanHandleExec {
     }
 }
 
-/// How the plan comes back that is made of a statement.
+/// How the physical plan of a statement is returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ReturnMode {
-    /// As `datafusion-proto` writes it.
+    /// As `datafusion-proto` encodes it.
     Bytes,
-    /// As a number, from the host.
+    /// As a handle, from the host.
     Number,
-    /// As a number, and on its way through another library as a leaf, as what else that cannot write.
+    /// As a handle, which a library in between sees as a leaf.
     Leaf,
 }
 
-/// A statement that has been handed on to another planner.
+/// A statement that is planned by the planner behind ours.
 #[derive(Clone, Copy)]
 struct Delegation {
-    /// Tells the registered sessions of a process apart.
+    /// The key of the registered session.
     session: usize,
-    /// How its plan comes back.
+    /// How its plan is returned.
     return_mode: ReturnMode,
-    /// Tells apart what has been handed on.
+    /// The identifier of the delegation.
     id: u64,
 }
 
 thread_local! {
-    /// What this thread plans at the moment for a planner of this library.
+    /// The delegation that this thread is planning.
     static DELEGATION: Cell<Option<Delegation>> = const { Cell::new(None) };
 }
 
-/// The future of a planner that a statement has been handed on to.
+/// The future of a delegated statement's plan. While it is polled, the thread knows the delegation.
 pub struct DelegatedPlanning<F> {
     future: F,
     delegation: Delegation,
 }
 
 impl<F> DelegatedPlanning<F> {
-    /// `session` tells the sessions of a process apart.
+    /// Creates a delegation of the session with this key.
     pub fn new(future: F, session: usize, return_mode: ReturnMode) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Self { future, delegation: Delegation { session, return_mode, id } }
     }
 
-    /// Tells apart what has been handed on.
+    /// Returns the identifier of the delegation.
     pub fn id(&self) -> u64 {
         self.delegation.id
     }
@@ -122,17 +122,17 @@ impl<F: Future> Future for DelegatedPlanning<F> {
             }
         }
         let _restore = Restore(DELEGATION.replace(Some(self.delegation)));
-        // SAFETY: the field is pinned as its struct is: it is not moved, and the struct has no `Drop`.
+        // SAFETY: the field is structurally pinned: it is never moved, and the struct has no `Drop`.
         unsafe { self.map_unchecked_mut(|this| &mut this.future) }.poll(context)
     }
 }
 
-/// Whether this thread plans a statement that a planner of this session in front has handed on already.
+/// Returns whether this thread plans a statement that a planner of this session has already delegated.
 pub fn is_delegated(session: usize) -> bool {
     DELEGATION.get().is_some_and(|delegation| delegation.session == session)
 }
 
-/// The number of what has been handed on and is planned by this thread, if something is.
+/// Returns the identifier of the delegation that this thread is planning.
 pub fn delegation_id() -> Option<u64> {
     DELEGATION.get().map(|delegation| delegation.id)
 }
@@ -141,7 +141,7 @@ fn returns_as(return_mode: ReturnMode) -> bool {
     DELEGATION.get().is_some_and(|delegation| delegation.return_mode == return_mode)
 }
 
-/// The plan that is meant by a node that is to cross as a number, if it is one.
+/// Returns the plan that a node is a handle of, `None` if the node has to be encoded otherwise.
 pub fn plan_to_encode(node: Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     match node.downcast_ref::<PlanHandleExec>() {
         Some(PlanHandleExec(plan)) => Some(Arc::clone(plan)),
@@ -149,7 +149,7 @@ pub fn plan_to_encode(node: Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionP
     }
 }
 
-/// A plan that has crossed, as who reads it now is to have it.
+/// Wraps a decoded plan as a leaf, if a library in between decodes it.
 pub fn wrap_decoded(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     if returns_as(ReturnMode::Leaf) { Arc::new(PlanHandleExec(plan)) } else { plan }
 }
@@ -172,7 +172,7 @@ impl PhysicalOptimizerRule for CapturePlan {
     }
 }
 
-/// The last physical rule of a registered session.
+/// Returns the last physical rule of a registered session.
 pub fn capture_rule() -> FFI_PhysicalOptimizerRule {
     FFI_PhysicalOptimizerRule::new(Arc::new(CapturePlan), Some(runtime()))
 }

@@ -1,4 +1,4 @@
-//! The memory pool of a plan that runs here: that of the session of the host.
+//! The memory pool of a plan that runs in this library: it reserves memory of the host.
 
 use datafusion::common::{DataFusionError, Result, resources_datafusion_err};
 use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation, human_readable_size};
@@ -7,34 +7,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::host_memory::{HostMemory, HostReservation};
 
-/// A pool that has what a session lends.
+/// A pool backed by the host's session.
 pub struct HostPool {
     memory: HostMemory,
     account: Mutex<Account>,
 }
 
-/// What has been lent, and what is used of it.
+/// What is reserved in the host, and what is used of it.
 #[derive(Default)]
 struct Account {
     used: usize,
     reserved: usize,
-    /// What has been lent, unless the session lends without a limit.
+    /// The reservations, unless the host has no limit.
     reservations: Vec<HostReservation>,
-    /// How much is asked for at once, if less is needed. It is none before the session has been asked for anything.
+    /// The size of the next reservation, if less is needed. `None` before the first.
     step: Option<usize>,
 }
 
-/// More than a session lends, unless it has no limit.
+/// More than any session has, unless its pool has no limit.
 const UNLIMITED_PROBE: usize = 1 << 56;
 
-/// The first step, with which most statements have enough. It is also what the pool keeps at most of what it does not use.
+/// The first step, enough for most statements. The pool keeps at most this much unused.
 const FIRST_STEP: usize = 1 << 20;
 
 /// The smallest step.
 const MIN_STEP: usize = 4 << 10;
 
 impl Account {
-    /// Sees to it that there is so much memory more than is used.
+    /// Reserves memory until `additional` bytes are available.
     fn ensure_available(&mut self, additional: usize, memory: &HostMemory) -> Result<()> {
         let needed = self.used.saturating_add(additional).saturating_sub(self.reserved);
         if needed == 0 {
@@ -55,7 +55,7 @@ impl Account {
                 Ok(reservation) => {
                     self.reserved += size;
                     self.reservations.push(reservation);
-                    // Loans are few, and what the session lends in vain is a fifth at most.
+                    // Reservations grow geometrically, so they are few, and at most a fifth is reserved in vain.
                     self.step = Some((step * 2).clamp(MIN_STEP, FIRST_STEP.max(self.reserved / 4)));
                     return Ok(());
                 }
@@ -68,7 +68,7 @@ impl Account {
         }
     }
 
-    /// Gives back what is not used, but for a little: a node that takes as much again does not ask the session each time.
+    /// Releases reservations that are not used, but for a little, so that a node that takes as much again needs no reservation.
     fn release_unused(&mut self) {
         let target = self.used + self.step.unwrap_or_default().min(FIRST_STEP);
         while let Some(reservation) = self.reservations.pop_if(|reservation| self.reserved - reservation.size >= target)
@@ -79,7 +79,7 @@ impl Account {
 }
 
 impl HostPool {
-    /// A pool with what this one lends.
+    /// Creates a pool that reserves memory of the host.
     pub fn new(memory: HostMemory) -> Self {
         Self { memory, account: Mutex::default() }
     }
@@ -109,7 +109,7 @@ impl MemoryPool for HostPool {
 
     fn grow(&self, _reservation: &MemoryReservation, additional: usize) {
         let mut account = self.account();
-        // Whoever asks like this takes the memory anyway. What is then missing, the next one has to get as well.
+        // `grow` cannot fail. Memory that it could not reserve is added to the next request.
         let _ = account.ensure_available(additional, &self.memory);
         account.used += additional;
     }
@@ -134,13 +134,13 @@ impl MemoryPool for HostPool {
     }
 }
 
-/// The error of a node that has not got memory, by which a node knows that it is to spill.
+/// Converts the error of a reservation to the one by which a node knows that it has to spill.
 fn allocation_error(error: &DataFusionError, reservation: &MemoryReservation, additional: usize) -> DataFusionError {
     let error = error.strip_backtrace();
     if !error.contains("Resources exhausted") {
         return DataFusionError::Ffi(error);
     }
-    // What the session says of the node that has asked it is not about the node that needs the memory.
+    // The host's message names the node that has reserved the memory, not the one that needs it.
     let reason = error.rsplit(" - ").next().unwrap_or_default();
     resources_datafusion_err!(
         "Failed to allocate additional {} for {} with {} already allocated for this reservation - {reason}",

@@ -1,4 +1,4 @@
-//! The sessions that are registered, by their identifiers.
+//! The registry of sessions, by identifier.
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::config::ExtensionOptions;
@@ -32,46 +32,46 @@ use crate::runtime::{builtin_state, on_stack};
 use crate::statement_names::StatementNames;
 use crate::statement_table::{self, StatementInputs, as_whole_statement, inline_statements};
 
-/// A session that is registered, and a planner that it had.
+/// A registered session with the planner that it had before.
 pub struct RegisteredSession {
-    /// The planner that it had before.
+    /// The planner that the session had before.
     fallback: QueryPlanner,
-    /// Whether that is of another library than the session.
+    /// Whether that planner is of another library than the session.
     has_other_planner: bool,
-    /// Whether there has been one of another library in front, and of this library in front of that.
+    /// Whether a planner of another library has been installed in front, and one of this library in front of that.
     is_behind: AtomicBool,
-    /// Writes and reads logical plans in the host.
+    /// Encodes and decodes logical plans in the host.
     logical_codec: Arc<dyn LogicalExtensionCodec>,
-    /// The session, as long as it is there.
+    /// The session, as long as it exists.
     session: FFI_TaskContextProvider,
     /// The identifier of the session.
     id: String,
-    /// What all its planners of this library know.
+    /// The state that all planners of the session share.
     state: Arc<SharedState>,
 }
 
-/// A plan of a host, as it is read.
+/// A decoded plan of the host.
 pub struct DecodedPlan {
-    /// What stands around it.
+    /// The target of `COPY ... TO`.
     pub copy: CopyTarget,
     /// The plan.
     pub plan: LogicalPlan,
-    /// Whether what several places of it read is computed once even without a derivative.
+    /// Whether the plan's CTEs are computed once even without a derivative.
     pub shares_ctes: bool,
 }
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Default)]
 struct SharedState {
-    /// What it says about derivatives.
+    /// Its options for derivatives.
     options: Mutex<DerivativeOptions>,
-    /// What the names in its statements are.
+    /// The names in its statements.
     names: Mutex<StatementNames>,
-    /// What its plans read.
+    /// The relations that its plans scan.
     relations: Mutex<RelationCache>,
-    /// What it is here, as of its last statement.
+    /// The session of this library, as of its last statement.
     local: Mutex<Option<Arc<LocalSession>>>,
-    /// The plan by which memory of the session is asked for, once it is planned.
+    /// The plan that reserves memory, once it is planned.
     reservation_plan: OnceCell<Arc<dyn ExecutionPlan>>,
 }
 
@@ -82,7 +82,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RegisteredSession {
-    /// Registers a session, which is forgotten with its planners of this library.
+    /// Registers a session. It is dropped with its planners of this library.
     ///
     /// # Errors
     /// If the session is gone.
@@ -93,7 +93,7 @@ impl RegisteredSession {
     ) -> Result<Arc<Self>> {
         let context: Arc<TaskContext> = (&session).try_into()?;
         let (id, logical_codec) = (context.session_id(), codec.into());
-        // The codec of a session is one of its host.
+        // The codec of a session is of its host.
         let has_other_planner = (fallback.library_marker_id)() != (codec.library_marker_id)();
         let state = Self::find(&id).map_or_else(|_| Arc::default(), |before| before.mark_behind());
         let is_behind = AtomicBool::new(false);
@@ -104,13 +104,13 @@ impl RegisteredSession {
         Ok(registered)
     }
 
-    /// What is known of its session, for a planner in front of this one.
+    /// Marks this planner as behind another one, and returns the state of its session.
     fn mark_behind(&self) -> Arc<SharedState> {
         self.is_behind.store(true, Ordering::Relaxed);
         Arc::clone(&self.state)
     }
 
-    /// The planner behind this one, with the codecs that this one has as `planner`: a host gives a planner others when one is installed.
+    /// Returns the planner behind this one, with the codecs of `planner`: a host replaces these when it installs a planner.
     pub fn fallback(&self, planner: &QueryPlanner) -> QueryPlanner {
         let mut fallback = self.fallback.clone();
         fallback.logical_codec = planner.logical_codec.clone();
@@ -118,32 +118,32 @@ impl RegisteredSession {
         fallback
     }
 
-    /// Whether the planner behind this one is of another library than the session.
+    /// Returns whether the planner behind this one is of another library than the session.
     pub fn has_other_planner(&self) -> bool {
         self.has_other_planner
     }
 
-    /// Whether another library sees the plans that are made for this planner.
+    /// Returns whether a planner of another library sees the plans that this planner returns or delegates.
     pub fn is_visible_to_others(&self) -> bool {
         self.has_other_planner || self.is_behind.load(Ordering::Relaxed)
     }
 
-    /// Whether it is the session with this identifier.
+    /// Returns whether the session has this identifier.
     pub fn has_id(&self, session: &str) -> bool {
         self.id == session
     }
 
-    /// The plan by which memory of the session is asked for, once it is planned.
+    /// Returns the plan that reserves memory, once it is planned.
     pub fn reservation_plan(&self) -> &OnceCell<Arc<dyn ExecutionPlan>> {
         &self.state.reservation_plan
     }
 
-    /// Tells the sessions of a process apart.
+    /// Returns the key of the session within the process.
     pub fn key(&self) -> usize {
         Arc::as_ptr(&self.state) as usize
     }
 
-    /// The session with this identifier.
+    /// Finds the session with this identifier.
     ///
     /// # Errors
     /// If it is not registered.
@@ -152,10 +152,10 @@ impl RegisteredSession {
         registered.ok_or_else(|| plan_datafusion_err!("the session {session} is not registered with xql-ffi"))
     }
 
-    /// What the session is here with these settings.
+    /// Returns the session of this library for these settings.
     ///
     /// # Errors
-    /// If its settings cannot be read.
+    /// If the settings cannot be read.
     pub fn local_session(&self, config: &FFI_SessionConfig) -> Result<Arc<LocalSession>> {
         let (options, before) = (lock(&self.state.options).clone(), lock(&self.state.local).clone());
         let local = LocalSession::for_config(config, options, before)?;
@@ -163,10 +163,10 @@ impl RegisteredSession {
         Ok(local)
     }
 
-    /// A plan that the host has written by a codec, and what stands around it.
+    /// Decodes a plan of the host.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If it cannot be decoded.
     pub fn decode(&self, plan: &[u8], context: &TaskContext, codec: &dyn LogicalExtensionCodec) -> Result<DecodedPlan> {
         let node = LogicalPlanNode::decode(plan).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let (copy, node) = CopyTarget::split_from(node);
@@ -175,10 +175,10 @@ impl RegisteredSession {
         Ok(DecodedPlan { copy, plan: self.reunify(plan, &mut vec![])?, shares_ctes })
     }
 
-    /// The table or view that the host has written a scan of, for a statement that is planned here.
+    /// Decodes the scan of a table or view, for a statement that is planned here.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If it cannot be decoded.
     pub fn decode_table(
         &self,
         scan: &[u8],
@@ -192,7 +192,7 @@ impl RegisteredSession {
         lock(&self.state.relations).scanned_table(plan, &lock(&self.state.names))
     }
 
-    /// A plan in which what is one relation is one, with the plans of the statements that it scans.
+    /// Restores the identity of relations, and inlines the statements that the plan scans.
     fn reunify(&self, plan: LogicalPlan, held: &mut Vec<Arc<NamedQuery>>) -> Result<LogicalPlan> {
         let mut relations = lock(&self.state.relations);
         match as_whole_statement(&plan)? {
@@ -201,10 +201,10 @@ impl RegisteredSession {
         }
     }
 
-    /// What stands around a plan with the format that a statement of the session gives a file.
+    /// Resolves the file format of a target from the session's statements.
     ///
     /// # Errors
-    /// If statements give it several, or an option is none of the format.
+    /// If statements specify several formats, or an option that the format does not have.
     pub async fn resolve_format(&self, copy: CopyTarget, session: &SessionState) -> Result<CopyTarget> {
         let Some(target) = copy.url() else { return Ok(copy) };
         let statement = lock(&self.state.names).copies.find(target)?;
@@ -215,19 +215,19 @@ impl RegisteredSession {
         copy.with_format(format)
     }
 
-    /// The session as it is now, in the host and here.
+    /// Returns the context of the session in the host, and the session of this library.
     ///
     /// # Errors
-    /// If it is gone, or its settings cannot be read.
+    /// If the session is gone, or its settings cannot be read.
     pub fn snapshot(&self) -> Result<(FFI_TaskContext, Arc<LocalSession>)> {
         let context = self.context()?;
-        // SAFETY: the function is that of the owner.
+        // SAFETY: the function belongs to the owner of the handle.
         let local = self.local_session(&unsafe { (context.session_config)(&context) })?;
         Ok((context, local))
     }
 
     fn context(&self) -> Result<FFI_TaskContext> {
-        // SAFETY: the function is that of the owner.
+        // SAFETY: the function belongs to the owner of the handle.
         match unsafe { (self.session.task_ctx)(&self.session) } {
             FFI_Result::Ok(context) => Ok(context),
             FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
@@ -235,10 +235,10 @@ impl RegisteredSession {
     }
 }
 
-/// A plan as `session` reads it by a codec.
+/// Encodes a plan for `session`.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If it cannot be encoded.
 pub fn encode(
     plan: &LogicalPlan,
     session: impl Fn() -> Option<FFI_TaskContext> + 'static,
@@ -247,17 +247,17 @@ pub fn encode(
     with_target(session, || LogicalPlanNode::try_from_logical_plan(plan, codec))
 }
 
-/// Whether a session is registered.
+/// Returns whether a session is registered.
 pub fn is_registered(session: &str) -> bool {
     RegisteredSession::find(session).is_ok()
 }
 
-/// Whether a planner of another library is behind that of a session.
+/// Returns whether the planner behind that of a session is of another library.
 pub fn has_other_planner(session: &str) -> bool {
     RegisteredSession::find(session).is_ok_and(|registered| registered.has_other_planner())
 }
 
-/// Sets an option of a session, as `SET xql.share_relations = false` does where a session knows it.
+/// Sets an option of a session, as `SET xql.share_relations = false` does where the session knows the option.
 ///
 /// # Errors
 /// If there is no such session or option, or the option does not take the value.
@@ -265,12 +265,12 @@ pub fn set_option(session: &str, key: &str, value: &str) -> Result<()> {
     lock(&RegisteredSession::find(session)?.state.options).set(key, value)
 }
 
-/// Whether the CTEs that a statement of a session reads several times are computed once, even without a derivative.
+/// Returns whether a session computes CTEs once even without a derivative.
 pub fn shares_ctes(session: &str) -> bool {
     RegisteredSession::find(session).is_ok_and(|registered| lock(&registered.state.options).share_ctes)
 }
 
-/// Notes what the names in a statement of a session are.
+/// Records the names in a statement of a session.
 ///
 /// # Errors
 /// If there is no such session.
@@ -279,7 +279,7 @@ pub fn record_statement(session: &str, sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// The function that an expression calls, as a session writes it.
+/// Decodes the function that an expression calls.
 ///
 /// # Errors
 /// If there is no such session, or the bytes are no call.
@@ -296,10 +296,10 @@ pub fn decode_function(session: &str, call: &[u8]) -> Result<Arc<ScalarUDF>> {
     }
 }
 
-/// The plan of a statement as `EXPLAIN` shows it before it is differentiated, with what several places read as leaves.
+/// Shows the plan of a statement before it is differentiated, with common subplans as leaves.
 ///
 /// # Errors
-/// If there is no such session, or the plan cannot be read.
+/// If there is no such session, or the plan cannot be decoded.
 pub fn show_plan(session: &str, plan: &[u8]) -> Result<String> {
     let registered = RegisteredSession::find(session)?;
     let (_, local) = registered.snapshot()?;
@@ -309,7 +309,7 @@ pub fn show_plan(session: &str, plan: &[u8]) -> Result<String> {
     read
 }
 
-/// The plan of a statement, differentiated and optimized, both as the session writes and reads them.
+/// Differentiates and optimizes the plan of a statement, encoded before and after.
 ///
 /// # Errors
 /// If there is no such session, or a derivative cannot be taken.

@@ -1,8 +1,9 @@
-//! What is one relation in a plan that has been written as bytes and read again.
+//! Restores table and CTE identity after a protobuf round trip.
 //!
-//! `xql-relations` knows a table by its provider and a query by where it was written, which copies of a plan share. What is read from
-//! bytes shares nothing. So here tables are one that have one owner and keep the same there, and so are queries of one text under one
-//! name, as a CTE or a view is that several places read. Which names are those of derived tables [`names`](crate::statement_names) knows.
+//! `xql-relations` recognizes a table by its provider and a query by the node that all copies in a plan share. A decoded plan shares
+//! nothing. So two tables are one if they have the same owner and the same fingerprint, and two queries are one if they have the same text
+//! under the same name, as a CTE or a view has that is read several times. [`statement_names`](crate::statement_names) knows which names
+//! are those of derived tables.
 //!
 //! ```sql
 //! WITH c AS (SELECT k, SUM(x) AS s FROM t GROUP BY k) SELECT ... FROM c JOIN t USING (k) WHERE c.s > (SELECT AVG(s) FROM c)
@@ -25,30 +26,30 @@ use xql_relations::{NameKind, is_work_table, noted_name};
 use crate::abi::{HandleFingerprint, table_fingerprint};
 use crate::statement_names::{StatementNames, is_statement};
 
-/// What the plans of a session read, each relation once, for as long as some plan has it.
+/// The relations that the plans of a session scan, each once, as long as some plan has it.
 #[derive(Debug, Default)]
 pub struct RelationCache {
-    /// The provider that stands for a table.
+    /// The first provider of each table.
     tables: Vec<(TableKey, Weak<dyn TableProvider>)>,
-    /// The queries under names, by their hashes.
+    /// The queries under names, by hash.
     queries: HashMap<u64, Vec<Weak<NamedQuery>>>,
 }
 
-/// The copy of a query under a name that was met first.
+/// The first copy of a query under a name.
 #[derive(Debug)]
 pub struct NamedQuery {
-    /// The query as it is written, and the names that it stands within, where another one may be meant.
+    /// The query, with the names of the queries that enclose it where these distinguish it.
     text: (Vec<TableReference>, LogicalPlan),
-    /// The tables that it reads.
+    /// The tables that it scans.
     providers: Vec<usize>,
 }
 
 impl RelationCache {
-    /// The plan with one provider for each table of the session, and one copy of each query that a name stands for. These are `held` by
-    /// whoever has the plan for longer than this statement.
+    /// Rewrites a plan to have one provider for each table of the session, and one copy of each named query. Whoever keeps the plan for
+    /// longer than a statement keeps the copies in `held`.
     ///
     /// # Errors
-    /// If the plan cannot be put together again.
+    /// If the plan cannot be rebuilt.
     pub fn reunify(
         &mut self,
         plan: LogicalPlan,
@@ -58,10 +59,10 @@ impl RelationCache {
         Ok(Reunifier { names, cache: self, held }.reunify(plan, &[])?.data)
     }
 
-    /// The table that a plan of a host scans, or the view that it is.
+    /// Returns the table that a plan of the host scans, or the view that it is.
     ///
     /// # Errors
-    /// If the plan scans none, or nobody knows whether a name is that of a view.
+    /// If the plan scans none, or it is not known whether a name is that of a view.
     pub fn scanned_table(&mut self, plan: LogicalPlan, names: &StatementNames) -> Result<Arc<dyn TableProvider>> {
         Ok(match plan {
             LogicalPlan::TableScan(scan) => self.table(source_as_provider(&scan.source)?),
@@ -72,10 +73,10 @@ impl RelationCache {
         })
     }
 
-    /// The provider that stands for a table, which is this one if it is read for the first time.
+    /// Returns the first provider of a table, which is this one if there is none.
     fn table(&mut self, provider: Arc<dyn TableProvider>) -> Arc<dyn TableProvider> {
         let Some(key) = TableKey::from_provider(&provider) else { return provider };
-        // What a provider is known by is another one's when it is gone.
+        // The fingerprint of a dropped provider may belong to another table.
         self.tables.retain(|(_, provider)| provider.strong_count() > 0);
         let found = self.tables.iter().find(|(other, _)| *other == key);
         if let Some(one) = found.and_then(|(_, provider)| provider.upgrade()) {
@@ -85,7 +86,7 @@ impl RelationCache {
         provider
     }
 
-    /// The copy of a query that was met first, which is this one if there is none.
+    /// Returns the first copy of a query, which is this one if there is none.
     fn query(&mut self, query: NamedQuery) -> Arc<NamedQuery> {
         let mut hasher = DefaultHasher::new();
         query.text.hash(&mut hasher);
@@ -113,12 +114,12 @@ fn name_kind(alias: &TableReference, names: &StatementNames) -> Option<NameKind>
     }
 }
 
-/// What a table is known by.
+/// The key of a table.
 #[derive(Debug, PartialEq)]
 enum TableKey {
-    /// A table of another library, by the library and what that keeps.
+    /// A table of another library, by library and fingerprint.
     Foreign(usize, HandleFingerprint),
-    /// Files, by their places, their columns and how they are read.
+    /// A listing table, by paths, columns and options.
     Files(String),
 }
 
@@ -133,7 +134,7 @@ impl TableKey {
     }
 }
 
-/// A plan that is gone through.
+/// One traversal of a plan.
 struct Reunifier<'a> {
     names: &'a StatementNames,
     cache: &'a mut RelationCache,
@@ -141,7 +142,7 @@ struct Reunifier<'a> {
 }
 
 impl Reunifier<'_> {
-    /// A plan that stands within queries of these names.
+    /// Rewrites a plan that is within queries of these names.
     fn reunify(&mut self, plan: LogicalPlan, enclosing: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
         if is_statement(&plan) {
             return Ok(Transformed::no(plan));
@@ -166,7 +167,7 @@ impl Reunifier<'_> {
         })
     }
 
-    /// The copy of a query under a name that was met first.
+    /// Replaces a named query by its first copy.
     fn query(&mut self, alias: SubqueryAlias, enclosing: &[TableReference]) -> Result<Transformed<LogicalPlan>> {
         let (enclosing, node) = match name_kind(&alias.alias, self.names) {
             // The name of a CTE or view is the same query wherever it is read.
@@ -184,7 +185,7 @@ impl Reunifier<'_> {
     }
 }
 
-/// A recursive query all of whose readers of the last iteration read one work table.
+/// Gives all scans of a recursive query's work table one source.
 ///
 /// ```sql
 /// WITH RECURSIVE r AS (SELECT ... UNION ALL SELECT val - grad((SELECT SUM(val * val) FROM r), val) FROM r)
@@ -193,7 +194,7 @@ fn unify_work_tables(mut query: RecursiveQuery) -> Result<Transformed<LogicalPla
     let mut one: Option<Arc<dyn TableSource>> = None;
     let term = Arc::unwrap_or_clone(query.recursive_term).transform_down_with_subqueries(|node| {
         Ok(match node {
-            // A query of the same name within hides this one.
+            // A nested query of the same name hides this one.
             LogicalPlan::RecursiveQuery(within) if within.name == query.name => {
                 Transformed::new(LogicalPlan::RecursiveQuery(within), false, TreeNodeRecursion::Jump)
             }
@@ -208,8 +209,8 @@ fn unify_work_tables(mut query: RecursiveQuery) -> Result<Transformed<LogicalPla
     Ok(Transformed::new_transformed(LogicalPlan::RecursiveQuery(query), term.transformed))
 }
 
-/// Which tables a plan reads, in their order. The equality of plans leaves them out. The table of the last iteration is that of the
-/// recursive query around it, and each time read anew from the bytes.
+/// Returns the providers that a plan scans, in order, which the equality of plans ignores. Work tables are left out: each has a new
+/// provider after decoding, and belongs to the recursive query around it.
 fn scanned_providers(plan: &LogicalPlan) -> Result<Vec<usize>> {
     let mut found = vec![];
     plan.apply_with_subqueries(|node| {

@@ -1,4 +1,4 @@
-//! What this library has of its own: DataFusion's functions, threads, and a stack.
+//! The built-in functions, threads and stacks of this library.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
@@ -11,28 +11,28 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use tokio::runtime::{Handle, Runtime};
 use xql_guard::{guard, on_stack_of};
 
-/// A session of DataFusion's own functions with the operators and the rules.
+/// A session with DataFusion's built-in functions, the operators and the rules.
 static BUILTIN_STATE: LazyLock<Arc<SessionState>> = LazyLock::new(|| {
     let session = SessionContext::new();
     xql_relations::register(&session);
     Arc::new(session.state())
 });
 
-/// DataFusion's own functions and the rules.
+/// Returns the session with DataFusion's built-in functions, the operators and the rules.
 pub fn builtin_state() -> &'static SessionState {
     &BUILTIN_STATE
 }
 
-/// The contexts of DataFusion's own functions, for what reads plans here.
+/// Returns a provider of contexts with the built-in functions, in which plans are decoded.
 pub fn task_contexts() -> FFI_TaskContextProvider {
     let provider: Arc<dyn TaskContextProvider> = BUILTIN_STATE.clone();
     FFI_TaskContextProvider::from(&provider)
 }
 
-/// Bytes of a stack on which a plan is read, changed and written: all three go as deep as the plan.
+/// The size of the stack on which a plan is decoded, rewritten and encoded: all three recurse as deep as the plan.
 pub const STACK: usize = 64 << 20;
 
-/// Where what is computed in this library runs. A forked process has no threads of the one that it comes from, and makes its own.
+/// Returns the runtime of this library. A forked process inherits no threads, and creates its own.
 pub fn runtime() -> Handle {
     static RUNTIME: Mutex<Option<(u32, Runtime)>> = Mutex::new(None);
     let process = std::process::id();
@@ -49,12 +49,12 @@ pub fn runtime() -> Handle {
         .build();
     let runtime = runtime.unwrap_or_else(|error| panic!("no threads for xql-ffi: {error}"));
     let handle = runtime.handle().clone();
-    // To drop the other one would wait for its threads.
+    // Dropping the runtime of the parent process would wait for its threads.
     std::mem::forget(current.replace((process, runtime)));
     handle
 }
 
-/// Runs `work` with enough of a stack; a panic is an error.
+/// Runs `work` on a stack that is large enough; a panic becomes an error.
 ///
 /// # Errors
 /// That of `work`.
@@ -62,32 +62,32 @@ pub fn on_stack<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     stacker::maybe_grow(STACK / 2, STACK, || guard("planning a statement", work))
 }
 
-/// The outcome of `work` on a plan, which is polled with enough of a stack. What the host does with a plan goes as deep as that.
+/// Polls `work` on a stack that is large enough for a plan. The host recurses as deep as the plan.
 ///
-/// Where the thread has as much, it stays on its own stack: the host does not know of another one, and gives each of its recursive
-/// functions that is called there a new one.
+/// A thread that has as much stays on its own stack: the host does not know of another one, and would allocate a new one for each of its
+/// recursive functions.
 ///
 /// # Errors
-/// If the plan cannot be gone through.
+/// If the plan cannot be traversed.
 pub async fn on_stack_while_polled<T>(plan: &LogicalPlan, work: impl Future<Output = T>) -> Result<T> {
     let needed = on_stack(|| measure_depth(plan))? * STACK_PER_LEVEL + STACK_BASE;
     Ok(on_stack_of(needed.min(STACK), STACK, work).await)
 }
 
-/// Bytes of the stack that a level of a plan takes, twice over: the host was seen to take 8 KiB for a function in a function, 15 for an
-/// operator in an operator and 17 for a node below a node.
+/// The stack for one level of a plan, with a margin of two: the host was measured to take 8 KiB for a nested function, 15 for a nested
+/// operator and 17 for a nested node.
 const STACK_PER_LEVEL: usize = 32 << 10;
-/// Bytes of the stack that a plan of one level takes, twice over.
+/// The stack for a plan of one level, with the same margin.
 const STACK_BASE: usize = 512 << 10;
 
-/// How many nodes and expressions of a plan stand in one another.
+/// Measures how deeply the nodes and expressions of a plan are nested.
 fn measure_depth(plan: &LogicalPlan) -> Result<usize> {
     let mut levels = Levels::default();
     plan.visit_with_subqueries(&mut levels)?;
     Ok(levels.deepest)
 }
 
-/// The levels that a visitor has gone down to.
+/// The depth of a visitor.
 #[derive(Default)]
 struct Levels {
     depth: usize,
@@ -123,7 +123,7 @@ impl<'n> TreeNodeVisitor<'n> for Levels {
     }
 }
 
-/// The levels of expressions.
+/// The depth of expressions.
 struct ExpressionLevels(Levels);
 
 impl<'n> TreeNodeVisitor<'n> for ExpressionLevels {

@@ -1,4 +1,4 @@
-//! A statement on its way to the plan that is executed.
+//! Planning of a statement: decode, differentiate, optimize, delegate or execute here.
 
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -33,23 +33,23 @@ use crate::runtime::{on_stack, on_stack_while_polled, runtime};
 
 /// A statement that is being planned.
 pub struct Statement {
-    /// Its session, as it is registered here.
+    /// Its registered session.
     pub registered: Arc<RegisteredSession>,
     /// The planner that the session had before.
     pub fallback: QueryPlanner,
-    /// Writes and reads logical plans in the host.
+    /// Encodes and decodes logical plans in the host.
     pub logical_codec: Arc<dyn LogicalExtensionCodec>,
-    /// Writes and reads physical plans in the host.
+    /// Encodes and decodes physical plans in the host.
     pub physical_codec: Arc<dyn PhysicalExtensionCodec>,
-    /// Its session, as it is lent for as long as the statement is planned.
+    /// Its session in the host, borrowed while the statement is planned.
     pub session: SessionRef,
 }
 
 impl Statement {
-    /// The physical plan of a logical one, both as bytes.
+    /// Plans an encoded logical plan, and returns the encoded physical plan.
     ///
     /// # Errors
-    /// If it cannot be planned, or a derivative of it cannot be taken.
+    /// If it cannot be planned, or a derivative cannot be taken.
     pub async fn plan(&self, plan: &[u8]) -> Result<SVec<u8>> {
         let local = self.registered.local_session(&self.session.config())?;
         let read = on_stack(|| self.registered.decode(plan, &local.context, self.logical_codec.as_ref()))?;
@@ -62,9 +62,9 @@ impl Statement {
         if !is_computed_here(&plan)? {
             match self.plan_in_host(&plan, &copy, &state).await {
                 Ok(planned) => return Ok(planned),
-                // A planner of another library has its reasons. Nothing runs past it.
+                // A planner of another library may refuse a statement, and must not be bypassed.
                 Err(error) if self.registered.has_other_planner() => return Err(error),
-                // What datafusion-proto cannot hand on, such as deep expressions, runs here.
+                // A plan that `datafusion-proto` cannot encode, such as a deep expression, runs here.
                 Err(error) => host_error = Some(error),
             }
         }
@@ -75,7 +75,7 @@ impl Statement {
         planned.map_err(|error| host_error.unwrap_or(error))
     }
 
-    /// The plan of a statement that the host executes.
+    /// Plans a statement that the host executes.
     async fn plan_in_host(&self, plan: &LogicalPlan, copy: &CopyTarget, state: &SessionState) -> Result<SVec<u8>> {
         let LogicalPlan::Explain(explain) = plan else {
             return self.plan_by_host(plan, copy, ReturnMode::Number).await;
@@ -87,7 +87,7 @@ impl Statement {
         self.encode_handle(show_explain(explain, state, host_plan).await?)
     }
 
-    /// The plan of a statement that this library executes. What is written, and where, is the host's.
+    /// Plans a statement that this library executes. The host still writes its result.
     async fn plan_locally(
         &self,
         plan: &LogicalPlan,
@@ -110,8 +110,8 @@ impl Statement {
         }
     }
 
-    /// What lends this library memory of the session. A planner of another library that the session had before is not asked for it: then
-    /// there is no limit.
+    /// Returns the means to reserve memory of the session. If the planner behind ours is of another library, there is none, and so no
+    /// limit.
     async fn host_memory(&self, state: &SessionState, host: &Arc<HostContext>) -> Option<HostMemory> {
         if self.registered.has_other_planner() {
             return None;
@@ -123,21 +123,21 @@ impl Statement {
         HostMemory::new(planned.await.ok()?, Arc::clone(host)).ok()?
     }
 
-    /// The number of a plan of this library.
+    /// Encodes a plan of this library as a handle.
     fn encode_handle(&self, plan: Arc<dyn ExecutionPlan>) -> Result<SVec<u8>> {
         let captured = Arc::new(PlanHandleExec(plan));
         let bytes = physical_plan_to_bytes_with_extension_codec(captured, self.physical_codec.as_ref())?;
         Ok(SVec::from(bytes.as_ref()))
     }
 
-    /// The plan that the host would execute, as nodes of this library.
+    /// Plans a statement in the host, and decodes the physical plan as nodes of this library.
     async fn decode_host_plan(&self, plan: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
         let bytes = self.plan_by_host(plan, &CopyTarget(None), ReturnMode::Bytes).await?;
         physical_plan_from_bytes_with_extension_codec(&bytes, &state.task_ctx(), self.physical_codec.as_ref())
     }
 
-    /// The physical plan that the planner makes of a plan that the session had before, in the host. It comes back in this way, unless
-    /// another library sees it: that is to see what the host has planned, as far as `datafusion-proto` can show it.
+    /// Delegates a plan to the planner that the session had before. The result is returned in the given mode, unless a planner of another
+    /// library sees it: that one gets the host's plan as bytes, as far as `datafusion-proto` can encode it.
     async fn plan_by_host(&self, plan: &LogicalPlan, copy: &CopyTarget, mode: ReturnMode) -> Result<SVec<u8>> {
         if !self.registered.is_visible_to_others() {
             return self.delegate(plan, copy, mode).await;
@@ -151,7 +151,7 @@ impl Statement {
         }
     }
 
-    /// What the planner that the session had before makes of a plan.
+    /// Delegates a plan to the planner that the session had before, in this mode.
     async fn delegate(&self, plan: &LogicalPlan, copy: &CopyTarget, mode: ReturnMode) -> Result<SVec<u8>> {
         let written = on_stack(|| {
             let session = self.session.clone();
@@ -160,7 +160,7 @@ impl Statement {
         })?;
         let (bytes, session) = (SVec::from(written.as_slice()), self.session.clone());
         let planned = async move {
-            // SAFETY: the function is that of the owner of the planner, and the session is borrowed for as long as this future runs.
+            // SAFETY: the function belongs to the owner of the planner, and the session is borrowed as long as this future runs.
             unsafe { (self.fallback.create_physical_plan)(&self.fallback, bytes, session) }.await
         };
         let planning = DelegatedPlanning::new(planned, self.registered.key(), mode);
@@ -177,9 +177,9 @@ impl Statement {
     }
 }
 
-/// Whether another library is told in bytes what the host makes of a plan, as it is without this one. A table in memory is not: its rows
-/// would be copied, and `datafusion-proto` 55 reads a scan of none of its columns as one of all. It is changed when UPDATE and DELETE are
-/// planned, so that what changes tables is planned once.
+/// Returns whether a library in between gets the host's plan of this statement as bytes. Tables in memory are excluded: encoding would copy
+/// their rows, and `datafusion-proto` 55 decodes a scan of no columns as one of all. So are DML statements, which DataFusion may execute
+/// while planning and so must be planned once.
 fn can_encode_as_bytes(plan: &LogicalPlan) -> Result<bool> {
     let mut can_encode = true;
     plan.apply_with_subqueries(|node| {
@@ -193,8 +193,8 @@ fn can_encode_as_bytes(plan: &LogicalPlan) -> Result<bool> {
     Ok(can_encode)
 }
 
-/// A plan differentiated and optimized. It takes a thread of its own, so that the host can be interrupted meanwhile: what it has left
-/// then ends at its next step.
+/// Differentiates and optimizes a plan in a thread of its own, so that the host can be interrupted. An abandoned optimization ends at its
+/// next step.
 async fn optimize(state: &Arc<SessionState>, plan: LogicalPlan) -> Result<LogicalPlan> {
     let state = Arc::clone(state);
     let interruption = Interruption::default();

@@ -1,8 +1,8 @@
-//! What the names in the statements of a session are.
+//! The names in the statements of a session.
 //!
-//! A plan has the same node for `FROM (...) AS q` and for a CTE that is called `q`. A gradient by the rows of a derived table is that by all
-//! queries of its text, since no name leads to it from elsewhere; a CTE is known by its name. So the texts of statements are looked at,
-//! where a session has them. A name that is both in the statements of a session is neither: where it matters, the derivative is refused.
+//! A plan has the same node for `FROM (...) AS q` and for a CTE called `q`. A gradient by the rows of a derived table is by all queries of
+//! its text, since no name refers to it from elsewhere; a CTE is identified by its name. So the texts of statements are parsed, where a
+//! session has them. A name that is both in the statements of a session is ambiguous: where that matters, the derivative is refused.
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, DFParser, Statement as DFStatement};
@@ -13,18 +13,18 @@ use xql_relations::NameKind;
 
 use crate::format::CopyStatements;
 
-/// With so many names a session begins anew.
+/// The number of names at which a session starts again.
 const MAX_NAMES: usize = 10_000;
 
-/// How the names begin by which hosts know statements that are planned here.
+/// The prefix of the names under which hosts know statements that are planned here.
 pub const STATEMENT_PREFIX: &str = "xql_statement_";
 
-/// Whether a node is a statement that is planned here, under its name.
+/// Returns whether a node is a statement that is planned here, under its name.
 pub fn is_statement(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::SubqueryAlias(alias) if alias.alias.table().starts_with(STATEMENT_PREFIX))
 }
 
-/// The names of the statements of a session.
+/// The names in the statements of a session.
 #[derive(Debug, Default)]
 pub struct StatementNames {
     uses: HashMap<String, NameUse>,
@@ -32,7 +32,7 @@ pub struct StatementNames {
     pub copies: CopyStatements,
 }
 
-/// What a name was.
+/// The use of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NameUse {
     Derived,
@@ -41,7 +41,7 @@ enum NameUse {
 }
 
 impl StatementNames {
-    /// Notes the names of a statement, if it can be read.
+    /// Records the names of a statement, if it can be parsed.
     pub fn record(&mut self, sql: &str) {
         if self.uses.len() + self.copies.len() > MAX_NAMES {
             *self = Self::default();
@@ -72,7 +72,7 @@ impl StatementNames {
         }
     }
 
-    /// What a name is known to be, if it is not that of a CTE or view.
+    /// Returns the kind of a name, `None` for a CTE or a view.
     pub fn kind(&self, name: &str) -> Option<NameKind> {
         match self.uses.get(name) {
             Some(NameUse::Derived) => Some(NameKind::Derived),

@@ -1,9 +1,9 @@
 //! Statements that are planned here, from their text.
 //!
-//! A host writes a CTE out wherever it is read, before its planner is asked, so that a model of a few layers never gets here: ten CTEs of
-//! which each reads the one before twice are a thousand copies of the first. So a statement that reads a relation several times is planned
-//! here, over the tables of the host and with its functions, where a common subplan is planned once. The host gets the statement with one
-//! table in the place of its query, and plans that.
+//! A host inlines a CTE for each of its readers before it calls its planner, so the plan of a model of a few layers would never be
+//! finished: ten CTEs that each read the previous one twice are a thousand copies of the first. So a statement that reads a relation
+//! several times is planned here, over the tables and with the functions of the host, where a common subplan is planned once. The host gets
+//! the statement with one table in the place of its query, and plans that.
 //!
 //! ```sql
 //! WITH a AS (SELECT ...), b AS (SELECT ... FROM a x JOIN a y ...) SELECT grad((SELECT l FROM b), val) FROM w
@@ -36,7 +36,8 @@ use crate::runtime::{on_stack, runtime};
 use crate::statement_names::STATEMENT_PREFIX;
 use crate::statement_table::{StatementInputs, StatementTable};
 
-/// A view of more nodes is planned here, so that its readers need not be: its text is not what the host keeps then.
+/// The number of nodes above which a view is planned here, so that statements that read it need not be. The host then does not keep the
+/// view's text.
 const LARGE_VIEW: usize = 1000;
 
 /// A statement that may have to be planned here.
@@ -46,13 +47,13 @@ pub struct StatementText {
     /// The session of the host, for its functions.
     host: FFI_TaskContext,
     statement: DFStatement,
-    /// The tables and views that it may read.
+    /// The tables and views that the statement may scan.
     tables: Vec<TableReference>,
-    /// Whether a CTE of it says whether it is computed once.
+    /// Whether it says of a CTE whether that is materialized.
     is_materialized: bool,
 }
 
-/// A statement that is planned here, as the host is to plan it.
+/// A statement that is planned here, rewritten for the host.
 pub struct HostStatement {
     /// The statement with a table in the place of its query.
     pub sql: String,
@@ -63,7 +64,7 @@ pub struct HostStatement {
 }
 
 impl StatementText {
-    /// A statement of a session, if it has a query that reads some name several times, or says of a CTE whether it is computed once.
+    /// Parses a statement. Returns `None` if no name is read several times and no CTE says whether it is materialized.
     ///
     /// # Errors
     /// If there is no such session, or the text is no statement.
@@ -84,17 +85,16 @@ impl StatementText {
         })
     }
 
-    /// The names of the tables and views that it may read, in quotes.
+    /// Returns the quoted names of the tables and views that it may scan.
     pub fn tables(&self) -> impl Iterator<Item = String> {
         self.tables.iter().map(TableReference::to_quoted_string)
     }
 
-    /// The statement as the host is to plan it, if it reads a common subplan that is computed once. `scans` are the plans of its tables as the
-    /// host writes them, empty where it has no such table. What it reads several times is computed once even without a derivative, if
-    /// `shares_ctes` says so.
+    /// Plans the statement, and returns it rewritten for the host if it has a common subplan that is computed once. `scans` are the encoded
+    /// scans of its tables, empty where the host has no such table. With `shares_ctes`, CTEs are computed once even without a derivative.
     ///
     /// # Errors
-    /// If a plan cannot be read, or the statement cannot be planned.
+    /// If a scan cannot be decoded, or the statement cannot be planned.
     pub fn plan(mut self, scans: &[&[u8]], shares_ctes: bool) -> Result<Option<HostStatement>> {
         let planned = on_stack(|| self.plan_query(scans, shares_ctes));
         for scan in scans {
@@ -127,13 +127,13 @@ impl StatementText {
             std::mem::swap(query, replacement);
         }
         if let DFStatement::CopyTo(copy) = &mut self.statement {
-            // It is written without its quotes.
+            // The parser has removed its quotes.
             copy.target = format!("'{}'", copy.target.replace('\'', "''"));
         }
         Ok(Some(HostStatement { sql: self.statement.to_string(), name, table }))
     }
 
-    /// The session in which the statement is planned: with the tables and the functions of the host.
+    /// Builds the session in which the statement is planned, with the tables and functions of the host.
     fn build_state(&self, scans: &[&[u8]], inputs: &mut StatementInputs) -> Result<SessionState> {
         let catalogs: Arc<dyn CatalogProviderList> = Arc::new(MemoryCatalogProviderList::new());
         let state = SessionStateBuilder::new_from_existing(self.local.start_query(false));
@@ -171,7 +171,7 @@ impl StatementText {
     }
 }
 
-/// The query that a statement runs.
+/// Returns the query of a statement.
 fn find_query(statement: &mut DFStatement) -> Option<&mut Query> {
     match statement {
         DFStatement::Statement(statement) => match statement.as_mut() {
@@ -198,7 +198,7 @@ fn wrap_query(query: Query) -> DFStatement {
     DFStatement::Statement(Box::new(Statement::Query(Box::new(query))))
 }
 
-/// Whether some name is read at several places of a query.
+/// Returns whether a query reads some name several times.
 fn has_repeated_name(query: &Query) -> bool {
     struct NameSet(HashSet<String>);
     impl Visitor for NameSet {
