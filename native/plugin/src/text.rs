@@ -48,7 +48,7 @@ pub unsafe extern "C" fn xql_ffi_catalog_table(
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
         let (name, schema) = unsafe { (text(name)?, taken(schema)?) };
-        catalog.table(name, Arc::new(Schema::try_from(&schema)?));
+        catalog.add_table(name, Arc::new(Schema::try_from(&schema)?));
         Ok(())
     };
     // SAFETY: as for this function.
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn xql_ffi_catalog_view(
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
         let (name, sql) = unsafe { (text(name)?, text(sql)?) };
-        catalog.view(name, sql);
+        catalog.add_view(name, sql);
         Ok(())
     };
     // SAFETY: as for this function.
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn xql_ffi_catalog_held(
         let (view, table, known_by) = unsafe { (text(view)?, text(table)?, text(known_by)?) };
         // SAFETY: as for this function.
         let schema = unsafe { taken(schema)? };
-        catalog.held(view, table, known_by, Arc::new(Schema::try_from(&schema)?));
+        catalog.add_stale_table(view, table, known_by, Arc::new(Schema::try_from(&schema)?));
         Ok(())
     };
     // SAFETY: as for this function.
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn xql_ffi_catalog_opaque(
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
         let (name, reason) = unsafe { (text(name)?, text(reason)?) };
-        catalog.opaque(name, reason);
+        catalog.add_opaque(name, reason);
         Ok(())
     };
     // SAFETY: as for this function.
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn xql_ffi_catalog_function(
             // SAFETY: as for this function.
             Some(Arc::new(Field::try_from(&unsafe { taken(field)? })?))
         };
-        catalog.function(call, field, is_volatile);
+        catalog.add_function(call, field, is_volatile);
         Ok(())
     };
     // SAFETY: as for this function.
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn xql_ffi_catalog_function(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_catalog_rereads(catalog: *mut xql_ffi_catalog, error: *mut *mut c_char) -> bool {
     let say = |catalog: &mut Catalog| {
-        catalog.rereads = true;
+        catalog.multi_read_recursion = true;
         Ok(())
     };
     // SAFETY: as for this function.

@@ -14,23 +14,23 @@
 //! # use xql_autodiff::Rules;
 //! # use xql_text::{Catalog, expand};
 //! let mut catalog = Catalog::default();
-//! catalog.table("t", Arc::new(Schema::new(vec![Field::new("x", DataType::Float64, true)])));
+//! catalog.add_table("t", Arc::new(Schema::new(vec![Field::new("x", DataType::Float64, true)])));
 //! let text = expand("SELECT grad(sin(x), x) AS d FROM t -- by x", &catalog, &Rules::default())?;
 //! assert_eq!(text, "SELECT cos(x) AS d FROM t -- by x");
 //! # Ok::<(), datafusion_common::DataFusionError>(())
 //! ```
 
+mod edits;
 mod expand;
 mod expr;
 mod names;
 mod plan;
-mod splice;
 mod statement;
-mod write;
+mod unparse;
 
+pub use edits::Edit;
 pub use expand::{columns, differentiate, edits, expand};
 pub use plan::Catalog;
-pub use splice::Edit;
 pub use statement::with_materialization;
 
 // The programs on the page about Rust run as tests.

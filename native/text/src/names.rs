@@ -11,18 +11,18 @@ use xql_relations::unnumbered;
 pub const DERIVATIVES: [&str; 3] = ["grad", "jvp", "vjp"];
 
 /// What a function is called that only converts as the engine of the words does by itself, and is not written.
-pub const CONVERTED: &str = "∂ =";
+pub const IMPLICIT_CAST: &str = "∂ =";
 
 /// How the name of a function begins that stands for an expression with words of another engine. Their number follows.
-const WORDS: &str = "∂ ";
+const FRAGMENT_PREFIX: &str = "∂ ";
 
 /// Whether a function stands for an expression with words of another engine.
-pub fn has_words(function: &str) -> bool {
-    function.starts_with(WORDS)
+pub fn is_fragment(function: &str) -> bool {
+    function.starts_with(FRAGMENT_PREFIX)
 }
 
 /// The name of a column without those of the words that are in its expression: `sum(t.x * t.y)` for `sum(t.x * t.y ∂ 3)`.
-pub fn without_words(name: &str) -> String {
+pub fn strip_fragments(name: &str) -> String {
     let mut parts = name.split(" ∂ ");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -36,7 +36,7 @@ pub fn without_words(name: &str) -> String {
 }
 
 /// A name as DataFusion's parser reads it again: in double quotes where it has to be.
-pub fn quoted_if_needed(name: &str) -> String {
+pub fn quote_if_needed(name: &str) -> String {
     if is_reserved(name) { format!("\"{name}\"") } else { quote_identifier(name).into_owned() }
 }
 
@@ -96,8 +96,8 @@ fn is_reserved(name: &str) -> bool {
 }
 
 /// A name of letters, digits and underscores for a column that has another: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
-pub fn plain(name: &str) -> String {
-    let name = &without_words(name);
+pub fn plain_name(name: &str) -> String {
+    let name = &strip_fragments(name);
     let name = if name.contains("/∂") { name } else { name.trim_start_matches('∂') };
     let mut plain = String::with_capacity(name.len());
     for character in unnumbered(name).chars() {
@@ -122,15 +122,15 @@ pub fn site_name(operator: &str, number: usize) -> String {
 }
 
 /// The operator and the number of the call that goes by a name.
-pub fn site_of(name: &str) -> Option<(&str, usize)> {
+pub fn parse_site_name(name: &str) -> Option<(&str, usize)> {
     let (operator, number) = name.strip_prefix('∂')?.split_once(' ')?;
     Some((operator, number.parse().ok()?))
 }
 
 /// The first of `name`, `name_2`, `name_3`... that is free.
-pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
-    let plain = match name.rsplit_once('_') {
-        Some((plain, number)) if !plain.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
+pub fn first_free_name(name: &str, is_free: impl Fn(&str) -> bool) -> String {
+    let stem = match name.rsplit_once('_') {
+        Some((stem, number)) if !stem.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => stem,
         _ => name,
     };
     if is_free(name) {
@@ -138,7 +138,7 @@ pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
     }
     let mut number = 2_usize;
     loop {
-        let name = format!("{plain}_{number}");
+        let name = format!("{stem}_{number}");
         if is_free(&name) {
             return name;
         }
@@ -148,13 +148,13 @@ pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, without_words};
+    use super::{plain_name, strip_fragments};
 
     #[test]
-    fn words_are_no_part_of_a_name() {
-        assert_eq!(without_words("sum(t.x * t.y ∂ 3)"), "sum(t.x * t.y)");
-        assert_eq!(without_words("t.x + t.y ∂ 10 ∂ 4"), "t.x + t.y");
-        assert_eq!(without_words("t.x ∂ y"), "t.x ∂ y");
-        assert_eq!(plain("sum(t.x ∂ 3)"), "sum_t_x");
+    fn fragments_are_no_part_of_a_name() {
+        assert_eq!(strip_fragments("sum(t.x * t.y ∂ 3)"), "sum(t.x * t.y)");
+        assert_eq!(strip_fragments("t.x + t.y ∂ 10 ∂ 4"), "t.x + t.y");
+        assert_eq!(strip_fragments("t.x ∂ y"), "t.x ∂ y");
+        assert_eq!(plain_name("sum(t.x ∂ 3)"), "sum_t_x");
     }
 }

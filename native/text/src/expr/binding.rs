@@ -2,7 +2,7 @@
 
 /// How tightly the outermost operator of a text binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Binding {
+pub enum Precedence {
     /// The parser takes all that follows for its right side.
     Open,
     /// `OR`.
@@ -20,30 +20,30 @@ pub enum Binding {
     /// `-` before its operand.
     Sign,
     /// Nothing can be torn out of it.
-    Closed,
+    Atom,
 }
 
 /// The text of an expression.
-pub struct Text {
+pub struct SqlText {
     /// The text.
     pub sql: String,
     /// How tightly it binds.
-    pub binding: Binding,
+    pub precedence: Precedence,
 }
 
-impl Text {
+impl SqlText {
     /// A text that nothing can be torn out of.
-    pub fn closed(sql: impl Into<String>) -> Self {
-        Self { sql: sql.into(), binding: Binding::Closed }
+    pub fn atom(sql: impl Into<String>) -> Self {
+        Self { sql: sql.into(), precedence: Precedence::Atom }
     }
 
     /// A text whose outermost operator binds so.
-    pub fn at(binding: Binding, sql: String) -> Self {
-        Self { sql, binding }
+    pub fn new(precedence: Precedence, sql: String) -> Self {
+        Self { sql, precedence }
     }
 
     /// The text where what binds less needs parentheses.
-    pub fn within(self, least: Binding) -> String {
-        if self.binding >= least { self.sql } else { format!("({})", self.sql) }
+    pub fn parenthesize(self, least: Precedence) -> String {
+        if self.precedence >= least { self.sql } else { format!("({})", self.sql) }
     }
 }

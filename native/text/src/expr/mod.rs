@@ -8,6 +8,6 @@ mod binding;
 mod expression;
 mod literals;
 
-pub use binding::Binding;
-pub use expression::{Surroundings, bound_sql, closed_sql, grouping_sets, listed, order_sql, sql};
+pub use binding::Precedence;
+pub use expression::{Scope, atom_sql, grouping_sets_sql, list_sql, order_sql, sql_with_precedence, to_sql};
 pub use literals::{cast_sql, is_constant, type_sql};

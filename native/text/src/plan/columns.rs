@@ -6,7 +6,7 @@ use datafusion_sql::parser::Statement;
 use sqlparser::ast;
 use std::sync::Arc;
 
-use super::derive::typed;
+use super::derive::coerce_types;
 use super::planner::Planner;
 use crate::statement::{outer_query, parse_one};
 
@@ -16,7 +16,7 @@ use crate::statement::{outer_query, parse_one};
 /// before twice. Here each is planned once, and its name stands for its columns from there on.
 pub fn columns_of(statement: &Statement, planner: &Planner, options: &ConfigOptions) -> Result<DFSchemaRef> {
     let schema = |planner: &Planner, statement| -> Result<DFSchemaRef> {
-        Ok(Arc::clone(typed(planner.plan(statement)?, options)?.schema()))
+        Ok(Arc::clone(coerce_types(planner.plan(statement)?, options)?.schema()))
     };
     let Some(query) = outer_query(statement) else { return schema(planner, statement.clone()) };
     let mut planner = planner.clone();
@@ -26,18 +26,18 @@ pub fn columns_of(statement: &Statement, planner: &Planner, options: &ConfigOpti
             let name = table.alias.name.clone();
             let Some(mut all) = outer_query(&parse_one(&format!("SELECT * FROM {name}"))?).cloned() else { continue };
             all.with = Some(ast::With { recursive, cte_tables: vec![table], with_token: with_token.clone() });
-            let columns = schema(&planner, query_statement(all))?;
-            planner.name(&name, Arc::clone(columns.inner()));
+            let columns = schema(&planner, wrap_query(all))?;
+            planner.bind_name(&name, Arc::clone(columns.inner()));
         }
     }
-    schema(&planner, query_statement(query))
+    schema(&planner, wrap_query(query))
 }
 
 /// The query that a statement is or has, or else the statement.
-pub fn query_or_all(statement: &Statement) -> Statement {
-    outer_query(statement).cloned().map_or_else(|| statement.clone(), query_statement)
+pub fn query_or_statement(statement: &Statement) -> Statement {
+    outer_query(statement).cloned().map_or_else(|| statement.clone(), wrap_query)
 }
 
-fn query_statement(query: ast::Query) -> Statement {
+fn wrap_query(query: ast::Query) -> Statement {
     Statement::Statement(Box::new(ast::Statement::Query(Box::new(query))))
 }

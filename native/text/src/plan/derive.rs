@@ -19,17 +19,18 @@ use super::functions::recognize;
 use crate::names::DERIVATIVES;
 
 /// A plan with the types that its expressions are computed in.
-pub fn typed(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+pub fn coerce_types(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
     let mut plan = plan;
     for rule in Analyzer::new().rules {
         plan = rule.analyze(plan, options)?;
     }
-    let folded = plan.transform_up_with_subqueries(|node| with_expressions(node, |expr| expr.transform_up(folded)))?;
+    let folded =
+        plan.transform_up_with_subqueries(|node| with_expressions(node, |expr| expr.transform_up(fold_cast)))?;
     Ok(folded.data)
 }
 
 /// A number that is converted to a float, as that float: `CAST(2 AS DOUBLE)` is `2.0`.
-fn folded(expr: Expr) -> Result<Transformed<Expr>> {
+fn fold_cast(expr: Expr) -> Result<Transformed<Expr>> {
     if let Expr::Cast(cast) = &expr
         && let Expr::Literal(value, metadata) = cast.expr.as_ref()
         && value.data_type().is_numeric()
@@ -42,28 +43,28 @@ fn folded(expr: Expr) -> Result<Transformed<Expr>> {
 }
 
 /// A plan whose calls see through relations; those that say all by themselves are left in it.
-pub fn differentiated(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+pub fn differentiate_plan(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
     let plan = DifferentiateRelations::recognizing(recognize).leaving_joins().analyze(plan, options)?;
     // A host has no node that checks a gradient while it runs.
     Ok(unchecked(plan)?.data)
 }
 
 /// A plan with derivatives in the place of calls, and without `stop_gradient`.
-pub fn simplified(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
-    let simplified = plan.transform_up_with_subqueries(|node| {
+pub fn expand_calls(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
+    let expanded = plan.transform_up_with_subqueries(|node| {
         if !any_part(&node, |part| is_call(part) || stopped(part).is_some())? {
             return Ok(Transformed::no(node));
         }
-        let context = context(&node, options)?;
-        with_expressions(node, |expr| expression(expr, &context))
+        let context = simplify_context(&node, options)?;
+        with_expressions(node, |expr| expand_expr(expr, &context))
     })?;
-    Ok(simplified.data)
+    Ok(expanded.data)
 }
 
 /// A plan without columns that nobody reads, and without conversions of what is of the type already.
-pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
-    let tidied = plan.transform_up_with_subqueries(|node| {
-        let context = context(&node, options)?;
+pub fn prune_columns(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
+    let uncast = plan.transform_up_with_subqueries(|node| {
+        let context = simplify_context(&node, options)?;
         let schema = Arc::clone(context.schema());
         with_expressions(node, |expr| {
             expr.transform_up(|part| match &part {
@@ -77,16 +78,16 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
     // DataFusion 54 takes columns from recursive queries that these read themselves, and expects that others of its rules have
     // replaced DISTINCT ON and LATERAL before.
     let mut keeps_all = false;
-    tidied.data.apply_with_subqueries(|node| {
+    uncast.data.apply_with_subqueries(|node| {
         keeps_all |= matches!(node, LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)))
             || matches!(node, LogicalPlan::Join(join) if is_lateral(&join.right));
         Ok(TreeNodeRecursion::Continue)
     })?;
     if keeps_all {
-        return Ok(tidied.data);
+        return Ok(uncast.data);
     }
     let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
-    optimizer.optimize(tidied.data, &OptimizerContext::new(), |_, _| {})
+    optimizer.optimize(uncast.data, &OptimizerContext::new(), |_, _| {})
 }
 
 /// Whether a relation reads columns of what it is joined to.
@@ -111,7 +112,7 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
     };
     let Ok(plan) = plan.clone().transform_down_with_subqueries(|node| match node {
         // What keeps the columns in a plan is not written.
-        LogicalPlan::Repartition(kept) => Ok(Transformed::yes(kept.input.as_ref().clone())),
+        LogicalPlan::Repartition(node) => Ok(Transformed::yes(node.input.as_ref().clone())),
         // In a term that has a query of another name in it, DataFusion keeps all columns. The text may have made one of the two.
         LogicalPlan::SubqueryAlias(alias) if !matches!(alias.input.as_ref(), LogicalPlan::TableScan(_)) => {
             let named = alias.input.schema().columns().into_iter().zip(alias.schema.iter());
@@ -132,7 +133,7 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
 }
 
 /// The columns that the expressions of a node read.
-pub fn schema_below(node: &LogicalPlan) -> Result<DFSchema> {
+pub fn input_schema(node: &LogicalPlan) -> Result<DFSchema> {
     match node {
         LogicalPlan::TableScan(scan) => {
             DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
@@ -142,14 +143,14 @@ pub fn schema_below(node: &LogicalPlan) -> Result<DFSchema> {
 }
 
 /// What the expressions of a node are simplified with.
-pub fn context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
-    let schema = schema_below(node)?;
+pub fn simplify_context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
+    let schema = input_schema(node)?;
     let builder = SimplifyContext::builder().with_schema(Arc::new(schema)).with_config_options(Arc::clone(options));
     Ok(builder.with_current_time().build())
 }
 
 /// An expression with derivatives in the place of calls.
-pub fn expression(expr: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>> {
+pub fn expand_expr(expr: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>> {
     let simplifier = ExprSimplifier::new(context.clone());
     let derived = expr.transform_down(|part| {
         if !is_call(&part) {

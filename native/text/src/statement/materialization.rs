@@ -11,14 +11,16 @@ use super::tokens::Source;
 /// none says anything.
 pub fn with_materialization(sql: &str) -> Cow<'_, str> {
     // Few do, and the others are not taken apart.
-    let Some(source) = mentions(sql).then(|| Source::new(sql).ok()).flatten() else { return Cow::Borrowed(sql) };
+    let Some(source) = mentions_materialized(sql).then(|| Source::new(sql).ok()).flatten() else {
+        return Cow::Borrowed(sql);
+    };
     let mut edits = vec![];
-    for place in 0..source.tokens.len() {
-        let Some(Said { name, says, query }) = Said::at(&source.tokens, place) else { continue };
-        let Some(end) = source.closing(query) else { continue };
-        edits.push((source.ranges[place].end..source.ranges[query].start, " ".to_owned()));
+    for index in 0..source.tokens.len() {
+        let Some(CteHint { name, materialization, query }) = CteHint::parse_at(&source.tokens, index) else { continue };
+        let Some(end) = source.closing_paren(query) else { continue };
+        edits.push((source.ranges[index].end..source.ranges[query].start, " ".to_owned()));
         let after = source.ranges[end].end;
-        edits.push((after..after, format!(", {}", says.marker(name))));
+        edits.push((after..after, format!(", {}", materialization.marker(name))));
     }
     if edits.is_empty() {
         return Cow::Borrowed(sql);
@@ -35,45 +37,45 @@ pub fn with_materialization(sql: &str) -> Cow<'_, str> {
 }
 
 /// The tokens of a statement without what its CTEs say, which DataFusion's parser does not read.
-pub fn without_materialization(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    for place in (0..tokens.len()).rev() {
-        if let Some(Said { query, .. }) = Said::at(&tokens, place) {
-            tokens.drain(place + 1..query);
+pub fn strip_materialization(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    for index in (0..tokens.len()).rev() {
+        if let Some(CteHint { query, .. }) = CteHint::parse_at(&tokens, index) {
+            tokens.drain(index + 1..query);
         }
     }
     tokens
 }
 
-fn mentions(sql: &str) -> bool {
+fn mentions_materialized(sql: &str) -> bool {
     const WORD: &[u8] = b"materialized";
     sql.as_bytes().windows(WORD.len()).any(|part| part.eq_ignore_ascii_case(WORD))
 }
 
 /// What a CTE says at its `AS`.
-struct Said<'t> {
+struct CteHint<'t> {
     name: &'t str,
-    says: Materialization,
+    materialization: Materialization,
     /// The token that opens the parenthesis in which its query is.
     query: usize,
 }
 
-impl<'t> Said<'t> {
+impl<'t> CteHint<'t> {
     /// What is said at a token, if that is the `AS` of a CTE which says something.
-    fn at(tokens: &'t [TokenWithSpan], place: usize) -> Option<Self> {
+    fn parse_at(tokens: &'t [TokenWithSpan], index: usize) -> Option<Self> {
         let is = |token: usize, keyword: Keyword| match &tokens[token].token {
             Token::Word(word) => word.quote_style.is_none() && word.keyword == keyword,
             _ => false,
         };
-        if !is(place, Keyword::AS) {
+        if !is(index, Keyword::AS) {
             return None;
         }
         let is_word = |token: &usize| !matches!(tokens[*token].token, Token::Whitespace(_));
-        let mut after = (place + 1..tokens.len()).filter(is_word);
-        let mut before = (0..place).rev().filter(is_word);
+        let mut after = (index + 1..tokens.len()).filter(is_word);
+        let mut before = (0..index).rev().filter(is_word);
         let mut word = after.next()?;
-        let mut says = Materialization::Always;
+        let mut materialization = Materialization::Always;
         if is(word, Keyword::NOT) {
-            (word, says) = (after.next()?, Materialization::Never);
+            (word, materialization) = (after.next()?, Materialization::Never);
         }
         let (query, first) = (after.next()?, after.next()?);
         if !is(word, Keyword::MATERIALIZED) || tokens[query].token != Token::LParen {
@@ -91,7 +93,7 @@ impl<'t> Said<'t> {
             name = before.next()?;
         }
         match &tokens[name].token {
-            Token::Word(word) => Some(Self { name: &word.value, says, query }),
+            Token::Word(word) => Some(Self { name: &word.value, materialization, query }),
             _ => None,
         }
     }
@@ -103,7 +105,8 @@ mod tests {
 
     #[test]
     fn a_marker_stands_behind_the_cte() {
-        let marked = |name, says| format!(", \"∂materialized {name}\" AS (SELECT 1 AS \"∂{says}\")");
+        let marked =
+            |name, materialization| format!(", \"∂materialized {name}\" AS (SELECT 1 AS \"∂{materialization}\")");
         for (sql, expected) in [
             (
                 "WITH k AS MATERIALIZED (SELECT 1) TABLE k",

@@ -6,7 +6,7 @@ use datafusion_expr::LogicalPlan;
 use std::collections::HashSet;
 use xql_relations::SharedRelation;
 
-use crate::names::{numbered, plain, quoted_if_needed};
+use crate::names::{first_free_name, plain_name, quote_if_needed};
 
 /// Names for the columns of a relation that no two share.
 pub fn unique_names(schema: &DFSchema) -> Vec<String> {
@@ -16,25 +16,25 @@ pub fn unique_names(schema: &DFSchema) -> Vec<String> {
 /// These names, changed so that no two are the same.
 pub fn unique<'n>(wanted: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::new();
-    let unique = wanted.map(|wanted| {
-        let name = numbered(&plain(wanted), |name| !taken.contains(name));
+    let names = wanted.map(|wanted| {
+        let name = first_free_name(&plain_name(wanted), |name| !taken.contains(name));
         taken.insert(name.clone());
         name
     });
-    unique.collect()
+    names.collect()
 }
 
 /// The name of a table with its schema and catalog.
 pub fn table_sql(name: &TableReference) -> String {
-    name.to_vec().iter().map(|part| quoted_if_needed(part)).collect::<Vec<_>>().join(".")
+    name.to_vec().iter().map(|part| quote_if_needed(part)).collect::<Vec<_>>().join(".")
 }
 
 /// Adds the names of the tables that a plan reads.
-pub fn names_of_tables(plan: &LogicalPlan, names: &mut HashSet<String>) -> Result<()> {
+pub fn collect_table_names(plan: &LogicalPlan, names: &mut HashSet<String>) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
             match SharedRelation::scanned(scan) {
-                Some(relation) => names_of_tables(relation.plan(), names)?,
+                Some(relation) => collect_table_names(relation.plan(), names)?,
                 None => {
                     names.insert(scan.table_name.table().to_owned());
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::select::{FromClause, Select};
 
 /// The input under a name.
-pub fn subquery_alias(node: &SubqueryAlias, input: Select) -> Select {
+pub fn write_subquery_alias(node: &SubqueryAlias, input: Select) -> Select {
     let source = FromClause { hint: node.alias.table().to_owned(), ..input.source };
     Select { schema: Arc::clone(&node.schema), source, ..input }
 }

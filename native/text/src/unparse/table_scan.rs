@@ -7,49 +7,54 @@ use datafusion_expr::TableScan;
 use std::sync::Arc;
 use xql_relations::SharedRelation;
 
-use super::expressions::Over;
+use super::expressions::SelectScope;
 use super::names::table_sql;
 use super::select::{Item, Select};
-use super::shared::shared;
-use super::writer::Writer;
-use crate::expr::sql;
-use crate::names::quoted_if_needed;
-use crate::plan::Table;
+use super::shared_relation::write_shared_relation;
+use super::writer::QueryWriter;
+use crate::expr::to_sql;
+use crate::names::quote_if_needed;
+use crate::plan::CatalogTable;
 
 /// A table under its own name or another one.
-pub fn table_scan(writer: &mut Writer, node: &TableScan, alias: Option<&TableReference>) -> Result<Select> {
+pub fn write_table_scan(writer: &mut QueryWriter, node: &TableScan, alias: Option<&TableReference>) -> Result<Select> {
     let hint = alias.map_or_else(|| node.table_name.table(), TableReference::table);
     if let Some(relation) = SharedRelation::scanned(node) {
-        let (table, columns) = shared(writer, &relation)?;
-        return Ok(writer.named(&table, read(node, &columns), Arc::clone(&node.projected_schema), hint));
+        let (table, columns) = write_shared_relation(writer, &relation)?;
+        return Ok(writer.scan_table(
+            &table,
+            projected_columns(node, &columns),
+            Arc::clone(&node.projected_schema),
+            hint,
+        ));
     }
     let provider = source_as_provider(&node.source).ok();
     if let Some(work) = provider.as_ref().and_then(|provider| provider.downcast_ref::<CteWorkTable>()) {
-        let open = writer.open.iter_mut().rev().find(|open| open.name == work.name());
+        let open = writer.open_recursions.iter_mut().rev().find(|open| open.name == work.name());
         let open = open.ok_or_else(|| plan_datafusion_err!("{} is read outside of its recursive term", work.name()))?;
         open.reads += 1;
-        let (table, columns) = (open.written.clone(), read(node, &open.columns));
-        return Ok(writer.named(&table, columns, Arc::clone(&node.projected_schema), hint));
+        let (table, columns) = (open.sql_name.clone(), projected_columns(node, &open.columns));
+        return Ok(writer.scan_table(&table, columns, Arc::clone(&node.projected_schema), hint));
     }
-    let call = provider.and_then(|provider| provider.downcast_ref::<Table>()?.call.clone());
+    let call = provider.and_then(|provider| provider.downcast_ref::<CatalogTable>()?.call.clone());
     let schema = Arc::clone(&node.projected_schema);
     // A call of a function is named so; a table may be.
     let hint = if call.is_some() { hint.trim_end_matches("()") } else { hint };
-    let alias = writer.alias(hint);
+    let alias = writer.fresh_alias(hint);
     let is_named = call.is_none() && node.table_name.table() == alias;
     let table = call.unwrap_or_else(|| table_sql(&node.table_name));
-    let from = if is_named { table } else { format!("{table} AS {}", quoted_if_needed(&alias)) };
+    let from = if is_named { table } else { format!("{table} AS {}", quote_if_needed(&alias)) };
     let items = schema.fields().iter().map(|field| Item::column(&alias, field.name())).collect();
     let mut select = Select::new(schema, Some(from), items, hint);
     for filter in &node.filters {
-        let condition = sql(filter, &mut Over::one(writer, &select))?;
-        select = select.filtered(condition);
+        let condition = to_sql(filter, &mut SelectScope::from_input(writer, &select))?;
+        select = select.with_filter(condition);
     }
     Ok(select)
 }
 
 /// Those of the columns of a relation that are read.
-fn read(node: &TableScan, columns: &[String]) -> Vec<String> {
+fn projected_columns(node: &TableScan, columns: &[String]) -> Vec<String> {
     let column = |index: usize| node.projection.as_ref().map_or(index, |projection| projection[index]);
     (0..node.projected_schema.fields().len()).map(|index| columns[column(index)].clone()).collect()
 }

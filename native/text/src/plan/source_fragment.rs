@@ -14,23 +14,23 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::spelled::Spelled;
 use xql_relations::{SharedRelation, any_part, with_expressions};
 
-use crate::names::{CONVERTED, has_words};
+use crate::names::{IMPLICIT_CAST, is_fragment};
 
 /// The expression that words stand for, while it is planned with them.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Worded {
+pub struct SourceFragment {
     name: String,
     signature: Signature,
 }
 
-impl Worded {
+impl SourceFragment {
     /// The function of a name that tells the number of the words.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), signature: Signature::user_defined(Volatility::Immutable) }
     }
 }
 
-impl ScalarUDFImpl for Worded {
+impl ScalarUDFImpl for SourceFragment {
     fn name(&self) -> &str {
         &self.name
     }
@@ -69,44 +69,44 @@ impl ScalarUDFImpl for Worded {
 
 /// A typed plan whose expressions with words are functions of their parts. Conversions around them are those that DataFusion adds, and
 /// no words: the other engine adds its own.
-pub fn spelled(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if !has_words_in(&plan)? {
+pub fn make_fragments_opaque(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !has_fragments(&plan)? {
         return Ok(plan);
     }
-    let spelled = plan.transform_up_with_subqueries(|node| {
-        let schema = super::derive::schema_below(&node)?;
-        with_expressions(node, |expr| expression(expr, &schema))
+    let opaque = plan.transform_up_with_subqueries(|node| {
+        let schema = super::derive::input_schema(&node)?;
+        with_expressions(node, |expr| make_opaque(expr, &schema))
     })?;
-    Ok(spelled.data)
+    Ok(opaque.data)
 }
 
 /// Whether expressions of a plan, or of the shared relations that it reads, have words.
-pub fn has_words_in(plan: &LogicalPlan) -> Result<bool> {
+pub fn has_fragments(plan: &LogicalPlan) -> Result<bool> {
     // Nothing that is asked of a part fails.
-    SharedRelation::any_node_in(plan, &|node| any_part(node, is_worded).unwrap_or(true))
+    SharedRelation::any_node_in(plan, &|node| any_part(node, is_fragment_call).unwrap_or(true))
 }
 
-fn is_worded(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(call) if has_words(call.func.name()))
+fn is_fragment_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if is_fragment(call.func.name()))
 }
 
-fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let worded = expr.transform_up(|expr| match &expr {
-        Expr::ScalarFunction(call) if call.func.inner().is::<Worded>() => match call.args.split_first() {
-            Some((reading, parts)) => {
-                Ok(Transformed::yes(Spelled::call(call.func.name(), reading, parts.to_vec(), schema)?))
+fn make_opaque(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let opaque = expr.transform_up(|expr| match &expr {
+        Expr::ScalarFunction(call) if call.func.inner().is::<SourceFragment>() => match call.args.split_first() {
+            Some((expression, parts)) => {
+                Ok(Transformed::yes(Spelled::call(call.func.name(), expression, parts.to_vec(), schema)?))
             }
             None => plan_err!("{expr} is of no expression"),
         },
         _ => Ok(Transformed::no(expr)),
     })?;
-    worded.transform_data(|expr| {
+    opaque.transform_data(|expr| {
         expr.transform_down(|expr| match &expr {
             Expr::ScalarFunction(_) => Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump)),
             Expr::Cast(cast) => {
                 let inside = vec![cast.expr.as_ref().clone()];
-                let spelled = Spelled::call(CONVERTED, &expr, inside, schema)?;
-                Ok(Transformed::new(spelled, true, TreeNodeRecursion::Jump))
+                let opaque = Spelled::call(IMPLICIT_CAST, &expr, inside, schema)?;
+                Ok(Transformed::new(opaque, true, TreeNodeRecursion::Jump))
             }
             _ => Ok(Transformed::no(expr)),
         })

@@ -4,21 +4,21 @@ use datafusion_common::Result;
 use datafusion_expr::Values;
 use std::sync::Arc;
 
-use super::expressions::Over;
+use super::expressions::SelectScope;
 use super::names::unique_names;
-use super::select::{Item, Select, indented};
-use super::writer::Writer;
-use crate::expr::sql;
-use crate::names::quoted_if_needed;
+use super::select::{Item, Select, indent};
+use super::writer::QueryWriter;
+use crate::expr::to_sql;
+use crate::names::quote_if_needed;
 
 /// VALUES, or a query for each row.
-pub fn values(writer: &mut Writer, node: &Values) -> Result<Select> {
+pub fn write_values(writer: &mut QueryWriter, node: &Values) -> Result<Select> {
     let names = unique_names(&node.schema);
-    let quoted: Vec<_> = names.iter().map(|name| quoted_if_needed(name)).collect();
+    let quoted: Vec<_> = names.iter().map(|name| quote_if_needed(name)).collect();
     let rows = node.values.iter().map(|row| {
-        let over = &mut Over::all(writer, &[]);
-        let row = row.iter().map(|value| sql(value, over)).collect::<Result<Vec<_>>>()?;
-        Ok(if writer.form.unites_values {
+        let over = &mut SelectScope::from_inputs(writer, &[]);
+        let row = row.iter().map(|value| to_sql(value, over)).collect::<Result<Vec<_>>>()?;
+        Ok(if writer.options.values_as_union {
             let items = row.iter().zip(&quoted).map(|(value, name)| format!("{value} AS {name}"));
             format!("SELECT {}", items.collect::<Vec<_>>().join(", "))
         } else {
@@ -26,9 +26,9 @@ pub fn values(writer: &mut Writer, node: &Values) -> Result<Select> {
         })
     });
     let rows = rows.collect::<Result<Vec<_>>>()?;
-    let alias = writer.alias("rows");
-    let from = if writer.form.unites_values {
-        format!("(\n{}\n) AS {alias}", indented(&rows.join("\nUNION ALL\n")))
+    let alias = writer.fresh_alias("rows");
+    let from = if writer.options.values_as_union {
+        format!("(\n{}\n) AS {alias}", indent(&rows.join("\nUNION ALL\n")))
     } else {
         format!("(VALUES {}) AS {alias}({})", rows.join(", "), quoted.join(", "))
     };

@@ -6,17 +6,17 @@ use datafusion_expr::{Expr, LogicalPlan};
 use xql_relations::unaliased;
 
 use super::names::unique_names;
-use super::select::{Item, Select, indented};
-use super::writer::Writer;
-use crate::expr::{Surroundings, closed_sql, order_sql};
+use super::select::{Item, Select, indent};
+use super::writer::QueryWriter;
+use crate::expr::{Scope, atom_sql, order_sql};
 
 /// What the expressions of a node stand in.
-pub struct Over<'w, 'a> {
-    writer: &'w mut Writer<'a>,
+pub struct SelectScope<'w, 'a> {
+    writer: &'w mut QueryWriter<'a>,
     inputs: &'w [Select],
 }
 
-impl Surroundings for Over<'_, '_> {
+impl Scope for SelectScope<'_, '_> {
     fn column(&mut self, column: &Column) -> Result<String> {
         let item = self.inputs.iter().find_map(|input| input.item(column));
         item.map(|item| item.sql.clone()).ok_or_else(|| plan_datafusion_err!("the text has no column {column}"))
@@ -32,39 +32,39 @@ impl Surroundings for Over<'_, '_> {
         let select = self.writer.select(plan);
         self.writer.outer.pop();
         let select = select?;
-        let text = select.text(&unique_names(&select.schema));
-        Ok(if text.contains('\n') { format!("(\n{}\n)", indented(&text)) } else { format!("({text})") })
+        let text = select.to_sql(&unique_names(&select.schema));
+        Ok(if text.contains('\n') { format!("(\n{}\n)", indent(&text)) } else { format!("({text})") })
     }
 }
 
-impl<'w, 'a> Over<'w, 'a> {
+impl<'w, 'a> SelectScope<'w, 'a> {
     /// Over the columns of these inputs.
-    pub fn all(writer: &'w mut Writer<'a>, inputs: &'w [Select]) -> Self {
+    pub fn from_inputs(writer: &'w mut QueryWriter<'a>, inputs: &'w [Select]) -> Self {
         Self { writer, inputs }
     }
 
     /// Over the columns of the only input.
-    pub fn one(writer: &'w mut Writer<'a>, input: &'w Select) -> Self {
+    pub fn from_input(writer: &'w mut QueryWriter<'a>, input: &'w Select) -> Self {
         Self { writer, inputs: std::slice::from_ref(input) }
     }
 }
 
 /// An expression as an item over the columns of an input.
-pub fn item(writer: &mut Writer, expr: &Expr, input: &Select) -> Result<Item> {
+pub fn write_item(writer: &mut QueryWriter, expr: &Expr, input: &Select) -> Result<Item> {
     let inside = unaliased(expr);
     if let Expr::Column(column) = inside
         && let Some(item) = input.item(column)
     {
         return Ok(item.clone());
     }
-    let sql = closed_sql(inside, &mut Over::one(writer, input))?;
+    let sql = atom_sql(inside, &mut SelectScope::from_input(writer, input))?;
     let is_simple = matches!(inside, Expr::Literal(..));
     Ok(Item { sql, name: None, is_simple, is_volatile: inside.is_volatile() })
 }
 
 /// What orders the rows, without constants, which do not.
-pub fn order(writer: &mut Writer, keys: &[SortExpr], input: &Select) -> Result<Vec<String>> {
-    let over = &mut Over::one(writer, input);
+pub fn write_order(writer: &mut QueryWriter, keys: &[SortExpr], input: &Select) -> Result<Vec<String>> {
+    let over = &mut SelectScope::from_input(writer, input);
     let keys = keys.iter().filter(|key| !input.is_constant(&key.expr));
     keys.map(|key| order_sql(key, over)).collect()
 }

@@ -6,7 +6,7 @@ use datafusion_expr::Expr;
 use xql_relations::unaliased;
 
 use crate::expr::is_constant;
-use crate::names::{has_words, quoted_if_needed};
+use crate::names::{is_fragment, quote_if_needed};
 
 /// How far a `SELECT` has come. What comes later reads what came before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,11 +29,11 @@ pub enum Stage {
 
 /// What a join in FROM does with the rows of its first relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Joined {
+pub enum JoinEffect {
     /// What is found for one of them depends on no other, and no row is without one of them.
-    AsLeftRows,
+    KeepsLeftRows,
     /// Anything else.
-    Otherwise,
+    Other,
 }
 
 /// A column of a `SELECT` in terms of what it reads.
@@ -52,12 +52,12 @@ pub struct Item {
 impl Item {
     /// A column of a relation in FROM.
     pub fn column(relation: &str, name: &str) -> Self {
-        let sql = format!("{}.{}", quoted_if_needed(relation), quoted_if_needed(name));
+        let sql = format!("{}.{}", quote_if_needed(relation), quote_if_needed(name));
         Self { sql, name: Some(name.to_owned()), is_simple: true, is_volatile: false }
     }
 
     /// Whether it is nothing but words of another engine.
-    fn keeps_words(&self) -> bool {
+    fn is_fragment(&self) -> bool {
         self.sql.starts_with("\"∂ ")
     }
 }
@@ -68,7 +68,7 @@ pub struct FromClause {
     /// Its text, if it reads anything.
     pub sql: Option<String>,
     /// If it is a join, what it does with its rows. On the right side of another it may need parentheses.
-    pub joined: Option<Joined>,
+    pub join: Option<JoinEffect>,
     /// The name of the `SELECT` where it is written in FROM itself.
     pub hint: String,
     /// How many queries in one another are in it.
@@ -112,12 +112,12 @@ pub struct Select {
 impl Select {
     /// All rows of a relation in FROM.
     pub fn new(schema: DFSchemaRef, from: Option<String>, items: Vec<Item>, hint: &str) -> Self {
-        let source = FromClause { sql: from, joined: None, hint: hint.to_owned(), depth: 0 };
+        let source = FromClause { sql: from, join: None, hint: hint.to_owned(), depth: 0 };
         Self { stage: Stage::From, schema, items, source, clauses: Clauses::default() }
     }
 
     /// It with one more condition in WHERE.
-    pub fn filtered(mut self, condition: String) -> Self {
+    pub fn with_filter(mut self, condition: String) -> Self {
         self.clauses.filters.push(condition);
         self.stage = Stage::Where;
         self
@@ -146,14 +146,14 @@ impl Select {
 
     /// Whether expressions over its columns can be written in terms of what these are computed from: nothing is computed
     /// twice that is not already, and nothing is drawn twice.
-    pub fn can_be_read_by(&self, exprs: &[&Expr], times: usize) -> bool {
+    pub fn can_inline(&self, exprs: &[&Expr], times: usize) -> bool {
         let mut read = vec![0_usize; self.items.len()];
         let mut has_subquery = false;
-        let mut is_worded = false;
+        let mut has_fragment = false;
         for expr in exprs {
             let _ = expr.apply(|part| {
                 match part {
-                    Expr::ScalarFunction(call) => is_worded |= has_words(call.func.name()),
+                    Expr::ScalarFunction(call) => has_fragment |= is_fragment(call.func.name()),
                     Expr::Column(column) => {
                         if let Some(index) = self.schema.maybe_index_of_column(column) {
                             read[index] += 1;
@@ -166,11 +166,11 @@ impl Select {
             });
         }
         let simple = |item: &Item| item.is_simple && !item.is_volatile;
-        if self.items.iter().zip(&read).any(|(item, read)| *read > 0 && nesting(&item.sql) > DEEP) {
+        if self.items.iter().zip(&read).any(|(item, read)| *read > 0 && paren_depth(&item.sql) > MAX_PAREN_DEPTH) {
             return false;
         }
         // Another engine may type an expression otherwise than a column of it: 0.1 is a decimal, and 1 fits to what is beside it.
-        if is_worded && self.items.iter().zip(&read).any(|(item, read)| *read > 0 && item.keeps_words()) {
+        if has_fragment && self.items.iter().zip(&read).any(|(item, read)| *read > 0 && item.is_fragment()) {
             return false;
         }
         if has_subquery && !self.items.iter().all(simple) {
@@ -180,12 +180,12 @@ impl Select {
     }
 
     /// The text with columns of these names.
-    pub fn text(&self, names: &[String]) -> String {
+    pub fn to_sql(&self, names: &[String]) -> String {
         let items = self.items.iter().zip(names).map(|(item, name)| {
             if item.name.as_ref() == Some(name) {
                 item.sql.clone()
             } else {
-                format!("{} AS {}", unwrapped(&item.sql), quoted_if_needed(name))
+                format!("{} AS {}", strip_parentheses(&item.sql), quote_if_needed(name))
             }
         });
         let mut items: Vec<_> = items.collect();
@@ -197,23 +197,23 @@ impl Select {
             Some(distinct) => format!("SELECT {distinct}"),
             None => "SELECT".to_owned(),
         };
-        clause(&mut lines, &start, &items, ",");
+        push_clause(&mut lines, &start, &items, ",");
         if let Some(from) = &self.source.sql {
             lines.push(format!("FROM {from}"));
         }
         let and = |parts: &[String]| parts.iter().map(|part| format!("({part})")).collect::<Vec<_>>();
-        let joined = |parts: &[String]| if parts.len() == 1 { parts.to_vec() } else { and(parts) };
+        let conjuncts = |parts: &[String]| if parts.len() == 1 { parts.to_vec() } else { and(parts) };
         if !self.clauses.filters.is_empty() {
-            clause(&mut lines, "WHERE", &joined(&self.clauses.filters), " AND");
+            push_clause(&mut lines, "WHERE", &conjuncts(&self.clauses.filters), " AND");
         }
         if let Some(groups) = self.clauses.groups.as_ref().filter(|groups| !groups.is_empty()) {
-            clause(&mut lines, "GROUP BY", groups, ",");
+            push_clause(&mut lines, "GROUP BY", groups, ",");
         }
         if !self.clauses.having.is_empty() {
-            clause(&mut lines, "HAVING", &joined(&self.clauses.having), " AND");
+            push_clause(&mut lines, "HAVING", &conjuncts(&self.clauses.having), " AND");
         }
         if !self.clauses.order.is_empty() {
-            clause(&mut lines, "ORDER BY", &self.clauses.order, ",");
+            push_clause(&mut lines, "ORDER BY", &self.clauses.order, ",");
         }
         lines.extend(self.clauses.limit.iter().map(|limit| format!("LIMIT {limit}")));
         lines.extend(self.clauses.offset.iter().map(|offset| format!("OFFSET {offset}")));
@@ -223,10 +223,10 @@ impl Select {
 
 /// How many parentheses in one another a value may have that is not computed in a query of its own. Parsers do not read expressions
 /// of any depth.
-const DEEP: usize = 12;
+const MAX_PAREN_DEPTH: usize = 12;
 
 /// How many parentheses in one another a text has.
-fn nesting(sql: &str) -> usize {
+fn paren_depth(sql: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for byte in sql.bytes() {
         match byte {
@@ -243,7 +243,7 @@ fn nesting(sql: &str) -> usize {
 const WIDTH: usize = 100;
 
 /// A clause in one line, or in a line for each of its parts.
-fn clause(lines: &mut Vec<String>, start: &str, parts: &[String], between: &str) {
+fn push_clause(lines: &mut Vec<String>, start: &str, parts: &[String], between: &str) {
     let line = format!("{start} {}", parts.join(&format!("{between} ")));
     if line.len() <= WIDTH && !line.contains('\n') || parts.len() == 1 {
         lines.push(line);
@@ -252,32 +252,32 @@ fn clause(lines: &mut Vec<String>, start: &str, parts: &[String], between: &str)
     lines.push(start.to_owned());
     for (number, part) in parts.iter().enumerate() {
         let end = if number + 1 < parts.len() { between } else { "" };
-        lines.push(format!("{}{end}", indented(part)));
+        lines.push(format!("{}{end}", indent(part)));
     }
 }
 
 /// The lines of a text two places to the right. What stands in quotes, a string or a name, keeps its line breaks as they are.
-pub fn indented(text: &str) -> String {
-    let mut indented = String::with_capacity(text.len() + 64);
-    indented.push_str("  ");
+pub fn indent(text: &str) -> String {
+    let mut lines = String::with_capacity(text.len() + 64);
+    lines.push_str("  ");
     let mut quote = None;
     for character in text.chars() {
-        indented.push(character);
+        lines.push(character);
         quote = match (quote, character) {
             (None, '\'' | '"') => Some(character),
             (Some(open), close) if open == close => None,
             (None, '\n') => {
-                indented.push_str("  ");
+                lines.push_str("  ");
                 None
             }
             (quote, _) => quote,
         };
     }
-    indented
+    lines
 }
 
 /// A text without parentheses around all of it.
-fn unwrapped(sql: &str) -> &str {
+fn strip_parentheses(sql: &str) -> &str {
     let Some(inside) = sql.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return sql };
     // A query keeps them, and so does what has others at its ends, as (a) + (b).
     let mut depth = 0_i32;

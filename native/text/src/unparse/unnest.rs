@@ -6,16 +6,16 @@ use std::sync::Arc;
 use xql_relations::preserves_nulls;
 
 use super::select::{Item, Select, Stage};
-use super::writer::Writer;
+use super::writer::QueryWriter;
 
 /// A row for each element of lists of the input.
-pub fn unnest(writer: &mut Writer, node: &Unnest, input: Select) -> Result<Select> {
+pub fn write_unnest(writer: &mut QueryWriter, node: &Unnest, input: Select) -> Result<Select> {
     if !node.struct_type_columns.is_empty() {
         return plan_err!(
             "unnest of a struct cannot be written as text beside a derivative that sees through relations: name its fields"
         );
     }
-    let input = writer.relation(input);
+    let input = writer.into_relation(input);
     let mut items = vec![];
     for (index, from) in node.dependency_indices.iter().enumerate() {
         let item = input.items[*from].clone();

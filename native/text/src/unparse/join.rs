@@ -4,38 +4,38 @@ use datafusion_common::{NullEquality, Result, plan_err};
 use datafusion_expr::{Join, JoinType};
 use std::sync::Arc;
 
-use super::expressions::Over;
-use super::select::{FromClause, Joined, Select, indented};
-use super::writer::Writer;
-use crate::expr::{closed_sql, sql};
+use super::expressions::SelectScope;
+use super::select::{FromClause, JoinEffect, Select, indent};
+use super::writer::QueryWriter;
+use crate::expr::{atom_sql, to_sql};
 use crate::plan::is_lateral;
 
 /// The rows of both inputs together.
-pub fn join(writer: &mut Writer, node: &Join) -> Result<Select> {
+pub fn write_join(writer: &mut QueryWriter, node: &Join) -> Result<Select> {
     let left = writer.select(&node.left)?;
-    let left = writer.relation(left);
-    let reads_left = is_lateral(&node.right);
-    if reads_left {
+    let left = writer.into_relation(left);
+    let is_lateral_join = is_lateral(&node.right);
+    if is_lateral_join {
         writer.outer.push(vec![left.clone()]);
     }
     let right = writer.select(&node.right);
-    if reads_left {
+    if is_lateral_join {
         writer.outer.pop();
     }
-    let right = writer.relation(right?);
+    let right = writer.into_relation(right?);
     let inputs = [left, right];
-    let conditions = conditions(writer, node, &inputs)?;
-    let kind = keyword(node.join_type, conditions.is_empty())?;
+    let conditions = write_conditions(writer, node, &inputs)?;
+    let kind = join_keyword(node.join_type, conditions.is_empty())?;
     let on = if conditions.is_empty() { String::new() } else { format!(" ON {}", conditions.join(" AND ")) };
     let [left, right] = inputs;
     let right_from = right.source.sql.unwrap_or_default();
-    let needs_parentheses = match right.source.joined {
+    let needs_parentheses = match right.source.join {
         None => false,
         // a × (b ⋈ c) = (a × b) ⋈ c
-        Some(Joined::AsLeftRows) => kind != "CROSS JOIN",
-        Some(Joined::Otherwise) => true,
+        Some(JoinEffect::KeepsLeftRows) => kind != "CROSS JOIN",
+        Some(JoinEffect::Other) => true,
     };
-    let right_from = if needs_parentheses { format!("(\n{}\n)", indented(&right_from)) } else { right_from };
+    let right_from = if needs_parentheses { format!("(\n{}\n)", indent(&right_from)) } else { right_from };
     let from = format!("{}\n{kind} {right_from}{on}", left.source.sql.unwrap_or_default());
     let items = match node.join_type {
         JoinType::LeftSemi | JoinType::LeftAnti => left.items,
@@ -44,19 +44,19 @@ pub fn join(writer: &mut Writer, node: &Join) -> Result<Select> {
     };
     let keeps_left =
         matches!(node.join_type, JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti);
-    let is_as_left = keeps_left && left.source.joined != Some(Joined::Otherwise) && !reads_left;
-    let joined = Some(if is_as_left { Joined::AsLeftRows } else { Joined::Otherwise });
+    let keeps_left_rows = keeps_left && left.source.join != Some(JoinEffect::Other) && !is_lateral_join;
+    let join = Some(if keeps_left_rows { JoinEffect::KeepsLeftRows } else { JoinEffect::Other });
     let depth = left.source.depth.max(right.source.depth);
     let select = Select::new(Arc::clone(&node.schema), Some(from), items, "joined");
-    Ok(Select { source: FromClause { joined, depth, ..select.source }, ..select })
+    Ok(Select { source: FromClause { join, depth, ..select.source }, ..select })
 }
 
 /// What rows of both inputs meet by.
-fn conditions(writer: &mut Writer, node: &Join, inputs: &[Select]) -> Result<Vec<String>> {
+fn write_conditions(writer: &mut QueryWriter, node: &Join, inputs: &[Select]) -> Result<Vec<String>> {
     let mut conditions = vec![];
-    let over = &mut Over::all(writer, inputs);
+    let over = &mut SelectScope::from_inputs(writer, inputs);
     for (a, b) in &node.on {
-        let (a, b) = (closed_sql(a, over)?, closed_sql(b, over)?);
+        let (a, b) = (atom_sql(a, over)?, atom_sql(b, over)?);
         conditions.push(match node.null_equality {
             NullEquality::NullEqualsNothing => format!("{a} = {b}"),
             // The parser takes all that follows IS NOT DISTINCT FROM for its right side.
@@ -64,7 +64,7 @@ fn conditions(writer: &mut Writer, node: &Join, inputs: &[Select]) -> Result<Vec
         });
     }
     if let Some(filter) = &node.filter {
-        conditions.push(if conditions.is_empty() { sql(filter, over)? } else { closed_sql(filter, over)? });
+        conditions.push(if conditions.is_empty() { to_sql(filter, over)? } else { atom_sql(filter, over)? });
     }
     if conditions.is_empty() && node.join_type != JoinType::Inner {
         conditions.push("TRUE".to_owned());
@@ -72,7 +72,7 @@ fn conditions(writer: &mut Writer, node: &Join, inputs: &[Select]) -> Result<Vec
     Ok(conditions)
 }
 
-fn keyword(join_type: JoinType, is_unconditional: bool) -> Result<&'static str> {
+fn join_keyword(join_type: JoinType, is_unconditional: bool) -> Result<&'static str> {
     Ok(match join_type {
         JoinType::Inner if is_unconditional => "CROSS JOIN",
         JoinType::Inner => "JOIN",

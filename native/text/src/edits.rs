@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::expr::Binding;
-use crate::expr::{Surroundings, bound_sql};
-use crate::names::quoted_if_needed;
-use crate::plan::{Site, context, expression};
-use crate::statement::{Source, Spellings, WrittenCall, spellings};
+use crate::expr::Precedence;
+use crate::expr::{Scope, sql_with_precedence};
+use crate::names::quote_if_needed;
+use crate::plan::{CallSite, expand_expr, simplify_context};
+use crate::statement::{ColumnSpellings, Source, SourceCall, column_spellings};
 
 /// A part of a text and what takes its place.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Edit {
 }
 
 /// A text with other parts.
-pub fn edited(text: &str, mut edits: Vec<Edit>) -> String {
+pub fn apply_edits(text: &str, mut edits: Vec<Edit>) -> String {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
@@ -37,29 +37,29 @@ pub fn edited(text: &str, mut edits: Vec<Edit>) -> String {
 }
 
 /// The text of a derivative, and how tightly it binds.
-pub type Derivative = (String, Binding);
+pub type Derivative = (String, Precedence);
 
 /// The calls in a plan by their numbers, each with its derivative; none if one cannot be written where it stands, or stands for
 /// several things.
-pub fn derivatives(
+pub fn local_derivatives(
     plan: &LogicalPlan,
     source: &Source<'_>,
-    calls: &[WrittenCall],
+    calls: &[SourceCall],
     options: &Arc<ConfigOptions>,
 ) -> Result<Option<BTreeMap<usize, Derivative>>> {
     let mut found: BTreeMap<usize, Derivative> = BTreeMap::new();
     let mut is_unique = true;
     plan.apply_with_subqueries(|node| {
-        let sited = sited_in(node)?;
-        if sited.is_empty() {
+        let sites = find_sites(node)?;
+        if sites.is_empty() {
             return Ok(TreeNodeRecursion::Continue);
         }
-        let context = context(node, options)?;
-        let below = Below::of(node);
-        for (number, part) in sited {
-            let derivative = below.inlined(expression(part.clone(), &context)?.data)?;
-            let mut place = Place::new(spellings(source, &calls[number]), &part)?;
-            match bound_sql(&derivative, &mut place) {
+        let context = simplify_context(node, options)?;
+        let inputs = InputExprs::from_node(node);
+        for (number, part) in sites {
+            let derivative = inputs.inline(expand_expr(part.clone(), &context)?.data)?;
+            let mut scope = CallScope::new(column_spellings(source, &calls[number]), &part)?;
+            match sql_with_precedence(&derivative, &mut scope) {
                 Ok(text) => is_unique &= *found.entry(number).or_insert_with(|| text.clone()) == text,
                 Err(_) => is_unique = false,
             }
@@ -67,34 +67,35 @@ pub fn derivatives(
         Ok(TreeNodeRecursion::Continue)
     })?;
     // The planner takes two calls that are the same for one.
-    let written = |number: &usize| &source.text[calls[*number].range.clone()];
-    let twins: HashMap<_, _> = found.iter().map(|(number, derivative)| (written(number), derivative.clone())).collect();
+    let source_text = |number: &usize| &source.text[calls[*number].range.clone()];
+    let by_text: HashMap<_, _> =
+        found.iter().map(|(number, derivative)| (source_text(number), derivative.clone())).collect();
     for number in (0..calls.len()).filter(|number| calls[*number].is_planned()) {
-        let Some(derivative) = twins.get(written(&number)) else { return Ok(None) };
+        let Some(derivative) = by_text.get(source_text(&number)) else { return Ok(None) };
         found.entry(number).or_insert_with(|| derivative.clone());
     }
     Ok(is_unique.then_some(found))
 }
 
 /// The calls in the expressions of a node, with their numbers.
-fn sited_in(node: &LogicalPlan) -> Result<Vec<(usize, Expr)>> {
-    let mut sited = vec![];
+fn find_sites(node: &LogicalPlan) -> Result<Vec<(usize, Expr)>> {
+    let mut sites = vec![];
     node.apply_expressions(|expr| {
         expr.apply(|part| {
-            let Some(number) = Site::number_of(part) else { return Ok(TreeNodeRecursion::Continue) };
-            sited.push((number, part.clone()));
+            let Some(number) = CallSite::number_of(part) else { return Ok(TreeNodeRecursion::Continue) };
+            sites.push((number, part.clone()));
             Ok(TreeNodeRecursion::Jump)
         })
     })?;
-    Ok(sited)
+    Ok(sites)
 }
 
 /// What the aggregate and the windows below a node compute, by the columns that a node reads of them: those of the uppermost first.
-struct Below<'a>(Vec<HashMap<(Option<TableReference>, String), &'a Expr>>);
+struct InputExprs<'a>(Vec<HashMap<(Option<TableReference>, String), &'a Expr>>);
 
-impl<'a> Below<'a> {
-    fn of(node: &'a LogicalPlan) -> Self {
-        let mut below = vec![];
+impl<'a> InputExprs<'a> {
+    fn from_node(node: &'a LogicalPlan) -> Self {
+        let mut inputs = vec![];
         let mut node = match node.inputs()[..] {
             [input] => Some(input),
             _ => None,
@@ -107,17 +108,17 @@ impl<'a> Below<'a> {
             } else if let LogicalPlan::Sort(sort) = input {
                 node = Some(&sort.input);
             } else if let LogicalPlan::Window(window) = input {
-                below.push(named(&mut window.window_expr.iter()));
+                inputs.push(named(&mut window.window_expr.iter()));
                 node = Some(&window.input);
             } else if let LogicalPlan::Aggregate(aggregate) = input {
-                below.push(named(&mut aggregate.group_expr.iter().chain(&aggregate.aggr_expr)));
+                inputs.push(named(&mut aggregate.group_expr.iter().chain(&aggregate.aggr_expr)));
             }
         }
-        Self(below)
+        Self(inputs)
     }
 
     /// An expression with what is computed below in the place of its columns.
-    fn inlined(&self, expr: Expr) -> Result<Expr> {
+    fn inline(&self, expr: Expr) -> Result<Expr> {
         self.0.iter().try_fold(expr, |expr, computed| {
             let inlined = expr.transform_up(|part| {
                 let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
@@ -130,44 +131,44 @@ impl<'a> Below<'a> {
 }
 
 /// The place of a call.
-struct Place {
-    spelled: Spellings,
+struct CallScope {
+    spellings: ColumnSpellings,
     /// How many columns of a name the call reads.
-    read: HashMap<String, usize>,
+    reads: HashMap<String, usize>,
 }
 
-impl Place {
-    fn new(spelled: Spellings, call: &Expr) -> Result<Self> {
+impl CallScope {
+    fn new(spellings: ColumnSpellings, call: &Expr) -> Result<Self> {
         let mut columns = HashSet::new();
-        let mut read = HashMap::new();
+        let mut reads = HashMap::new();
         call.apply(|part| {
             if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = part
                 && columns.insert(column.clone())
             {
-                *read.entry(column.name.clone()).or_default() += 1;
+                *reads.entry(column.name.clone()).or_default() += 1;
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(Self { spelled, read })
+        Ok(Self { spellings, reads })
     }
 }
 
-impl Surroundings for Place {
+impl Scope for CallScope {
     fn column(&mut self, column: &Column) -> Result<String> {
         let relation = column.relation.as_ref().map(|relation| relation.to_vec()).unwrap_or_default();
-        let is_only = self.read.get(&column.name).is_none_or(|count| *count <= 1);
+        let is_only = self.reads.get(&column.name).is_none_or(|count| *count <= 1);
         let fits = |parts: &&(Vec<String>, String)| match parts.0.split_last() {
             Some((_, [])) => is_only,
             Some((_, qualifier)) => relation.ends_with(qualifier),
             None => false,
         };
-        if let Some((_, text)) = self.spelled.get(&column.name).and_then(|known| known.iter().find(fits)) {
+        if let Some((_, text)) = self.spellings.get(&column.name).and_then(|known| known.iter().find(fits)) {
             return Ok(text.clone());
         }
         if relation.is_empty() {
             return plan_err!("the call cannot name {column} where it stands");
         }
-        let parts = relation.iter().chain([&column.name]).map(|part| quoted_if_needed(part));
+        let parts = relation.iter().chain([&column.name]).map(|part| quote_if_needed(part));
         Ok(parts.collect::<Vec<_>>().join("."))
     }
 

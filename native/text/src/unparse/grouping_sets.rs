@@ -6,19 +6,19 @@ use std::collections::HashMap;
 
 use super::names::unique;
 use super::select::{Item, Select};
-use super::writer::Writer;
-use crate::expr::{Surroundings, grouping_sets, listed};
+use super::writer::QueryWriter;
+use crate::expr::{Scope, grouping_sets_sql, list_sql};
 
 /// How many of the sets before it each grouping set repeats.
 ///
 /// Only their places tell the rows of one set from those of another that is the same. In a text they have further keys, which are
 /// constant: `GROUPING SETS ((k), (k))` becomes `GROUPING SETS ((k), (k, again))`.
 #[derive(Default)]
-pub struct Repeated(Vec<usize>);
+pub struct DuplicateSets(Vec<usize>);
 
-impl Repeated {
+impl DuplicateSets {
     /// That of these sets.
-    pub fn of(sets: &GroupingSet) -> Self {
+    pub fn from_sets(sets: &GroupingSet) -> Self {
         let GroupingSet::GroupingSets(sets) = sets else { return Self::default() };
         let mut seen: HashMap<Vec<String>, usize> = HashMap::new();
         let places = sets.iter().map(|set| {
@@ -33,31 +33,31 @@ impl Repeated {
     }
 
     /// Columns of a constant in what an aggregate reads, as many as a set repeats others.
-    pub fn marks(&self, writer: &mut Writer, input: &mut Select) -> Vec<Item> {
+    pub fn add_markers(&self, writer: &mut QueryWriter, input: &mut Select) -> Vec<Item> {
         let count = self.0.iter().copied().max().unwrap_or(0);
         if count == 0 {
             return vec![];
         }
-        let mut marked = writer.relation(input.clone());
+        let mut marked = writer.into_relation(input.clone());
         let width = marked.items.len();
         let known = marked.schema.fields().iter().map(|field| field.name().as_str());
         let names = unique(known.chain(std::iter::repeat_n("again", count)));
         let one = Item { sql: "1".to_owned(), name: None, is_simple: true, is_volatile: false };
         marked.items.extend(std::iter::repeat_n(one, count));
-        *input = writer.derived(&marked.text(&names), names, &marked);
+        *input = writer.derived_table(&marked.to_sql(&names), names, &marked);
         input.items[width..].to_vec()
     }
 
     /// The sets with as many marks each as it repeats others.
-    pub fn sql(&self, sets: &GroupingSet, marks: &[Item], around: &mut dyn Surroundings) -> Result<String> {
-        let GroupingSet::GroupingSets(listed_sets) = sets else { return grouping_sets(sets, around) };
+    pub fn to_sql(&self, sets: &GroupingSet, markers: &[Item], scope: &mut dyn Scope) -> Result<String> {
+        let GroupingSet::GroupingSets(listed_sets) = sets else { return grouping_sets_sql(sets, scope) };
         let mut written = vec![];
         for (set, repeated) in listed_sets.iter().zip(&self.0) {
             let mut keys = vec![];
             if !set.is_empty() {
-                keys.push(listed(set, around)?);
+                keys.push(list_sql(set, scope)?);
             }
-            keys.extend(marks[..*repeated].iter().map(|mark| mark.sql.clone()));
+            keys.extend(markers[..*repeated].iter().map(|marker| marker.sql.clone()));
             written.push(format!("({})", keys.join(", ")));
         }
         Ok(format!("GROUPING SETS ({})", written.join(", ")))
@@ -65,13 +65,13 @@ impl Repeated {
 
     /// The number by which DataFusion knows the set of a row: a bit for each key that is none of the set's, and above these which of
     /// those that are the same it is.
-    pub fn number_sql(keys: &[Item], marks: &[Item]) -> String {
+    pub fn grouping_id_sql(keys: &[Item], markers: &[Item]) -> String {
         let mut number = match keys {
             [] => "0".to_owned(),
             keys => format!("grouping({})", keys.iter().map(|key| key.sql.as_str()).collect::<Vec<_>>().join(", ")),
         };
-        for mark in marks {
-            number += &format!(" + {} * (1 - grouping({}))", 1_u64 << keys.len(), mark.sql);
+        for marker in markers {
+            number += &format!(" + {} * (1 - grouping({}))", 1_u64 << keys.len(), marker.sql);
         }
         number
     }

@@ -6,16 +6,21 @@ use sqlparser::tokenizer::{Span, Token, Word};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::calls::WrittenCall;
-use super::statements::{Written, outer_query};
+use super::calls::SourceCall;
+use super::statements::{ParsedStatement, outer_query};
 use super::tokens::Source;
-use crate::expr::Binding;
+use crate::expr::Precedence;
 
 /// Names of columns by their last parts: all parts as the planner reads them, and the name as it is written.
-pub type Spellings = HashMap<String, Vec<(Vec<String>, String)>>;
+pub type ColumnSpellings = HashMap<String, Vec<(Vec<String>, String)>>;
 
 /// Where the items of the outermost `SELECT` end that have calls and no name, each with its number among `width` columns.
-pub fn unnamed_items(source: &Source, written: &Written, calls: &[WrittenCall], width: usize) -> Vec<(usize, usize)> {
+pub fn unnamed_items(
+    source: &Source,
+    written: &ParsedStatement,
+    calls: &[SourceCall],
+    width: usize,
+) -> Vec<(usize, usize)> {
     let Some(mut body) = outer_query(&written.statement).map(|query| query.body.as_ref()) else { return vec![] };
     while let SetExpr::SetOperation { left, .. } = body {
         body = left;
@@ -50,7 +55,7 @@ pub fn unnamed_items(source: &Source, written: &Written, calls: &[WrittenCall], 
 }
 
 /// Where an item without a name ends that has a call.
-fn item_end(source: &Source, span: &Span, calls: &[WrittenCall]) -> Option<usize> {
+fn item_end(source: &Source, span: &Span, calls: &[SourceCall]) -> Option<usize> {
     let first = *source.by_start.get(&span.start)?;
     let mut depth = 0_usize;
     // The span of an expression may leave out what is at its ends: parentheses, a window.
@@ -61,7 +66,7 @@ fn item_end(source: &Source, span: &Span, calls: &[WrittenCall]) -> Option<usize
             Token::RParen | Token::Comma | Token::SemiColon if depth == 0 => {
                 return end_before(source, token, first, calls);
             }
-            Token::Word(word) if depth == 0 && ENDS.contains(&word.keyword) => {
+            Token::Word(word) if depth == 0 && CLAUSE_KEYWORDS.contains(&word.keyword) => {
                 return end_before(source, token, first, calls);
             }
             _ => {}
@@ -70,7 +75,7 @@ fn item_end(source: &Source, span: &Span, calls: &[WrittenCall]) -> Option<usize
     end_before(source, source.tokens.len(), first, calls)
 }
 
-fn end_before(source: &Source, token: usize, first: usize, calls: &[WrittenCall]) -> Option<usize> {
+fn end_before(source: &Source, token: usize, first: usize, calls: &[SourceCall]) -> Option<usize> {
     let last = (first..token).rfind(|last| !matches!(source.tokens[*last].token, Token::Whitespace(_) | Token::EOF))?;
     let item = source.ranges[first].start..source.ranges[last].end;
     let next = calls.partition_point(|call| call.range.start < item.start);
@@ -80,31 +85,31 @@ fn end_before(source: &Source, token: usize, first: usize, calls: &[WrittenCall]
 
 /// The names of columns in a call, by their last parts: their parts as the planner reads them, and as they are written.
 /// Those with the most parts come first.
-pub fn spellings(source: &Source, call: &WrittenCall) -> Spellings {
+pub fn column_spellings(source: &Source, call: &SourceCall) -> ColumnSpellings {
     let mut inside = call.tokens.clone().skip(1).collect::<Vec<_>>();
     inside.retain(|token| !matches!(source.tokens[*token].token, Token::Whitespace(_)));
-    let mut spellings = Spellings::new();
-    let mut at = 0;
-    while let Some(token) = inside.get(at) {
+    let mut spellings = ColumnSpellings::new();
+    let mut index = 0;
+    while let Some(token) = inside.get(index) {
         let Token::Word(word) = &source.tokens[*token].token else {
-            at += 1;
+            index += 1;
             continue;
         };
-        let mut parts = vec![normalized(word)];
+        let mut parts = vec![normalize(word)];
         let mut written = source.text[source.ranges[*token].clone()].to_owned();
-        while let (Some(period), Some(next)) = (inside.get(at + 1), inside.get(at + 2))
+        while let (Some(period), Some(next)) = (inside.get(index + 1), inside.get(index + 2))
             && source.tokens[*period].token == Token::Period
             && let Token::Word(word) = &source.tokens[*next].token
         {
-            parts.push(normalized(word));
+            parts.push(normalize(word));
             written += ".";
             written += &source.text[source.ranges[*next].clone()];
-            at += 2;
+            index += 2;
         }
-        at += 1;
-        let is_called = inside.get(at).is_some_and(|next| source.tokens[*next].token == Token::LParen);
+        index += 1;
+        let is_function = inside.get(index).is_some_and(|next| source.tokens[*next].token == Token::LParen);
         let known = spellings.entry(parts[parts.len() - 1].clone()).or_default();
-        if !is_called && !known.iter().any(|known| known.0 == parts) {
+        if !is_function && !known.iter().any(|known| known.0 == parts) {
             known.push((parts, written));
         }
     }
@@ -115,31 +120,33 @@ pub fn spellings(source: &Source, call: &WrittenCall) -> Spellings {
 }
 
 /// How tightly a text has to bind that takes the place of a call.
-pub fn needed_at(source: &Source, call: &WrittenCall) -> Binding {
-    let last = source.significant_before(call.tokens.start);
-    let last_but_one = last.and_then(|last| source.significant_before(last));
+pub fn required_precedence(source: &Source, call: &SourceCall) -> Precedence {
+    let last = source.previous_significant(call.tokens.start);
+    let last_but_one = last.and_then(|last| source.previous_significant(last));
     let [last, last_but_one] = [last, last_but_one].map(|token| token.map(|token| &source.tokens[token].token));
     let left = match (last, last_but_one) {
         // The sign of a number.
-        (Some(Token::Minus | Token::Plus), Some(first)) if !ends_operand(first) => Binding::Closed,
+        (Some(Token::Minus | Token::Plus), Some(first)) if !ends_operand(first) => Precedence::Atom,
         (Some(token), _) => match token {
-            Token::LParen | Token::Comma | Token::SemiColon => Binding::Open,
-            Token::Plus | Token::Minus => Binding::Product,
-            token if is_comparison(token) => Binding::Sum,
-            Token::Word(word) if word.quote_style.is_none() && !OPERATOR_WORDS.contains(&word.keyword) => Binding::Open,
-            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Binding::Sum,
-            _ => Binding::Closed,
+            Token::LParen | Token::Comma | Token::SemiColon => Precedence::Open,
+            Token::Plus | Token::Minus => Precedence::Product,
+            token if is_comparison(token) => Precedence::Sum,
+            Token::Word(word) if word.quote_style.is_none() && !OPERATOR_WORDS.contains(&word.keyword) => {
+                Precedence::Open
+            }
+            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Precedence::Sum,
+            _ => Precedence::Atom,
         },
-        (None, _) => Binding::Open,
+        (None, _) => Precedence::Open,
     };
-    let right = match source.significant(call.tokens.end).map(|token| &source.tokens[token].token) {
-        None | Some(Token::EOF) | Some(Token::RParen | Token::Comma | Token::SemiColon) => Binding::Open,
-        Some(Token::Plus | Token::Minus) => Binding::Sum,
-        Some(Token::Mul | Token::Div | Token::Mod) => Binding::Product,
-        Some(token) if is_comparison(token) => Binding::Sum,
-        Some(Token::Word(word)) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Binding::Sum,
-        Some(Token::Word(word)) if !OPERATOR_WORDS.contains(&word.keyword) => Binding::Open,
-        Some(_) => Binding::Closed,
+    let right = match source.next_significant(call.tokens.end).map(|token| &source.tokens[token].token) {
+        None | Some(Token::EOF) | Some(Token::RParen | Token::Comma | Token::SemiColon) => Precedence::Open,
+        Some(Token::Plus | Token::Minus) => Precedence::Sum,
+        Some(Token::Mul | Token::Div | Token::Mod) => Precedence::Product,
+        Some(token) if is_comparison(token) => Precedence::Sum,
+        Some(Token::Word(word)) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Precedence::Sum,
+        Some(Token::Word(word)) if !OPERATOR_WORDS.contains(&word.keyword) => Precedence::Open,
+        Some(_) => Precedence::Atom,
     };
     left.max(right)
 }
@@ -160,12 +167,12 @@ fn is_comparison(token: &Token) -> bool {
 }
 
 /// A name as the planner reads it.
-fn normalized(word: &Word) -> String {
+fn normalize(word: &Word) -> String {
     if word.quote_style.is_some() { word.value.clone() } else { word.value.to_ascii_lowercase() }
 }
 
 /// What may stand behind the last item of `SELECT`.
-const ENDS: [Keyword; 16] = [
+const CLAUSE_KEYWORDS: [Keyword; 16] = [
     Keyword::FROM,
     Keyword::WHERE,
     Keyword::GROUP,
