@@ -1,4 +1,4 @@
-//! Derivatives in the place of calls, all else as it was written.
+//! Replacement of calls by row-local derivatives, with all else as it was written.
 
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -14,16 +14,16 @@ use crate::names::quote_if_needed;
 use crate::plan::{CallSite, expand_expr, simplify_context};
 use crate::statement::{ColumnSpellings, Source, SourceCall, column_spellings};
 
-/// A part of a text and what takes its place.
+/// A replacement of a part of a text.
 #[derive(Debug, Clone)]
 pub struct Edit {
-    /// Where the part stands.
+    /// The range of the part.
     pub range: Range<usize>,
-    /// What takes its place.
+    /// The text that replaces it.
     pub text: String,
 }
 
-/// A text with other parts.
+/// Applies edits that do not overlap.
 pub fn apply_edits(text: &str, mut edits: Vec<Edit>) -> String {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut out = String::with_capacity(text.len());
@@ -36,11 +36,11 @@ pub fn apply_edits(text: &str, mut edits: Vec<Edit>) -> String {
     out + &text[done..]
 }
 
-/// The text of a derivative, and how tightly it binds.
+/// The text of a derivative and its precedence.
 pub type Derivative = (String, Precedence);
 
-/// The calls in a plan by their numbers, each with its derivative; none if one cannot be written where it stands, or stands for
-/// several things.
+/// Writes the derivative of each call of a plan, by number. Returns `None` if one cannot be written in the scope of its call, or a call has
+/// several derivatives.
 pub fn local_derivatives(
     plan: &LogicalPlan,
     source: &Source<'_>,
@@ -66,7 +66,7 @@ pub fn local_derivatives(
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    // The planner takes two calls that are the same for one.
+    // The planner merges calls that are equal.
     let source_text = |number: &usize| &source.text[calls[*number].range.clone()];
     let by_text: HashMap<_, _> =
         found.iter().map(|(number, derivative)| (source_text(number), derivative.clone())).collect();
@@ -77,7 +77,7 @@ pub fn local_derivatives(
     Ok(is_unique.then_some(found))
 }
 
-/// The calls in the expressions of a node, with their numbers.
+/// Finds the calls in the expressions of a node, with their numbers.
 fn find_sites(node: &LogicalPlan) -> Result<Vec<(usize, Expr)>> {
     let mut sites = vec![];
     node.apply_expressions(|expr| {
@@ -90,7 +90,7 @@ fn find_sites(node: &LogicalPlan) -> Result<Vec<(usize, Expr)>> {
     Ok(sites)
 }
 
-/// What the aggregate and the windows below a node compute, by the columns that a node reads of them: those of the uppermost first.
+/// The expressions of the windows and the aggregate below a node, by the columns that the node reads of them, uppermost first.
 struct InputExprs<'a>(Vec<HashMap<(Option<TableReference>, String), &'a Expr>>);
 
 impl<'a> InputExprs<'a> {
@@ -117,7 +117,7 @@ impl<'a> InputExprs<'a> {
         Self(inputs)
     }
 
-    /// An expression with what is computed below in the place of its columns.
+    /// Replaces columns by the expressions that compute them.
     fn inline(&self, expr: Expr) -> Result<Expr> {
         self.0.iter().try_fold(expr, |expr, computed| {
             let inlined = expr.transform_up(|part| {
@@ -130,10 +130,10 @@ impl<'a> InputExprs<'a> {
     }
 }
 
-/// The place of a call.
+/// The scope of a call.
 struct CallScope {
     spellings: ColumnSpellings,
-    /// How many columns of a name the call reads.
+    /// The number of columns of each name that the call reads.
     reads: HashMap<String, usize>,
 }
 

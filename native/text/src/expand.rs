@@ -1,4 +1,4 @@
-//! Statements without calls.
+//! Expansion of the calls in statements.
 
 use arrow::datatypes::Schema;
 use datafusion_common::config::ConfigOptions;
@@ -21,16 +21,15 @@ use crate::statement::{
 };
 use crate::unparse::{UnparseOptions, query_sql};
 
-/// The statements of a text without calls of the operators. A text without calls is given back as it is.
+/// Rewrites the statements of a text without calls of the operators. A text without calls is returned as it is.
 ///
 /// # Errors
-/// What makes a statement invalid, what has no derivative, and what cannot be written as text.
+/// If a statement is invalid, if it has no derivative, or if the derivative cannot be written as text.
 pub fn expand(text: &str, catalog: &Catalog, rules: &Rules) -> Result<String> {
     Ok(apply_edits(text, edits(text, catalog, rules)?))
 }
 
-/// What of a text is to be written otherwise, so that its statements are without calls of the operators: calls, a name behind an
-/// item of `SELECT`, or a whole query.
+/// Returns the edits that remove all derivative calls: of calls, of a name behind an item of `SELECT`, or of a whole query.
 ///
 /// # Errors
 /// As for [`expand`].
@@ -52,19 +51,19 @@ pub fn edits(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Vec<Edit>> 
     Ok(all)
 }
 
-/// The columns of the query that a statement is or has, with or without calls.
+/// Returns the columns of the query that a statement is or contains, with or without calls.
 ///
 /// # Errors
-/// What makes the statement invalid.
+/// If the statement is invalid.
 pub fn columns(text: &str, catalog: &Catalog, rules: &Rules) -> Result<Schema> {
     let planner = Planner::new(catalog, rules);
     Ok(columns_of(&parse_one(text)?, &planner, &ConfigOptions::new())?.as_arrow().clone())
 }
 
-/// The derivative of an expression by a column, both over these columns of one relation.
+/// Differentiates an expression by a column, both over the columns of one relation.
 ///
 /// # Errors
-/// What makes the expression invalid, what has no derivative, and what cannot be written as text.
+/// If the expression is invalid, if it has no derivative, or if the derivative cannot be written as text.
 pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &str, rules: &Rules) -> Result<String> {
     let start = "SELECT grad(";
     // A comment at the end of the expression ends with its line.
@@ -74,7 +73,7 @@ pub fn differentiate(expression: &str, column: &str, catalog: &Catalog, table: &
     let options = Arc::new(ConfigOptions::new());
     let expansion = Expansion { source, planner, options, multi_read_recursion: catalog.multi_read_recursion };
     let statements = expansion.source.statements()?;
-    // What is handed over may not close the call that is around it.
+    // The given texts must not close the call around them.
     let whole = start.len() - "grad(".len()..text.len() - format!(" FROM {table}").len();
     let is_whole = |call: &SourceCall| call.range == whole;
     let [written] = statements.as_slice() else { return plan_err!("{expression} is not one expression") };
@@ -94,7 +93,7 @@ struct Expansion<'a> {
     source: Source<'a>,
     planner: Planner<'a>,
     options: Arc<ConfigOptions>,
-    /// Whether a recursive term may read the rows of the last iteration several times.
+    /// Whether a recursive term may read its work table several times.
     multi_read_recursion: bool,
 }
 
@@ -103,14 +102,14 @@ struct DifferentiatedStatement {
     plan: LogicalPlan,
     /// The columns of the statement.
     schema: DFSchemaRef,
-    /// The derivatives by the numbers of the calls, if these say all by themselves.
+    /// The derivatives by the index of the call, if all of them are row-local.
     local: Option<Derivatives>,
 }
 
 type Derivatives = BTreeMap<usize, Derivative>;
 
 impl Expansion<'_> {
-    /// What of a statement is to be written otherwise.
+    /// Returns the edits of a statement.
     fn expand_statement(&self, written: &ParsedStatement) -> Result<Vec<Edit>> {
         let calls = find_calls(&self.source, written)?;
         if calls.is_empty() {
@@ -137,7 +136,7 @@ impl Expansion<'_> {
             UnparseOptions { config: &self.options, values_as_union, multi_read_recursion: self.multi_read_recursion };
         let text = query_sql(&prune_columns(plan, &self.options)?, unparse_options)?;
         if has_fragments {
-            // Only with the words in it is it a statement.
+            // It becomes a statement only when its fragments are inserted.
             return Ok(vec![Edit { range, text }]);
         }
         let written = columns_of(&parse_generated(&text)?, &self.planner, &self.options)?;
@@ -147,7 +146,7 @@ impl Expansion<'_> {
         Ok(vec![Edit { range, text }])
     }
 
-    /// Knows from here on what a statement makes that is written otherwise.
+    /// Records what a rewritten statement creates, for the statements after it.
     fn track(&mut self, written: &ParsedStatement, edits: &[Edit]) {
         if let Ok(statement) = parse_one(&self.rewrite(written, edits)) {
             self.planner.track_ddl(&statement);
@@ -167,8 +166,8 @@ impl Expansion<'_> {
         let plan_statement = |statement| {
             make_fragments_opaque(coerce_types(self.planner.plan(query_or_statement(statement))?, &self.options)?)
         };
-        // DataFusion names a column by the orders and conditions of its function, and does not find it again when a call in these has
-        // no number any more. Then the query is written as a whole:
+        // DataFusion names a column by the orders and conditions of its function, and does not find it again when a call in these has lost
+        // its number. Then the query is unparsed as a whole:
         // SELECT rank() OVER (ORDER BY grad(x * x, x)) FROM t
         let statement = with_sites(&self.source, written, calls)?;
         let sited = plan_statement(&statement);
@@ -176,7 +175,7 @@ impl Expansion<'_> {
         let plan = sited.or_else(|_| plan_statement(&written.statement))?;
         let (before, schema) = (list_calls(&plan)?, Arc::clone(plan.schema()));
         let plan = differentiate_plan(plan, &self.options)?;
-        // Calls that say all by themselves are left in the plan.
+        // The rule leaves row-local calls in the plan.
         let local = if is_sited && before == list_calls(&plan)? {
             local_derivatives(&plan, &self.source, calls, &self.options)?
         } else {
@@ -195,9 +194,9 @@ impl Expansion<'_> {
         let mut edits = vec![];
         for (number, call) in calls.iter().enumerate().filter(|(_, call)| !call.is_inner) {
             match found.get(&number) {
-                Some((text, binding)) => {
+                Some((text, precedence)) => {
                     let needed = required_precedence(&self.source, call);
-                    let text = if *binding >= needed { text.clone() } else { format!("({text})") };
+                    let text = if *precedence >= needed { text.clone() } else { format!("({text})") };
                     edits.push(Edit { range: call.range.clone(), text });
                 }
                 // stop_gradient(x) is x.
@@ -216,7 +215,7 @@ impl Expansion<'_> {
         edits
     }
 
-    /// Whether a statement with other parts has these columns, which it had, and no call.
+    /// Returns whether a statement has these columns after the edits, and no call.
     fn preserves_columns(&self, written: &ParsedStatement, edits: &[Edit], schema: &DFSchema) -> Result<bool> {
         let Ok(statement) = parse_one(&self.rewrite(written, edits)) else { return Ok(false) };
         match self.planner.plan(query_or_statement(&statement)) {
@@ -231,7 +230,7 @@ impl Expansion<'_> {
     }
 }
 
-/// Whether two queries have columns of the same types, and names if these matter.
+/// Returns whether two queries have columns of the same types, and of the same names if these matter.
 fn has_same_columns(a: &DFSchema, b: &DFSchema, named: bool) -> bool {
     a.fields().len() == b.fields().len()
         && a.fields()
@@ -240,7 +239,7 @@ fn has_same_columns(a: &DFSchema, b: &DFSchema, named: bool) -> bool {
             .all(|(a, b)| a.data_type() == b.data_type() && (!named || a.name() == b.name()))
 }
 
-/// The calls in a plan, each with its number and arguments.
+/// Lists the calls of a plan, each with its number and arguments.
 fn list_calls(plan: &LogicalPlan) -> Result<Vec<String>> {
     let mut calls = vec![];
     plan.apply_with_subqueries(|node| {

@@ -1,12 +1,12 @@
-//! Derivatives as text: statements with `grad`, `jvp`, `vjp` and `stop_gradient` written as plain SQL.
+//! Derivatives as text: rewrites statements with `grad`, `jvp`, `vjp` and `stop_gradient` as plain SQL.
 //!
-//! DataFusion's planner binds names and types, with bare schemas for tables; `xql-relations` and `xql-autodiff` differentiate; what
-//! comes back is text for a session that knows nothing of derivatives. A derivative that says all by itself takes the place of its
-//! call, and all else stays as it is written. A query whose derivatives see through relations is written anew.
+//! DataFusion's planner binds names and types, with bare schemas for tables; `xql-relations` and `xql-autodiff` differentiate; the result
+//! is text for a session that knows nothing of derivatives. A row-local derivative replaces its call, and all else stays as it is written.
+//! A query whose derivatives see through relations is unparsed as a whole.
 //!
-//! In the order of the modules, each of which imports only from those before it: `names` has identifiers; `expr` writes expressions;
-//! `statement` has a text as tokens, and finds the calls in it; `plan` plans a statement and differentiates it; `write` writes plans;
-//! `splice` puts derivatives in the place of calls; `expand` decides between the two.
+//! In the order of the modules, each of which imports only from those before it: `names` has identifiers; `expr` unparses expressions;
+//! `statement` tokenizes a text and finds the calls in it; `plan` plans a statement and differentiates it; `unparse` unparses plans;
+//! `edits` replaces calls by derivatives; `expand` decides between the two.
 //!
 //! ```
 //! # use arrow::datatypes::{DataType, Field, Schema};

@@ -1,4 +1,4 @@
-//! Names in SQL.
+//! Identifiers in SQL.
 
 use datafusion_common::utils::quote_identifier;
 use sqlparser::keywords::{
@@ -10,18 +10,18 @@ use xql_relations::unnumbered;
 /// The operators that differentiate.
 pub const DERIVATIVES: [&str; 3] = ["grad", "jvp", "vjp"];
 
-/// What a function is called that only converts as the engine of the words does by itself, and is not written.
+/// The name of the function for a cast that the other engine adds by itself, and that is not written.
 pub const IMPLICIT_CAST: &str = "∂ =";
 
-/// How the name of a function begins that stands for an expression with words of another engine. Their number follows.
+/// The prefix of the function that stands for a source fragment, followed by its number.
 const FRAGMENT_PREFIX: &str = "∂ ";
 
-/// Whether a function stands for an expression with words of another engine.
+/// Returns whether a function stands for a source fragment.
 pub fn is_fragment(function: &str) -> bool {
     function.starts_with(FRAGMENT_PREFIX)
 }
 
-/// The name of a column without those of the words that are in its expression: `sum(t.x * t.y)` for `sum(t.x * t.y ∂ 3)`.
+/// Removes source fragments from the name of a column: `sum(t.x * t.y ∂ 3)` becomes `sum(t.x * t.y)`.
 pub fn strip_fragments(name: &str) -> String {
     let mut parts = name.split(" ∂ ");
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -35,12 +35,12 @@ pub fn strip_fragments(name: &str) -> String {
     plain
 }
 
-/// A name as DataFusion's parser reads it again: in double quotes where it has to be.
+/// Quotes a name if DataFusion's parser would read it otherwise.
 pub fn quote_if_needed(name: &str) -> String {
     if is_reserved(name) { format!("\"{name}\"") } else { quote_identifier(name).into_owned() }
 }
 
-/// Whether a name means something else in some place of a statement where a column may stand.
+/// Returns whether a name has another meaning somewhere a column may be.
 fn is_reserved(name: &str) -> bool {
     const OTHERS: [Keyword; 36] = [
         Keyword::ALL,
@@ -95,7 +95,7 @@ fn is_reserved(name: &str) -> bool {
     })
 }
 
-/// A name of letters, digits and underscores for a column that has another: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
+/// Converts the name of a column to letters, digits and underscores: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
 pub fn plain_name(name: &str) -> String {
     let name = &strip_fragments(name);
     let name = if name.contains("/∂") { name } else { name.trim_start_matches('∂') };
@@ -116,18 +116,18 @@ pub fn plain_name(name: &str) -> String {
     }
 }
 
-/// The name that the call of this number goes by while a statement is planned.
+/// Returns the function name that stands for the call of this number while a statement is planned.
 pub fn site_name(operator: &str, number: usize) -> String {
     format!("∂{operator} {number}")
 }
 
-/// The operator and the number of the call that goes by a name.
+/// Parses such a name as the operator and the number of the call.
 pub fn parse_site_name(name: &str) -> Option<(&str, usize)> {
     let (operator, number) = name.strip_prefix('∂')?.split_once(' ')?;
     Some((operator, number.parse().ok()?))
 }
 
-/// The first of `name`, `name_2`, `name_3`... that is free.
+/// Returns the first of `name`, `name_2`, `name_3`... that is free.
 pub fn first_free_name(name: &str, is_free: impl Fn(&str) -> bool) -> String {
     let stem = match name.rsplit_once('_') {
         Some((stem, number)) if !stem.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => stem,

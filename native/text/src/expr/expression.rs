@@ -1,4 +1,4 @@
-//! Operators, calls and queries in expressions.
+//! Operators, calls and subqueries as text.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, Result, ScalarValue, plan_err};
@@ -10,39 +10,39 @@ use datafusion_expr::{
     BinaryExpr, Expr, GroupingSet, Like, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
 
-use super::binding::{Precedence, SqlText};
 use super::literals::{cast_sql, is_constant, literal_sql, type_sql};
+use super::precedence::{Precedence, SqlText};
 use crate::names::{IMPLICIT_CAST, quote_if_needed};
 
-/// What an expression stands in: the names of its columns, and the text of the queries inside of it.
+/// The scope of an expression: how its columns are named, and how subqueries are written.
 pub trait Scope {
-    /// A column of the relations in FROM.
+    /// Returns the name of a column of the relations in FROM.
     fn column(&mut self, column: &Column) -> Result<String>;
 
-    /// A column of a query around this one.
+    /// Returns the name of a column of an outer query.
     fn outer_column(&mut self, column: &Column) -> Result<String>;
 
-    /// A query in parentheses.
+    /// Writes a subquery in parentheses.
     fn query(&mut self, plan: &LogicalPlan) -> Result<String>;
 }
 
-/// The text of an expression where a whole expression may stand.
+/// Writes an expression.
 pub fn to_sql(expr: &Expr, scope: &mut dyn Scope) -> Result<String> {
     Ok(write_expr(expr, scope)?.sql)
 }
 
-/// The text of an expression where it may be an operand of anything.
+/// Writes an expression as an operand of any operator.
 pub fn atom_sql(expr: &Expr, scope: &mut dyn Scope) -> Result<String> {
     Ok(write_expr(expr, scope)?.parenthesize(Precedence::Atom))
 }
 
-/// The text of an expression, and how tightly it binds.
+/// Writes an expression, and returns its precedence.
 pub fn sql_with_precedence(expr: &Expr, scope: &mut dyn Scope) -> Result<(String, Precedence)> {
     let text = write_expr(expr, scope)?;
     Ok((text.sql, text.precedence))
 }
 
-/// The text of what a query is ordered by.
+/// Writes a key of ORDER BY.
 pub fn order_sql(sort: &Sort, scope: &mut dyn Scope) -> Result<String> {
     let direction = if sort.asc { "" } else { " DESC" };
     // By default NULL is the largest value.
@@ -103,7 +103,7 @@ fn write_expr(expr: &Expr, scope: &mut dyn Scope) -> Result<SqlText> {
     })
 }
 
-/// A test of a value, if an expression is one that has no operator of its own kind.
+/// Writes a predicate that has no operator of its own kind, `None` if the expression is none.
 fn write_comparison(expr: &Expr, scope: &mut dyn Scope) -> Result<Option<String>> {
     let (inside, test) = match expr {
         Expr::IsNull(inside) => (inside, "IS NULL"),
@@ -143,17 +143,17 @@ fn write_operand(expr: &Expr, scope: &mut dyn Scope) -> Result<String> {
     Ok(write_expr(expr, scope)?.parenthesize(Precedence::Atom))
 }
 
-/// Expressions with commas between them.
+/// Writes a list of expressions.
 pub fn list_sql(exprs: &[Expr], scope: &mut dyn Scope) -> Result<String> {
     Ok(exprs.iter().map(|expr| to_sql(expr, scope)).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
-/// What a function is called with, without the conversions to texts that the planner adds.
+/// Writes the arguments of a function, without the casts to text that the planner adds.
 fn arguments_sql(args: &[Expr], scope: &mut dyn Scope) -> Result<String> {
     Ok(args.iter().map(|arg| to_sql(strip_text_cast(arg), scope)).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
-/// An operation. What is nested on the left is written from its first operand on: `((a + b) + c) + d` may be of any length.
+/// Writes a binary operation. A left-nested chain such as `((a + b) + c) + d` may be of any length, so it is written iteratively.
 fn write_binary(binary: &BinaryExpr, scope: &mut dyn Scope) -> Result<SqlText> {
     let mut nested = vec![binary];
     let mut first = binary.left.as_ref();
@@ -161,7 +161,7 @@ fn write_binary(binary: &BinaryExpr, scope: &mut dyn Scope) -> Result<SqlText> {
         nested.push(left);
         first = &left.left;
     }
-    // The planner makes texts of what || joins by itself.
+    // The planner casts the operands of || to text by itself.
     let unconvert = |operator, expr| if operator == Operator::StringConcat { strip_text_cast(expr) } else { expr };
     first = unconvert(nested[nested.len() - 1].op, first);
     let is_wrapped = |pair: &[&BinaryExpr]| precedences(pair[1].op).0 < precedences(pair[0].op).1;
@@ -178,7 +178,7 @@ fn write_binary(binary: &BinaryExpr, scope: &mut dyn Scope) -> Result<SqlText> {
     Ok(SqlText::new(precedences(binary.op).0, sql))
 }
 
-/// An expression without a conversion to the kind of texts that has no name in SQL, to which only the planner converts.
+/// Removes a cast to the text type that has no name in SQL, which only the planner adds.
 fn strip_text_cast(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) if *cast.field.data_type() == DataType::Utf8 => &cast.expr,
@@ -186,7 +186,7 @@ fn strip_text_cast(expr: &Expr) -> &Expr {
     }
 }
 
-/// How tightly an operator binds, and its operands on the left and on the right have to at least.
+/// Returns the precedence of an operator, and the lowest ones that its left and right operands may have.
 fn precedences(operator: Operator) -> (Precedence, Precedence, Precedence) {
     use Precedence::{And, Atom, Comparison, Open, Or, Product, Sign, Sum};
     match operator {
@@ -205,7 +205,7 @@ fn precedences(operator: Operator) -> (Precedence, Precedence, Precedence) {
 fn operator_sql(operator: Operator) -> String {
     match operator {
         Operator::NotEq => "<>".to_owned(),
-        // What a plan shows for it is no SQL.
+        // Its form in a plan is no SQL.
         Operator::BitwiseXor => "^".to_owned(),
         operator => operator.to_string(),
     }
@@ -239,7 +239,7 @@ fn write_case(case: &Case, scope: &mut dyn Scope) -> Result<SqlText> {
 fn write_aggregate_call(call: &AggregateFunction, scope: &mut dyn Scope) -> Result<SqlText> {
     let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = &call.params;
     let within_group = call.func.supports_within_group_clause() && !order_by.is_empty();
-    // The first argument of a percentile is what it is ordered by.
+    // The first argument of a percentile is its order.
     let args = if within_group { args.get(1..).unwrap_or_default() } else { args };
     let mut written = format!(
         "{}({}{}",
@@ -293,7 +293,7 @@ fn write_window_call(call: &WindowFunction, scope: &mut dyn Scope) -> Result<Sql
     if !order_by.is_empty() {
         over.push(format!("ORDER BY {}", order_list_sql(order_by, scope)?));
     }
-    // What a window has that names no frame.
+    // The frame of a window that specifies none.
     let default_frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
     if *window_frame != default_frame {
         over.push(frame_sql(window_frame)?);
@@ -322,7 +322,7 @@ fn frame_sql(frame: &WindowFrame) -> Result<String> {
     Ok(format!("{units} BETWEEN {} AND {}", bound(&frame.start_bound)?, bound(&frame.end_bound)?))
 }
 
-/// What rows are grouped by where there are several groupings.
+/// Writes grouping sets.
 pub fn grouping_sets_sql(sets: &GroupingSet, scope: &mut dyn Scope) -> Result<String> {
     Ok(match sets {
         GroupingSet::Rollup(keys) => format!("ROLLUP ({})", list_sql(keys, scope)?),

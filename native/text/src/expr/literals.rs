@@ -7,9 +7,9 @@ use datafusion_expr::{Expr, lit};
 use datafusion_sql::unparser::Unparser;
 use sqlparser::ast;
 
-use super::binding::{Precedence, SqlText};
+use super::precedence::{Precedence, SqlText};
 
-/// The name of a type.
+/// Returns the name of a type in SQL.
 pub fn type_sql(data_type: &DataType) -> Result<String> {
     match data_type {
         DataType::Utf8 | DataType::Utf8View => return Ok("VARCHAR".to_owned()),
@@ -22,7 +22,7 @@ pub fn type_sql(data_type: &DataType) -> Result<String> {
         | DataType::Dictionary(..) => return plan_err!("the type {data_type} has no name in SQL"),
         _ => {}
     }
-    // The types of numbers and times are those of the unparser.
+    // The unparser names the types of numbers and times.
     let null = Expr::Cast(Cast::new(Box::new(lit(ScalarValue::Null)), data_type.clone()));
     match Unparser::default().expr_to_sql(&null)? {
         ast::Expr::Cast { data_type, .. } => Ok(data_type.to_string()),
@@ -30,7 +30,7 @@ pub fn type_sql(data_type: &DataType) -> Result<String> {
     }
 }
 
-/// A text as a value of a type, with one of DataFusion's functions where the type has no name in SQL.
+/// Casts a text to a type, by `arrow_cast` if the type has no name in SQL.
 pub fn cast_sql(sql: &str, data_type: &DataType) -> String {
     match type_sql(data_type) {
         Ok(name) => format!("CAST({sql} AS {name})"),
@@ -38,13 +38,13 @@ pub fn cast_sql(sql: &str, data_type: &DataType) -> String {
     }
 }
 
-/// Whether a text is nothing but a constant. Where a clause lists columns, a number would be taken for the place of one.
+/// Returns whether a text is only a constant. In GROUP BY and ORDER BY a number would be taken for the position of a column.
 pub fn is_constant(sql: &str) -> bool {
     let inner = sql.trim_start_matches('(').trim_end_matches(')');
     let unsigned = inner.strip_prefix('-').unwrap_or(inner);
     let is_number = unsigned.starts_with(|first: char| first.is_ascii_digit()) && unsigned.parse::<f64>().is_ok();
     let text = inner.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
-    // Words of another engine without parts.
+    // A source fragment without parts.
     let is_fragment = sql.starts_with("\"∂ ") && sql.ends_with("\"()");
     is_number
         || is_fragment
@@ -52,7 +52,7 @@ pub fn is_constant(sql: &str) -> bool {
         || matches!(inner, "TRUE" | "FALSE" | "NULL")
 }
 
-/// A value, of the type that it has.
+/// Writes a value with its type.
 pub fn literal_sql(value: &ScalarValue) -> Result<SqlText> {
     let number =
         |sql: String| SqlText::new(if sql.starts_with('-') { Precedence::Sign } else { Precedence::Atom }, sql);
@@ -87,7 +87,7 @@ pub fn literal_sql(value: &ScalarValue) -> Result<SqlText> {
         | ScalarValue::Decimal64(..)
         | ScalarValue::Decimal128(..)
         | ScalarValue::Decimal256(..) => typed(&format!("'{}'", decimal_text(value)?)),
-        // Dates, times and intervals are those of the unparser.
+        // The unparser writes dates, times and intervals.
         other => match other.data_type() {
             data_type if data_type.is_temporal() => {
                 SqlText::atom(Unparser::default().expr_to_sql(&lit(other.clone()))?.to_string())

@@ -10,10 +10,10 @@ use super::derive::coerce_types;
 use super::planner::Planner;
 use crate::statement::{outer_query, parse_one};
 
-/// The columns of the query that a statement is or has, with or without calls.
+/// Returns the columns of the query that a statement is or contains, with or without calls.
 ///
-/// DataFusion plans a common table expression anew wherever it is read, so that the time doubles with each one that reads the one
-/// before twice. Here each is planned once, and its name stands for its columns from there on.
+/// DataFusion plans a CTE again for each reader, so the time doubles with each CTE that reads the previous one twice. Here each is planned
+/// once, and its name then stands for its columns.
 pub fn columns_of(statement: &Statement, planner: &Planner, options: &ConfigOptions) -> Result<DFSchemaRef> {
     let schema = |planner: &Planner, statement| -> Result<DFSchemaRef> {
         Ok(Arc::clone(coerce_types(planner.plan(statement)?, options)?.schema()))
@@ -33,7 +33,7 @@ pub fn columns_of(statement: &Statement, planner: &Planner, options: &ConfigOpti
     schema(&planner, wrap_query(query))
 }
 
-/// The query that a statement is or has, or else the statement.
+/// Returns the query that a statement is or contains, or else the statement.
 pub fn query_or_statement(statement: &Statement) -> Statement {
     outer_query(statement).cloned().map_or_else(|| statement.clone(), wrap_query)
 }

@@ -1,4 +1,4 @@
-//! What the engine makes of a plan, up to the point where derivatives are expressions: types, derivatives, and no more.
+//! The passes over a plan, up to the point where derivatives are expressions.
 
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
@@ -18,7 +18,7 @@ use xql_relations::{DifferentiateRelations, any_part, unchecked, with_expression
 use super::functions::recognize;
 use crate::names::DERIVATIVES;
 
-/// A plan with the types that its expressions are computed in.
+/// Coerces the types of a plan's expressions.
 pub fn coerce_types(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
     let mut plan = plan;
     for rule in Analyzer::new().rules {
@@ -29,7 +29,7 @@ pub fn coerce_types(plan: LogicalPlan, options: &ConfigOptions) -> Result<Logica
     Ok(folded.data)
 }
 
-/// A number that is converted to a float, as that float: `CAST(2 AS DOUBLE)` is `2.0`.
+/// Folds the cast of a number to a float: `CAST(2 AS DOUBLE)` becomes `2.0`.
 fn fold_cast(expr: Expr) -> Result<Transformed<Expr>> {
     if let Expr::Cast(cast) = &expr
         && let Expr::Literal(value, metadata) = cast.expr.as_ref()
@@ -42,14 +42,14 @@ fn fold_cast(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(Transformed::no(expr))
 }
 
-/// A plan whose calls see through relations; those that say all by themselves are left in it.
+/// Rewrites the calls of a plan that see through relations, and leaves row-local calls.
 pub fn differentiate_plan(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
     let plan = DifferentiateRelations::recognizing(recognize).leaving_joins().analyze(plan, options)?;
-    // A host has no node that checks a gradient while it runs.
+    // No other engine has a node that checks a gradient while it runs.
     Ok(unchecked(plan)?.data)
 }
 
-/// A plan with derivatives in the place of calls, and without `stop_gradient`.
+/// Replaces the calls of a plan by derivatives, and removes `stop_gradient`.
 pub fn expand_calls(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
     let expanded = plan.transform_up_with_subqueries(|node| {
         if !any_part(&node, |part| is_call(part) || stopped(part).is_some())? {
@@ -61,7 +61,7 @@ pub fn expand_calls(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<L
     Ok(expanded.data)
 }
 
-/// A plan without columns that nobody reads, and without conversions of what is of the type already.
+/// Removes columns that are not read, and casts to the type that an expression has already.
 pub fn prune_columns(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
     let uncast = plan.transform_up_with_subqueries(|node| {
         let context = simplify_context(&node, options)?;
@@ -75,8 +75,8 @@ pub fn prune_columns(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<
             })
         })
     })?;
-    // DataFusion 54 takes columns from recursive queries that these read themselves, and expects that others of its rules have
-    // replaced DISTINCT ON and LATERAL before.
+    // DataFusion 54 prunes columns of recursive queries that these read themselves, and expects earlier rules to have replaced DISTINCT ON
+    // and LATERAL.
     let mut keeps_all = false;
     uncast.data.apply_with_subqueries(|node| {
         keeps_all |= matches!(node, LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)))
@@ -90,7 +90,7 @@ pub fn prune_columns(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<
     optimizer.optimize(uncast.data, &OptimizerContext::new(), |_, _| {})
 }
 
-/// Whether a relation reads columns of what it is joined to.
+/// Returns whether the right side of a join reads columns of the left side.
 pub fn is_lateral(plan: &LogicalPlan) -> bool {
     let reads_outer =
         |node: &LogicalPlan| matches!(node, LogicalPlan::Subquery(node) if !node.outer_ref_columns.is_empty());
@@ -98,7 +98,7 @@ pub fn is_lateral(plan: &LogicalPlan) -> bool {
     reads_outer(plan) || renames && plan.inputs().into_iter().any(is_lateral)
 }
 
-/// Whether DataFusion 54 takes columns from a recursive query that this reads itself, because nothing around it does, and fails.
+/// Returns whether DataFusion 54 would prune columns of a recursive query that only the query itself reads, and then fail.
 pub fn loses_columns(plan: &LogicalPlan) -> bool {
     let widths = |plan: &LogicalPlan| {
         let mut widths = vec![];
@@ -111,9 +111,9 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
         widths
     };
     let Ok(plan) = plan.clone().transform_down_with_subqueries(|node| match node {
-        // What keeps the columns in a plan is not written.
+        // The node that protects the columns in a plan is not written as text.
         LogicalPlan::Repartition(node) => Ok(Transformed::yes(node.input.as_ref().clone())),
-        // In a term that has a query of another name in it, DataFusion keeps all columns. The text may have made one of the two.
+        // If a query of another name is nested in a term, DataFusion keeps all columns. The text may have merged the two.
         LogicalPlan::SubqueryAlias(alias) if !matches!(alias.input.as_ref(), LogicalPlan::TableScan(_)) => {
             let named = alias.input.schema().columns().into_iter().zip(alias.schema.iter());
             let named = named
@@ -132,7 +132,7 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
         && optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {}).map_or(true, |plan| widths(&plan) != before)
 }
 
-/// The columns that the expressions of a node read.
+/// Returns the schema that the expressions of a node read.
 pub fn input_schema(node: &LogicalPlan) -> Result<DFSchema> {
     match node {
         LogicalPlan::TableScan(scan) => {
@@ -142,28 +142,28 @@ pub fn input_schema(node: &LogicalPlan) -> Result<DFSchema> {
     }
 }
 
-/// What the expressions of a node are simplified with.
+/// Returns the context in which the expressions of a node are simplified.
 pub fn simplify_context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
     let schema = input_schema(node)?;
     let builder = SimplifyContext::builder().with_schema(Arc::new(schema)).with_config_options(Arc::clone(options));
     Ok(builder.with_current_time().build())
 }
 
-/// An expression with derivatives in the place of calls.
+/// Replaces the calls of an expression by derivatives.
 pub fn expand_expr(expr: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>> {
     let simplifier = ExprSimplifier::new(context.clone());
     let derived = expr.transform_down(|part| {
         if !is_call(&part) {
             return Ok(Transformed::no(part));
         }
-        // What a call is of is simplified first, as the calculus is used to have it.
+        // The argument is simplified first, as in a session.
         let derivative = simplifier.simplify(read(part)?.data)?;
         Ok(Transformed::new(derivative, true, TreeNodeRecursion::Jump))
     })?;
     derived.transform_data(without_stops)
 }
 
-/// Whether an expression is a call of one of the operators.
+/// Returns whether an expression is a call of an operator.
 pub fn is_call(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if DERIVATIVES.contains(&call.func.name()))
 }

@@ -1,4 +1,4 @@
-//! Functions that a statement is planned with beside DataFusion's own.
+//! Functions of a statement that are not DataFusion's own.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -17,11 +17,11 @@ use xql_autodiff::Differential;
 use crate::expr::cast_sql;
 use crate::names::quote_if_needed;
 
-/// In a message that is no error but the question what a call gives, this is on both sides of the name of the function, and behind
-/// each of the arguments.
+/// A message with this character is not an error but a question for the result type of a call: it precedes and follows the name of the
+/// function, and follows each argument.
 pub const QUESTION: char = '\u{1}';
 
-/// What calls of the session's own functions give, as far as has been asked.
+/// The result types of calls of the session's functions, as far as they have been requested.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct FunctionAnswers(Arc<HashMap<String, Answer>>);
 
@@ -32,13 +32,13 @@ struct Answer {
 }
 
 impl FunctionAnswers {
-    /// Adds what a call gives; nothing if there is no such function.
+    /// Adds the result of a call, `None` if there is no such function.
     pub fn insert(&mut self, call: &str, result: Option<FieldRef>, is_volatile: bool) {
         Arc::make_mut(&mut self.0).insert(call.to_owned(), Answer { result, is_volatile });
     }
 }
 
-/// A function of the session, of which is known what has been asked.
+/// A function of the session.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SessionFunction {
     name: String,
@@ -47,7 +47,7 @@ pub struct SessionFunction {
 }
 
 impl SessionFunction {
-    /// A function of this name.
+    /// Creates the function of a name.
     pub fn new(name: &str, answers: &FunctionAnswers) -> Self {
         let start = format!("{}(", quote_if_needed(name));
         let is_volatile = answers.0.iter().any(|(call, answer)| call.starts_with(&start) && answer.is_volatile);
@@ -71,7 +71,7 @@ impl ScalarUDFImpl for SessionFunction {
         &self.signature
     }
 
-    fn typed(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         Ok(arg_types.to_vec())
     }
 
@@ -98,20 +98,20 @@ impl ScalarUDFImpl for SessionFunction {
     }
 }
 
-/// An operator in a call that is known by its number in the text.
+/// An operator at a call with a number.
 ///
-/// Two are equal if the operators are, so that the planner finds `grad(f, x)` of SELECT again in GROUP BY.
+/// Two are equal if the operators are, so the planner recognizes `grad(f, x)` of SELECT in GROUP BY.
 #[derive(Debug)]
 pub struct CallSite {
     operator: Arc<ScalarUDF>,
     number: usize,
-    /// What it is called: by its number while the statement is planned, and then as the operator. Columns are always named by the
+    /// Its function name: that of the call while the statement is planned, then that of the operator. Columns are always named by the
     /// operator, so that others can refer to them.
     name: String,
 }
 
 impl CallSite {
-    /// The call of an operator that goes by a name with this number.
+    /// Creates the operator of the call with this number and function name.
     pub fn new(operator: Arc<ScalarUDF>, number: usize, name: &str) -> Self {
         Self { operator, number, name: name.to_owned() }
     }
@@ -123,13 +123,13 @@ impl CallSite {
         }
     }
 
-    /// The number of the call that an expression is.
+    /// Returns the number of the call that an expression is.
     pub fn number_of(expr: &Expr) -> Option<usize> {
         Some(Self::from_expr(expr)?.number)
     }
 }
 
-/// A plan whose calls are called as their operators.
+/// Renames the functions of calls to the names of their operators.
 pub fn restore_operator_names(plan: LogicalPlan) -> Result<LogicalPlan> {
     let restored = plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expr| {
@@ -147,7 +147,7 @@ pub fn restore_operator_names(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(restored.data)
 }
 
-/// Tells the operators of calls for the analyzer rule. A call that it leaves as it is keeps its number.
+/// Recognizes the operators of calls for the analyzer rule. A call that the rule leaves keeps its number.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let Some(site) = function.inner().downcast_ref::<CallSite>() else { return xql_autodiff::recognize(function) };
     let Differential { tangent, analyzed } = xql_autodiff::recognize(&site.operator)?;
@@ -183,8 +183,8 @@ impl ScalarUDFImpl for CallSite {
         self.operator.signature()
     }
 
-    fn typed(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.operator.typed(arg_types)
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.operator.coerce_types(arg_types)
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {

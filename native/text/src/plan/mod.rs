@@ -1,8 +1,8 @@
-//! Statements as plans, and what the engine makes of these up to where derivatives are expressions.
+//! Planning and differentiation of statements.
 //!
-//! `catalog` has the tables and views that statements name, `functions` what they call beside DataFusion's own, `words` expressions that
-//! keep words of another engine; `planner` plans a statement with these; `derive` types and differentiates a plan; `held` has
-//! views over tables that have been replaced; `columns` has the columns of queries.
+//! `catalog` has the tables and views that statements refer to, `functions` their functions that are not DataFusion's own,
+//! `source_fragment` expressions that keep text of another engine; `planner` plans a statement with these; `derive` types and
+//! differentiates a plan; `stale_views` has views over tables that have been replaced; `columns` has the columns of queries.
 
 mod catalog;
 mod columns;

@@ -1,4 +1,4 @@
-//! What a statement is planned with: DataFusion's planner and functions, and a catalog.
+//! The planner of statements: DataFusion's planner and functions with a catalog.
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_catalog::TableProvider;
@@ -33,15 +33,15 @@ pub struct Planner<'a> {
     catalog: Cow<'a, Catalog>,
     functions: Arc<Functions>,
     options: Arc<ConfigOptions>,
-    /// Names that stand for relations of which the columns are known, as those of common table expressions do.
+    /// Names with known columns, such as those of CTEs.
     bound_names: HashMap<String, Arc<CatalogTable>>,
     /// The views that are being planned.
     open_views: Vec<String>,
-    /// The views that have been planned. However often one is read, it is one relation.
+    /// The planned views. A view is one relation however often it is read.
     views: Arc<Mutex<HashMap<String, Arc<CatalogTable>>>>,
 }
 
-/// Functions by their names.
+/// Functions by name.
 struct Functions {
     operators: HashMap<String, Arc<ScalarUDF>>,
     scalar: HashMap<String, Arc<ScalarUDF>>,
@@ -53,7 +53,7 @@ struct Functions {
 }
 
 impl<'a> Planner<'a> {
-    /// A planner of statements over a catalog, with rules of the user's own.
+    /// Creates a planner over a catalog, with the user's rules.
     pub fn new(catalog: &'a Catalog, rules: &Rules) -> Self {
         let mut scalar = datafusion_functions::all_default_functions();
         scalar.extend(datafusion_functions_nested::all_default_nested_functions());
@@ -90,19 +90,19 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Lets a name stand for a relation with these columns from here on.
+    /// Binds a name to a relation with these columns.
     pub fn bind_name(&mut self, name: &Ident, schema: SchemaRef) {
         let name = IdentNormalizer::default().normalize(name.clone());
         self.bound_names.insert(name, Arc::new(CatalogTable::new(schema)));
     }
 
-    /// The plan of a statement as DataFusion makes it of the text.
+    /// Plans a statement.
     pub fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
         let options = ParserOptions::from(&self.options.sql_parser);
         restore_operator_names(SqlToRel::new_with_options(self, options).statement_to_plan(statement)?)
     }
 
-    /// Knows from here on what a statement of a script makes, if it makes a table or a view.
+    /// Records the table or view that a statement of a script creates.
     pub fn track_ddl(&mut self, statement: &Statement) {
         let makes = match statement {
             Statement::CreateExternalTable(_) => true,
@@ -115,7 +115,7 @@ impl<'a> Planner<'a> {
         if !makes {
             return;
         }
-        // What DataFusion cannot plan it may be able to execute nevertheless.
+        // DataFusion may execute what it cannot plan here.
         let Ok(LogicalPlan::Ddl(made)) = self.plan(statement.clone()) else { return };
         self.pin_views(&made);
         let catalog = &self.catalog;
@@ -138,7 +138,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Views keep the tables and views that have their names now, before these are made anew.
+    /// Plans the views that read a table or view before this is replaced: they keep the one that has the name now.
     fn pin_views(&self, made: &DdlStatement) {
         let name = match made {
             DdlStatement::CreateMemoryTable(table) if !table.if_not_exists => &table.name,
@@ -150,24 +150,24 @@ impl<'a> Planner<'a> {
             return;
         }
         for (view, sql) in &self.catalog.views {
-            // One that cannot be planned is refused where it is read.
+            // A view that cannot be planned is refused where it is read.
             let _ = self.plan_view(view, sql);
         }
         self.views.lock().unwrap_or_else(PoisonError::into_inner).remove(&full_name(name));
     }
 
-    /// The views that have been planned, with their names in full.
+    /// Returns the planned views with their full names.
     pub fn views(&self) -> Vec<(String, Arc<CatalogTable>)> {
         let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.iter().map(|(name, view)| (name.clone(), Arc::clone(view))).collect()
     }
 
-    /// Whether a table is the one of a name.
+    /// Returns whether a table is the one that has this name.
     pub fn has_name(&self, table: &CatalogTable, name: &TableReference) -> bool {
         self.catalog.tables.get(&full_name(name)).is_some_and(|named| std::ptr::eq(named.as_ref(), table))
     }
 
-    /// Refuses a statement that reads a relation of which nobody knows what computes it.
+    /// Refuses a statement that reads a relation whose definition is unknown.
     pub fn check_readable(&self, statement: &Statement) -> Result<()> {
         let (references, _) = resolve_table_references(statement, true)?;
         for reference in references {
@@ -193,7 +193,7 @@ impl<'a> Planner<'a> {
             let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} has no query"))?;
             let query = sqlparser::ast::Statement::Query(Box::new(query));
             inside.check_readable(&Statement::Statement(Box::new(query)))?;
-            // The statement may name the columns of the view.
+            // The statement may rename the columns of the view.
             match inside.plan(statement)? {
                 LogicalPlan::Ddl(DdlStatement::CreateView(made)) => Ok(made.input.as_ref().clone()),
                 query => Ok(query),
@@ -207,7 +207,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Functions by their names and aliases.
+/// Indexes functions by names and aliases.
 fn index_by_name<F: ?Sized>(
     functions: Vec<Arc<F>>,
     names: impl Fn(&F) -> (&str, &[String]),
@@ -222,7 +222,7 @@ fn index_by_name<F: ?Sized>(
     named
 }
 
-/// Where there are no columns and no queries.
+/// A scope without columns and queries.
 struct EmptyScope;
 
 impl Scope for EmptyScope {
@@ -297,7 +297,7 @@ impl ContextProvider for Planner<'_> {
         if let Some(function) = self.functions.operators.get(name).or_else(|| self.functions.scalar.get(name)) {
             return Some(Arc::clone(function));
         }
-        // This is the planner's own.
+        // The planner handles this one.
         if name == "unnest" {
             return None;
         }

@@ -1,8 +1,8 @@
-//! Expressions of a statement that keep the words of another engine.
+//! Expressions that keep text of another engine.
 //!
-//! Who reads the statement of another engine writes `"∂ 3"(expression, part, ...)` for an expression with the words of number 3,
-//! and the parts of it that have words of their own or none: columns, aggregates, subqueries, calls. DataFusion binds and types the
-//! expression. The text has `"∂ 3"(part, ...)` again, for the words to be put in its place.
+//! A caller that parses another engine's dialect writes `"∂ 3"(expression, part, ...)` for an expression with the source fragment of number
+//! 3, and its parts that have fragments of their own or none: columns, aggregates, subqueries, calls. DataFusion binds and types the
+//! expression. The result has `"∂ 3"(part, ...)`, which the caller replaces by the fragment.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -16,7 +16,7 @@ use xql_relations::{SharedRelation, any_part, with_expressions};
 
 use crate::names::{IMPLICIT_CAST, is_fragment};
 
-/// The expression that words stand for, while it is planned with them.
+/// The function that stands for a source fragment.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct SourceFragment {
     name: String,
@@ -24,7 +24,7 @@ pub struct SourceFragment {
 }
 
 impl SourceFragment {
-    /// The function of a name that tells the number of the words.
+    /// Creates the function of a name with the fragment's number.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), signature: Signature::user_defined(Volatility::Immutable) }
     }
@@ -35,8 +35,8 @@ impl ScalarUDFImpl for SourceFragment {
         &self.name
     }
 
-    /// A column has the name that its expression gives it, and that of the words, by which `SUM(x + 0.1)` and `SUM(x + 0.10)` are two.
-    /// So is what stands beside its own derivative, which is differentiated without words.
+    /// Names a column by the expression and the fragment: `SUM(x + 0.1)` and `SUM(x + 0.10)` are two columns. So are an expression and its
+    /// derivative, which is taken without the fragment.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         match args.first() {
             Some(expression) => Ok(format!("{} {}", expression.schema_name(), self.name)),
@@ -67,8 +67,8 @@ impl ScalarUDFImpl for SourceFragment {
     }
 }
 
-/// A typed plan whose expressions with words are functions of their parts. Conversions around them are those that DataFusion adds, and
-/// no words: the other engine adds its own.
+/// Replaces expressions with fragments by opaque functions of their parts. The casts around them are DataFusion's, and not part of a
+/// fragment: the other engine adds its own.
 pub fn make_fragments_opaque(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !has_fragments(&plan)? {
         return Ok(plan);
@@ -80,9 +80,9 @@ pub fn make_fragments_opaque(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(opaque.data)
 }
 
-/// Whether expressions of a plan, or of the shared relations that it reads, have words.
+/// Returns whether a plan, or a shared relation that it scans, has fragments.
 pub fn has_fragments(plan: &LogicalPlan) -> Result<bool> {
-    // Nothing that is asked of a part fails.
+    // The predicate never fails.
     SharedRelation::any_node_in(plan, &|node| any_part(node, is_fragment_call).unwrap_or(true))
 }
 

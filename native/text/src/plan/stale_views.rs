@@ -1,11 +1,11 @@
-//! Views over tables that have been replaced since: a view holds the table that had a name when the view was made.
+//! Views over tables that have been replaced: a view holds the table that had a name when the view was created.
 //!
 //! ```sql
 //! CREATE VIEW v AS SELECT val FROM t;
 //! CREATE OR REPLACE TABLE t ...          -- v has the rows that it had before
 //! ```
 //!
-//! The text of a query has no name for such a table. It has one for the view.
+//! Text cannot refer to such a table, but it can refer to the view.
 
 use datafusion_catalog::TableProvider;
 use datafusion_catalog::default_table_source::{provider_as_source, source_as_provider};
@@ -21,20 +21,20 @@ use super::catalog::{CatalogTable, Staleness, full_name};
 use super::derive::coerce_types;
 use super::planner::Planner;
 
-/// A view that is read by its name.
+/// A view that has to be read by its name.
 struct StaleView {
-    /// In full.
+    /// Its full name.
     name: String,
-    /// Its query, typed.
+    /// Its query, with coerced types.
     query: LogicalPlan,
-    /// What stands for the view where it is read.
+    /// The table that replaces its query.
     table: Arc<CatalogTable>,
 }
 
-/// A typed plan in which views over tables that no name has are read by their names.
+/// Replaces the queries of views over tables without a name by scans of the views.
 ///
 /// # Errors
-/// If the plan reads such a table otherwise, since a derivative sees through a view.
+/// If the plan still scans such a table, as it does where a derivative sees through the view.
 pub fn read_stale_views_by_name(plan: LogicalPlan, planner: &Planner, options: &ConfigOptions) -> Result<LogicalPlan> {
     let mut views = vec![];
     for (name, view) in planner.views() {
@@ -57,7 +57,7 @@ pub fn read_stale_views_by_name(plan: LogicalPlan, planner: &Planner, options: &
     }
 }
 
-/// A view by its name, if a node is one as it was planned.
+/// Replaces a node by a scan of a view, if it is the view's query.
 fn replace_view(node: LogicalPlan, views: &[StaleView]) -> Result<Transformed<LogicalPlan>> {
     let scan = |view: &StaleView, name: &TableReference| {
         let source = provider_as_source(Arc::clone(&view.table) as Arc<dyn TableProvider>);
@@ -71,7 +71,7 @@ fn replace_view(node: LogicalPlan, views: &[StaleView]) -> Result<Transformed<Lo
     {
         return Ok(Transformed::new(scan(view, alias)?.build()?, true, TreeNodeRecursion::Jump));
     }
-    // The rows of a variable are those of the query that computes it.
+    // The rows of a variable are the query itself, without an alias.
     let view = views.iter().find(|view| is_query(view, &node));
     let Some((view, name)) = view.and_then(|view| Some((view, parse_reference(&view.name)?))) else {
         return Ok(Transformed::no(node));
@@ -84,7 +84,7 @@ fn replace_view(node: LogicalPlan, views: &[StaleView]) -> Result<Transformed<Lo
     Ok(Transformed::new(scan.project(columns)?.build()?, true, TreeNodeRecursion::Jump))
 }
 
-/// A table or view by its name in full, if no part of the name has a dot.
+/// Parses a full name, if no part of it has a dot.
 fn parse_reference(name: &str) -> Option<TableReference> {
     match name.split('.').collect::<Vec<_>>().as_slice() {
         ["datafusion", "public", table] => Some(TableReference::bare(*table)),
@@ -93,7 +93,7 @@ fn parse_reference(name: &str) -> Option<TableReference> {
     }
 }
 
-/// Where the tables that a plan reads are in memory, in their order. The equality of plans leaves them out.
+/// Returns the addresses of the tables that a plan scans, in order, which the equality of plans ignores.
 fn scanned_tables(plan: &LogicalPlan) -> Vec<*const ()> {
     let mut found = vec![];
     let visited = plan.apply_with_subqueries(|node| {
@@ -106,7 +106,7 @@ fn scanned_tables(plan: &LogicalPlan) -> Vec<*const ()> {
     found
 }
 
-/// A table in a plan, or in the shared relations that it reads, that is not known to be the one of its name. The views are.
+/// Finds a table in a plan, or in the shared relations that it scans, that may not have its name. Scans of the views are none.
 fn find_stale_table(
     plan: &LogicalPlan,
     planner: &Planner,
@@ -129,7 +129,7 @@ fn staleness_of(scan: &TableScan, planner: &Planner, views: &[StaleView]) -> Opt
     if views.iter().any(|view| std::ptr::eq(view.table.as_ref(), table)) {
         return None;
     }
-    // Within a script a table may have been replaced after a view had been planned.
+    // A script may have replaced a table after it has planned a view over it.
     table.staleness.or_else(|| (!planner.has_name(table, &scan.table_name)).then_some(Staleness::Replaced))
 }
 

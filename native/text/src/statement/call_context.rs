@@ -1,4 +1,4 @@
-//! What stands around a call: the names that columns go by there, the operators beside it, the item that it is in.
+//! The context of a call in the text: the names of columns, the operators beside it, the item of `SELECT` around it.
 
 use sqlparser::ast::{SelectItem, SetExpr, Spanned};
 use sqlparser::keywords::Keyword;
@@ -11,10 +11,10 @@ use super::statements::{ParsedStatement, outer_query};
 use super::tokens::Source;
 use crate::expr::Precedence;
 
-/// Names of columns by their last parts: all parts as the planner reads them, and the name as it is written.
+/// The names of columns by their last part: all parts as the planner reads them, and the name as written.
 pub type ColumnSpellings = HashMap<String, Vec<(Vec<String>, String)>>;
 
-/// Where the items of the outermost `SELECT` end that have calls and no name, each with its number among `width` columns.
+/// Returns where the items of the outermost `SELECT` end that have a call and no alias, each with its index among `width` columns.
 pub fn unnamed_items(
     source: &Source,
     written: &ParsedStatement,
@@ -38,7 +38,7 @@ pub fn unnamed_items(
             SelectItem::UnnamedExpr(expr) => {
                 let index = match before {
                     0 => Some(number),
-                    // What is behind the last wildcard is counted from the end.
+                    // Items behind the last wildcard are counted from the end.
                     _ if before == wildcards => (width + number).checked_sub(select.projection.len()),
                     _ => None,
                 };
@@ -54,11 +54,11 @@ pub fn unnamed_items(
     ends
 }
 
-/// Where an item without a name ends that has a call.
+/// Returns where an item without an alias ends, if it has a call.
 fn item_end(source: &Source, span: &Span, calls: &[SourceCall]) -> Option<usize> {
     let first = *source.by_start.get(&span.start)?;
     let mut depth = 0_usize;
-    // The span of an expression may leave out what is at its ends: parentheses, a window.
+    // The span of an expression may exclude its first and last tokens: parentheses, a window.
     for token in first..source.tokens.len() {
         match &source.tokens[token].token {
             Token::LParen | Token::LBracket => depth += 1,
@@ -83,8 +83,7 @@ fn end_before(source: &Source, token: usize, first: usize, calls: &[SourceCall])
     has_call.then_some(item.end)
 }
 
-/// The names of columns in a call, by their last parts: their parts as the planner reads them, and as they are written.
-/// Those with the most parts come first.
+/// Collects the names of columns in a call, those with the most parts first.
 pub fn column_spellings(source: &Source, call: &SourceCall) -> ColumnSpellings {
     let mut inside = call.tokens.clone().skip(1).collect::<Vec<_>>();
     inside.retain(|token| !matches!(source.tokens[*token].token, Token::Whitespace(_)));
@@ -119,7 +118,7 @@ pub fn column_spellings(source: &Source, call: &SourceCall) -> ColumnSpellings {
     spellings
 }
 
-/// How tightly a text has to bind that takes the place of a call.
+/// Returns the lowest precedence that a text may have to replace a call without parentheses.
 pub fn required_precedence(source: &Source, call: &SourceCall) -> Precedence {
     let last = source.previous_significant(call.tokens.start);
     let last_but_one = last.and_then(|last| source.previous_significant(last));
@@ -151,7 +150,7 @@ pub fn required_precedence(source: &Source, call: &SourceCall) -> Precedence {
     left.max(right)
 }
 
-/// Whether an operand of an operator may end with a token.
+/// Returns whether a token can end an operand.
 fn ends_operand(token: &Token) -> bool {
     match token {
         Token::Number(..) | Token::SingleQuotedString(_) | Token::RParen | Token::RBracket | Token::Placeholder(_) => {
@@ -166,12 +165,12 @@ fn is_comparison(token: &Token) -> bool {
     matches!(token, Token::Eq | Token::DoubleEq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq)
 }
 
-/// A name as the planner reads it.
+/// Normalizes a name as the planner does.
 fn normalize(word: &Word) -> String {
     if word.quote_style.is_some() { word.value.clone() } else { word.value.to_ascii_lowercase() }
 }
 
-/// What may stand behind the last item of `SELECT`.
+/// Keywords that may follow the last item of `SELECT`.
 const CLAUSE_KEYWORDS: [Keyword; 16] = [
     Keyword::FROM,
     Keyword::WHERE,
@@ -191,7 +190,7 @@ const CLAUSE_KEYWORDS: [Keyword; 16] = [
     Keyword::DISTRIBUTE,
 ];
 
-/// Words that are operators, or are parts of one.
+/// Keywords that are operators or parts of one.
 const OPERATOR_WORDS: [Keyword; 16] = [
     Keyword::AND,
     Keyword::AT,

@@ -1,4 +1,4 @@
-//! Calls of the operators and of `stop_gradient`, as they are written.
+//! Calls of the operators and of `stop_gradient` in a text.
 
 use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, Statement};
@@ -11,29 +11,29 @@ use super::statements::{ParsedStatement, operator_name};
 use super::tokens::Source;
 use crate::names::site_name;
 
-/// A call as it was written.
+/// A call in a text.
 #[derive(Debug, Clone)]
 pub struct SourceCall {
-    /// In lower case.
+    /// The lower-case name.
     pub name: String,
-    /// The call.
+    /// The range of the call.
     pub range: Range<usize>,
-    /// What is between its parentheses.
+    /// The range between its parentheses.
     pub arguments: Range<usize>,
-    /// Its tokens, from its name on.
+    /// The range of its tokens.
     pub tokens: Range<usize>,
-    /// Whether it is a part of another call's function or directions.
+    /// Whether it is in an argument of another call.
     pub is_inner: bool,
 }
 
 impl SourceCall {
-    /// Whether the planner is shown the call by its number.
+    /// Returns whether the call is numbered for the planner.
     pub fn is_planned(&self) -> bool {
         !self.is_inner && self.name != STOP_GRADIENT
     }
 }
 
-/// The calls of the operators and of `stop_gradient` in a statement, in the order of their names in the text.
+/// Finds the calls of the operators and of `stop_gradient` in a statement, in the order of the text.
 pub fn find_calls(source: &Source, written: &ParsedStatement) -> Result<Vec<SourceCall>> {
     let mut found = FunctionNames::default();
     visit(&written.statement, &mut found);
@@ -65,7 +65,7 @@ pub fn find_calls(source: &Source, written: &ParsedStatement) -> Result<Vec<Sour
     Ok(calls)
 }
 
-/// The statement with each outer call of an operator under a name of its own.
+/// Parses the statement with each outer call under its numbered name.
 pub fn with_sites(source: &Source, written: &ParsedStatement, calls: &[SourceCall]) -> Result<Statement> {
     let mut tokens = source.tokens[written.tokens.clone()].to_vec();
     for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
@@ -76,7 +76,7 @@ pub fn with_sites(source: &Source, written: &ParsedStatement, calls: &[SourceCal
     source.parse_tokens(tokens)
 }
 
-/// Visits what DataFusion's statements have of sqlparser's.
+/// Visits the parts of a statement that sqlparser has parsed.
 fn visit<V: Visitor<Break = ()>>(statement: &Statement, visitor: &mut V) {
     let _ = match statement {
         Statement::Statement(statement) => statement.visit(visitor),
@@ -92,7 +92,7 @@ fn visit<V: Visitor<Break = ()>>(statement: &Statement, visitor: &mut V) {
     };
 }
 
-/// The places of the names of functions.
+/// Collects the locations of function names.
 #[derive(Default)]
 struct FunctionNames {
     names: Vec<Location>,

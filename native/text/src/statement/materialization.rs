@@ -1,4 +1,4 @@
-//! What CTEs say with `AS MATERIALIZED` and `AS NOT MATERIALIZED`, in a form that DataFusion reads.
+//! `AS MATERIALIZED` and `AS NOT MATERIALIZED`, in a form that DataFusion parses.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -7,10 +7,9 @@ use xql_relations::Materialization;
 
 use super::tokens::Source;
 
-/// A statement with a marker behind each CTE that says whether it is computed once, in the place of what it says; the statement itself if
-/// none says anything.
+/// Replaces the hint of each CTE by a marker behind the CTE. Returns the statement itself if it has no hint.
 pub fn with_materialization(sql: &str) -> Cow<'_, str> {
-    // Few do, and the others are not taken apart.
+    // Most statements have none, and are not tokenized.
     let Some(source) = mentions_materialized(sql).then(|| Source::new(sql).ok()).flatten() else {
         return Cow::Borrowed(sql);
     };
@@ -36,7 +35,7 @@ pub fn with_materialization(sql: &str) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// The tokens of a statement without what its CTEs say, which DataFusion's parser does not read.
+/// Removes the hints of CTEs, which DataFusion's parser does not know.
 pub fn strip_materialization(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     for index in (0..tokens.len()).rev() {
         if let Some(CteHint { query, .. }) = CteHint::parse_at(&tokens, index) {
@@ -51,16 +50,16 @@ fn mentions_materialized(sql: &str) -> bool {
     sql.as_bytes().windows(WORD.len()).any(|part| part.eq_ignore_ascii_case(WORD))
 }
 
-/// What a CTE says at its `AS`.
+/// The hint of a CTE.
 struct CteHint<'t> {
     name: &'t str,
     materialization: Materialization,
-    /// The token that opens the parenthesis in which its query is.
+    /// The token that opens the parenthesis around the query.
     query: usize,
 }
 
 impl<'t> CteHint<'t> {
-    /// What is said at a token, if that is the `AS` of a CTE which says something.
+    /// Parses the hint at a token, if that is the `AS` of a CTE with a hint.
     fn parse_at(tokens: &'t [TokenWithSpan], index: usize) -> Option<Self> {
         let is = |token: usize, keyword: Keyword| match &tokens[token].token {
             Token::Word(word) => word.quote_style.is_none() && word.keyword == keyword,
@@ -88,7 +87,7 @@ impl<'t> CteHint<'t> {
         }
         let mut name = before.next()?;
         if tokens[name].token == Token::RParen {
-            // Names of columns stand between: they have no parentheses.
+            // Names of columns are between, without parentheses.
             before.find(|token| tokens[*token].token == Token::LParen)?;
             name = before.next()?;
         }

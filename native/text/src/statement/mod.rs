@@ -1,4 +1,4 @@
-//! Statements as they were written: their tokens, where these stand, and the calls among them.
+//! Statements in a text: tokens, calls, and the context of calls.
 
 mod call_context;
 mod calls;

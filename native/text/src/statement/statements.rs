@@ -1,4 +1,4 @@
-//! The statements of a text, parsed as DataFusion does, and the query that one is or has.
+//! Parsing of the statements in a text as DataFusion does, and access to their queries.
 
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
@@ -15,23 +15,22 @@ use super::materialization::strip_materialization;
 use super::tokens::Source;
 use crate::names::{DERIVATIVES, is_fragment};
 
-/// How deep expressions and queries of a statement may be nested. Sessions can be told to take more than they do by default.
+/// The depth to which expressions and queries may be nested. A session can be configured for more than its default.
 const MAX_DEPTH: usize = 300;
 
-/// How deep they may be where a session has not been told so.
+/// The default depth of a session.
 const DEFAULT_DEPTH: usize = 50;
 
-/// A statement of a text.
+/// A statement in a text.
 pub struct ParsedStatement {
-    /// What it says.
+    /// The syntax tree.
     pub statement: Statement,
-    /// Its tokens.
+    /// The range of its tokens.
     pub tokens: Range<usize>,
 }
 
 impl Source<'_> {
-    /// The statements with a word that is the name of one of the functions, and those before them that make something, in order.
-    /// Others are not even parsed.
+    /// Parses the statements that have a name of an operator, and the CREATE statements before them. Others are not even parsed.
     pub fn statements(&self) -> Result<Vec<ParsedStatement>> {
         let mut written = vec![];
         let mut start = 0;
@@ -56,7 +55,7 @@ impl Source<'_> {
         Ok(written)
     }
 
-    /// The statement of these tokens.
+    /// Parses tokens as one statement.
     pub fn parse_tokens(&self, tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         let mut statements = parse(tokens, MAX_DEPTH)?;
         match (statements.pop_front(), statements.is_empty()) {
@@ -65,14 +64,14 @@ impl Source<'_> {
         }
     }
 
-    /// Where the query stands that a statement is or has.
+    /// Returns the range of the query that a statement is or contains.
     pub fn query_range(&self, written: &ParsedStatement) -> Option<Range<usize>> {
         let query = outer_query(&written.statement)?;
         let mut start = written.tokens.start;
         if !matches!(&written.statement, Statement::Statement(statement) if matches!(**statement, ast::Statement::Query(_)))
         {
             start = *self.by_start.get(&query.span().start)?;
-            // A parenthesis around the first part of a union belongs to the query, one around all of it does not.
+            // A parenthesis around the first part of a union belongs to the query, one around the whole does not.
             let open = |token: usize| {
                 let before = (written.tokens.start..token)
                     .rfind(|before| !matches!(self.tokens[*before].token, Token::Whitespace(_)))?;
@@ -92,23 +91,23 @@ impl Source<'_> {
         Some(self.ranges[start].start..self.ranges[written.tokens.end - 1].end)
     }
 
-    /// Where a statement stands.
+    /// Returns the range of a statement.
     pub fn range(&self, written: &ParsedStatement) -> Range<usize> {
         self.ranges[written.tokens.start].start..self.ranges[written.tokens.end - 1].end
     }
 
-    /// Whether expressions of a statement are to keep the words of another engine.
+    /// Returns whether a statement has source fragments.
     pub fn has_fragments(&self, written: &ParsedStatement) -> bool {
         let mut tokens = self.tokens[written.tokens.clone()].iter();
         tokens.any(|token| matches!(&token.token, Token::Word(word) if is_fragment(&word.value)))
     }
 
-    /// Whether a statement inserts the rows of a query, whose columns have no names then.
+    /// Returns whether a statement inserts the rows of a query, whose columns then have no names.
     pub fn is_insert(&self, written: &ParsedStatement) -> bool {
         matches!(&written.statement, Statement::Statement(statement) if matches!(**statement, ast::Statement::Insert(_)))
     }
 
-    /// Whether a statement says what columns the rows of its query get. DataFusion takes every VALUES in it for such rows.
+    /// Returns whether a statement names the columns of its target. DataFusion then takes every VALUES in it for rows of the target.
     pub fn names_target_columns(&self, written: &ParsedStatement) -> bool {
         match &written.statement {
             Statement::Statement(statement) => names_target_columns(statement),
@@ -149,7 +148,7 @@ fn parse(tokens: Vec<TokenWithSpan>, depth: usize) -> Result<VecDeque<Statement>
         })
 }
 
-/// The statement of a text that has one, as a session reads it by default.
+/// Parses a text with one statement at a session's default depth.
 pub fn parse_one(text: &str) -> Result<Statement> {
     let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
     let mut statements =
@@ -160,11 +159,11 @@ pub fn parse_one(text: &str) -> Result<Statement> {
     }
 }
 
-/// The statement of a text with derivatives written out.
+/// Parses a text with expanded derivatives.
 pub fn parse_generated(text: &str) -> Result<Statement> {
     parse_one(text).map_err(|error| {
         let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
-        // Where it is too deep, the parser does not always say so.
+        // The parser does not always report that the text is too deep.
         match tokens.is_ok_and(|tokens| parse(tokens, MAX_DEPTH).is_ok()) {
             true => plan_datafusion_err!(
                 "the derivative as text would be nested deeper than the {DEFAULT_DEPTH} levels that sessions read: \
@@ -175,7 +174,7 @@ pub fn parse_generated(text: &str) -> Result<Statement> {
     })
 }
 
-/// The operator that a word names.
+/// Returns the operator that a word names.
 pub fn operator_name(word: &Word) -> Option<&'static str> {
     let same = |name: &&str| match word.quote_style {
         Some(_) => word.value == *name,
@@ -184,7 +183,7 @@ pub fn operator_name(word: &Word) -> Option<&'static str> {
     DERIVATIVES.iter().chain([&STOP_GRADIENT]).copied().find(same)
 }
 
-/// The query that a statement is or has.
+/// Returns the query that a statement is or contains.
 pub fn outer_query(statement: &Statement) -> Option<&ast::Query> {
     match statement {
         Statement::Statement(statement) => find_query(statement),

@@ -1,4 +1,4 @@
-//! Aggregates: GROUP BY with its keys and sets.
+//! Unparses aggregations: GROUP BY with keys or grouping sets.
 
 use datafusion_common::Result;
 use datafusion_expr::utils::grouping_set_to_exprlist;
@@ -11,7 +11,7 @@ use super::select::{Clauses, Item, Select, Stage};
 use super::writer::QueryWriter;
 use crate::expr::{cast_sql, is_constant, to_sql, type_sql};
 
-/// The groups of the input.
+/// Writes the groups of the input.
 pub fn write_aggregate(writer: &mut QueryWriter, node: &Aggregate, mut input: Select) -> Result<Select> {
     let exprs: Vec<_> = node.group_expr.iter().chain(&node.aggr_expr).collect();
     if input.stage > Stage::Where || !input.can_inline(&exprs, 0) {

@@ -1,4 +1,4 @@
-//! DISTINCT, and DISTINCT ON.
+//! Unparses DISTINCT and DISTINCT ON.
 
 use datafusion_common::Result;
 use datafusion_expr::DistinctOn;
@@ -9,7 +9,7 @@ use super::select::{Clauses, Select, Stage};
 use super::writer::QueryWriter;
 use crate::expr::to_sql;
 
-/// The rows of the input, each once.
+/// Writes the distinct rows of the input.
 pub fn write_distinct(writer: &mut QueryWriter, mut input: Select) -> Select {
     if input.stage >= Stage::Distinct {
         input = writer.into_relation(input);
@@ -19,7 +19,7 @@ pub fn write_distinct(writer: &mut QueryWriter, mut input: Select) -> Select {
     input
 }
 
-/// The first rows of the input by some values.
+/// Writes the first row of the input for each key.
 pub fn write_distinct_on(writer: &mut QueryWriter, node: &DistinctOn, mut input: Select) -> Result<Select> {
     let sort = node.sort_expr.as_deref().unwrap_or_default();
     let exprs: Vec<_> = node.on_expr.iter().chain(&node.select_expr).chain(sort.iter().map(|key| &key.expr)).collect();

@@ -1,4 +1,4 @@
-//! No row, or one without columns.
+//! Unparses relations without columns.
 
 use datafusion_expr::EmptyRelation;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::select::{Item, Select};
 use crate::expr::cast_sql;
 
-/// A `SELECT` without FROM.
+/// Writes a `SELECT` without FROM.
 pub fn write_empty_relation(node: &EmptyRelation) -> Select {
     let items = node.schema.fields().iter().map(|field| {
         let sql = cast_sql("NULL", field.data_type());

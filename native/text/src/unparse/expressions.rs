@@ -1,4 +1,4 @@
-//! The expressions of a node, in terms of what a SELECT reads.
+//! Expressions of a node, over what a SELECT reads.
 
 use datafusion_common::{Column, Result, plan_datafusion_err};
 use datafusion_expr::expr::Sort as SortExpr;
@@ -10,7 +10,7 @@ use super::select::{Item, Select, indent};
 use super::writer::QueryWriter;
 use crate::expr::{Scope, atom_sql, order_sql};
 
-/// What the expressions of a node stand in.
+/// The scope of a node's expressions.
 pub struct SelectScope<'w, 'a> {
     writer: &'w mut QueryWriter<'a>,
     inputs: &'w [Select],
@@ -38,18 +38,18 @@ impl Scope for SelectScope<'_, '_> {
 }
 
 impl<'w, 'a> SelectScope<'w, 'a> {
-    /// Over the columns of these inputs.
+    /// Creates the scope of several inputs.
     pub fn from_inputs(writer: &'w mut QueryWriter<'a>, inputs: &'w [Select]) -> Self {
         Self { writer, inputs }
     }
 
-    /// Over the columns of the only input.
+    /// Creates the scope of one input.
     pub fn from_input(writer: &'w mut QueryWriter<'a>, input: &'w Select) -> Self {
         Self { writer, inputs: std::slice::from_ref(input) }
     }
 }
 
-/// An expression as an item over the columns of an input.
+/// Writes an expression as an item over an input.
 pub fn write_item(writer: &mut QueryWriter, expr: &Expr, input: &Select) -> Result<Item> {
     let inside = unaliased(expr);
     if let Expr::Column(column) = inside
@@ -62,7 +62,7 @@ pub fn write_item(writer: &mut QueryWriter, expr: &Expr, input: &Select) -> Resu
     Ok(Item { sql, name: None, is_simple, is_volatile: inside.is_volatile() })
 }
 
-/// What orders the rows, without constants, which do not.
+/// Writes the keys of ORDER BY without constants, which do not order.
 pub fn write_order(writer: &mut QueryWriter, keys: &[SortExpr], input: &Select) -> Result<Vec<String>> {
     let over = &mut SelectScope::from_input(writer, input);
     let keys = keys.iter().filter(|key| !input.is_constant(&key.expr));

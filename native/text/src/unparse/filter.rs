@@ -1,4 +1,4 @@
-//! Conditions: WHERE, and HAVING behind a grouping.
+//! Unparses conditions: WHERE, or HAVING after GROUP BY.
 
 use datafusion_common::Result;
 use datafusion_expr::Filter;
@@ -8,7 +8,7 @@ use super::select::{Select, Stage};
 use super::writer::QueryWriter;
 use crate::expr::to_sql;
 
-/// The input with one more condition.
+/// Adds a condition to the input.
 pub fn write_filter(writer: &mut QueryWriter, node: &Filter, mut input: Select) -> Result<Select> {
     if input.stage > Stage::Group || !input.can_inline(&[&node.predicate], 1) {
         input = writer.into_relation(input);

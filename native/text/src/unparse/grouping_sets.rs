@@ -1,4 +1,4 @@
-//! Grouping sets that are the same, made different.
+//! Duplicate grouping sets.
 
 use datafusion_common::Result;
 use datafusion_expr::GroupingSet;
@@ -9,15 +9,15 @@ use super::select::{Item, Select};
 use super::writer::QueryWriter;
 use crate::expr::{Scope, grouping_sets_sql, list_sql};
 
-/// How many of the sets before it each grouping set repeats.
+/// For each grouping set, how many sets before it are equal.
 ///
-/// Only their places tell the rows of one set from those of another that is the same. In a text they have further keys, which are
-/// constant: `GROUPING SETS ((k), (k))` becomes `GROUPING SETS ((k), (k, again))`.
+/// DataFusion distinguishes the rows of equal sets only by position. In text the sets get further constant keys: `GROUPING SETS ((k), (k))`
+/// becomes `GROUPING SETS ((k), (k, again))`.
 #[derive(Default)]
 pub struct DuplicateSets(Vec<usize>);
 
 impl DuplicateSets {
-    /// That of these sets.
+    /// Counts the duplicates of grouping sets.
     pub fn from_sets(sets: &GroupingSet) -> Self {
         let GroupingSet::GroupingSets(sets) = sets else { return Self::default() };
         let mut seen: HashMap<Vec<String>, usize> = HashMap::new();
@@ -32,7 +32,7 @@ impl DuplicateSets {
         Self(places.collect())
     }
 
-    /// Columns of a constant in what an aggregate reads, as many as a set repeats others.
+    /// Adds constant columns to the input of an aggregation, one for each duplicate.
     pub fn add_markers(&self, writer: &mut QueryWriter, input: &mut Select) -> Vec<Item> {
         let count = self.0.iter().copied().max().unwrap_or(0);
         if count == 0 {
@@ -48,7 +48,7 @@ impl DuplicateSets {
         input.items[width..].to_vec()
     }
 
-    /// The sets with as many marks each as it repeats others.
+    /// Writes the sets, each with as many markers as it has predecessors.
     pub fn to_sql(&self, sets: &GroupingSet, markers: &[Item], scope: &mut dyn Scope) -> Result<String> {
         let GroupingSet::GroupingSets(listed_sets) = sets else { return grouping_sets_sql(sets, scope) };
         let mut written = vec![];
@@ -63,8 +63,7 @@ impl DuplicateSets {
         Ok(format!("GROUPING SETS ({})", written.join(", ")))
     }
 
-    /// The number by which DataFusion knows the set of a row: a bit for each key that is none of the set's, and above these which of
-    /// those that are the same it is.
+    /// Writes DataFusion's grouping identifier: a bit for each key that is not in the set, and above these the number of the duplicate.
     pub fn grouping_id_sql(keys: &[Item], markers: &[Item]) -> String {
         let mut number = match keys {
             [] => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! Joins: two relations in FROM.
+//! Unparses joins in FROM.
 
 use datafusion_common::{NullEquality, Result, plan_err};
 use datafusion_expr::{Join, JoinType};
@@ -10,7 +10,7 @@ use super::writer::QueryWriter;
 use crate::expr::{atom_sql, to_sql};
 use crate::plan::is_lateral;
 
-/// The rows of both inputs together.
+/// Writes a join of both inputs.
 pub fn write_join(writer: &mut QueryWriter, node: &Join) -> Result<Select> {
     let left = writer.select(&node.left)?;
     let left = writer.into_relation(left);
@@ -51,7 +51,7 @@ pub fn write_join(writer: &mut QueryWriter, node: &Join) -> Result<Select> {
     Ok(Select { source: FromClause { join, depth, ..select.source }, ..select })
 }
 
-/// What rows of both inputs meet by.
+/// Writes the conditions of a join.
 fn write_conditions(writer: &mut QueryWriter, node: &Join, inputs: &[Select]) -> Result<Vec<String>> {
     let mut conditions = vec![];
     let over = &mut SelectScope::from_inputs(writer, inputs);
@@ -59,7 +59,7 @@ fn write_conditions(writer: &mut QueryWriter, node: &Join, inputs: &[Select]) ->
         let (a, b) = (atom_sql(a, over)?, atom_sql(b, over)?);
         conditions.push(match node.null_equality {
             NullEquality::NullEqualsNothing => format!("{a} = {b}"),
-            // The parser takes all that follows IS NOT DISTINCT FROM for its right side.
+            // The parser takes all that follows IS NOT DISTINCT FROM as its right operand.
             NullEquality::NullEqualsNull => format!("({a} IS NOT DISTINCT FROM {b})"),
         });
     }

@@ -1,4 +1,4 @@
-//! LIMIT and OFFSET.
+//! Unparses LIMIT and OFFSET.
 
 use datafusion_common::Result;
 use datafusion_expr::Limit;
@@ -8,7 +8,7 @@ use super::select::{Select, Stage};
 use super::writer::QueryWriter;
 use crate::expr::to_sql;
 
-/// Some rows of the input.
+/// Limits the input.
 pub fn write_limit(writer: &mut QueryWriter, node: &Limit, mut input: Select) -> Result<Select> {
     if input.stage == Stage::Limit {
         input = writer.into_relation(input);

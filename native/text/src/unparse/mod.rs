@@ -1,11 +1,11 @@
 //! Plans as queries.
 //!
-//! Every node becomes a part of a `SELECT`, or a `SELECT` over that of its input where the language wants it so. What a derivative
-//! reads several times is a common table expression. What cannot be written is an error that names it.
+//! Each node becomes a part of a `SELECT`, or a `SELECT` over that of its input where SQL requires it. What a derivative reads several
+//! times becomes a CTE. What cannot be written is an error that names it.
 //!
-//! `select` has a `SELECT` that is being put together, `writer` what is kept of the whole query meanwhile, `expressions` what stands
-//! in a node. `plans` goes through a plan. Every other file writes the node of a plan that it is called by: its input is a `SELECT`
-//! already. Beside `table_scan` stands `shared`, the relations that several parts read, and beside `aggregate` the `grouping_sets`.
+//! `select` has a `SELECT` under construction, `writer` the state of the whole query, `expressions` writes the expressions of a node, and
+//! `query` dispatches on nodes. Each other file writes the node that it is named after, over the `SELECT` of its input. `shared_relation`
+//! belongs to `table_scan`, and `grouping_sets` to `aggregate`.
 
 mod aggregate;
 mod distinct;

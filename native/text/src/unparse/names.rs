@@ -8,12 +8,12 @@ use xql_relations::SharedRelation;
 
 use crate::names::{first_free_name, plain_name, quote_if_needed};
 
-/// Names for the columns of a relation that no two share.
+/// Returns unique names for the columns of a relation.
 pub fn unique_names(schema: &DFSchema) -> Vec<String> {
     unique(schema.fields().iter().map(|field| field.name().as_str()))
 }
 
-/// These names, changed so that no two are the same.
+/// Makes names unique.
 pub fn unique<'n>(wanted: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::new();
     let names = wanted.map(|wanted| {
@@ -24,12 +24,12 @@ pub fn unique<'n>(wanted: impl Iterator<Item = &'n str>) -> Vec<String> {
     names.collect()
 }
 
-/// The name of a table with its schema and catalog.
+/// Writes the qualified name of a table.
 pub fn table_sql(name: &TableReference) -> String {
     name.to_vec().iter().map(|part| quote_if_needed(part)).collect::<Vec<_>>().join(".")
 }
 
-/// Adds the names of the tables that a plan reads.
+/// Collects the names of the tables that a plan scans.
 pub fn collect_table_names(plan: &LogicalPlan, names: &mut HashSet<String>) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {

@@ -1,4 +1,4 @@
-//! The items of a `SELECT`.
+//! Unparses projections: the items of a `SELECT`.
 
 use datafusion_common::Result;
 use datafusion_expr::Projection;
@@ -8,7 +8,7 @@ use super::expressions::write_item;
 use super::select::{Select, Stage};
 use super::writer::QueryWriter;
 
-/// The input with other items.
+/// Replaces the items of the input.
 pub fn write_projection(writer: &mut QueryWriter, node: &Projection, mut input: Select) -> Result<Select> {
     let exprs: Vec<_> = node.expr.iter().collect();
     if input.stage == Stage::Distinct || !input.can_inline(&exprs, 1) {

@@ -1,4 +1,4 @@
-//! A query of a plan.
+//! Unparses a plan, node by node.
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Distinct, LogicalPlan};
@@ -24,7 +24,7 @@ use super::window::write_window;
 use super::writer::{QueryWriter, UnparseOptions};
 use crate::names::strip_fragments;
 
-/// The text of a query whose columns have the names that the plan gives them.
+/// Writes a plan as a query whose columns have the names of the plan's.
 pub fn query_sql(plan: &LogicalPlan, options: UnparseOptions) -> Result<String> {
     check_found_again(plan)?;
     let mut writer = QueryWriter::new(plan, options)?;
@@ -35,7 +35,7 @@ pub fn query_sql(plan: &LogicalPlan, options: UnparseOptions) -> Result<String> 
 }
 
 impl QueryWriter<'_> {
-    /// The `SELECT` of a plan.
+    /// Writes the `SELECT` of a plan.
     #[recursive::recursive]
     pub fn select(&mut self, plan: &LogicalPlan) -> Result<Select> {
         Ok(match plan {
@@ -64,7 +64,7 @@ impl QueryWriter<'_> {
             LogicalPlan::TableScan(node) => write_table_scan(self, node, None)?,
             LogicalPlan::EmptyRelation(node) => write_empty_relation(node),
             LogicalPlan::Values(node) => write_values(self, node)?,
-            // It is there for an optimizer of plans and moves no row to another place.
+            // Repartitioning is for the optimizer, and moves no row.
             LogicalPlan::Repartition(node) => self.select(&node.input)?,
             LogicalPlan::Statement(_)
             | LogicalPlan::Explain(_)
@@ -80,7 +80,7 @@ impl QueryWriter<'_> {
         })
     }
 
-    /// The `SELECT` of a node over that of its input.
+    /// Writes the `SELECT` of a node over that of its input.
     fn select_over<N>(
         &mut self,
         input: &LogicalPlan,

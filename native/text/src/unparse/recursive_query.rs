@@ -1,4 +1,4 @@
-//! Recursive queries, which are common table expressions.
+//! Unparses recursive queries as recursive CTEs.
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{LogicalPlan, RecursiveQuery};
@@ -9,7 +9,7 @@ use super::select::{Select, Stage, indent};
 use super::writer::{CommonTable, OpenRecursion, QueryWriter};
 use crate::names::plain_name;
 
-/// The rows of all iterations.
+/// Writes the rows of all iterations.
 pub fn write_recursive_query(writer: &mut QueryWriter, node: &RecursiveQuery) -> Result<Select> {
     let schema = Arc::clone(node.static_term.schema());
     let columns = unique_names(&schema);
@@ -24,7 +24,7 @@ pub fn write_recursive_query(writer: &mut QueryWriter, node: &RecursiveQuery) ->
     if !writer.loses_columns {
         return Ok(select);
     }
-    // It is true of each row, reads all columns, and no optimizer knows better, be they NOT NULL.
+    // The condition is true for each row and reads all columns, also those that are NOT NULL, and no optimizer can prove that it is true.
     let reads = select.items.iter().zip(select.schema.fields()).map(|(item, field)| {
         let is_plain = !field.is_nullable() && !field.data_type().is_nested();
         if is_plain { format!("nullif({0}, {0}) IS NULL", item.sql) } else { format!("{} IS NULL", item.sql) }
@@ -33,13 +33,13 @@ pub fn write_recursive_query(writer: &mut QueryWriter, node: &RecursiveQuery) ->
     Ok(select.with_filter(format!("CASE WHEN random() >= 0.0 THEN TRUE ELSE {reads} END")))
 }
 
-/// A term, which has no order of its own.
+/// Writes a term. It has no order of its own.
 fn write_term(writer: &mut QueryWriter, plan: &LogicalPlan) -> Result<Select> {
     let select = writer.select(plan)?;
     Ok(if select.stage >= Stage::Order { writer.into_relation(select) } else { select })
 }
 
-/// The text of the recursive term, with the common table expressions that read the rows of the last iteration.
+/// Writes the recursive term, with the CTEs that read the work table.
 fn write_recursive_term(
     writer: &mut QueryWriter,
     node: &RecursiveQuery,
@@ -56,7 +56,7 @@ fn write_recursive_term(
         if has_tables { format!("(\n{}\n)", indent(&text)) } else { text }
     });
     let closed = writer.open_recursions.pop();
-    // Those of this term are known in it only.
+    // The CTEs of this term are not visible outside.
     let of_term = writer.shared.split_off(shared);
     let outer = || writer.open_recursions.iter().flat_map(|open| &open.tables).chain(&writer.tables);
     let is_known = |name: &str| outer().any(|table| table.name == name);

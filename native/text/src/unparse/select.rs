@@ -1,4 +1,4 @@
-//! A `SELECT` that is being put together, and its text.
+//! A `SELECT` under construction, and its text.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchemaRef};
@@ -8,79 +8,79 @@ use xql_relations::unaliased;
 use crate::expr::is_constant;
 use crate::names::{is_fragment, quote_if_needed};
 
-/// How far a `SELECT` has come. What comes later reads what came before.
+/// The last clause of a `SELECT` so far. A later clause reads the results of earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It reads relations.
+    /// FROM.
     From,
-    /// It chooses among their rows.
+    /// WHERE.
     Where,
-    /// It groups them.
+    /// GROUP BY.
     Group,
-    /// It has window functions.
+    /// Window functions.
     Window,
-    /// Its items are other rows than those that they read.
+    /// DISTINCT, or items that change the number of rows.
     Distinct,
-    /// It has an order.
+    /// ORDER BY.
     Order,
-    /// It is cut off.
+    /// LIMIT or OFFSET.
     Limit,
 }
 
-/// What a join in FROM does with the rows of its first relation.
+/// What a join does with the rows of its left side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinEffect {
-    /// What is found for one of them depends on no other, and no row is without one of them.
+    /// Each left row is kept or matched independently of the others, and none is extended on the left.
     KeepsLeftRows,
     /// Anything else.
     Other,
 }
 
-/// A column of a `SELECT` in terms of what it reads.
+/// A column of a `SELECT`, over FROM.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// Closed, so that it may be an operand of anything.
+    /// The text, an atom, so it can be an operand.
     pub sql: String,
-    /// The name that it has without `AS`.
+    /// Its name without `AS`.
     pub name: Option<String>,
-    /// Whether it costs nothing and is the same wherever it is written.
+    /// Whether it may be repeated at no cost.
     pub is_simple: bool,
-    /// Whether it may be another value each time.
+    /// Whether each evaluation may give another value.
     pub is_volatile: bool,
 }
 
 impl Item {
-    /// A column of a relation in FROM.
+    /// Creates the item of a column in FROM.
     pub fn column(relation: &str, name: &str) -> Self {
         let sql = format!("{}.{}", quote_if_needed(relation), quote_if_needed(name));
         Self { sql, name: Some(name.to_owned()), is_simple: true, is_volatile: false }
     }
 
-    /// Whether it is nothing but words of another engine.
+    /// Returns whether it is a source fragment.
     fn is_fragment(&self) -> bool {
         self.sql.starts_with("\"∂ ")
     }
 }
 
-/// What a `SELECT` reads.
+/// The FROM clause of a `SELECT`.
 #[derive(Debug, Clone)]
 pub struct FromClause {
-    /// Its text, if it reads anything.
+    /// Its text, if there is one.
     pub sql: Option<String>,
-    /// If it is a join, what it does with its rows. On the right side of another it may need parentheses.
+    /// The effect of a join. On the right side of another join it may need parentheses.
     pub join: Option<JoinEffect>,
-    /// The name of the `SELECT` where it is written in FROM itself.
+    /// The preferred alias of the `SELECT` in an outer FROM.
     pub hint: String,
-    /// How many queries in one another are in it.
+    /// How deeply queries are nested in it.
     pub depth: usize,
 }
 
-/// The clauses of a `SELECT` behind FROM, and DISTINCT.
+/// The clauses after FROM, and DISTINCT.
 #[derive(Debug, Clone, Default)]
 pub struct Clauses {
     /// The conditions of WHERE.
     pub filters: Vec<String>,
-    /// The keys of GROUP BY, which may be none.
+    /// The keys of GROUP BY, possibly none.
     pub groups: Option<Vec<String>>,
     /// The conditions of HAVING.
     pub having: Vec<String>,
@@ -88,54 +88,54 @@ pub struct Clauses {
     pub distinct: Option<String>,
     /// The keys of ORDER BY.
     pub order: Vec<String>,
-    /// The number behind LIMIT.
+    /// The number of LIMIT.
     pub limit: Option<String>,
-    /// The number behind OFFSET.
+    /// The number of OFFSET.
     pub offset: Option<String>,
 }
 
 /// A `SELECT`.
 #[derive(Debug, Clone)]
 pub struct Select {
-    /// How far it has come.
+    /// Its last clause.
     pub stage: Stage,
-    /// The columns of the node of the plan that it stands for so far.
+    /// The columns of the node that it is the text of.
     pub schema: DFSchemaRef,
-    /// What they are in terms of FROM.
+    /// These columns, over FROM.
     pub items: Vec<Item>,
-    /// What it reads.
+    /// The FROM clause.
     pub source: FromClause,
-    /// What it does with that.
+    /// The other clauses.
     pub clauses: Clauses,
 }
 
 impl Select {
-    /// All rows of a relation in FROM.
+    /// Creates a `SELECT` of all rows of a relation in FROM.
     pub fn new(schema: DFSchemaRef, from: Option<String>, items: Vec<Item>, hint: &str) -> Self {
         let source = FromClause { sql: from, join: None, hint: hint.to_owned(), depth: 0 };
         Self { stage: Stage::From, schema, items, source, clauses: Clauses::default() }
     }
 
-    /// It with one more condition in WHERE.
+    /// Adds a condition to WHERE.
     pub fn with_filter(mut self, condition: String) -> Self {
         self.clauses.filters.push(condition);
         self.stage = Stage::Where;
         self
     }
 
-    /// Whether it is a relation in FROM and no more, with columns that are there.
+    /// Returns whether it only names columns of FROM.
     pub fn is_relation(&self) -> bool {
-        // A value that is written above a join would be there in rows that the join extends by NULL as well:
-        // `FROM t LEFT JOIN (SELECT k, 1.0 AS q FROM u) u ON t.k = u.k`.
+        // An expression written above a join would also be evaluated in rows that the join extends by NULL: `FROM t LEFT JOIN (SELECT k,
+        // 1.0 AS q FROM u) u ON t.k = u.k`.
         self.stage == Stage::From && self.source.sql.is_some() && self.items.iter().all(|item| item.name.is_some())
     }
 
-    /// What a column of it is in terms of FROM.
+    /// Returns the item of a column.
     pub fn item(&self, column: &Column) -> Option<&Item> {
         self.items.get(self.schema.maybe_index_of_column(column)?)
     }
 
-    /// Whether an expression over its columns is written as a constant.
+    /// Returns whether an expression over its columns is written as a constant.
     pub fn is_constant(&self, expr: &Expr) -> bool {
         match unaliased(expr) {
             Expr::Literal(..) => true,
@@ -144,8 +144,8 @@ impl Select {
         }
     }
 
-    /// Whether expressions over its columns can be written in terms of what these are computed from: nothing is computed
-    /// twice that is not already, and nothing is drawn twice.
+    /// Returns whether expressions over its columns can inline its items: no computation and no volatile expression is repeated, and the
+    /// text does not become too deep. `times` is how often an item that is not simple may be read.
     pub fn can_inline(&self, exprs: &[&Expr], times: usize) -> bool {
         let mut read = vec![0_usize; self.items.len()];
         let mut has_subquery = false;
@@ -169,7 +169,7 @@ impl Select {
         if self.items.iter().zip(&read).any(|(item, read)| *read > 0 && paren_depth(&item.sql) > MAX_PAREN_DEPTH) {
             return false;
         }
-        // Another engine may type an expression otherwise than a column of it: 0.1 is a decimal, and 1 fits to what is beside it.
+        // Another engine may type a fragment otherwise than a column of it: 0.1 is a decimal, and an integer literal adapts to its context.
         if has_fragment && self.items.iter().zip(&read).any(|(item, read)| *read > 0 && item.is_fragment()) {
             return false;
         }
@@ -179,7 +179,7 @@ impl Select {
         self.items.iter().zip(read).all(|(item, read)| simple(item) || read <= times && !(item.is_volatile && read > 0))
     }
 
-    /// The text with columns of these names.
+    /// Writes the query with columns of these names.
     pub fn to_sql(&self, names: &[String]) -> String {
         let items = self.items.iter().zip(names).map(|(item, name)| {
             if item.name.as_ref() == Some(name) {
@@ -221,11 +221,10 @@ impl Select {
     }
 }
 
-/// How many parentheses in one another a value may have that is not computed in a query of its own. Parsers do not read expressions
-/// of any depth.
+/// The depth of parentheses above which an item becomes a column of a subquery. Parsers limit the depth of expressions.
 const MAX_PAREN_DEPTH: usize = 12;
 
-/// How many parentheses in one another a text has.
+/// Measures how deeply parentheses are nested.
 fn paren_depth(sql: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for byte in sql.bytes() {
@@ -239,10 +238,10 @@ fn paren_depth(sql: &str) -> usize {
     deepest
 }
 
-/// How long a line may be.
+/// The maximum width of a line.
 const WIDTH: usize = 100;
 
-/// A clause in one line, or in a line for each of its parts.
+/// Writes a clause in one line, or each part in a line of its own.
 fn push_clause(lines: &mut Vec<String>, start: &str, parts: &[String], between: &str) {
     let line = format!("{start} {}", parts.join(&format!("{between} ")));
     if line.len() <= WIDTH && !line.contains('\n') || parts.len() == 1 {
@@ -256,7 +255,7 @@ fn push_clause(lines: &mut Vec<String>, start: &str, parts: &[String], between: 
     }
 }
 
-/// The lines of a text two places to the right. What stands in quotes, a string or a name, keeps its line breaks as they are.
+/// Indents the lines of a text, except within quotes.
 pub fn indent(text: &str) -> String {
     let mut lines = String::with_capacity(text.len() + 64);
     lines.push_str("  ");
@@ -276,10 +275,10 @@ pub fn indent(text: &str) -> String {
     lines
 }
 
-/// A text without parentheses around all of it.
+/// Removes parentheses around a whole text.
 fn strip_parentheses(sql: &str) -> &str {
     let Some(inside) = sql.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return sql };
-    // A query keeps them, and so does what has others at its ends, as (a) + (b).
+    // A subquery keeps them, and so does a text with other parentheses at its ends, as (a) + (b).
     let mut depth = 0_i32;
     let mut quote = None;
     for character in inside.chars() {

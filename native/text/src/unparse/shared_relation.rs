@@ -1,5 +1,4 @@
-//! Shared relations, which are common table expressions. A host computes these anew wherever they are read, and has to find the same
-//! rows each time.
+//! Unparses shared relations as CTEs. Another engine may compute a CTE again for each reader, so the rows have to be the same each time.
 
 use datafusion_common::Result;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use super::writer::{CommonTable, QueryWriter, SharedTable};
 use crate::names::plain_name;
 use crate::plan::{expand_calls, loses_columns, prune_columns};
 
-/// The common table expression of a shared relation, and the names of its columns.
+/// Writes the CTE of a shared relation once, and returns its name and its columns.
 pub fn write_shared_relation(
     writer: &mut QueryWriter,
     relation: &Arc<SharedRelation>,
@@ -24,7 +23,7 @@ pub fn write_shared_relation(
         return Ok((known.name, known.columns));
     }
     let before: Vec<_> = writer.open_recursions.iter().map(|open| open.reads).collect();
-    // The rows of iterations have their numbers.
+    // The rows of iterations have numbers already.
     let (plan, number) = match if writer.options.multi_read_recursion { recursion(relation)? } else { None } {
         Some(iterations) => (iterations, None),
         None => (relation.plan().clone(), relation.number()),

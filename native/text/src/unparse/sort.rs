@@ -1,4 +1,4 @@
-//! ORDER BY.
+//! Unparses ORDER BY.
 
 use datafusion_common::Result;
 use datafusion_expr::Sort;
@@ -7,7 +7,7 @@ use super::expressions::write_order;
 use super::select::{Select, Stage};
 use super::writer::QueryWriter;
 
-/// The input in an order.
+/// Orders the input.
 pub fn write_sort(writer: &mut QueryWriter, node: &Sort, mut input: Select) -> Result<Select> {
     let keys: Vec<_> = node.expr.iter().map(|key| &key.expr).collect();
     // DataFusion 54 loses rows of a LIMIT with an OFFSET that are ordered once more, unless they are limited once more:

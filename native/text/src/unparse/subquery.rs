@@ -1,4 +1,4 @@
-//! Queries in FROM that read columns of what is on the left of them.
+//! Unparses lateral subqueries in FROM.
 
 use datafusion_common::Result;
 use datafusion_expr::Subquery;
@@ -7,7 +7,7 @@ use super::names::unique_names;
 use super::select::Select;
 use super::writer::QueryWriter;
 
-/// The input, behind LATERAL if it reads such columns.
+/// Writes the input, after LATERAL if it reads outer columns.
 pub fn write_subquery(writer: &mut QueryWriter, node: &Subquery, input: Select) -> Result<Select> {
     if node.outer_ref_columns.is_empty() {
         return Ok(input);

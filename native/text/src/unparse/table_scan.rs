@@ -1,4 +1,4 @@
-//! Tables, common table expressions, the rows of the last iteration, and calls of table functions.
+//! Unparses scans of tables, CTEs, work tables and table functions.
 
 use datafusion_catalog::cte_worktable::CteWorkTable;
 use datafusion_catalog::default_table_source::source_as_provider;
@@ -16,7 +16,7 @@ use crate::expr::to_sql;
 use crate::names::quote_if_needed;
 use crate::plan::CatalogTable;
 
-/// A table under its own name or another one.
+/// Writes a scan under the table's name or an alias.
 pub fn write_table_scan(writer: &mut QueryWriter, node: &TableScan, alias: Option<&TableReference>) -> Result<Select> {
     let hint = alias.map_or_else(|| node.table_name.table(), TableReference::table);
     if let Some(relation) = SharedRelation::scanned(node) {
@@ -38,7 +38,7 @@ pub fn write_table_scan(writer: &mut QueryWriter, node: &TableScan, alias: Optio
     }
     let call = provider.and_then(|provider| provider.downcast_ref::<CatalogTable>()?.call.clone());
     let schema = Arc::clone(&node.projected_schema);
-    // A call of a function is named so; a table may be.
+    // DataFusion names a call by its function and "()"; a table may have that name.
     let hint = if call.is_some() { hint.trim_end_matches("()") } else { hint };
     let alias = writer.fresh_alias(hint);
     let is_named = call.is_none() && node.table_name.table() == alias;
@@ -53,7 +53,7 @@ pub fn write_table_scan(writer: &mut QueryWriter, node: &TableScan, alias: Optio
     Ok(select)
 }
 
-/// Those of the columns of a relation that are read.
+/// Returns the columns that a scan projects.
 fn projected_columns(node: &TableScan, columns: &[String]) -> Vec<String> {
     let column = |index: usize| node.projection.as_ref().map_or(index, |projection| projection[index]);
     (0..node.projected_schema.fields().len()).map(|index| columns[column(index)].clone()).collect()

@@ -1,4 +1,4 @@
-//! Unions: the rows of several queries as one relation in FROM.
+//! Unparses unions as derived tables.
 
 use datafusion_common::Result;
 use datafusion_expr::Union;
@@ -8,7 +8,7 @@ use super::names::unique_names;
 use super::select::{FromClause, Select, Stage};
 use super::writer::QueryWriter;
 
-/// The rows of all inputs.
+/// Writes the rows of all inputs.
 pub fn write_union(writer: &mut QueryWriter, node: &Union) -> Result<Select> {
     let names = unique_names(&node.schema);
     let (mut parts, mut depth) = (vec![], 0);

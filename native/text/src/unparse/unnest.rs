@@ -1,4 +1,4 @@
-//! Lists as rows.
+//! Unparses unnesting of lists.
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::Unnest;
@@ -8,7 +8,7 @@ use xql_relations::preserves_nulls;
 use super::select::{Item, Select, Stage};
 use super::writer::QueryWriter;
 
-/// A row for each element of lists of the input.
+/// Writes a row for each element of lists of the input.
 pub fn write_unnest(writer: &mut QueryWriter, node: &Unnest, input: Select) -> Result<Select> {
     if !node.struct_type_columns.is_empty() {
         return plan_err!(
@@ -34,6 +34,6 @@ pub fn write_unnest(writer: &mut QueryWriter, node: &Unnest, input: Select) -> R
         let sql = format!("{}{}{}", "unnest(".repeat(list.depth), item.sql, ")".repeat(list.depth));
         items.push(Item { sql, name: None, is_simple: false, is_volatile: false });
     }
-    // What is above sees other rows than the items read, as behind DISTINCT.
+    // As with DISTINCT, later clauses see other rows than the items read.
     Ok(Select { stage: Stage::Distinct, items, schema: Arc::clone(&node.schema), ..input })
 }

@@ -1,4 +1,4 @@
-//! Rows that are written down.
+//! Unparses VALUES.
 
 use datafusion_common::Result;
 use datafusion_expr::Values;
@@ -11,7 +11,7 @@ use super::writer::QueryWriter;
 use crate::expr::to_sql;
 use crate::names::quote_if_needed;
 
-/// VALUES, or a query for each row.
+/// Writes VALUES, or a union of a query for each row.
 pub fn write_values(writer: &mut QueryWriter, node: &Values) -> Result<Select> {
     let names = unique_names(&node.schema);
     let quoted: Vec<_> = names.iter().map(|name| quote_if_needed(name)).collect();

@@ -1,4 +1,4 @@
-//! Window functions, which are further items of a SELECT.
+//! Unparses window functions as further items of a SELECT.
 
 use datafusion_common::Result;
 use datafusion_expr::Window;
@@ -9,7 +9,7 @@ use super::select::{Item, Select, Stage};
 use super::writer::QueryWriter;
 use crate::expr::to_sql;
 
-/// The input with further items.
+/// Adds window functions to the items of the input.
 pub fn write_window(writer: &mut QueryWriter, node: &Window, mut input: Select) -> Result<Select> {
     let exprs: Vec<_> = node.window_expr.iter().collect();
     if input.stage > Stage::Window || input.stage == Stage::Group || !input.can_inline(&exprs, 0) {

@@ -1,4 +1,4 @@
-//! What the writer of a query keeps while it goes through a plan, and the relations in FROM that it makes.
+//! The state of a query while its plan is unparsed, and the relations in its FROM clauses.
 
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DFSchema, Result};
@@ -12,80 +12,80 @@ use super::select::{FromClause, Item, Select, indent};
 use crate::names::{first_free_name, plain_name, quote_if_needed};
 use crate::plan::loses_columns;
 
-/// A common table expression.
+/// A CTE.
 #[derive(Debug)]
 pub struct CommonTable {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its query.
     pub text: String,
-    /// Whether that reads itself.
+    /// Whether it reads itself.
     pub is_recursive: bool,
 }
 
-/// A recursive query in whose second term the writer is.
+/// A recursive query whose recursive term is being written.
 #[derive(Debug)]
 pub struct OpenRecursion {
-    /// What the plan calls it.
+    /// Its name in the plan.
     pub name: String,
-    /// What the text calls it.
+    /// Its name in the text.
     pub sql_name: String,
     /// Its columns in the text.
     pub columns: Vec<String>,
-    /// What its second term computes by itself.
+    /// The CTEs within the recursive term.
     pub tables: Vec<CommonTable>,
-    /// How often that reads the rows of the last iteration.
+    /// How often the term reads the work table.
     pub reads: usize,
 }
 
-/// The common table expression of a shared relation.
+/// The CTE of a shared relation.
 #[derive(Debug, Clone)]
 pub struct SharedTable {
     /// The relation.
     pub relation: Arc<SharedRelation>,
-    /// What the text calls it.
+    /// Its name in the text.
     pub name: String,
     /// Its columns in the text.
     pub columns: Vec<String>,
-    /// How often it reads the rows of each of the open recursions.
+    /// How often it reads the work table of each open recursion.
     pub reads: Vec<usize>,
 }
 
-/// How a query is written.
+/// The dialect of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct UnparseOptions<'a> {
-    /// What derivatives are simplified with.
+    /// The configuration in which derivatives are simplified.
     pub config: &'a Arc<ConfigOptions>,
-    /// Whether rows that are written down are a query each.
+    /// Whether VALUES is written as a union of queries.
     pub values_as_union: bool,
-    /// Whether a recursive term may read the rows of the last iteration several times.
+    /// Whether a recursive term may read its work table several times.
     pub multi_read_recursion: bool,
 }
 
-/// What is kept of a query while its plan is written.
+/// Writes a query while traversing its plan.
 pub struct QueryWriter<'a> {
-    /// How it is written.
+    /// The dialect.
     pub options: UnparseOptions<'a>,
-    /// The common table expressions of the whole query so far.
+    /// The CTEs of the whole query so far.
     pub tables: Vec<CommonTable>,
-    /// The shared relations that have one.
+    /// The shared relations that have a CTE.
     pub shared: Vec<SharedTable>,
-    /// The recursive queries around, the outermost first.
+    /// The recursive queries around the current node, outermost first.
     pub open_recursions: Vec<OpenRecursion>,
-    /// In how many of them the part that is being written will stand.
+    /// The number of these that the part being written belongs into.
     pub depth: usize,
-    /// Names that relations in FROM have.
+    /// The aliases in use.
     pub used_names: HashSet<String>,
-    /// Names of tables in the plan, which no common table expression may have.
+    /// The names of tables in the plan, which no CTE may have.
     pub scanned: HashSet<String>,
-    /// The columns of the queries around, the outermost first.
+    /// The columns of the outer queries, outermost first.
     pub outer: Vec<Vec<Select>>,
-    /// Whether DataFusion would take columns from recursive queries that these read themselves.
+    /// Whether DataFusion would prune columns that only a recursive query itself reads.
     pub loses_columns: bool,
 }
 
 impl<'a> QueryWriter<'a> {
-    /// Nothing of a plan so far.
+    /// Creates the writer of a plan.
     pub fn new(plan: &LogicalPlan, options: UnparseOptions<'a>) -> Result<Self> {
         let mut scanned = HashSet::new();
         collect_table_names(plan, &mut scanned)?;
@@ -102,14 +102,14 @@ impl<'a> QueryWriter<'a> {
         })
     }
 
-    /// A name for a relation in FROM that no other has.
+    /// Returns an unused alias.
     pub fn fresh_alias(&mut self, wanted: &str) -> String {
         let name = first_free_name(wanted, |name| !self.used_names.contains(name));
         self.used_names.insert(name.clone());
         name
     }
 
-    /// A name for a common table expression.
+    /// Returns an unused name for a CTE.
     pub fn fresh_table_name(&mut self, wanted: &str) -> String {
         let name = first_free_name(wanted, |name| !self.scanned.contains(name) && !self.used_names.contains(name));
         self.used_names.insert(name.clone());
@@ -117,7 +117,7 @@ impl<'a> QueryWriter<'a> {
         name
     }
 
-    /// The common table expressions of a depth: 0 for those of all, n for those of the n-th open recursion.
+    /// Returns the CTEs of a depth: 0 for the whole query, n for the n-th open recursion.
     pub fn tables_at(&mut self, depth: usize) -> &mut Vec<CommonTable> {
         match depth.checked_sub(1) {
             None => &mut self.tables,
@@ -125,7 +125,7 @@ impl<'a> QueryWriter<'a> {
         }
     }
 
-    /// A query after the common table expressions of a depth.
+    /// Puts the CTEs of a depth before a query.
     pub fn with_tables(&mut self, body: String, depth: usize) -> String {
         let tables = std::mem::take(self.tables_at(depth));
         if tables.is_empty() {
@@ -137,7 +137,7 @@ impl<'a> QueryWriter<'a> {
         format!("WITH {recursive}{}\n{body}", written.collect::<Vec<_>>().join(", "))
     }
 
-    /// A relation in FROM that has the rows of a `SELECT`.
+    /// Turns a `SELECT` into a relation in FROM.
     pub fn into_relation(&mut self, select: Select) -> Select {
         if select.is_relation() {
             return select;
@@ -146,8 +146,8 @@ impl<'a> QueryWriter<'a> {
         self.derived_table(&select.to_sql(&names), names, &select)
     }
 
-    /// A text as a relation in FROM that stands for a `SELECT`: a query in parentheses, or a common table expression, if there are
-    /// too many of them in one another already. Parsers do not read queries of any depth.
+    /// Turns a query into a relation in FROM: a derived table, or a CTE if derived tables are nested too deeply already, since parsers
+    /// limit the depth of queries.
     pub fn derived_table(&mut self, text: &str, names: Vec<String>, select: &Select) -> Select {
         const MAX_DEPTH: usize = 8;
         if select.source.depth >= MAX_DEPTH
@@ -170,7 +170,7 @@ impl<'a> QueryWriter<'a> {
         Select { source, ..relation }
     }
 
-    /// A common table expression in FROM.
+    /// Creates a scan of a CTE.
     pub fn scan_table(&mut self, table: &str, columns: Vec<String>, schema: Arc<DFSchema>, hint: &str) -> Select {
         let alias = self.fresh_alias(&plain_name(hint));
         let from = if alias == table {
@@ -182,7 +182,7 @@ impl<'a> QueryWriter<'a> {
         Select::new(schema, Some(from), items, &alias)
     }
 
-    /// What is written of a part that will stand in so many of the open recursions.
+    /// Writes a part that belongs into this many open recursions.
     pub fn with_depth<T>(&mut self, depth: usize, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let outer_depth = std::mem::replace(&mut self.depth, depth);
         let written = write(self);
@@ -190,7 +190,7 @@ impl<'a> QueryWriter<'a> {
         written
     }
 
-    /// How many of the open recursions a plan is inside of: up to the last one whose rows it reads.
+    /// Returns how many open recursions a plan belongs into: up to the innermost one whose work table it reads.
     pub fn depth_of(&self, plan: &LogicalPlan) -> Result<usize> {
         for (index, open) in self.open_recursions.iter().enumerate().rev() {
             if SharedRelation::reads_iteration(plan, &open.name)? {

@@ -1,9 +1,9 @@
-//! Texts that may be operands.
+//! The precedence of operators in SQL text.
 
-/// How tightly the outermost operator of a text binds.
+/// The precedence of the outermost operator of a text, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Precedence {
-    /// The parser takes all that follows for its right side.
+    /// The parser takes all that follows as the right operand.
     Open,
     /// `OR`.
     Or,
@@ -11,38 +11,38 @@ pub enum Precedence {
     And,
     /// `NOT`.
     Not,
-    /// Comparisons, and all operators that are rare.
+    /// Comparisons and rare operators.
     Comparison,
     /// `+` and `-`.
     Sum,
     /// `*`, `/` and `%`.
     Product,
-    /// `-` before its operand.
+    /// A unary `-`.
     Sign,
-    /// Nothing can be torn out of it.
+    /// No operator: a name, a call, or a text in parentheses.
     Atom,
 }
 
-/// The text of an expression.
+/// The text of an expression with its precedence.
 pub struct SqlText {
     /// The text.
     pub sql: String,
-    /// How tightly it binds.
+    /// The precedence of its outermost operator.
     pub precedence: Precedence,
 }
 
 impl SqlText {
-    /// A text that nothing can be torn out of.
+    /// Creates the text of an atom.
     pub fn atom(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), precedence: Precedence::Atom }
     }
 
-    /// A text whose outermost operator binds so.
+    /// Creates a text whose outermost operator has this precedence.
     pub fn new(precedence: Precedence, sql: String) -> Self {
         Self { sql, precedence }
     }
 
-    /// The text where what binds less needs parentheses.
+    /// Returns the text, in parentheses if its precedence is lower than `least`.
     pub fn parenthesize(self, least: Precedence) -> String {
         if self.precedence >= least { self.sql } else { format!("({})", self.sql) }
     }
