@@ -33,7 +33,7 @@ pub unsafe extern "C" fn xql_ffi_rule_new(
         // SAFETY: as for this function.
         let (signature, partials, functions) =
             unsafe { (text(signature)?, texts(partials, partial_count)?, texts(functions, function_count)?) };
-        let functions = functions.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::named(name))));
+        let functions = functions.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::from_name(name))));
         let rule = Rule::with_functions(signature, &partials, functions)?;
         Ok(xql_ffi_rule(if strict { rule.strict() } else { rule }))
     };

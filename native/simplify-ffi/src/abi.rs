@@ -8,7 +8,7 @@ use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::ScalarUDF;
 use xql_guard::guard;
 
-use crate::provider::{answer, failure};
+use crate::provider::{answer_request, encode_failure};
 use crate::wire::ABI_VERSION;
 use crate::wire::error::malformed;
 
@@ -56,13 +56,13 @@ unsafe impl Sync for FFI_ScalarUDFSimplify {}
 
 /// The layout of [`FFI_ScalarUDFSimplify`], before it is known that its functions are there.
 #[repr(C)]
-struct Functions {
+struct NullableLayout {
     versions: [u64; 2],
     functions: [Option<unsafe extern "C" fn()>; 3],
     private_data: *mut c_void,
 }
 
-const _: () = assert!(size_of::<Functions>() == size_of::<FFI_ScalarUDFSimplify>());
+const _: () = assert!(size_of::<NullableLayout>() == size_of::<FFI_ScalarUDFSimplify>());
 
 impl FFI_ScalarUDFSimplify {
     /// Makes a handle to the struct another library shows, after checking its version and that none of its functions is null.
@@ -73,13 +73,13 @@ impl FFI_ScalarUDFSimplify {
     /// # Safety
     /// `shown` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call. Its functions do what is
     /// said of them here, and those of the handle that its `clone` makes. No check finds a pointer that dangles.
-    pub unsafe fn import(shown: NonNull<c_void>) -> Result<Self> {
-        if !shown.cast::<Self>().is_aligned() {
+    pub unsafe fn import(foreign: NonNull<c_void>) -> Result<Self> {
+        if !foreign.cast::<Self>().is_aligned() {
             return Err(DataFusionError::Ffi(
                 "a function brings its simplify at an address that no struct has".to_owned(),
             ));
         }
-        let versions = shown.cast::<[u64; 2]>();
+        let versions = foreign.cast::<[u64; 2]>();
         // SAFETY: in all versions the struct starts with these two fields.
         let [abi_version, datafusion_major] = unsafe { versions.read() };
         let major = datafusion_ffi::version();
@@ -94,12 +94,12 @@ impl FFI_ScalarUDFSimplify {
             )));
         }
         // SAFETY: this version has the layout of `Functions`, which may hold anything.
-        if unsafe { shown.cast::<Functions>().as_ref() }.functions.contains(&None) {
+        if unsafe { foreign.cast::<NullableLayout>().as_ref() }.functions.contains(&None) {
             return Err(DataFusionError::Ffi("a function brings a simplify that lacks functions".to_owned()));
         }
         // SAFETY: this version has the layout of `Self`, and what must not be null is not.
-        let shown = unsafe { shown.cast::<Self>().as_ref() };
-        Ok(shown.clone())
+        let foreign = unsafe { foreign.cast::<Self>().as_ref() };
+        Ok(foreign.clone())
     }
 
     /// Asks the library that made the struct.
@@ -140,7 +140,7 @@ impl Drop for FFI_ScalarUDFSimplify {
 ///
 /// # Safety
 /// `this` was made in this library.
-unsafe fn function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
+unsafe fn private_function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
     let private_data = this.private_data.cast::<Arc<ScalarUDF>>();
     // SAFETY: the private data of this library is null or a boxed `Arc<ScalarUDF>` that lives as long as `this`.
     unsafe { private_data.as_ref() }
@@ -150,16 +150,16 @@ unsafe fn function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
 unsafe extern "C" fn simplify(this: &FFI_ScalarUDFSimplify, request: *const u8, len: usize) -> FFI_Bytes {
     let answer = guard("simplify", || {
         // SAFETY: `simplify` of this library is called with a struct of this library.
-        let udf = unsafe { function(this) }?;
+        let udf = unsafe { private_function(this) }?;
         // SAFETY: the caller passes `len` bytes that outlive the call.
-        Ok(answer(udf, unsafe { bytes(request, len) }?))
+        Ok(answer_request(udf, unsafe { bytes_at(request, len) }?))
     });
-    answer.unwrap_or_else(failure).into()
+    answer.unwrap_or_else(encode_failure).into()
 }
 
 unsafe extern "C" fn clone(this: &FFI_ScalarUDFSimplify) -> FFI_ScalarUDFSimplify {
     // SAFETY: `clone` of this library is called with a struct of this library.
-    let udf = unsafe { function(this) };
+    let udf = unsafe { private_function(this) };
     FFI_ScalarUDFSimplify {
         private_data: match udf {
             Ok(udf) => Box::into_raw(Box::new(Arc::clone(udf))).cast(),
@@ -186,7 +186,7 @@ unsafe extern "C" fn release(this: &mut FFI_ScalarUDFSimplify) {
 ///
 /// # Safety
 /// `data` is null or points to `len` bytes that live for `'a`.
-unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
+unsafe fn bytes_at<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     if data.is_null() || isize::try_from(len).is_err() {
         return Err(malformed(format_args!("{len} bytes at {data:?}")));
     }
@@ -213,7 +213,7 @@ impl FFI_Bytes {
     /// [`DataFusionError::Ffi`] if there are none, or more than there can be.
     pub fn as_slice(&self) -> Result<&[u8]> {
         // SAFETY: the library that made the struct keeps `len` bytes at `data` alive until `release`.
-        unsafe { bytes(self.data, self.len) }
+        unsafe { bytes_at(self.data, self.len) }
     }
 }
 

@@ -8,12 +8,12 @@ use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::type_coercion::functions::fields_with_udf;
 use datafusion_expr::{Cast, Expr, ReturnFieldArgs, ScalarUDF, Volatility};
 
-use crate::table::{Node, Table, placeholder, placeholders};
+use crate::table::{Node, NodeTable, placeholder, placeholders};
 
 /// The entry of a call whose arguments, all of type `data_type`, are cast to what the function takes, and whose result is cast
 /// back: for a `slope` of Float32, `CAST(slope(CAST(x AS Float32)) AS Float64)`.
 pub(crate) fn push_coerced_call(
-    table: &mut Table,
+    table: &mut NodeTable,
     function: &Arc<ScalarUDF>,
     arguments: &[u32],
     data_type: &DataType,
@@ -22,7 +22,7 @@ pub(crate) fn push_coerced_call(
     if function.signature().volatility == Volatility::Volatile {
         return plan_err!("the function '{name}' is volatile, and simplify may not call it: its result would change");
     }
-    let parameters = parameters(function, data_type, arguments.len())?;
+    let parameters = coerce_parameters(function, data_type, arguments.len())?;
     let scalars = vec![None; parameters.len()];
     let returned =
         function.return_field_from_args(ReturnFieldArgs { arg_fields: &parameters, scalar_arguments: &scalars })?;
@@ -41,7 +41,7 @@ pub(crate) fn push_coerced_call(
 
 /// What a function takes for `count` arguments of a type, or if it does not take that type, of another float type: DataFusion
 /// never makes Float64 Float32 by itself.
-fn parameters(function: &ScalarUDF, data_type: &DataType, count: usize) -> Result<Vec<FieldRef>> {
+fn coerce_parameters(function: &ScalarUDF, data_type: &DataType, count: usize) -> Result<Vec<FieldRef>> {
     let arguments = |data_type: &DataType| {
         let field: FieldRef = Arc::new(Field::new("", data_type.clone(), true));
         vec![field; count]
@@ -57,7 +57,7 @@ fn parameters(function: &ScalarUDF, data_type: &DataType, count: usize) -> Resul
     })
 }
 
-fn push_cast(table: &mut Table, entry: u32, from: &DataType, to: &DataType) -> Result<u32> {
+fn push_cast(table: &mut NodeTable, entry: u32, from: &DataType, to: &DataType) -> Result<u32> {
     if from == to {
         return Ok(entry);
     }

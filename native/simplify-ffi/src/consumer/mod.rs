@@ -22,7 +22,7 @@ use prost::Message;
 use xql_guard::{check_interrupted, guard};
 
 use crate::abi::FFI_ScalarUDFSimplify;
-use crate::consumer::request::Question;
+use crate::consumer::request::PendingRequest;
 use crate::consumer::typing::return_field;
 use crate::wire::error::malformed;
 use crate::wire::{Answer, Outcome};
@@ -69,14 +69,14 @@ impl SimplifyingScalarUDF {
         self.function.inner().as_ref()
     }
 
-    fn ask(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let question = Question::new(args, info, &self.extra_functions)?;
-        let answer = self.simplify.call(&question.request.encode_to_vec());
+    fn request_simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let pending = PendingRequest::new(args, info, &self.extra_functions)?;
+        let answer = self.simplify.call(&pending.request.encode_to_vec());
         let answer = Answer::decode(answer.as_slice()?).map_err(malformed)?;
         match answer.outcome {
-            Some(Outcome::Original(_)) => Ok(ExprSimplifyResult::Original(question.arguments()?)),
+            Some(Outcome::Original(_)) => Ok(ExprSimplifyResult::Original(pending.arguments()?)),
             Some(Outcome::Simplified(simplified)) => {
-                let expr = question.answered(simplified, &self.function, info.schema())?;
+                let expr = pending.decode_answer(simplified, &self.function, info.schema())?;
                 Ok(ExprSimplifyResult::Simplified(expr))
             }
             Some(Outcome::Failure(failure)) => Err(failure.into()),
@@ -107,7 +107,7 @@ impl Hash for SimplifyingScalarUDF {
 impl ScalarUDFImpl for SimplifyingScalarUDF {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         check_interrupted()?;
-        guard(format_args!("simplify of '{}'", self.name()), || self.ask(args, info))
+        guard(format_args!("simplify of '{}'", self.name()), || self.request_simplify(args, info))
     }
 
     fn name(&self) -> &str {

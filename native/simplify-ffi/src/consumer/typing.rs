@@ -25,16 +25,16 @@ pub(crate) fn return_field(function: &ScalarUDF, args: ReturnFieldArgs) -> Resul
 }
 
 /// What each node of a table gives, found once for each, without recursion.
-pub(crate) struct Types {
+pub(crate) struct NodeTypes {
     /// `None` for what the consumer's own expressions do not tell, and what reads it.
     fields: Vec<Option<FieldRef>>,
     /// Functions of which calls of the consumer have no type. Volatile ones come back as calls of the answer.
     untyped: Vec<Arc<ScalarUDF>>,
 }
 
-impl Types {
+impl NodeTypes {
     /// Of the consumer's own nodes, which are taken as they are.
-    pub(crate) fn of_request(nodes: &[Node], schema: &DFSchema) -> Self {
+    pub(crate) fn from_request(nodes: &[Node], schema: &DFSchema) -> Self {
         let mut types = Self { fields: Vec::with_capacity(nodes.len()), untyped: vec![] };
         for (entry, node) in nodes.iter().enumerate() {
             let field = types.field(nodes, entry, schema);

@@ -40,7 +40,7 @@ impl ForeignFunction {
     ///
     /// It takes any number of floats, all of one type, and returns that type, Float64 without arguments: the consumer
     /// coerces them to what its function takes and returns.
-    pub fn named(name: impl Into<String>) -> Self {
+    pub fn from_name(name: impl Into<String>) -> Self {
         Self::new(name.into(), Role::Named, Volatility::Immutable, None)
     }
 

@@ -32,19 +32,19 @@ pub(crate) fn with_stack_for<T>(depth: usize, work: impl FnOnce() -> T) -> T {
 ///
 /// No expression is cloned for its last use: a deep tree whose entries are used once is built by moves alone.
 pub(crate) fn expand(nodes: &[Node], roots: &[u32]) -> Result<(Vec<Expr>, usize)> {
-    let sizes = sizes(nodes)?;
-    let uses = uses(nodes, &sizes, roots)?;
-    let depth = deepest(&sizes);
-    let exprs = with_stack_for(depth, || build(nodes, uses, roots))?;
+    let sizes = measure_sizes(nodes)?;
+    let uses = count_uses(nodes, &sizes, roots)?;
+    let depth = deepest_size(&sizes);
+    let exprs = with_stack_for(depth, || build_trees(nodes, uses, roots))?;
     Ok((exprs, depth))
 }
 
 /// How deep the deepest tree of these nodes is.
-pub(crate) fn depth(nodes: &[Node]) -> Result<usize> {
-    Ok(deepest(&sizes(nodes)?))
+pub(crate) fn max_depth(nodes: &[Node]) -> Result<usize> {
+    Ok(deepest_size(&measure_sizes(nodes)?))
 }
 
-fn deepest(sizes: &[Size]) -> usize {
+fn deepest_size(sizes: &[Size]) -> usize {
     sizes.iter().map(|size| size.depth).max().unwrap_or(0)
 }
 
@@ -55,7 +55,7 @@ struct Size {
 }
 
 /// What a node without its children is worth in nodes: a clone of it copies its names and values.
-fn weight(shape: &Expr) -> u64 {
+fn node_weight(shape: &Expr) -> u64 {
     let bytes = match shape {
         Expr::Literal(value, _) => value.size(),
         Expr::Column(column) => column.name.len(),
@@ -66,10 +66,10 @@ fn weight(shape: &Expr) -> u64 {
     1 + (bytes / size_of::<Expr>()) as u64
 }
 
-fn sizes(nodes: &[Node]) -> Result<Vec<Size>> {
+fn measure_sizes(nodes: &[Node]) -> Result<Vec<Size>> {
     let mut sizes: Vec<Size> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let mut size = Size { nodes: weight(&node.shape), depth: 0 };
+        let mut size = Size { nodes: node_weight(&node.shape), depth: 0 };
         for &child in &node.children {
             let Some(child) = sizes.get(child as usize) else {
                 return Err(malformed("an entry refers to one that does not precede it"));
@@ -88,7 +88,7 @@ fn sizes(nodes: &[Node]) -> Result<Vec<Size>> {
 }
 
 /// How often each node is used in what `roots` reach.
-fn uses(nodes: &[Node], sizes: &[Size], roots: &[u32]) -> Result<Vec<usize>> {
+fn count_uses(nodes: &[Node], sizes: &[Size], roots: &[u32]) -> Result<Vec<usize>> {
     let mut uses = vec![0; nodes.len()];
     let mut total: u64 = 0;
     for &root in roots {
@@ -113,8 +113,8 @@ fn uses(nodes: &[Node], sizes: &[Size], roots: &[u32]) -> Result<Vec<usize>> {
     Ok(uses)
 }
 
-fn build(nodes: &[Node], uses: Vec<usize>, roots: &[u32]) -> Result<Vec<Expr>> {
-    let mut trees = Trees { built: vec![None; nodes.len()], uses };
+fn build_trees(nodes: &[Node], uses: Vec<usize>, roots: &[u32]) -> Result<Vec<Expr>> {
+    let mut trees = TreeBuilder { built: vec![None; nodes.len()], uses };
     for (entry, node) in nodes.iter().enumerate() {
         if trees.uses[entry] == 0 {
             continue;
@@ -130,13 +130,13 @@ fn build(nodes: &[Node], uses: Vec<usize>, roots: &[u32]) -> Result<Vec<Expr>> {
     roots.iter().map(|&root| trees.take(root)).collect()
 }
 
-struct Trees {
+struct TreeBuilder {
     built: Vec<Option<Expr>>,
     /// How often each is still to be used.
     uses: Vec<usize>,
 }
 
-impl Trees {
+impl TreeBuilder {
     /// The expression of an entry: itself for the last use, a clone before.
     fn take(&mut self, entry: u32) -> Result<Expr> {
         let entry = entry as usize;

@@ -35,12 +35,12 @@ pub(crate) struct Node {
 
 /// The distinct nodes, each after its children.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct NodeTable {
     nodes: Vec<Node>,
     entries: HashMap<Node, u32>,
 }
 
-impl Table {
+impl NodeTable {
     /// All nodes, each after its children.
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes

@@ -26,7 +26,7 @@ pub(crate) fn is_opaque(expr: &Expr) -> bool {
 /// The columns of the input and the outer references that `expr` reads, each once.
 ///
 /// A subquery reads, by its outer references, columns of the input or of a query further out.
-pub(crate) fn reads(expr: &Expr, schema: &DFSchema) -> Result<Vec<Expr>> {
+pub(crate) fn read_columns(expr: &Expr, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut reads = vec![];
     expr.apply(|expr| {
         match expr {
