@@ -1,4 +1,4 @@
-//! The structs that cross, and what a Python object exports them by.
+//! The structs of the boundary, and the names of their Python exports.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -39,10 +39,10 @@ pub struct FFI_ScalarUDFSimplify {
     /// Answers an encoded request of `len` bytes at `request` with an encoded answer.
     pub simplify: unsafe extern "C" fn(this: &Self, request: *const u8, len: usize) -> FFI_Bytes,
 
-    /// Makes another handle to the same function.
+    /// Creates another handle of the same function.
     pub clone: unsafe extern "C" fn(this: &Self) -> Self,
 
-    /// Frees the private data.
+    /// Releases the private data.
     pub release: unsafe extern "C" fn(this: &mut Self),
 
     /// For the library that made the struct only; null after a failed `clone` and after `release`.
@@ -54,7 +54,7 @@ unsafe impl Send for FFI_ScalarUDFSimplify {}
 // SAFETY: as above.
 unsafe impl Sync for FFI_ScalarUDFSimplify {}
 
-/// The layout of [`FFI_ScalarUDFSimplify`], before it is known that its functions are there.
+/// The layout of [`FFI_ScalarUDFSimplify`] with functions that may be null.
 #[repr(C)]
 struct NullableLayout {
     versions: [u64; 2],
@@ -65,14 +65,14 @@ struct NullableLayout {
 const _: () = assert!(size_of::<NullableLayout>() == size_of::<FFI_ScalarUDFSimplify>());
 
 impl FFI_ScalarUDFSimplify {
-    /// Makes a handle to the struct another library shows, after checking its version and that none of its functions is null.
+    /// Creates a handle from the struct of another library, after checking its version and that none of its functions is null.
     ///
     /// # Errors
     /// [`DataFusionError::Ffi`] for another version, and for what is no struct of this one.
     ///
     /// # Safety
-    /// `shown` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call. Its functions do what is
-    /// said of them here, and those of the handle that its `clone` makes. No check finds a pointer that dangles.
+    /// `foreign` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call. Its functions do what is said of
+    /// them here, and those of the handle that its `clone` makes. No check finds a pointer that dangles.
     pub unsafe fn import(foreign: NonNull<c_void>) -> Result<Self> {
         if !foreign.cast::<Self>().is_aligned() {
             return Err(DataFusionError::Ffi(
@@ -102,7 +102,7 @@ impl FFI_ScalarUDFSimplify {
         Ok(foreign.clone())
     }
 
-    /// Asks the library that made the struct.
+    /// Calls `simplify` of the library that made the struct.
     pub(crate) fn call(&self, request: &[u8]) -> FFI_Bytes {
         // SAFETY: `simplify` comes with the struct; the request outlives the call.
         unsafe { (self.simplify)(self, request.as_ptr(), request.len()) }
@@ -136,7 +136,7 @@ impl Drop for FFI_ScalarUDFSimplify {
     }
 }
 
-/// The function of a struct made in this library.
+/// Returns the function of a struct made in this library.
 ///
 /// # Safety
 /// `this` was made in this library.
@@ -177,12 +177,12 @@ unsafe extern "C" fn release(this: &mut FFI_ScalarUDFSimplify) {
             drop(unsafe { Box::<Arc<ScalarUDF>>::from_raw(private_data.cast()) });
             Ok(())
         });
-        // There is no one to tell that the function panicked when it was dropped.
+        // Nobody can be notified that the function panicked when it was dropped.
         drop(dropped);
     }
 }
 
-/// The `len` bytes at `data`.
+/// Returns the `len` bytes at `data`.
 ///
 /// # Safety
 /// `data` is null or points to `len` bytes that live for `'a`.
@@ -207,7 +207,7 @@ pub struct FFI_Bytes {
 }
 
 impl FFI_Bytes {
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// [`DataFusionError::Ffi`] if there are none, or more than there can be.

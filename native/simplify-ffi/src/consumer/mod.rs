@@ -39,8 +39,7 @@ pub struct SimplifyingScalarUDF {
 }
 
 impl SimplifyingScalarUDF {
-    /// Joins a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) and the `simplify` imported
-    /// beside it.
+    /// Combines a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) with the `simplify` imported beside it.
     pub fn new(function: Arc<dyn ScalarUDFImpl>, simplify: FFI_ScalarUDFSimplify) -> Self {
         Self {
             function: ScalarUDF::new_from_shared_impl(function),
@@ -50,17 +49,17 @@ impl SimplifyingScalarUDF {
         }
     }
 
-    /// Lets `simplify` answer with calls of these functions, by name, besides those in its arguments.
+    /// Allows answers to call these functions, by name, in addition to those in the arguments.
     pub fn with_extra_functions(self, extra_functions: Vec<Arc<ScalarUDF>>) -> Self {
         Self { extra_functions, ..self }
     }
 
-    /// Keeps other functions of the provider with it, for rules that replace calls of the one by calls of another.
+    /// Attaches other functions of the provider, for rules that replace calls of the one by calls of another.
     pub fn with_companions(self, companions: Vec<Arc<ScalarUDF>>) -> Self {
         Self { companions, ..self }
     }
 
-    /// The functions that [`with_companions`](Self::with_companions) keeps.
+    /// Returns the functions that [`with_companions`](Self::with_companions) has attached.
     pub fn companions(&self) -> &[Arc<ScalarUDF>] {
         &self.companions
     }
@@ -102,7 +101,7 @@ impl Hash for SimplifyingScalarUDF {
     }
 }
 
-// It delegates, so a method that is left out is a mistake. Sessions of DataFusion 55 import functions in another way.
+// Every method delegates, so the lint reports a missing one. Sessions of DataFusion 55 import functions in another way.
 #[cfg_attr(not(feature = "datafusion-55"), warn(clippy::missing_trait_methods))]
 impl ScalarUDFImpl for SimplifyingScalarUDF {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {

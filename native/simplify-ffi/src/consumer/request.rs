@@ -1,4 +1,4 @@
-//! What a consumer asks, and the expression it makes of the answer.
+//! The request of a consumer, and the expression that it builds from the answer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::wire::error::malformed;
 use crate::wire::field::{field_from_wire, field_to_wire, schema_to_wire};
 use crate::wire::{ABI_VERSION, Call, Entry, Function, Kind, Request, Simplified, Time, Volatility};
 
-/// How deep an answer may be: so many levels for each entry of the request, and so many more. The host clones, compares and
-/// drops it level by level, on whichever stack it has.
+/// The maximum depth of an answer: this many levels for each entry of the request, and this many more. The host clones, compares and drops
+/// it recursively, on whichever stack it has.
 const MAX_DEPTH: (usize, usize) = (4, 1000);
 
-/// A request that has been asked, with what its answer refers to.
+/// A request with the expressions that its answer may refer to.
 pub(crate) struct PendingRequest<'a> {
-    /// What crosses.
+    /// The message.
     pub request: Request,
     table: NodeTable,
     functions: Vec<Arc<ScalarUDF>>,
@@ -35,7 +35,7 @@ pub(crate) struct PendingRequest<'a> {
 }
 
 impl<'a> PendingRequest<'a> {
-    /// The question for a call with these arguments. Answers may call the extra functions as well.
+    /// Encodes a call with these arguments. Answers may call the extra functions as well.
     pub(crate) fn new(args: Vec<Expr>, info: &SimplifyContext, extra_functions: &'a [Arc<ScalarUDF>]) -> Result<Self> {
         let mut table = NodeTable::default();
         let mut functions = FunctionList::default();
@@ -59,13 +59,13 @@ impl<'a> PendingRequest<'a> {
         Ok(Self { request, table, functions, extra_functions })
     }
 
-    /// The arguments as they were.
+    /// Returns the arguments as they were.
     pub(crate) fn arguments(&self) -> Result<Vec<Expr>> {
         let (args, _) = expand(self.table.nodes(), &self.request.arguments)?;
         Ok(args)
     }
 
-    /// The expression of an answer to what was asked for a call of `function`.
+    /// Decodes the answer to the request for a call of `function`.
     pub(crate) fn decode_answer(
         mut self,
         simplified: Simplified,
@@ -75,7 +75,7 @@ impl<'a> PendingRequest<'a> {
         let mut types = NodeTypes::from_request(self.table.nodes(), schema);
         let returned = self.call_field(function, &types);
         let allowed = MAX_DEPTH.0 * self.table.nodes().len() + MAX_DEPTH.1;
-        // Where the entries that the answer counts are in the table, which has casts besides.
+        // The table index of each entry of the answer; the table has casts as well.
         let mut indices: Vec<u32> = (0..self.table.next_entry()?).collect();
         for entry in simplified.entries {
             let index = match entry.kind.ok_or_else(|| malformed("an entry without kind"))? {
@@ -107,7 +107,7 @@ impl<'a> PendingRequest<'a> {
         exprs.pop().ok_or_else(|| malformed("an answer without expression"))
     }
 
-    /// What the call returns, if that can be told.
+    /// Returns the field of the call, if it can be computed.
     fn call_field(&self, function: &ScalarUDF, types: &NodeTypes) -> Option<FieldRef> {
         let arguments = &self.request.arguments;
         let fields: Vec<_> = arguments.iter().map(|&entry| types.get(entry).cloned()).collect::<Option<_>>()?;
@@ -136,14 +136,14 @@ impl<'a> PendingRequest<'a> {
     }
 }
 
-/// Where entries that the answer counts are in the table.
+/// Translates entries of the answer to table indices.
 fn resolve_entries(entries: &[u32], indices: &[u32]) -> Result<Vec<u32>> {
     let index = |entry: &u32| indices.get(*entry as usize).copied();
     let precede = || malformed("an entry refers to one that does not precede it");
     entries.iter().map(|entry| index(entry).ok_or_else(precede)).collect()
 }
 
-/// The names of the columns among these entries. No others are looked up, and a table may have thousands.
+/// Collects the names of columns among the entries. Only their fields are encoded: a table may have thousands.
 fn column_names(entries: &[Entry]) -> HashSet<&str> {
     entries
         .iter()
@@ -154,7 +154,7 @@ fn column_names(entries: &[Entry]) -> HashSet<&str> {
         .collect()
 }
 
-/// The functions of the consumer that the arguments call, each once.
+/// The distinct functions of the consumer that the arguments call.
 #[derive(Default)]
 struct FunctionList {
     list: Vec<Arc<ScalarUDF>>,
@@ -181,7 +181,7 @@ fn function_to_wire(udf: &ScalarUDF) -> Function {
     }
 }
 
-/// Parts an expression of the consumer from its children and decides how it crosses.
+/// Separates an expression of the consumer from its children and decides its encoding.
 fn deconstruct(expr: Expr, schema: &DFSchema, functions: &mut FunctionList) -> Result<Deconstructed> {
     if is_opaque(&expr) {
         return deconstruct_opaque(expr, schema);
@@ -210,7 +210,7 @@ fn deconstruct_opaque(expr: Expr, schema: &DFSchema) -> Result<Deconstructed> {
     Ok(Deconstructed { children: read_columns(&expr, schema)?, shape: expr, encoding })
 }
 
-/// What an expression gives, if that can be told.
+/// Returns the field of an expression, if it can be computed.
 fn output_field(expr: &Expr, schema: &DFSchema) -> Result<Option<protobuf::Field>> {
     match expr.to_field(schema) {
         Ok((_, field)) => Ok(Some(field_to_wire(&field)?)),

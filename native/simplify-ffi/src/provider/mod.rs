@@ -23,7 +23,7 @@ use crate::wire::error::malformed;
 use crate::wire::field::{field_from_wire, field_to_wire, schema_from_wire};
 use crate::wire::{ABI_VERSION, Answer, Call, Function, Kind, Opaque, Outcome, Request, Simplified, Time};
 
-/// The encoded answer to an encoded request; every failure is one of its outcomes.
+/// Answers an encoded request. Every failure is one of the outcomes of the answer.
 pub(crate) fn answer_request(udf: &ScalarUDF, request: &[u8]) -> Vec<u8> {
     let outcome = guard(format_args!("simplify of '{}'", udf.name()), || {
         let request = Request::decode(request).map_err(malformed)?;
@@ -32,7 +32,7 @@ pub(crate) fn answer_request(udf: &ScalarUDF, request: &[u8]) -> Vec<u8> {
     encode_outcome(outcome)
 }
 
-/// The encoded answer that only says what failed.
+/// Encodes an answer that only reports a failure.
 pub(crate) fn encode_failure(error: DataFusionError) -> Vec<u8> {
     encode_outcome(Err(error))
 }
@@ -89,7 +89,7 @@ fn time_from_wire(time: Time) -> Result<DateTime<chrono::Utc>> {
     DateTime::from_timestamp(time.seconds, time.nanoseconds).ok_or_else(|| malformed("a time that does not exist"))
 }
 
-/// The stand-in for a call of a function that the consumer has.
+/// Decodes a call of a function of the consumer as a call of a stand-in.
 fn call_from_wire(call: Call, functions: &[Function]) -> Result<Node> {
     let function = functions
         .get(call.function as usize)
@@ -104,7 +104,7 @@ fn call_from_wire(call: Call, functions: &[Function]) -> Result<Node> {
     Ok(stand_in_node(stand_in.with_aliases(function.aliases.clone()), call.arguments))
 }
 
-/// The stand-in for an expression that is not shown.
+/// Decodes an opaque expression as a call of a stand-in.
 fn opaque_from_wire(opaque: Opaque, entry: u32) -> Result<Node> {
     let volatility = opaque.volatility().into();
     let field = opaque.field.as_ref().map(field_from_wire).transpose()?;
@@ -117,16 +117,16 @@ fn stand_in_node(function: ForeignFunction, children: Vec<u32>) -> Node {
     Node { shape: Expr::ScalarFunction(call), children }
 }
 
-/// What an answer may call besides DataFusion's own functions.
+/// The functions that an answer may call in addition to DataFusion's own.
 struct AnswerEncoder<'a> {
     schema: &'a DFSchema,
-    /// How many functions the arguments call; the extra ones continue them.
+    /// The number of functions that the arguments call, which the extra ones follow.
     functions: usize,
     extra_functions: &'a [Function],
 }
 
 impl AnswerEncoder<'_> {
-    /// Parts an expression of the answer from its children and decides how it crosses.
+    /// Separates an expression of the answer from its children and decides its encoding.
     fn deconstruct(&self, expr: Expr) -> Result<Deconstructed> {
         let encoding = match &expr {
             Expr::ScalarFunction(call) => match call.func.inner().downcast_ref::<ForeignFunction>() {

@@ -1,4 +1,4 @@
-//! From expression trees to the table.
+//! Flattening of expression trees to a table.
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Expr, Volatility};
@@ -9,17 +9,17 @@ use crate::table::{Node, NodeTable};
 use crate::wire::error::malformed;
 use crate::wire::{self, Call, Entry, Kind, Opaque};
 
-/// An expression parted from its children.
+/// An expression separated from its children.
 pub(crate) struct Deconstructed {
     /// The expression with placeholders for its children.
     pub shape: Expr,
-    /// What the placeholders stand for.
+    /// The children, in the order of the placeholders.
     pub children: Vec<Expr>,
-    /// How it crosses.
+    /// The encoding of the node.
     pub encoding: Encoding,
 }
 
-/// How a node crosses.
+/// The encoding of a node.
 pub(crate) enum Encoding {
     /// As the `datafusion-proto` node of its shape.
     Node,
@@ -27,7 +27,7 @@ pub(crate) enum Encoding {
     Call { function: u32, return_field: Option<Field> },
     /// As an opaque expression; its children are the columns it reads.
     Opaque { printed: String, field: Option<Field>, volatility: Volatility },
-    /// Not at all: it is this entry, which the other side has.
+    /// None: it is this entry, which the other side has.
     Existing(u32),
 }
 
@@ -41,24 +41,24 @@ pub(crate) struct Flattener<'a, F> {
 struct Frame {
     shape: Expr,
     encoding: Encoding,
-    /// Children still to be visited, the next one last.
+    /// The remaining children, the next one last.
     pending: Vec<Expr>,
-    /// The entries of those visited.
+    /// The entries of visited children.
     visited: Vec<u32>,
 }
 
 impl<'a, F: FnMut(Expr) -> Result<Deconstructed>> Flattener<'a, F> {
-    /// `open` parts an expression from its children and decides how it crosses.
+    /// Creates a flattener. `deconstruct` separates an expression from its children and decides its encoding.
     pub(crate) fn new(table: &'a mut NodeTable, deconstruct: F) -> Self {
         Self { table, entries: vec![], deconstruct }
     }
 
-    /// The entries that were appended.
+    /// Returns the appended entries.
     pub(crate) fn finish(self) -> Vec<Entry> {
         self.entries
     }
 
-    /// The entry of `expr`.
+    /// Appends `expr` and returns its entry.
     pub(crate) fn add(&mut self, expr: Expr) -> Result<u32> {
         let mut stack = vec![self.frame(expr)?];
         while let Some(mut frame) = stack.pop() {

@@ -1,4 +1,4 @@
-//! Nodes as messages.
+//! Encoding of nodes as messages.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,7 +23,7 @@ use crate::wire::{Kind, OuterReference};
 
 const CODEC: DefaultLogicalExtensionCodec = DefaultLogicalExtensionCodec {};
 
-/// DataFusion's own scalar functions under their names and aliases. Both sides have them, so they cross by name.
+/// DataFusion's own scalar functions under their names and aliases. Both sides have them, so their names are enough.
 static DEFAULT_FUNCTIONS: LazyLock<Result<TaskContext>> = LazyLock::new(|| {
     let mut registry = TaskContext::default();
     for udf in datafusion_functions::all_default_functions() {
@@ -41,18 +41,18 @@ fn builtin_registry() -> Result<&'static TaskContext> {
         .map_err(|error| plan_datafusion_err!("DataFusion's own functions do not register: {error}"))
 }
 
-/// Whether `udf` is the function DataFusion itself has under this name.
+/// Returns whether `udf` is DataFusion's own function of its name.
 pub(crate) fn is_builtin(udf: &ScalarUDF) -> Result<bool> {
     let default = builtin_registry()?.scalar_functions().get(udf.name());
     Ok(default.is_some_and(|default| default.as_ref() == udf))
 }
 
-/// Whether `datafusion-proto` carries a shape, its metadata aside: some it refuses, some it changes.
+/// Returns whether `datafusion-proto` decodes a shape as it was encoded, apart from metadata: it refuses some and changes others.
 pub(crate) fn is_encodable(shape: &Expr) -> bool {
     encode_shallow(&strip_metadata(shape.clone())).is_ok()
 }
 
-/// The message of a node that neither is a call of one side's function nor opaque.
+/// Encodes a node that is neither a call of one side's function nor opaque.
 pub(crate) fn node_to_wire(node: &Node) -> Result<Kind> {
     Ok(match &node.shape {
         Expr::Column(column) => Kind::Column(column_to_wire(column)),
@@ -66,7 +66,7 @@ pub(crate) fn node_to_wire(node: &Node) -> Result<Kind> {
     })
 }
 
-/// The node of such a message.
+/// Decodes such a node.
 pub(crate) fn node_from_wire(kind: Kind) -> Result<Node> {
     let leaf = |shape| Ok(Node { shape, children: vec![] });
     match kind {
@@ -83,11 +83,11 @@ pub(crate) fn node_from_wire(kind: Kind) -> Result<Node> {
     }
 }
 
-/// The entry that a child in a message refers to.
+/// Parses the entry that a child refers to.
 fn parse_reference(child: &Expr) -> Result<u32> {
     match child {
         Expr::Column(Column { relation: None, name, .. }) => match name.parse::<u32>() {
-            // One way to write each, so that what is read is what would be written.
+            // Only the canonical form is accepted.
             Ok(entry) if entry.to_string() == *name => Ok(entry),
             _ => Err(malformed(format_args!("a reference to an entry {name:?}"))),
         },
@@ -95,7 +95,7 @@ fn parse_reference(child: &Expr) -> Result<u32> {
     }
 }
 
-/// A shallow expression as `datafusion-proto` has it, if what is read from that is the same expression.
+/// Encodes a shallow expression by `datafusion-proto`, after checking that it is decoded as the same.
 fn encode_shallow(expr: &Expr) -> Result<LogicalExprNode> {
     let node = serialize_expr(expr, &CODEC)?;
     if &decode_shallow(&node)? != expr {
@@ -139,7 +139,7 @@ pub(crate) fn strip_metadata(shape: Expr) -> Expr {
     }
 }
 
-/// A field of the same type and nullability.
+/// Removes everything but type and nullability from a field.
 fn strip_field(field: &Field) -> FieldRef {
     Arc::new(Field::new("", field.data_type().clone(), field.is_nullable()))
 }
