@@ -57,23 +57,23 @@
 //! functions themselves.
 
 mod algebra;
-mod derivative;
+mod api;
 mod graph;
 mod operators;
 mod pullback;
 pub mod rules;
-mod stop;
+mod stop_gradient;
 mod table;
 pub mod vocabulary;
 
-pub use derivative::{Varies, inactive, is_smooth};
-pub use graph::{Graph, Layers, NodeId, Root, Threshold, import, import_program, layers, never_fails};
+pub use api::{Varies, inactive_condition, is_smooth};
+pub use graph::{Graph, Layers, NodeId, Root, Threshold, import, import_program, layer, never_fails};
 pub use operators::{
-    Call, Differential, analyzed_with, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize,
-    tangent_with, together, vjp, vjp_with,
+    Call, Differential, analyzed_with, batch_request, functions, functions_with, grad, grad_with, jvp, jvp_with,
+    recognize, tangent_with, vjp, vjp_with,
 };
 pub use rules::{Rule, Rules};
-pub use stop::stop_gradient;
+pub use stop_gradient::stop_gradient;
 pub use table::rule_table;
 pub use vocabulary::refusals::Refused;
 

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn xql_ffi_operator_new(
         // SAFETY: as for this function.
         let (name, rules) = unsafe { (text(name)?, rules_of(rules, count)?) };
         let operator = match name.split_once(' ') {
-            Some(("analyzed", name)) => Transform::of_key(name).map(|transform| analyzed_with(transform, rules)),
+            Some(("analyzed", name)) => Transform::from_key(name).map(|transform| analyzed_with(transform, rules)),
             _ if name == "tangent" => Some(tangent_with(rules)),
             _ => functions_with(&rules).into_iter().find(|operator| operator.name() == name),
         };

@@ -20,7 +20,7 @@ impl Monomial {
     }
 
     /// A power.
-    pub fn of(base: NodeId, exponent: f64) -> Self {
+    pub fn power(base: NodeId, exponent: f64) -> Self {
         Self { coefficient: 1.0, factors: BTreeMap::from([(base, exponent)]) }
     }
 
@@ -44,7 +44,7 @@ impl Monomial {
     }
 
     /// This divided by the other.
-    pub fn over(&self, other: &Self) -> Self {
+    pub fn divide(&self, other: &Self) -> Self {
         self.times(other, -1.0)
     }
 
@@ -83,7 +83,7 @@ impl Monomial {
     }
 
     /// The only factor, if there is just one and it is no power.
-    pub fn single(&self) -> Option<NodeId> {
+    pub fn as_single(&self) -> Option<NodeId> {
         match self.factors.iter().next() {
             Some((base, &1.0)) if self.factors.len() == 1 => Some(*base),
             _ => None,
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn what_divides_itself_is_one() -> Result<()> {
         let [x, y] = nodes()?;
-        let product = Monomial::number(0.1).times(&Monomial::of(x, 1.5), 1.0).times(&Monomial::of(y, -2.0), 1.0);
-        assert!(product.over(&product).is_one());
+        let product = Monomial::number(0.1).times(&Monomial::power(x, 1.5), 1.0).times(&Monomial::power(y, -2.0), 1.0);
+        assert!(product.divide(&product).is_one());
         assert_eq!(
             product.times(&product, 1.0),
             Monomial { coefficient: 0.1 * 0.1, factors: [(x, 3.0), (y, -4.0)].into() }
@@ -136,17 +136,17 @@ mod tests {
         let q = Monomial { coefficient: -2.0, factors: [(x, 1.0), (y, -2.0)].into() };
         assert_eq!(p.common(&q, false), Monomial { coefficient: 2.0, factors: [(x, 1.0), (y, -1.0)].into() });
         assert_eq!(p.common(&q, true), Monomial { coefficient: 2.0, factors: [(x, 1.0), (y, -2.0)].into() });
-        assert!(p.contains(&Monomial::of(x, 3.0)) && p.contains(&Monomial::of(y, -1.0)));
-        assert!(!p.contains(&Monomial::of(x, 4.0)) && !p.contains(&Monomial::of(y, 1.0)));
+        assert!(p.contains(&Monomial::power(x, 3.0)) && p.contains(&Monomial::power(y, -1.0)));
+        assert!(!p.contains(&Monomial::power(x, 4.0)) && !p.contains(&Monomial::power(y, 1.0)));
         Ok(())
     }
 
     #[test]
     fn a_single_factor_is_no_power() -> Result<()> {
         let [x, y] = nodes()?;
-        assert_eq!(Monomial { coefficient: -3.0, factors: [(x, 1.0)].into() }.single(), Some(x));
-        assert_eq!(Monomial::of(x, 2.0).single(), None);
-        assert_eq!(Monomial::of(x, 1.0).times(&Monomial::of(y, 1.0), 1.0).single(), None);
+        assert_eq!(Monomial { coefficient: -3.0, factors: [(x, 1.0)].into() }.as_single(), Some(x));
+        assert_eq!(Monomial::power(x, 2.0).as_single(), None);
+        assert_eq!(Monomial::power(x, 1.0).times(&Monomial::power(y, 1.0), 1.0).as_single(), None);
         Ok(())
     }
 

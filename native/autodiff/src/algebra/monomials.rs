@@ -69,9 +69,9 @@ pub enum Depth {
 }
 
 /// More factors than this are not looked through.
-const MOST_FACTORS: usize = 64;
+const MAX_FACTORS: usize = 64;
 /// Neither are larger exponents.
-const LARGEST_EXPONENT: f64 = 1e6;
+const MAX_EXPONENT: f64 = 1e6;
 
 impl Algebra<'_> {
     /// A node as a monomial; what is no product is a monomial of itself.
@@ -80,18 +80,18 @@ impl Algebra<'_> {
         if let Some(known) = self.monomials.get(&(id, depth)) {
             return Ok(Arc::clone(known));
         }
-        let read = self.read(id, depth)?;
-        let read = self.with_roots_merged(read, depth)?;
-        let fits = read.factors.len() <= MOST_FACTORS
-            && read.coefficient.is_normal()
-            && read.factors.values().all(|exponent| exponent.abs() <= LARGEST_EXPONENT);
-        let monomial = Arc::new(if fits || self.as_number(id).is_some() { read } else { Monomial::of(id, 1.0) });
+        let expanded = self.expand_node(id, depth)?;
+        let expanded = self.merge_roots(expanded, depth)?;
+        let fits = expanded.factors.len() <= MAX_FACTORS
+            && expanded.coefficient.is_normal()
+            && expanded.factors.values().all(|exponent| exponent.abs() <= MAX_EXPONENT);
+        let monomial = Arc::new(if fits || self.as_number(id).is_some() { expanded } else { Monomial::power(id, 1.0) });
         self.monomials.insert((id, depth), Arc::clone(&monomial));
         Ok(monomial)
     }
 
     /// The monomial with `w` for the square of `sqrt(w)`, and `sqrt(w)` for `w / sqrt(w)`.
-    fn with_roots_merged(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
+    fn merge_roots(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
         for (root, exponent) in monomial.factors.clone() {
             let node = self.node(root);
             let is_root = node.line().is_some_and(|line| line.algebraic == Some(Algebraic::SquareRoot));
@@ -102,10 +102,10 @@ impl Algebra<'_> {
             let square = self.monomial(radicand, depth)?;
             // x^0.5 * sqrt(x) is x.
             let is_half = |power: &f64| power.fract().abs() == 0.5;
-            let half = square.single() == Some(radicand) && monomial.factors.get(&radicand).is_some_and(is_half);
+            let half = square.as_single() == Some(radicand) && monomial.factors.get(&radicand).is_some_and(is_half);
             let all = if half { exponent / 2.0 } else { 0.0 };
             for pairs in [(exponent / 2.0).trunc(), exponent.signum(), all] {
-                let merged = monomial.times(&square, pairs).times(&Monomial::of(root, 1.0), -2.0 * pairs);
+                let merged = monomial.times(&square, pairs).times(&Monomial::power(root, 1.0), -2.0 * pairs);
                 if merged.degree() < monomial.degree() {
                     monomial = merged;
                 }
@@ -114,20 +114,20 @@ impl Algebra<'_> {
         Ok(monomial)
     }
 
-    fn read(&mut self, id: NodeId, depth: Depth) -> Result<Monomial> {
+    fn expand_node(&mut self, id: NodeId, depth: Depth) -> Result<Monomial> {
         if let Some(value) = self.as_number(id) {
             return Ok(Monomial::number(value));
         }
         let node = self.node(id);
         let children = node.children.clone();
         if node.field.data_type() != self.working_type() {
-            return Ok(Monomial::of(id, 1.0));
+            return Ok(Monomial::power(id, 1.0));
         }
         if matches!(node.shape, Expr::Negative(_)) {
             return Ok(self.monomial(children[0], depth)?.times(&Monomial::number(-1.0), 1.0));
         }
         if depth == Depth::Derivative && self.is_primal(id) {
-            return Ok(Monomial::of(id, 1.0));
+            return Ok(Monomial::power(id, 1.0));
         }
         match &node.shape {
             Expr::BinaryExpr(binary) if matches!(binary.op, Operator::Multiply | Operator::Divide) => {
@@ -141,8 +141,8 @@ impl Algebra<'_> {
                     let base = self.monomial(base, depth)?;
                     Ok(Monomial::number(1.0).times(&base, exponent))
                 }
-                Some((base, exponent)) => Ok(Monomial::of(base, exponent)),
-                None => Ok(Monomial::of(id, 1.0)),
+                Some((base, exponent)) => Ok(Monomial::power(base, exponent)),
+                None => Ok(Monomial::power(id, 1.0)),
             },
         }
     }
@@ -155,7 +155,7 @@ impl Algebra<'_> {
         let mut products = vec![];
         for node in self.primal() {
             let monomial = self.monomial(node, Depth::Full)?;
-            if monomial.single() != Some(node) && !monomial.factors.is_empty() && products.len() < MOST_FACTORS {
+            if monomial.as_single() != Some(node) && !monomial.factors.is_empty() && products.len() < MAX_FACTORS {
                 products.push((node, monomial));
             }
         }

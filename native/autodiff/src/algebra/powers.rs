@@ -14,18 +14,18 @@ use crate::table::Algebraic;
 use crate::vocabulary::functions;
 
 /// Powers up to this one are products: six at most, whose rounding errors are small in single precision, too.
-pub const LARGEST_PRODUCT: f64 = 16.0;
+pub const MAX_PRODUCT_EXPONENT: f64 = 16.0;
 /// The exponents `p` for which `u^p / u` is exact to rounding wherever the derivative of `u^p` is a number: above, `u^p` is no normal
 /// number for the least `u`, and below, the quotient is too large, in single precision, too.
-pub const LOWERED: RangeInclusive<f64> = 0.15..=0.95;
+pub const LOWERED_EXPONENTS: RangeInclusive<f64> = 0.15..=0.95;
 
 /// `base^exponent`, which is not negative.
 pub fn factor(graph: &mut Graph, base: NodeId, exponent: f64) -> Result<NodeId> {
     let (whole, rest) = (exponent.trunc(), exponent.fract());
-    if exponent <= LARGEST_PRODUCT && rest == 0.0 {
+    if exponent <= MAX_PRODUCT_EXPONENT && rest == 0.0 {
         return whole_power(graph, base, whole as u32);
     }
-    if exponent <= LARGEST_PRODUCT && rest == 0.5 {
+    if exponent <= MAX_PRODUCT_EXPONENT && rest == 0.5 {
         let root = square_root(graph, functions::function("sqrt")?, base)?;
         return times_whole_power(graph, base, whole as u32, root);
     }
@@ -35,7 +35,7 @@ pub fn factor(graph: &mut Graph, base: NodeId, exponent: f64) -> Result<NodeId> 
 
 /// `u^(p - 1)` by a power `u^p` of the query, which is computed once for both: the quotient of `u^p` and `u`, or `1 / u^p`,
 /// where the quotient is no number because `u` is 0 or infinite.
-pub fn lowered(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<NodeId> {
+pub fn lower_power(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<NodeId> {
     let quotient = graph.binary(power, Operator::Divide, base)?;
     let is_none = graph.call(functions::function("isnan")?, &[quotient])?;
     let one = graph.number(1.0)?;
@@ -59,7 +59,7 @@ pub fn as_lowered(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
         && divisor == base
         && reciprocal_of == power
         && graph.as_number(one) == Some(1.0)
-        && LOWERED.contains(&exponent);
+        && LOWERED_EXPONENTS.contains(&exponent);
     is_lowered.then_some((base, exponent - 1.0))
 }
 

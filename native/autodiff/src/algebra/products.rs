@@ -5,9 +5,9 @@ use datafusion_expr::Operator;
 
 use super::monomial::{Monomial, is_close};
 use super::monomials::{Algebra, Depth};
-use super::powers::{LARGEST_PRODUCT, LOWERED, factor, lowered, whole_power};
-use super::signs::{negate, without_signs};
-use super::weight::cheapest;
+use super::powers::{LOWERED_EXPONENTS, MAX_PRODUCT_EXPONENT, factor, lower_power, whole_power};
+use super::signs::{negate, split_signs};
+use super::weight::pick_cheapest;
 use crate::graph::NodeId;
 
 /// `a * b`.
@@ -21,7 +21,7 @@ pub fn multiply(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
         (None, Some(_)) => return multiply(algebra, b, a),
         _ => {}
     }
-    let (negative, [a, b]) = without_signs(algebra, [a, b])?;
+    let (negative, [a, b]) = split_signs(algebra, [a, b])?;
     let plain = match algebra.as_binary(b, Operator::Divide) {
         Some((p, u)) if !algebra.is_primal(b) => {
             let by_number = match (algebra.as_number(a), algebra.as_number(p)) {
@@ -56,7 +56,7 @@ pub fn divide(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
         (_, Some(1.0)) => return algebra.cast_to_working_type(a),
         _ => {}
     }
-    let (negative, [a, b]) = without_signs(algebra, [a, b])?;
+    let (negative, [a, b]) = split_signs(algebra, [a, b])?;
     let plain = algebra.binary(a, Operator::Divide, b)?;
     let quotient = cheapest_product(algebra, plain)?;
     if negative { negate(algebra, quotient) } else { Ok(quotient) }
@@ -74,7 +74,7 @@ fn cheapest_product(algebra: &mut Algebra, plain: NodeId) -> Result<NodeId> {
             }
         }
     }
-    Ok(cheapest(algebra, &candidates))
+    Ok(pick_cheapest(algebra, &candidates))
 }
 
 /// The node of a monomial: a product, or a quotient of two.
@@ -131,7 +131,7 @@ pub fn absorb_coefficient(algebra: &mut Algebra, product: &Monomial) -> Result<V
             let contained = product.contains(&Monomial::number(1.0).times(factor, exponent));
             if contained && is_close(coefficient.abs(), 1.0) {
                 let rest = Monomial { coefficient: coefficient.signum(), ..product.times(factor, -exponent) };
-                found.push(rest.times(&Monomial::of(*node, 1.0), exponent));
+                found.push(rest.times(&Monomial::power(*node, 1.0), exponent));
             }
         }
     }
@@ -140,21 +140,21 @@ pub fn absorb_coefficient(algebra: &mut Algebra, product: &Monomial) -> Result<V
 
 /// `base^exponent`; a negative power is a quotient, so that 0 is never raised to it, which DataFusion refuses.
 pub fn power(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<NodeId> {
-    if exponent < 0.0 { product_of(algebra, &Monomial::of(base, exponent)) } else { factor(algebra, base, exponent) }
+    if exponent < 0.0 { product_of(algebra, &Monomial::power(base, exponent)) } else { factor(algebra, base, exponent) }
 }
 
 /// `base^-exponent` as what multiplies a product and what divides it.
 pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<[Option<NodeId>; 2]> {
     let (whole, rest) = (exponent.trunc(), exponent.fract());
-    let half = rest == 0.5 && exponent <= LARGEST_PRODUCT;
-    if !half && whole <= LARGEST_PRODUCT {
+    let half = rest == 0.5 && exponent <= MAX_PRODUCT_EXPONENT;
+    if !half && whole <= MAX_PRODUCT_EXPONENT {
         let powers = algebra.primal_powers();
         let is_lowered = |(of, known, _): &&(NodeId, f64, NodeId)| {
-            *of == base && LOWERED.contains(known) && is_close(rest, 1.0 - known)
+            *of == base && LOWERED_EXPONENTS.contains(known) && is_close(rest, 1.0 - known)
         };
         if let Some((_, _, power)) = powers.iter().find(is_lowered) {
             let divisor = if whole == 0.0 { None } else { Some(whole_power(algebra, base, whole as u32)?) };
-            return Ok([Some(lowered(algebra, base, *power)?), divisor]);
+            return Ok([Some(lower_power(algebra, base, *power)?), divisor]);
         }
     }
     Ok([None, Some(factor(algebra, base, exponent)?)])

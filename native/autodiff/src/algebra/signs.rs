@@ -22,9 +22,9 @@ pub fn place_sign(graph: &mut Graph, root: NodeId) -> Result<NodeId> {
     match &graph.node(root).shape {
         Expr::Negative(_) if !graph.is_primal(root) => {
             let positive = graph.node(root).children[0];
-            match negated_inside(graph, positive, false)? {
+            match push_negation(graph, positive, false)? {
                 Some(negated) => Ok(negated),
-                None => Ok(negated_inside(graph, positive, true)?.unwrap_or(root)),
+                None => Ok(push_negation(graph, positive, true)?.unwrap_or(root)),
             }
         }
         _ => Ok(root),
@@ -34,12 +34,12 @@ pub fn place_sign(graph: &mut Graph, root: NodeId) -> Result<NodeId> {
 /// The negation of a product with the sign on one of its factors: on one whose negation is there already or costs
 /// nothing, or if `leftmost`, on the first.
 #[recursive::recursive]
-fn negated_inside(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Option<NodeId>> {
+fn push_negation(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Option<NodeId>> {
     if let Some(value) = graph.as_number(id) {
         return graph.number(-value).map(Some);
     }
     let primal = graph.is_primal(id);
-    if let Some(known) = graph.existing(Expr::Negative(Box::new(operand(0))), vec![id])
+    if let Some(known) = graph.find(Expr::Negative(Box::new(operand(0))), vec![id])
         && graph.is_primal(known)
     {
         return Ok(Some(known));
@@ -52,14 +52,14 @@ fn negated_inside(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Optio
     match op {
         Operator::Minus if !primal => graph.binary(b, Operator::Minus, a).map(Some),
         Operator::Multiply | Operator::Divide if !primal => {
-            if let Some(negated) = negated_inside(graph, a, leftmost)? {
+            if let Some(negated) = push_negation(graph, a, leftmost)? {
                 return graph.binary(negated, op, b).map(Some);
             }
             if leftmost {
                 let negated = negate(graph, a)?;
                 return graph.binary(negated, op, b).map(Some);
             }
-            match negated_inside(graph, b, false)? {
+            match push_negation(graph, b, false)? {
                 Some(negated) => graph.binary(a, op, negated).map(Some),
                 None => Ok(None),
             }
@@ -69,7 +69,7 @@ fn negated_inside(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Optio
 }
 
 /// The operands without their signs, and whether the signs make a minus.
-pub fn without_signs(graph: &mut Graph, operands: [NodeId; 2]) -> Result<(bool, [NodeId; 2])> {
+pub fn split_signs(graph: &mut Graph, operands: [NodeId; 2]) -> Result<(bool, [NodeId; 2])> {
     let mut negative = false;
     let mut positive = operands;
     for id in &mut positive {
@@ -123,8 +123,8 @@ mod tests {
         let (x, y) = (import(&mut graph, &col("x"))?, import(&mut graph, &col("y"))?);
         let (minus_x, minus_y) = (negate(&mut graph, x)?, negate(&mut graph, y)?);
         assert_eq!(negate(&mut graph, minus_x)?, x);
-        assert_eq!(without_signs(&mut graph, [minus_x, y])?, (true, [x, y]));
-        assert_eq!(without_signs(&mut graph, [minus_x, minus_y])?, (false, [x, y]));
+        assert_eq!(split_signs(&mut graph, [minus_x, y])?, (true, [x, y]));
+        assert_eq!(split_signs(&mut graph, [minus_x, minus_y])?, (false, [x, y]));
         for (a, b, expected) in
             [(x, y, "x + y"), (x, minus_y, "x - y"), (minus_x, y, "y - x"), (minus_x, minus_y, "-(x + y)")]
         {

@@ -8,10 +8,10 @@ use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
 /// Larger expressions are left as they stand.
-pub const MOST_WEIGHED: usize = 200;
+pub const MAX_WEIGHED: usize = 200;
 
 /// The first of the cheapest; the first of all if that one is too large to be weighed.
-pub fn cheapest(graph: &Graph, candidates: &[NodeId]) -> NodeId {
+pub fn pick_cheapest(graph: &Graph, candidates: &[NodeId]) -> NodeId {
     let mut best = candidates[0];
     let Some(mut least) = cost(graph, best) else { return best };
     for candidate in &candidates[1..] {
@@ -50,7 +50,7 @@ pub fn cost(graph: &Graph, root: NodeId) -> Option<(usize, usize)> {
         if arithmetic {
             open.extend(node.children.iter().filter(|child| seen.insert(**child)));
         }
-        if seen.len() > MOST_WEIGHED {
+        if seen.len() > MAX_WEIGHED {
             return None;
         }
     }
@@ -75,8 +75,8 @@ mod tests {
         let cube = import(&mut graph, &(col("x") * col("x") * col("x")))?;
         let power = import(&mut graph, &function("power")?.call(vec![col("x"), lit(3.0)]))?;
         assert_eq!((cost(&graph, square), cost(&graph, cube)), (Some((1, 0)), Some((2, 1))));
-        assert_eq!(cheapest(&graph, &[power, cube]), cube);
-        assert_eq!(cheapest(&graph, &[cube, cube]), cube);
+        assert_eq!(pick_cheapest(&graph, &[power, cube]), cube);
+        assert_eq!(pick_cheapest(&graph, &[cube, cube]), cube);
         Ok(())
     }
 
@@ -84,10 +84,10 @@ mod tests {
     fn what_is_large_is_not_weighed() -> Result<()> {
         let schema = columns()?;
         let mut graph = Graph::new(&schema);
-        let large = (0..MOST_WEIGHED).fold(col("x"), |sum, number| sum * lit(number as f64 + 0.5));
+        let large = (0..MAX_WEIGHED).fold(col("x"), |sum, number| sum * lit(number as f64 + 0.5));
         let (large, small) = (import(&mut graph, &large)?, import(&mut graph, &col("y"))?);
         assert_eq!(cost(&graph, large), None);
-        assert_eq!((cheapest(&graph, &[large, small]), cheapest(&graph, &[small, large])), (large, small));
+        assert_eq!((pick_cheapest(&graph, &[large, small]), pick_cheapest(&graph, &[small, large])), (large, small));
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use datafusion_expr::Expr;
 use super::intern::{Graph, NodeId};
 
 /// The largest expression that is written out. DataFusion takes minutes to plan what is larger.
-const MOST_TERMS: u64 = 200_000;
+const MAX_TERMS: u64 = 200_000;
 
 /// The expression of a node. What the graph shares is written out wherever it is used.
 pub fn export(graph: &Graph, root: NodeId) -> Result<Expr> {
@@ -47,11 +47,11 @@ fn check_size(graph: &Graph, root: NodeId, order: &[NodeId]) -> Result<()> {
         let children = graph.node(*id).children.iter();
         sizes[id.0] = children.fold(1, |size, child| size.saturating_add(sizes[child.0]));
     }
-    if sizes[root.0] <= MOST_TERMS {
+    if sizes[root.0] <= MAX_TERMS {
         return Ok(());
     }
     plan_err!(
-        "a derivative of {} terms is more than can be planned; at most {MOST_TERMS} are allowed. Compute parts of the \
+        "a derivative of {} terms is more than can be planned; at most {MAX_TERMS} are allowed. Compute parts of the \
          expression in a subquery or CTE, or take a lower order",
         sizes[root.0]
     )

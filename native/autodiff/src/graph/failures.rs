@@ -7,7 +7,7 @@ use datafusion_expr::{Expr, Operator};
 use super::import::import;
 use super::intern::{Graph, Node};
 use crate::table::{Algebraic, Treatment};
-use crate::vocabulary::spelled::read;
+use crate::vocabulary::opaque_expr::unwrap_opaque;
 use crate::vocabulary::types::is_float;
 
 /// Whether an expression has a value in all rows, so that it may be computed where nobody asks for it: `CAST(t AS DOUBLE)` fails for a
@@ -17,7 +17,7 @@ use crate::vocabulary::types::is_float;
 /// If the expression cannot be typed over the columns.
 pub fn never_fails(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     let mut graph = Graph::new(schema);
-    let root = import(&mut graph, &read(expression.clone())?.data)?;
+    let root = import(&mut graph, &unwrap_opaque(expression.clone())?.data)?;
     Ok(graph.reachable(root).into_iter().all(|id| is_total(&graph, graph.node(id))))
 }
 

@@ -6,7 +6,7 @@ use datafusion_expr::Expr;
 use datafusion_expr::expr::ScalarFunction;
 
 use super::intern::{Graph, NodeId};
-use super::program::referenced;
+use super::program::parse_reference;
 use crate::vocabulary::columns::is_opaque;
 
 /// The node of a whole expression, an alias being the expression it names.
@@ -80,7 +80,7 @@ impl TreeNodeVisitor<'_> for Importer<'_, '_> {
                 count += 1;
                 Ok(TreeNodeRecursion::Continue)
             })?;
-            if let Some(line) = referenced(expr).and_then(|line| self.lines.get(line)) {
+            if let Some(line) = parse_reference(expr).and_then(|line| self.lines.get(line)) {
                 *line
             } else if count == 0 {
                 import_leaf(self.graph, expr)?

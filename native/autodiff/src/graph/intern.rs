@@ -10,7 +10,7 @@ use datafusion_common::{Column, DFSchema, ExprSchema, Result, internal_datafusio
 use datafusion_expr::{Expr, ExprSchemable};
 use std::collections::HashMap;
 
-use crate::table::{self, Known, Line, Treatment};
+use crate::table::{self, Line, TableEntry, Treatment};
 use crate::vocabulary::columns::{columns_read, is_opaque, is_volatile};
 
 /// A node of a [`Graph`].
@@ -27,7 +27,7 @@ pub struct Node {
     /// Its type, and whether it may be NULL.
     pub field: FieldRef,
     /// What the table knows of its function or operator.
-    pub known: Option<&'static Known>,
+    pub known: Option<&'static TableEntry>,
     /// Whether it may be another value each time it is evaluated.
     pub volatile: bool,
 }
@@ -40,8 +40,8 @@ impl Node {
 
     /// Whether it is one of several values: `CASE`, or a function that the table has as one.
     pub fn is_choice(&self) -> bool {
-        let of_table = |line: &Line| matches!(line.treatment, Treatment::Choice(_));
-        matches!(self.shape, Expr::Case(_)) || self.line().is_some_and(of_table)
+        let rule_cache = |line: &Line| matches!(line.treatment, Treatment::Choice(_));
+        matches!(self.shape, Expr::Case(_)) || self.line().is_some_and(rule_cache)
     }
 }
 
@@ -170,7 +170,7 @@ impl<'a> Graph<'a> {
     fn push(&mut self, key: (Expr, Vec<NodeId>), field: FieldRef) -> NodeId {
         let id = NodeId(self.nodes.len());
         let (shape, children) = &key;
-        let known = table::known(shape, children.len());
+        let known = table::find_entry(shape, children.len());
         let volatile = is_volatile(shape);
         self.nodes.push(Node { shape: shape.clone(), children: children.clone(), field, known, volatile });
         if !volatile {
@@ -180,7 +180,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The node of this shape over these children, if there is one.
-    pub fn existing(&self, shape: Expr, children: Vec<NodeId>) -> Option<NodeId> {
+    pub fn find(&self, shape: Expr, children: Vec<NodeId>) -> Option<NodeId> {
         self.interned.get(&(shape, children)).copied()
     }
 

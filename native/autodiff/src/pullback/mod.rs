@@ -6,12 +6,12 @@
 
 mod activity;
 mod choices;
-mod compared;
+mod comparison;
 mod nulls;
 mod refusal;
 mod sweep;
 
 pub use choices::tangent_of;
 pub use nulls::{NullSets, Sources};
-pub use refusal::{Refusal, Stopped};
+pub use refusal::{PullbackError, Refusal};
 pub use sweep::{Direction, Pullback};

@@ -31,20 +31,20 @@ pub enum Refusal {
 
 /// Why a sweep has stopped.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum PullbackError {
     /// There is no derivative.
     Refused(Box<Refusal>),
     /// An expression could not be made.
     Failed(DataFusionError),
 }
 
-impl From<DataFusionError> for Stopped {
+impl From<DataFusionError> for PullbackError {
     fn from(error: DataFusionError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Refusal> for Stopped {
+impl From<Refusal> for PullbackError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(Box::new(refusal))
     }

@@ -12,14 +12,14 @@ use super::scope::OUTPUT;
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, import};
 use crate::table::replacement_of;
-use crate::vocabulary::messages::{cut, message_of};
-use crate::vocabulary::plural::counted;
+use crate::vocabulary::messages::{error_text, truncate};
+use crate::vocabulary::plural::count_noun;
 use crate::vocabulary::syntax::{Signature, parse};
 use crate::vocabulary::transform::is_transform;
 
 /// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
 /// long sum.
-const LONGEST: usize = 10_000;
+const MAX_LENGTH: usize = 10_000;
 
 impl Rule {
     /// A rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter,
@@ -49,7 +49,7 @@ impl Rule {
         functions: impl IntoIterator<Item = Arc<ScalarUDF>>,
     ) -> Result<Self> {
         let rule = Self::parse_custom(signature, partials, functions.into_iter().collect());
-        rule.map_err(|error| plan_datafusion_err!("the rule for {}: {}", cut(signature), message_of(error)))
+        rule.map_err(|error| plan_datafusion_err!("the rule for {}: {}", truncate(signature), error_text(error)))
     }
 
     /// The rule with the promise that the function is NULL exactly where one of its arguments is. Its derivative then needs
@@ -61,12 +61,12 @@ impl Rule {
     }
 
     fn parse_custom(signature: &str, partials: &[&str], functions: Vec<Arc<ScalarUDF>>) -> Result<Self> {
-        if let Some(long) = partials.iter().chain([&signature]).find(|sql| sql.len() > LONGEST) {
-            return plan_err!("a formula of {} characters is too long; at most {LONGEST} are allowed", long.len());
+        if let Some(long) = partials.iter().chain([&signature]).find(|sql| sql.len() > MAX_LENGTH) {
+            return plan_err!("a formula of {} characters is too long; at most {MAX_LENGTH} are allowed", long.len());
         }
         let call = parse(signature)
-            .map_err(|error| plan_datafusion_err!("{}; write it as a call, such as f(x, y)", message_of(error)))?;
-        let Signature { name, inputs } = Signature::of_call(&call)?;
+            .map_err(|error| plan_datafusion_err!("{}; write it as a call, such as f(x, y)", error_text(error)))?;
+        let Signature { name, inputs } = Signature::from_call(&call)?;
         if let Some(replacement) = replacement_of(&name) {
             return plan_err!(
                 "DataFusion makes {name} a {replacement} before it is differentiated, so no rule would be used"
@@ -83,7 +83,7 @@ impl Rule {
                  needs no rule"
             );
         }
-        if let Some(twice) = repeated(inputs.iter().map(String::as_str)) {
+        if let Some(twice) = find_duplicate(inputs.iter().map(String::as_str)) {
             return plan_err!("two parameters are called {twice}; give each a name of its own");
         }
         if inputs.iter().any(|input| input == OUTPUT) {
@@ -92,12 +92,12 @@ impl Rule {
         if partials.len() != inputs.len() {
             return plan_err!(
                 "{} for {} ({}); give one for each, 0 where there is none",
-                counted(partials.len(), "partial derivative"),
-                counted(inputs.len(), "parameter"),
-                cut(inputs.join(", "))
+                count_noun(partials.len(), "partial derivative"),
+                count_noun(inputs.len(), "parameter"),
+                truncate(inputs.join(", "))
             );
         }
-        if let Some(twice) = repeated(functions.iter().map(|function| function.name())) {
+        if let Some(twice) = find_duplicate(functions.iter().map(|function| function.name())) {
             return plan_err!("two of the functions handed over are called {twice}");
         }
         if functions.iter().any(|function| function.name() == name) {
@@ -135,13 +135,13 @@ impl Rule {
         let mut bindings = Bindings { rule: self, function: Some(&function), inputs: &inputs, output };
         for ((formula, sql), input) in formulas.iter().zip(partials).zip(&self.inputs) {
             let partial = formula.evaluate(&mut algebra, &mut bindings);
-            let partial =
-                partial.map_err(|error| plan_datafusion_err!("by {input}, {:?}: {}", cut(sql), message_of(error)))?;
+            let partial = partial
+                .map_err(|error| plan_datafusion_err!("by {input}, {:?}: {}", truncate(sql), error_text(error)))?;
             if is_null(&algebra, partial) {
                 return plan_err!(
                     "by {input}, {:?}: it is NULL everywhere, which is not a derivative; give 0 where the function does not \
                      vary with {input}, and no rule if it cannot be differentiated",
-                    cut(sql)
+                    truncate(sql)
                 );
             }
         }
@@ -169,7 +169,7 @@ fn is_null(algebra: &Algebra, root: NodeId) -> bool {
 }
 
 /// The first name that occurs for the second time.
-fn repeated<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+fn find_duplicate<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = HashSet::new();
     names.into_iter().find(|name| !seen.insert(*name))
 }

@@ -12,12 +12,12 @@ use super::formula::Formula;
 use super::scope::{Call, OUTPUT, Scope};
 use crate::algebra::Algebra;
 use crate::graph::{Graph, NodeId};
-use crate::table::{Choice, Known, Nulls, Treatment};
-use crate::vocabulary::functions::function_of_datafusion;
-use crate::vocabulary::messages::cut;
-use crate::vocabulary::plural::counted;
+use crate::table::{Choice, Nulls, TableEntry, Treatment};
+use crate::vocabulary::functions::find_builtin;
+use crate::vocabulary::messages::truncate;
+use crate::vocabulary::plural::count_noun;
 use crate::vocabulary::syntax::name_of;
-use crate::vocabulary::types::decoded;
+use crate::vocabulary::types::value_type;
 
 /// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ pub struct Rule {
 
 impl Rule {
     /// The rule of a line of the table for this number of inputs.
-    pub(super) fn of_line(known: &Known, arity: usize) -> Result<Self> {
+    pub(super) fn from_entry(known: &TableEntry, arity: usize) -> Result<Self> {
         let inputs = match &known.inputs {
             Some(inputs) => inputs.clone(),
             None => (1..=arity).map(|number| format!("x{number}")).collect(),
@@ -94,7 +94,7 @@ impl Scope for Bindings<'_> {
         position.and_then(|position| self.inputs.get(position)).copied().ok_or_else(|| {
             plan_datafusion_err!(
                 "there is no {name} here, only the parameters ({}) and {OUTPUT}, the function's own output",
-                cut(self.rule.inputs.join(", "))
+                truncate(self.rule.inputs.join(", "))
             )
         })
     }
@@ -108,9 +108,8 @@ impl Scope for Bindings<'_> {
         if call.arguments.iter().zip(&rule.inputs).all(|(argument, input)| name_of(argument).as_ref() == Some(input)) {
             return Ok(Some(self.output));
         }
-        let is_callable = |function: &ScalarUDF| {
-            function_of_datafusion(function.name()).is_some_and(|known| known.as_ref() == function)
-        };
+        let is_callable =
+            |function: &ScalarUDF| find_builtin(function.name()).is_some_and(|known| known.as_ref() == function);
         match self.function.filter(|function| !is_callable(function)) {
             Some(function) => self.recursive_call(algebra, function, call).map(Some),
             None => Ok(None),
@@ -122,7 +121,7 @@ impl Scope for Bindings<'_> {
     }
 
     fn callable(&self) -> String {
-        format!("those of DataFusion and {} with {}", self.rule.name, counted(self.rule.inputs.len(), "argument"))
+        format!("those of DataFusion and {} with {}", self.rule.name, count_noun(self.rule.inputs.len(), "argument"))
     }
 }
 
@@ -135,7 +134,7 @@ impl Bindings<'_> {
         for (argument, input) in call.arguments.iter().zip(self.inputs) {
             let taken = algebra.data_type(*input).clone();
             let value = evaluate(argument, algebra, self)?;
-            check_taken(algebra, call.sql, argument, value, &taken)?;
+            check_argument_type(algebra, call.sql, argument, value, &taken)?;
             operands.push(algebra.cast(value, &taken)?);
         }
         let call = ScalarFunction::new_udf(Arc::clone(function), Graph::operands(operands.len()));
@@ -143,10 +142,10 @@ impl Bindings<'_> {
     }
 }
 
-fn check_taken(algebra: &Algebra, call: &Sql, argument: &Sql, value: NodeId, taken: &DataType) -> Result<()> {
+fn check_argument_type(algebra: &Algebra, call: &Sql, argument: &Sql, value: NodeId, taken: &DataType) -> Result<()> {
     let given = algebra.data_type(value);
-    if given == taken || decoded(given).is_numeric() && decoded(taken).is_numeric() {
+    if given == taken || value_type(given).is_numeric() && value_type(taken).is_numeric() {
         return Ok(());
     }
-    plan_err!("{}: {} is {given}, and the function takes {taken} there", cut(call), cut(argument))
+    plan_err!("{}: {} is {given}, and the function takes {taken} there", truncate(call), truncate(argument))
 }

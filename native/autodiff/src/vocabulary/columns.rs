@@ -7,7 +7,7 @@ use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::HashSet;
 
-use super::functions::stopped;
+use super::functions::stop_gradient_argument;
 
 /// Whether an expression reads columns in a way its children do not show, and is kept whole.
 pub fn is_opaque(expr: &Expr) -> bool {
@@ -67,15 +67,15 @@ pub fn subquery_of(expr: &Expr) -> Option<&Subquery> {
 
 /// All columns that an expression reads, those that a subquery takes from around it included.
 pub fn columns_read(expr: &Expr) -> HashSet<Column> {
-    read(expr, |_| false)
+    collect_columns(expr, |_| false)
 }
 
 /// The columns that an expression reads and may vary with: not those that only `stop_gradient` reads.
 pub fn columns_followed(expr: &Expr) -> HashSet<Column> {
-    read(expr, |part| stopped(part).is_some())
+    collect_columns(expr, |part| stop_gradient_argument(part).is_some())
 }
 
-fn read(expr: &Expr, is_left_out: impl Fn(&Expr) -> bool) -> HashSet<Column> {
+fn collect_columns(expr: &Expr, is_left_out: impl Fn(&Expr) -> bool) -> HashSet<Column> {
     let mut columns = HashSet::new();
     let visited = expr.apply(|part| {
         if is_left_out(part) {

@@ -15,7 +15,7 @@ pub fn is_stop(function: &ScalarUDF, arity: usize) -> bool {
 }
 
 /// What `stop_gradient` is called with, if an expression is such a call.
-pub fn stopped(expr: &Expr) -> Option<&Expr> {
+pub fn stop_gradient_argument(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::ScalarFunction(call) if is_stop(&call.func, call.args.len()) => call.args.first(),
         _ => None,
@@ -26,9 +26,9 @@ pub fn stopped(expr: &Expr) -> Option<&Expr> {
 ///
 /// # Errors
 /// If the expression cannot be put together again.
-pub fn without_stops(expr: Expr) -> Result<Transformed<Expr>> {
+pub fn remove_stop_gradient(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|part| {
-        let inside = stopped(&part).cloned();
+        let inside = stop_gradient_argument(&part).cloned();
         Ok(inside.map_or_else(|| Transformed::no(part), Transformed::yes))
     })
 }
@@ -36,16 +36,16 @@ pub fn without_stops(expr: Expr) -> Result<Transformed<Expr>> {
 type Functions = HashMap<String, Arc<ScalarUDF>>;
 
 /// Those that formulas may call, by name and alias.
-static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| by_name(datafusion_functions::all_default_functions()));
+static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| index_by_name(datafusion_functions::all_default_functions()));
 
 /// Those of lists, maps and other nested types, by name and alias.
 static NESTED: LazyLock<Functions> =
-    LazyLock::new(|| by_name(datafusion_functions_nested::all_default_nested_functions()));
+    LazyLock::new(|| index_by_name(datafusion_functions_nested::all_default_nested_functions()));
 
 static HIGHER_ORDER: LazyLock<Vec<Arc<HigherOrderUDF>>> =
     LazyLock::new(datafusion_functions_nested::all_default_higher_order_functions);
 
-fn by_name(functions: Vec<Arc<ScalarUDF>>) -> Functions {
+fn index_by_name(functions: Vec<Arc<ScalarUDF>>) -> Functions {
     let named = functions.into_iter().flat_map(|function| {
         let names: Vec<String> = std::iter::once(function.name())
             .chain(function.aliases().iter().map(String::as_str))
@@ -61,20 +61,20 @@ fn by_name(functions: Vec<Arc<ScalarUDF>>) -> Functions {
 /// # Errors
 /// If DataFusion has none.
 pub fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
-    function_of_datafusion(name).ok_or_else(|| internal_datafusion_err!("DataFusion lacks the function {name}"))
+    find_builtin(name).ok_or_else(|| internal_datafusion_err!("DataFusion lacks the function {name}"))
 }
 
 /// DataFusion's own function of numbers, texts or times of this name or alias, for use in a formula.
-pub fn function_of_datafusion(name: &str) -> Option<&'static Arc<ScalarUDF>> {
+pub fn find_builtin(name: &str) -> Option<&'static Arc<ScalarUDF>> {
     FUNCTIONS.get(name)
 }
 
 /// Whether a function is DataFusion's own, not another one of its name.
-pub fn is_of_datafusion(function: &ScalarUDF) -> bool {
+pub fn is_builtin(function: &ScalarUDF) -> bool {
     [&*FUNCTIONS, &*NESTED].iter().any(|own| own.get(function.name()).is_some_and(|own| own.as_ref() == function))
 }
 
 /// Whether a function that takes lambdas is DataFusion's own, not another one of its name.
-pub fn is_higher_order_of_datafusion(function: &HigherOrderUDF) -> bool {
+pub fn is_builtin_higher_order(function: &HigherOrderUDF) -> bool {
     HIGHER_ORDER.iter().any(|own| own.as_ref() == function)
 }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use super::transform::Transform;
 
 /// An expression in SQL as the user may have written it, cut where it would drown a message.
-pub fn abbreviated(expr: &Expr) -> String {
-    let asked =
-        expr.clone().transform_up(|part| Ok(asked_for(&part).map_or_else(|| Transformed::no(part), Transformed::yes)));
+pub fn abbreviate(expr: &Expr) -> String {
+    let asked = expr
+        .clone()
+        .transform_up(|part| Ok(variable_of_seed(&part).map_or_else(|| Transformed::no(part), Transformed::yes)));
     let expr = asked.map_or_else(|_| expr.clone(), |asked| asked.data);
     let sql = Unparser::default().with_pretty(true).expr_to_sql(&expr);
     let text = sql.map_or_else(|_| expr.human_display().to_string(), |sql| sql.to_string());
-    cut(as_written(&text))
+    truncate(restore_source_names(&text))
 }
 
 /// With this the names of columns and relations start that derivatives add to a plan.
@@ -36,7 +37,7 @@ pub fn is_added(expr: &Expr) -> bool {
 }
 
 /// The call of `grad` that a call of `jvp` stands for which reads columns that derivatives have added, by one of these or along it.
-fn asked_for(expr: &Expr) -> Option<Expr> {
+fn variable_of_seed(expr: &Expr) -> Option<Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [function, variable, tangents @ ..] = call.args.as_slice() else { return None };
     let is_asked = is_added(variable) || tangents.iter().step_by(2).any(is_added);
@@ -51,7 +52,7 @@ fn asked_for(expr: &Expr) -> Option<Expr> {
 
 /// A text with the columns that derivatives have added to a plan called as what they are of: `val` for `∂rows."∂val #2"`, and
 /// `grad(y, x)` for `m."∂y/∂x"`.
-pub fn as_written(text: &str) -> String {
+pub fn restore_source_names(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some(start) = rest.find(MARK) {
@@ -72,9 +73,9 @@ pub fn as_written(text: &str) -> String {
             }
             _ => {
                 if name.contains(PER) {
-                    shown.truncate(unqualified(&shown).len());
+                    shown.truncate(strip_qualifier(&shown).len());
                 }
-                shown.push_str(&plain(name));
+                shown.push_str(&strip_marks(name));
             }
         }
     }
@@ -101,7 +102,7 @@ fn plain_end(text: &str) -> usize {
 }
 
 /// A text without the relation by which it qualifies what follows.
-fn unqualified(text: &str) -> &str {
+fn strip_qualifier(text: &str) -> &str {
     let Some(relation) = text.strip_suffix('.') else { return text };
     match relation.strip_suffix('"').and_then(|quoted| quoted.rfind('"')) {
         Some(start) => &relation[..start],
@@ -110,13 +111,13 @@ fn unqualified(text: &str) -> &str {
 }
 
 /// A name without the mark, and without the number that tells it from others; a derivative as it is asked for.
-fn plain(name: &str) -> String {
+fn strip_marks(name: &str) -> String {
     let plain = match name.rsplit_once(" #") {
         Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
         _ => name,
     };
     if let Some((of, variable)) = plain.strip_prefix(MARK).and_then(|name| name.rsplit_once(PER)) {
-        return format!("{}({}, {})", Transform::Grad.name(), self::plain(of), self::plain(variable));
+        return format!("{}({}, {})", Transform::Grad.name(), self::strip_marks(of), self::strip_marks(variable));
     }
     let plain = plain.trim_start_matches(MARK);
     let is_simple = plain.chars().all(|part| part.is_ascii_lowercase() || part.is_ascii_digit() || part == '_');
@@ -124,10 +125,10 @@ fn plain(name: &str) -> String {
 }
 
 /// What a message shows of a text that the user wrote, or that was made of one: its beginning, if it is long.
-pub fn cut(text: impl fmt::Display) -> String {
-    const LONGEST: usize = 200;
+pub fn truncate(text: impl fmt::Display) -> String {
+    const MAX_LENGTH: usize = 200;
     let text = text.to_string();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{} ...", &text[..end]),
         None => text,
     }
@@ -142,7 +143,7 @@ pub fn must_be_column(operator: &str) -> String {
 }
 
 /// What a message calls a literal.
-pub fn kind_of_literal(value: &ScalarValue) -> &'static str {
+pub fn literal_kind(value: &ScalarValue) -> &'static str {
     match value.data_type() {
         _ if value.is_null() => "a constant",
         text if text.is_string() => "a string",
@@ -153,14 +154,14 @@ pub fn kind_of_literal(value: &ScalarValue) -> &'static str {
 
 /// What to write in place of a literal that a column or an expression was expected for: the name or the SQL that a string has, without
 /// its quotes. None for what is no string.
-pub fn without_quotes(value: &ScalarValue) -> Option<String> {
+pub fn unquoted_advice(value: &ScalarValue) -> Option<String> {
     let text = value.try_as_str()??.trim();
     let is_sql = |text: &str| text.chars().all(|part| part.is_ascii_graphic() || part == ' ');
-    (!text.is_empty() && is_sql(text)).then(|| format!("Write {} without quotes", cut(text)))
+    (!text.is_empty() && is_sql(text)).then(|| format!("Write {} without quotes", truncate(text)))
 }
 
 /// The message of an error without what it starts with when displayed.
-pub fn message_of(error: DataFusionError) -> String {
+pub fn error_text(error: DataFusionError) -> String {
     match error {
         DataFusionError::Plan(message) | DataFusionError::Internal(message) => message,
         other => other.strip_backtrace(),
@@ -176,24 +177,24 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        assert_eq!(cut("x"), "x");
-        assert_eq!(cut("∂".repeat(200)), "∂".repeat(200));
-        assert_eq!(cut("∂".repeat(201)), format!("{} ...", "∂".repeat(200)));
-        assert_eq!(abbreviated(&(col("x") * (col("y") + lit(1)))), "x * (y + 1)");
+        assert_eq!(truncate("x"), "x");
+        assert_eq!(truncate("∂".repeat(200)), "∂".repeat(200));
+        assert_eq!(truncate("∂".repeat(201)), format!("{} ...", "∂".repeat(200)));
+        assert_eq!(abbreviate(&(col("x") * (col("y") + lit(1)))), "x * (y + 1)");
     }
 
     #[test]
     fn the_message_of_an_error_is_without_its_kind() {
-        assert_eq!(message_of(plan_datafusion_err!("why")), "why");
-        assert_eq!(message_of(DataFusionError::Execution("why".to_owned())), "Execution error: why");
+        assert_eq!(error_text(plan_datafusion_err!("why")), "why");
+        assert_eq!(error_text(DataFusionError::Execution("why".to_owned())), "Execution error: why");
     }
 
     #[test]
     fn strings_are_to_be_written_without_quotes() {
-        assert_eq!(without_quotes(&ScalarValue::from("x")).as_deref(), Some("Write x without quotes"));
-        assert_eq!(without_quotes(&ScalarValue::from("x * y")).as_deref(), Some("Write x * y without quotes"));
+        assert_eq!(unquoted_advice(&ScalarValue::from("x")).as_deref(), Some("Write x without quotes"));
+        assert_eq!(unquoted_advice(&ScalarValue::from("x * y")).as_deref(), Some("Write x * y without quotes"));
         for other in [ScalarValue::from(""), ScalarValue::from("\n"), ScalarValue::Utf8(None), ScalarValue::from(1.0)] {
-            assert_eq!(without_quotes(&other), None, "{other}");
+            assert_eq!(unquoted_advice(&other), None, "{other}");
         }
     }
 
@@ -205,7 +206,7 @@ mod tests {
             (ScalarValue::from(true), "a constant"),
             (ScalarValue::Float64(None), "a constant"),
         ] {
-            assert_eq!(kind_of_literal(&value), kind, "{value}");
+            assert_eq!(literal_kind(&value), kind, "{value}");
         }
     }
 
@@ -223,18 +224,18 @@ mod tests {
             ("comes from ∂rows.", "comes from rows."),
             ("no such column", "no such column"),
         ] {
-            assert_eq!(as_written(text), shown);
+            assert_eq!(restore_source_names(text), shown);
         }
     }
 
     #[test]
     fn expressions_are_shown_without_what_has_been_added() {
         let added = Expr::Column(Column::new(Some("∂groups"), "∂sum #2"));
-        let shown = abbreviated(&power(cast(added, DataType::Float64), col("t.y")));
+        let shown = abbreviate(&power(cast(added, DataType::Float64), col("t.y")));
         assert_eq!(shown, "power(CAST(sum AS DOUBLE), t.y)");
         let jvp = create_udf("jvp", vec![], DataType::Float64, Volatility::Immutable, Arc::new(|_| internal_err!("")));
         let [added, cotangent] = ["∂val #2", "∂cotangent"].map(|name| Expr::Column(Column::new_unqualified(name)));
-        let shown = |arguments| abbreviated(&jvp.call(arguments));
+        let shown = |arguments| abbreviate(&jvp.call(arguments));
         assert_eq!(shown(vec![added.clone() * col("y"), added.clone(), lit(1.0)]), "grad(val * y, val)");
         assert_eq!(shown(vec![added, col("y"), cotangent]), "grad(val, y)");
         assert_eq!(shown(vec![col("x"), col("x"), lit(1.0)]), "jvp(x, x, 1.0)");

@@ -5,9 +5,9 @@ pub mod columns;
 pub mod fields;
 pub mod functions;
 pub mod messages;
+pub mod opaque_expr;
 pub mod plural;
 pub mod refusals;
-pub mod spelled;
 pub mod syntax;
 #[cfg(test)]
 pub mod testing;

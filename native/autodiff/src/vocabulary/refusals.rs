@@ -38,7 +38,7 @@ impl Refused {
     /// assert_eq!(Refused::of(&error), Some(Refused::MissingRule));
     /// assert_eq!(Refused::of(&plan_datafusion_err!("no table t")), None);
     /// ```
-    pub fn of(error: &DataFusionError) -> Option<Self> {
+    pub fn from_error(error: &DataFusionError) -> Option<Self> {
         let (DataFusionError::Plan(message) | DataFusionError::Execution(message)) = error.find_root() else {
             return None;
         };
@@ -60,13 +60,13 @@ impl Refused {
     /// An error of this kind, unless its message says already which kind it is of, as that of a call in a branch of a UNION does.
     pub fn mark(self, error: DataFusionError) -> DataFusionError {
         match error {
-            DataFusionError::Plan(message) => DataFusionError::Plan(self.marked(message)),
-            DataFusionError::Execution(message) => DataFusionError::Execution(self.marked(message)),
+            DataFusionError::Plan(message) => DataFusionError::Plan(self.add_mark(message)),
+            DataFusionError::Execution(message) => DataFusionError::Execution(self.add_mark(message)),
             other => other,
         }
     }
 
-    fn marked(self, message: String) -> String {
+    fn add_mark(self, message: String) -> String {
         let known = ALL.into_iter().find_map(|kind| {
             let mark = format!("{}: ", kind.name());
             message.contains(&mark).then(|| (kind, message.replacen(&mark, "", 1)))

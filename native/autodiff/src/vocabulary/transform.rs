@@ -2,7 +2,7 @@
 
 use datafusion_common::{Result, plan_err};
 
-use super::plural::counted;
+use super::plural::count_noun;
 
 /// What a differential operator makes of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ impl Transform {
     }
 
     /// The one that a key stands for.
-    pub fn of_key(key: &str) -> Option<Self> {
+    pub fn from_key(key: &str) -> Option<Self> {
         [Self::Grad, Self::Jvp, Self::Vjp, Self::Tangent].into_iter().find(|transform| transform.key() == key)
     }
 
@@ -62,7 +62,7 @@ impl Transform {
         if fits {
             Ok(())
         } else {
-            let (given, is) = (counted(count, "argument"), if count == 1 { "is" } else { "are" });
+            let (given, is) = (count_noun(count, "argument"), if count == 1 { "is" } else { "are" });
             plan_err!("{given} {is} given to {}; call it as {}", self.name(), self.usage())
         }
     }
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn keys_lead_back() {
         for transform in [Transform::Grad, Transform::Jvp, Transform::Vjp, Transform::Tangent] {
-            assert_eq!(Transform::of_key(transform.key()), Some(transform));
+            assert_eq!(Transform::from_key(transform.key()), Some(transform));
             assert!(is_transform(transform.name()));
         }
-        assert!(Transform::of_key("sin").is_none() && !is_transform("tangent"));
+        assert!(Transform::from_key("sin").is_none() && !is_transform("tangent"));
     }
 }

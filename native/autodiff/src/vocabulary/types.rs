@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 
 /// Whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
 pub fn is_float(data_type: &DataType) -> bool {
-    matches!(decoded(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
+    matches!(value_type(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
 /// Whether a value of this type can vary with a float, so that a number made of it again has a derivative that is not 0 by the
@@ -30,7 +30,7 @@ pub fn can_vary(data_type: &DataType) -> bool {
 }
 
 /// The type of the values, for a dictionary-encoded type; the type itself for others.
-pub fn decoded(data_type: &DataType) -> &DataType {
+pub fn value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
         plain => plain,
@@ -40,7 +40,7 @@ pub fn decoded(data_type: &DataType) -> &DataType {
 /// Float32 if the expression and all columns are Float32, else Float64.
 pub fn result_type<'a>(expression: &'a DataType, columns: impl IntoIterator<Item = &'a DataType>) -> DataType {
     let mut types = std::iter::once(expression).chain(columns);
-    if types.all(|t| decoded(t) == &DataType::Float32) { DataType::Float32 } else { DataType::Float64 }
+    if types.all(|t| value_type(t) == &DataType::Float32) { DataType::Float32 } else { DataType::Float64 }
 }
 
 #[cfg(test)]

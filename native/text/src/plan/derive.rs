@@ -11,8 +11,8 @@ use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::functions::{stopped, without_stops};
-use xql_autodiff::vocabulary::spelled::read;
+use xql_autodiff::vocabulary::functions::{remove_stop_gradient, stop_gradient_argument};
+use xql_autodiff::vocabulary::opaque_expr::unwrap_opaque;
 use xql_relations::{DifferentiateRelations, any_part, unchecked, with_expressions};
 
 use super::functions::recognize;
@@ -52,7 +52,7 @@ pub fn differentiate_plan(plan: LogicalPlan, options: &ConfigOptions) -> Result<
 /// Replaces the calls of a plan by derivatives, and removes `stop_gradient`.
 pub fn expand_calls(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
     let expanded = plan.transform_up_with_subqueries(|node| {
-        if !any_part(&node, |part| is_call(part) || stopped(part).is_some())? {
+        if !any_part(&node, |part| is_call(part) || stop_gradient_argument(part).is_some())? {
             return Ok(Transformed::no(node));
         }
         let context = simplify_context(&node, options)?;
@@ -157,10 +157,10 @@ pub fn expand_expr(expr: Expr, context: &SimplifyContext) -> Result<Transformed<
             return Ok(Transformed::no(part));
         }
         // The argument is simplified first, as in a session.
-        let derivative = simplifier.simplify(read(part)?.data)?;
+        let derivative = simplifier.simplify(unwrap_opaque(part)?.data)?;
         Ok(Transformed::new(derivative, true, TreeNodeRecursion::Jump))
     })?;
-    derived.transform_data(without_stops)
+    derived.transform_data(remove_stop_gradient)
 }
 
 /// Returns whether an expression is a call of an operator.

@@ -11,7 +11,7 @@ use datafusion_expr::{
     ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
-use xql_autodiff::vocabulary::spelled::Spelled;
+use xql_autodiff::vocabulary::opaque_expr::OpaqueExpr;
 use xql_relations::{SharedRelation, any_part, with_expressions};
 
 use crate::names::{IMPLICIT_CAST, is_fragment};
@@ -94,7 +94,7 @@ fn make_opaque(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let opaque = expr.transform_up(|expr| match &expr {
         Expr::ScalarFunction(call) if call.func.inner().is::<SourceFragment>() => match call.args.split_first() {
             Some((expression, parts)) => {
-                Ok(Transformed::yes(Spelled::call(call.func.name(), expression, parts.to_vec(), schema)?))
+                Ok(Transformed::yes(OpaqueExpr::call(call.func.name(), expression, parts.to_vec(), schema)?))
             }
             None => plan_err!("{expr} is of no expression"),
         },
@@ -105,7 +105,7 @@ fn make_opaque(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Expr::ScalarFunction(_) => Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump)),
             Expr::Cast(cast) => {
                 let inside = vec![cast.expr.as_ref().clone()];
-                let opaque = Spelled::call(IMPLICIT_CAST, &expr, inside, schema)?;
+                let opaque = OpaqueExpr::call(IMPLICIT_CAST, &expr, inside, schema)?;
                 Ok(Transformed::new(opaque, true, TreeNodeRecursion::Jump))
             }
             _ => Ok(Transformed::no(expr)),

@@ -10,7 +10,7 @@ use datafusion_expr::{Expr, Join, LogicalPlan, Projection, ScalarUDF, SubqueryAl
 use std::sync::Arc;
 use swept::{Swept, add_part, totals};
 use variables::{Found, Numbered, Variables, by_relation, found, innermost};
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use crate::reverse::{
     Reference, RowVariable, Sweeping, Values, check_float, correlated, joined, value, values, with_joins,
@@ -321,7 +321,7 @@ impl ByRow {
     fn refuse_correlated(&self, expression: &Expr) -> Result<()> {
         let rows = || self.sweeps.iter().flat_map(|sweep| &sweep.rows);
         expression.apply(|part| {
-            if stopped(part).is_some() {
+            if stop_gradient_argument(part).is_some() {
                 return Ok(TreeNodeRecursion::Jump);
             }
             let Expr::ScalarSubquery(subquery) = part else { return Ok(TreeNodeRecursion::Continue) };

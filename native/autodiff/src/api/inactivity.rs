@@ -8,7 +8,7 @@ use crate::algebra::Algebra;
 use crate::graph::{NodeId, branches, export, import};
 use crate::rules::{Bindings, Derivative, Rules};
 use crate::vocabulary::functions::is_stop;
-use crate::vocabulary::spelled::read;
+use crate::vocabulary::opaque_expr::unwrap_opaque;
 use crate::vocabulary::types::can_vary;
 
 /// Whether a column varies.
@@ -30,16 +30,20 @@ pub enum Varies {
 ///
 /// # Errors
 /// If the expression cannot be typed over the columns.
-pub fn inactive(expression: &Expr, schema: &DFSchema, varies: &dyn Fn(&Column) -> Varies) -> Result<Option<Expr>> {
+pub fn inactive_condition(
+    expression: &Expr,
+    schema: &DFSchema,
+    varies: &dyn Fn(&Column) -> Varies,
+) -> Result<Option<Expr>> {
     let mut algebra = Algebra::new(schema);
-    let root = import(&mut algebra, &read(expression.clone())?.data)?;
+    let root = import(&mut algebra, &unwrap_opaque(expression.clone())?.data)?;
     // What is drawn again would choose another branch.
     if algebra.reachable(root).into_iter().any(|id| algebra.node(id).volatile) {
         return Ok(None);
     }
     let mut conditions = Conditions { algebra, rules: Rules::default(), varies, known: HashMap::new() };
-    let condition = conditions.of(root)?;
-    if conditions.is(condition, false) {
+    let condition = conditions.condition(root)?;
+    if conditions.is_truth(condition, false) {
         return Ok(None);
     }
     export(&conditions.algebra, condition).map(Some)
@@ -55,17 +59,20 @@ struct Conditions<'c, 'a> {
 
 impl Conditions<'_, '_> {
     #[recursive::recursive]
-    fn of(&mut self, id: NodeId) -> Result<NodeId> {
+    fn condition(&mut self, id: NodeId) -> Result<NodeId> {
         if let Some(known) = self.known.get(&id) {
             return Ok(*known);
         }
-        let condition =
-            if can_vary(self.algebra.data_type(id)) { self.of_varying(id)? } else { self.algebra.truth(true)? };
+        let condition = if can_vary(self.algebra.data_type(id)) {
+            self.varying_condition(id)?
+        } else {
+            self.algebra.truth(true)?
+        };
         self.known.insert(id, condition);
         Ok(condition)
     }
 
-    fn of_varying(&mut self, id: NodeId) -> Result<NodeId> {
+    fn varying_condition(&mut self, id: NodeId) -> Result<NodeId> {
         let node = self.algebra.node(id);
         let (shape, children) = (node.shape.clone(), node.children.clone());
         match shape {
@@ -79,7 +86,7 @@ impl Conditions<'_, '_> {
                 let values = branches(&case);
                 let mut parts = children;
                 for value in &values {
-                    parts[*value] = self.of(parts[*value])?;
+                    parts[*value] = self.condition(parts[*value])?;
                 }
                 let first = values.first().map(|value| parts[*value]);
                 match first.filter(|first| values.iter().all(|value| parts[*value] == *first)) {
@@ -89,38 +96,38 @@ impl Conditions<'_, '_> {
             }
             Expr::ScalarFunction(call) if is_stop(&call.func, children.len()) => self.algebra.truth(true),
             Expr::ScalarFunction(call) => {
-                let rule = self.rules.of_function(&call.func, children.len())?;
+                let rule = self.rules.find(&call.func, children.len())?;
                 let Some((rule, Derivative::Choice(case))) = rule.as_deref().map(|rule| (rule, &rule.derivative))
                 else {
-                    return self.of_all(&children);
+                    return self.all_inactive(&children);
                 };
                 let function = Some(&call.func);
                 let mut bindings = Bindings { rule, function, inputs: &children, output: id };
                 let case = case.evaluate(&mut self.algebra, &mut bindings)?;
-                self.of(case)
+                self.condition(case)
             }
-            _ => self.of_all(&children),
+            _ => self.all_inactive(&children),
         }
     }
 
     /// Where none of several nodes varies. Of an expression that does not show what it reads nothing is known.
-    fn of_all(&mut self, nodes: &[NodeId]) -> Result<NodeId> {
+    fn all_inactive(&mut self, nodes: &[NodeId]) -> Result<NodeId> {
         let mut all = self.algebra.truth(!nodes.is_empty())?;
         for node in nodes {
-            let condition = self.of(*node)?;
-            if self.is(condition, false) {
+            let condition = self.condition(*node)?;
+            if self.is_truth(condition, false) {
                 return Ok(condition);
             }
-            all = match self.is(all, true) {
+            all = match self.is_truth(all, true) {
                 true => condition,
-                false if self.is(condition, true) => all,
+                false if self.is_truth(condition, true) => all,
                 false => self.algebra.and(all, condition)?,
             };
         }
         Ok(all)
     }
 
-    fn is(&self, id: NodeId, truth: bool) -> bool {
+    fn is_truth(&self, id: NodeId, truth: bool) -> bool {
         self.algebra.node(id).shape == Expr::Literal(ScalarValue::Boolean(Some(truth)), None)
     }
 }
@@ -133,7 +140,7 @@ mod tests {
     use datafusion_expr::{col, lit, when};
 
     #[test]
-    fn branches_that_do_not_vary_are_told() -> Result<()> {
+    fn branches_that_do_not_vary_have_conditions() -> Result<()> {
         let schema = columns()?;
         let clamp = when(col("x").gt(lit(0.0)), col("x")).otherwise(lit(0.0))?;
         let of_clamp = "CASE WHEN x > Float64(0) THEN Boolean(false) ELSE Boolean(true) END";
@@ -154,7 +161,7 @@ mod tests {
                 "n" => Varies::Unless(col("y").gt(lit(0.0))),
                 _ => Varies::Never,
             };
-            let found = inactive(&expr, &schema, &varies)?.map(|condition| condition.to_string());
+            let found = inactive_condition(&expr, &schema, &varies)?.map(|condition| condition.to_string());
             assert_eq!(found.as_deref(), expected, "{expr}");
         }
         Ok(())

@@ -10,14 +10,14 @@ use crate::algebra::Algebra;
 use crate::graph::{NodeId, export};
 use crate::pullback::Refusal;
 use crate::table::{DECIMAL, TEXT, TIME, refusal_of, refusal_of_higher_order};
-use crate::vocabulary::messages::{abbreviated, cut, message_of};
+use crate::vocabulary::messages::{abbreviate, error_text, truncate};
 
 /// The error that says why a call is refused.
 ///
 /// # Errors
 /// If the expression that is to be shown cannot be.
-pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Result<DataFusionError> {
-    let shown = |id: NodeId| -> Result<String> { Ok(abbreviated(&export(algebra, id)?)) };
+pub fn word_refusal(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Result<DataFusionError> {
+    let shown = |id: NodeId| -> Result<String> { Ok(abbreviate(&export(algebra, id)?)) };
     Ok(match refusal {
         Refusal::Decimal(id) => plan_datafusion_err!(
             "{call}: {} varies with a float but is {}, and {DECIMAL}",
@@ -25,8 +25,9 @@ pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Re
             algebra.data_type(id)
         ),
         Refusal::NoRule(id) => {
-            let columns: Vec<_> = call.seeds.iter().map(|seed| abbreviated(seed.column)).collect();
-            let (columns, why) = (cut(columns.join(", ")), no_rule(&export(algebra, id)?, algebra, id));
+            let columns: Vec<_> = call.seeds.iter().map(|seed| abbreviate(seed.column)).collect();
+            let (columns, why) =
+                (truncate(columns.join(", ")), explain_missing_rule(&export(algebra, id)?, algebra, id));
             plan_datafusion_err!("{call}: {} varies with {columns}, and {why}", shown(id)?)
         }
         Refusal::NoNumber { input, function } => plan_datafusion_err!(
@@ -47,20 +48,20 @@ pub fn worded(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Re
             )
         }
         Refusal::Formula { function, reason } => {
-            plan_datafusion_err!("{call}: the rule for {function}: {}", message_of(reason))
+            plan_datafusion_err!("{call}: the rule for {function}: {}", error_text(reason))
         }
     })
 }
 
 /// Why an expression that varies has no derivative, and what to do.
-fn no_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
+fn explain_missing_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
     let (function, reason) = match expr {
         Expr::ScalarFunction(call) => (Some(call.func.name()), refusal_of(&call.func)),
         Expr::HigherOrderFunction(call) => (Some(call.func.name()), refusal_of_higher_order(&call.func)),
         _ => (None, None),
     };
     let what = match (expr, function) {
-        (_, Some(name)) => format!("the function {}", cut(name)),
+        (_, Some(name)) => format!("the function {}", truncate(name)),
         (Expr::BinaryExpr(binary), _) => format!("the operator {}", binary.op),
         (Expr::ScalarSubquery(_), _) => "a subquery that reads the variable".to_owned(),
         (Expr::Cast(_) | Expr::TryCast(_), _) => format!("a conversion to {}", algebra.data_type(id)),
@@ -82,7 +83,7 @@ fn no_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
             .to_owned();
     }
     let missing = match expr {
-        Expr::ScalarFunction(call) => missing_rule(call),
+        Expr::ScalarFunction(call) => suggest_rule(call),
         _ => None,
     };
     let give_it = missing.map_or("W".to_owned(), |rule| format!("Give it a rule, {rule}. Or w"));
@@ -90,7 +91,7 @@ fn no_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
 }
 
 /// The rule to write for a function that has none, if it is one that can be named.
-fn missing_rule(function: &ScalarFunction) -> Option<String> {
+fn suggest_rule(function: &ScalarFunction) -> Option<String> {
     let name = function.name();
     // What another library does not show, such as a subquery, is named as it is printed.
     if name.contains(['(', ')']) {
@@ -112,7 +113,7 @@ mod tests {
     use datafusion_expr::{ScalarUDF, SimpleScalarUDF, Volatility, lit};
     use std::sync::Arc;
 
-    fn suggested(name: &str, arity: usize) -> Option<String> {
+    fn suggest(name: &str, arity: usize) -> Option<String> {
         let function = SimpleScalarUDF::new(
             name,
             vec![],
@@ -120,7 +121,7 @@ mod tests {
             Volatility::Immutable,
             Arc::new(|_| datafusion_common::internal_err!("never evaluated")),
         );
-        missing_rule(&ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![lit(1.0); arity]))
+        suggest_rule(&ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![lit(1.0); arity]))
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
             ("MyFn", 1, Some("rule(\"\\\"MyFn\\\"(x)\", \"<derivative by x>\")")),
             ("(<subquery>)", 1, None),
         ] {
-            assert_eq!(suggested(name, arity).as_deref(), expected);
+            assert_eq!(suggest(name, arity).as_deref(), expected);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::types::is_float;
 /// Plans carry it as they carry any function. The calculus differentiates its reading, the expression that it is in DataFusion. Two
 /// are equal if their readings are, so that relations which are the same with other words are known to be.
 #[derive(Debug)]
-pub struct Spelled {
+pub struct OpaqueExpr {
     name: String,
     /// The expression, with a column of [`PARTS`] for each part.
     reading: Expr,
@@ -27,24 +27,24 @@ pub struct Spelled {
     signature: Signature,
 }
 
-impl PartialEq for Spelled {
+impl PartialEq for OpaqueExpr {
     fn eq(&self, other: &Self) -> bool {
         self.reading == other.reading
     }
 }
 
-impl Eq for Spelled {}
+impl Eq for OpaqueExpr {}
 
-impl Hash for Spelled {
+impl Hash for OpaqueExpr {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.reading.hash(state);
     }
 }
 
 /// No table has this name: its columns are the numbers of parts.
-const PARTS: &str = "∂part";
+const PART_PREFIX: &str = "∂part";
 
-impl Spelled {
+impl OpaqueExpr {
     /// An expression with these words, and parts of which it reads nothing else.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Spelled {
             let number = parts.iter().position(|part| *part == inside);
             Ok(number.map_or_else(|| Transformed::no(inside), |number| Transformed::yes(part(number))))
         })?;
-        let is_part = |column: &Column| column.relation.as_ref().is_some_and(|table| table.table() == PARTS);
+        let is_part = |column: &Column| column.relation.as_ref().is_some_and(|table| table.table() == PART_PREFIX);
         if let Some(column) = columns_read(&reading.data).iter().find(|column| !is_part(column)) {
             return plan_err!("the words of an expression do not show that it reads {column}");
         }
@@ -70,14 +70,14 @@ impl Spelled {
 ///
 /// # Errors
 /// If one lacks a part, which does not happen.
-pub fn read(expr: Expr) -> Result<Transformed<Expr>> {
+pub fn unwrap_opaque(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| {
         let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
-        let Some(spelled) = call.func.inner().downcast_ref::<Spelled>() else { return Ok(Transformed::no(expr)) };
+        let Some(spelled) = call.func.inner().downcast_ref::<OpaqueExpr>() else { return Ok(Transformed::no(expr)) };
         let reading = spelled.reading.clone().transform_up(|inside| {
             let number = match &inside {
                 Expr::Column(Column { relation: Some(TableReference::Bare { table }), name, .. })
-                    if table.as_ref() == PARTS =>
+                    if table.as_ref() == PART_PREFIX =>
                 {
                     name.parse::<usize>().ok()
                 }
@@ -93,9 +93,9 @@ pub fn read(expr: Expr) -> Result<Transformed<Expr>> {
 }
 
 /// The part that an expression with words passes on as another type of float, if it does no more.
-pub fn converted(expr: &Expr) -> Option<&Expr> {
+pub fn cast_operand(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
-    let mut reading = &call.func.inner().downcast_ref::<Spelled>()?.reading;
+    let mut reading = &call.func.inner().downcast_ref::<OpaqueExpr>()?.reading;
     loop {
         reading = match reading {
             Expr::Cast(cast) if is_float(cast.field.data_type()) => &cast.expr,
@@ -106,10 +106,10 @@ pub fn converted(expr: &Expr) -> Option<&Expr> {
 }
 
 fn part(number: usize) -> Expr {
-    Expr::Column(Column::new(Some(TableReference::bare(PARTS)), number.to_string()))
+    Expr::Column(Column::new(Some(TableReference::bare(PART_PREFIX)), number.to_string()))
 }
 
-impl ScalarUDFImpl for Spelled {
+impl ScalarUDFImpl for OpaqueExpr {
     fn name(&self) -> &str {
         &self.name
     }
@@ -143,7 +143,7 @@ mod tests {
     use datafusion_common::{DFSchema, Result};
     use datafusion_expr::{Expr, cast, col, lit};
 
-    use super::{Spelled, converted, read};
+    use super::{OpaqueExpr, cast_operand, read};
 
     fn schema() -> Result<DFSchema> {
         let columns = ["x", "y"].map(|name| Field::new(name, DataType::Float64, true));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn spelled(reading: &Expr, parts: &[&str]) -> Result<Expr> {
-        Spelled::call("∂ 0", reading, parts.iter().map(|name| col(*name)).collect(), &schema()?)
+        OpaqueExpr::call("∂ 0", reading, parts.iter().map(|name| col(*name)).collect(), &schema()?)
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         let expr = spelled(&(col("x") * lit(2.0) + col("y")), &["x", "y"])?;
         let Expr::ScalarFunction(mut call) = expr else { panic!("no function: {expr}") };
         call.args = vec![col("a"), col("b")];
-        assert_eq!(read(Expr::ScalarFunction(call))?.data, col("a") * lit(2.0) + col("b"));
+        assert_eq!(unwrap_opaque(Expr::ScalarFunction(call))?.data, col("a") * lit(2.0) + col("b"));
         Ok(())
     }
 
@@ -169,9 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn expressions_with_other_words_are_equal() -> Result<()> {
+    fn expressions_with_other_fragments_are_equal() -> Result<()> {
         let reading = col("x") + lit(0.5);
-        let again = Spelled::call("∂ 1", &reading, vec![col("x")], &schema()?)?;
+        let again = OpaqueExpr::call("∂ 1", &reading, vec![col("x")], &schema()?)?;
         assert_eq!(spelled(&reading, &["x"])?, again);
         assert_ne!(spelled(&(col("x") + lit(0.25)), &["x"])?, again);
         Ok(())
@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn a_conversion_between_floats_passes_its_part_on() -> Result<()> {
         let single = cast(cast(col("x"), DataType::Float32), DataType::Float64);
-        assert_eq!(converted(&spelled(&single, &["x"])?), Some(&col("x")));
+        assert_eq!(cast_operand(&spelled(&single, &["x"])?), Some(&col("x")));
         let rounded = cast(cast(col("x"), DataType::Int64), DataType::Float64);
-        assert_eq!(converted(&spelled(&rounded, &["x"])?), None);
-        assert_eq!(converted(&spelled(&-col("x"), &["x"])?), None);
+        assert_eq!(cast_operand(&spelled(&rounded, &["x"])?), None);
+        assert_eq!(cast_operand(&spelled(&-col("x"), &["x"])?), None);
         Ok(())
     }
 }

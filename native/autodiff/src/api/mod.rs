@@ -3,11 +3,11 @@
 mod differentiate;
 mod differentiation;
 mod errors;
-mod inactive;
+mod inactivity;
 mod smoothness;
 mod variable;
 
-pub use differentiate::{differentiate, differentiate_together};
+pub use differentiate::{differentiate, differentiate_batch};
 pub use differentiation::{Differentiation, Seed};
-pub use inactive::{Varies, inactive};
+pub use inactivity::{Varies, inactive_condition};
 pub use smoothness::is_smooth;

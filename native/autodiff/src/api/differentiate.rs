@@ -9,12 +9,12 @@ use super::differentiation::Differentiation;
 use super::{errors, variable};
 use crate::algebra::{Algebra, place_sign};
 use crate::graph::{NodeId, branches, export, import, to_program};
-use crate::pullback::{Direction, NullSets, Pullback, Sources, Stopped, tangent_of};
+use crate::pullback::{Direction, NullSets, Pullback, PullbackError, Sources, tangent_of};
 use crate::rules::Rules;
 use crate::vocabulary::fields::{field_of, type_of};
-use crate::vocabulary::messages::{abbreviated, without_quotes};
+use crate::vocabulary::messages::{abbreviate, unquoted_advice};
 use crate::vocabulary::refusals::Refused;
-use crate::vocabulary::types::{decoded, result_type};
+use crate::vocabulary::types::{result_type, value_type};
 
 /// The derivative that a call stands for by these rules: the sum over its seeds of partial derivative times factor.
 ///
@@ -23,7 +23,7 @@ use crate::vocabulary::types::{decoded, result_type};
 /// be evaluated again, or a value was computed from the variable by a node of the plan below.
 pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -> Result<Expr> {
     let mut algebra = Algebra::new(schema);
-    let derivatives = derivatives(std::slice::from_ref(call), &mut algebra, schema, rules)?;
+    let derivatives = differentiate_calls(std::slice::from_ref(call), &mut algebra, schema, rules)?;
     match derivatives.as_slice() {
         [derivative] => export(&algebra, *derivative),
         _ => internal_err!("{call} has {} derivatives", derivatives.len()),
@@ -34,9 +34,9 @@ pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -
 ///
 /// # Errors
 /// As [`differentiate`].
-pub fn differentiate_together(calls: &[Differentiation], schema: &DFSchema, rules: &Rules) -> Result<Expr> {
+pub fn differentiate_batch(calls: &[Differentiation], schema: &DFSchema, rules: &Rules) -> Result<Expr> {
     let mut algebra = Algebra::new(schema);
-    let derivatives = derivatives(calls, &mut algebra, schema, rules)?;
+    let derivatives = differentiate_calls(calls, &mut algebra, schema, rules)?;
     to_program(&algebra, &derivatives)
 }
 
@@ -47,7 +47,7 @@ struct Function {
 }
 
 /// A call whose arguments are nodes.
-struct Prepared {
+struct PreparedCall {
     variables: Vec<NodeId>,
     factors: Vec<Option<NodeId>>,
     /// Where its derivative is NULL.
@@ -58,7 +58,7 @@ struct Prepared {
 }
 
 /// The derivatives that calls of one function stand for, in one graph. All calls are total, or none is.
-fn derivatives<'a>(
+fn differentiate_calls<'a>(
     calls: &[Differentiation],
     algebra: &mut Algebra<'a>,
     schema: &DFSchema,
@@ -72,7 +72,7 @@ fn derivatives<'a>(
     algebra.end_primal();
     let mut derivatives = vec![];
     for (call, prepared) in calls.iter().zip(&prepared) {
-        if call.total {
+        if call.seeds_complete {
             // A tangent is NULL where its variable is. Several calls may have one tangent, each by another variable.
             nulls.forget_derivatives(algebra);
             for (factor, variable) in prepared.factors.iter().zip(&prepared.variables) {
@@ -82,14 +82,14 @@ fn derivatives<'a>(
                 }
             }
         }
-        let derivative = derivative(call, function.node, prepared, algebra, &mut nulls, rules)?;
+        let derivative = differentiate_prepared(call, function.node, prepared, algebra, &mut nulls, rules)?;
         let declared = if algebra.node(derivative).field.is_nullable() && !prepared.nullable {
             nulls.assert_never(algebra, derivative)?
         } else {
             derivative
         };
         let typed = algebra.cast(declared, &prepared.result_type)?;
-        check_drawn_once(call, algebra, function.node, typed)?;
+        check_sampled_once(call, algebra, function.node, typed)?;
         derivatives.push(typed);
     }
     Ok(derivatives)
@@ -101,8 +101,9 @@ fn prepare(
     algebra: &mut Algebra,
     nulls: &mut NullSets,
     schema: &DFSchema,
-) -> Result<Prepared> {
-    let columns = call.seeds.iter().map(|seed| variable::check(call, seed.column, schema)).collect::<Result<Vec<_>>>();
+) -> Result<PreparedCall> {
+    let columns =
+        call.seeds.iter().map(|seed| variable::check_variable(call, seed.column, schema)).collect::<Result<Vec<_>>>();
     let columns = columns.map_err(|error| Refused::Variable.mark(error))?;
     check_numeric(call, call.expression, &function.field)?;
     let column_types = columns.iter().map(|column| type_of(column, schema)).collect::<Result<Vec<_>>>()?;
@@ -114,7 +115,7 @@ fn prepare(
         variable::check_nothing_else_varies(call, algebra, &algebra.reachable(root), &variables)
             .map_err(|error| Refused::UnsupportedRelation.mark(error))?;
     }
-    let mut required = nulls.of(algebra, root);
+    let mut required = nulls.sources(algebra, root);
     let mut nullable = function.field.is_nullable();
     let mut factors = vec![];
     for seed in &call.seeds {
@@ -123,37 +124,37 @@ fn prepare(
             Some(factor) => {
                 let field = field_of(factor, schema)?;
                 check_numeric(call, factor, &field)?;
-                nullable |= !call.total && field.is_nullable();
+                nullable |= !call.seeds_complete && field.is_nullable();
                 let factor = import(algebra, factor)?;
-                if !call.total {
-                    required.extend(nulls.of(algebra, factor));
+                if !call.seeds_complete {
+                    required.extend(nulls.sources(algebra, factor));
                 }
                 Some(factor)
             }
         });
     }
-    Ok(Prepared { variables, factors, required, result_type, nullable })
+    Ok(PreparedCall { variables, factors, required, result_type, nullable })
 }
 
 /// The derivative, NULL exactly where it is to be.
-fn derivative<'a>(
+fn differentiate_prepared<'a>(
     call: &Differentiation,
     root: NodeId,
-    prepared: &Prepared,
+    prepared: &PreparedCall,
     algebra: &mut Algebra<'a>,
     nulls: &mut NullSets<'a>,
     rules: &'a Rules,
 ) -> Result<NodeId> {
-    let Prepared { variables, factors, required, .. } = prepared;
+    let PreparedCall { variables, factors, required, .. } = prepared;
     let primal = algebra.reachable(root);
-    let direction = Direction { variables, tangents: factors, total: call.total };
+    let direction = Direction { variables, tangents: factors, seeds_complete: call.seeds_complete };
     let swept =
-        Pullback::new(rules, algebra, nulls, &primal, direction).and_then(|mut pullback| pullback.derivative(root));
+        Pullback::new(rules, algebra, nulls, &primal, direction).and_then(|mut pullback| pullback.pull_back(root));
     let derivative = match swept {
         Ok(derivative) => place_sign(algebra, derivative)?,
-        Err(Stopped::Failed(error)) => return Err(error),
-        Err(Stopped::Refused(refusal)) => {
-            return Err(Refused::MissingRule.mark(errors::worded(call, algebra, *refusal)?));
+        Err(PullbackError::Failed(error)) => return Err(error),
+        Err(PullbackError::Refused(refusal)) => {
+            return Err(Refused::MissingRule.mark(errors::word_refusal(call, algebra, *refusal)?));
         }
     };
     // What is volatile must not be evaluated again.
@@ -163,30 +164,29 @@ fn derivative<'a>(
 
 fn check_numeric(call: &Differentiation, expr: &Expr, field: &Field) -> Result<()> {
     let data_type = field.data_type();
-    let plain = decoded(data_type);
+    let plain = value_type(data_type);
     let is_wildcard = expr.variant_name() == "Wildcard";
     if !is_wildcard && (plain.is_numeric() || plain.is_null()) {
         return Ok(());
     }
     let kind = if is_wildcard { "many columns".to_owned() } else { data_type.to_string() };
     let advice = match expr {
-        Expr::Literal(value, _) => without_quotes(value).map_or(String::new(), |advice| format!(". {advice}")),
+        Expr::Literal(value, _) => unquoted_advice(value).map_or(String::new(), |advice| format!(". {advice}")),
         _ => String::new(),
     };
-    let error =
-        plan_datafusion_err!("{call}: the expression must be a number; {} is {kind}{advice}", abbreviated(expr));
+    let error = plan_datafusion_err!("{call}: the expression must be a number; {} is {kind}{advice}", abbreviate(expr));
     Err(Refused::NotNumeric.mark(error))
 }
 
 /// The error for a volatile value that would be another one each time: one of the expression that the derivative reads, or a
 /// factor of the call that it reads twice.
-fn check_drawn_once(call: &Differentiation, algebra: &Algebra, root: NodeId, derivative: NodeId) -> Result<()> {
+fn check_sampled_once(call: &Differentiation, algebra: &Algebra, root: NodeId, derivative: NodeId) -> Result<()> {
     for id in algebra.reachable(derivative).into_iter().filter(|id| algebra.node(*id).volatile) {
-        if algebra.reachable(root).contains(&id) || draws(algebra, id, derivative) > 1 {
+        if algebra.reachable(root).contains(&id) || count_samples(algebra, id, derivative) > 1 {
             return plan_err!(
                 "{call}: {} is volatile: the derivative would evaluate it again and draw another value. Compute it first, in a \
                  subquery or CTE, and use its column",
-                abbreviated(&export(algebra, id)?)
+                abbreviate(&export(algebra, id)?)
             );
         }
     }
@@ -194,19 +194,19 @@ fn check_drawn_once(call: &Differentiation, algebra: &Algebra, root: NodeId, der
 }
 
 /// How often a node is evaluated for a row. Of the branches of a CASE one is.
-fn draws(algebra: &Algebra, drawn: NodeId, root: NodeId) -> usize {
+fn count_samples(algebra: &Algebra, sampled: NodeId, root: NodeId) -> usize {
     let mut counts: HashMap<NodeId, usize> = HashMap::new();
     for id in algebra.reachable(root) {
         let node = algebra.node(id);
         let of = |child: &NodeId| counts.get(child).copied().unwrap_or(0);
         let count = match &node.shape {
-            _ if id == drawn => 1,
+            _ if id == sampled => 1,
             Expr::Case(case) => {
                 let values = branches(case);
-                let (chosen, always): (Vec<_>, Vec<_>) =
+                let (branches, conditions): (Vec<_>, Vec<_>) =
                     node.children.iter().enumerate().partition(|(position, _)| values.contains(position));
-                let most = chosen.into_iter().map(|(_, value)| of(value)).max().unwrap_or(0);
-                always.into_iter().fold(most, |sum, (_, condition)| sum.saturating_add(of(condition)))
+                let most = branches.into_iter().map(|(_, value)| of(value)).max().unwrap_or(0);
+                conditions.into_iter().fold(most, |sum, (_, condition)| sum.saturating_add(of(condition)))
             }
             _ => node.children.iter().fold(0_usize, |sum, child| sum.saturating_add(of(child))),
         };

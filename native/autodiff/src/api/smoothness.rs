@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use crate::algebra::{self, Algebra};
 use crate::graph::import;
-use crate::vocabulary::spelled::read;
+use crate::vocabulary::opaque_expr::unwrap_opaque;
 
 /// Whether an expression chooses among no values that vary, and is finite with its derivatives by the rules of the table wherever its
 /// columns are, overflow aside. `varies` says of each column whether it does.
@@ -18,7 +18,7 @@ use crate::vocabulary::spelled::read;
 /// If the expression cannot be typed over the columns.
 pub fn is_smooth(expression: &Expr, schema: &DFSchema, varies: impl Fn(&Column) -> bool) -> Result<bool> {
     let mut algebra = Algebra::new(schema);
-    let root = import(&mut algebra, &read(expression.clone())?.data)?;
+    let root = import(&mut algebra, &unwrap_opaque(expression.clone())?.data)?;
     let mut varying = HashSet::new();
     let mut chooses = false;
     // Operands come before what is computed from them.

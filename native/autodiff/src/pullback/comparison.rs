@@ -10,7 +10,7 @@ use crate::rules::Rules;
 use crate::vocabulary::types::is_float;
 
 /// What varies, to judge whether the way through the conditions is all there is.
-pub struct Varying<'s, 'a> {
+pub struct VaryingContext<'s, 'a> {
     /// The rules that are differentiated by.
     pub rules: &'s Rules,
     /// The nodes.
@@ -21,14 +21,14 @@ pub struct Varying<'s, 'a> {
     pub variables: &'s [NodeId],
 }
 
-impl Varying<'_, '_> {
+impl VaryingContext<'_, '_> {
     /// What the conditions of a `CASE` compare, if its derivative is worth being put together from those by these, and all that
     /// varies enters through them.
     ///
     /// It is worth it where one such choice follows on another, as in a network of rectified units: its derivative as a
     /// whole would be taken apart for each of the parameters. Since they multiply what comes before, that must have finite
     /// derivatives, or a branch that is not taken would contribute 0 times infinity.
-    pub fn compared(
+    pub fn find_compared(
         &self,
         nulls: &mut NullSets,
         case: NodeId,
@@ -51,9 +51,9 @@ impl Varying<'_, '_> {
         let through: HashSet<_> = compared.iter().copied().collect();
         let values: Vec<_> = branches(shape).into_iter().map(|value| children[value]).collect();
         // Nor may it be NULL where the choice is not.
-        let sources = nulls.of(self.algebra, output);
+        let sources = nulls.sources(self.algebra, output);
         for id in &compared {
-            if !nulls.of(self.algebra, *id).is_subset(&sources) {
+            if !nulls.sources(self.algebra, *id).is_subset(&sources) {
                 return None;
             }
         }
@@ -68,19 +68,19 @@ impl Varying<'_, '_> {
     /// Whether the derivatives of a node are finite. Nothing is known of those that a rule of the user's gives.
     fn is_smooth(&self, root: NodeId) -> bool {
         algebra::is_smooth(self.algebra, root)
-            && !self.algebra.reachable(root).into_iter().any(|id| self.has_rule_of_user(id))
+            && !self.algebra.reachable(root).into_iter().any(|id| self.has_user_rule(id))
     }
 
     /// Whether a choice lies between a node and the variables.
     fn chooses(&self, root: NodeId) -> bool {
         let varies = |id: &NodeId| self.active.contains(id) && !self.variables.contains(id);
-        let chooses = |id: NodeId| self.algebra.node(id).is_choice() && !self.has_rule_of_user(id);
+        let chooses = |id: NodeId| self.algebra.node(id).is_choice() && !self.has_user_rule(id);
         self.algebra.reachable(root).into_iter().filter(varies).any(chooses)
     }
 
-    fn has_rule_of_user(&self, id: NodeId) -> bool {
+    fn has_user_rule(&self, id: NodeId) -> bool {
         match &self.algebra.node(id).shape {
-            Expr::ScalarFunction(call) => self.rules.is_of_user(&call.func, call.args.len()),
+            Expr::ScalarFunction(call) => self.rules.has_user_rule(&call.func, call.args.len()),
             _ => false,
         }
     }
@@ -123,12 +123,12 @@ impl Operands {
         match binary.op {
             Operator::And | Operator::Or => node.children.iter().for_each(|child| self.add(algebra, *child)),
             Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
-                for operand in node.children.iter().map(|operand| unconverted(algebra, *operand)) {
+                for operand in node.children.iter().map(|operand| strip_casts(algebra, *operand)) {
                     if !self.seen.insert(operand) {
                         continue;
                     }
                     if operand == self.output {
-                        let inputs = algebra.node(operand).children.iter().map(|input| unconverted(algebra, *input));
+                        let inputs = algebra.node(operand).children.iter().map(|input| strip_casts(algebra, *input));
                         self.found.extend(inputs.filter(|input| self.seen.insert(*input)));
                     } else {
                         self.found.push(operand);
@@ -141,7 +141,7 @@ impl Operands {
 }
 
 /// The node without conversions around it.
-fn unconverted(algebra: &Algebra, mut id: NodeId) -> NodeId {
+fn strip_casts(algebra: &Algebra, mut id: NodeId) -> NodeId {
     while let Expr::Cast(_) = &algebra.node(id).shape {
         id = algebra.node(id).children[0];
     }

@@ -3,7 +3,7 @@
 use datafusion_expr::Expr;
 use std::fmt;
 
-use crate::vocabulary::messages::{abbreviated, cut, is_added};
+use crate::vocabulary::messages::{abbreviate, is_added, truncate};
 use crate::vocabulary::transform::Transform;
 
 /// A column to differentiate by, and what its partial derivative is multiplied with: its tangent, or the cotangent of the
@@ -27,7 +27,7 @@ pub struct Differentiation<'a> {
     pub analyzed: bool,
     /// Whether the seeds are all columns that vary, each with its tangent, so that all others are constants. A tangent
     /// that is carried is then NULL exactly where its column is.
-    pub total: bool,
+    pub seeds_complete: bool,
 }
 
 impl fmt::Display for Differentiation<'_> {
@@ -35,12 +35,12 @@ impl fmt::Display for Differentiation<'_> {
         // What the user has asked for is no derivative along or by what derivatives have added.
         let added = |seed: &Seed| is_added(seed.column) || seed.factor.is_some_and(is_added);
         if let Some(first) = self.seeds.first().filter(|_| self.seeds.iter().any(added)) {
-            let (expression, column) = (abbreviated(self.expression), abbreviated(first.column));
+            let (expression, column) = (abbreviate(self.expression), abbreviate(first.column));
             return write!(f, "{}({expression}, {column})", Transform::Grad.name());
         }
         let arguments = self.seeds.iter().flat_map(|seed| [Some(seed.column), seed.factor]);
-        let arguments: Vec<_> = arguments.flatten().map(abbreviated).collect();
-        write!(f, "{}({}, {})", self.operator, abbreviated(self.expression), cut(arguments.join(", ")))
+        let arguments: Vec<_> = arguments.flatten().map(abbreviate).collect();
+        write!(f, "{}({}, {})", self.operator, abbreviate(self.expression), truncate(arguments.join(", ")))
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
         let added = Expr::Column(Column::new(Some("∂rows"), "∂val #2"));
         let shown = |expression: &Expr, column: &Expr, factor: &Expr| {
             let seeds = vec![Seed { column, factor: Some(factor) }];
-            Differentiation { operator: "jvp", expression, seeds, analyzed: true, total: true }.to_string()
+            Differentiation { operator: "jvp", expression, seeds, analyzed: true, seeds_complete: true }.to_string()
         };
         assert_eq!(shown(&x, &x, &factor), "jvp(x, x, y)");
         assert_eq!(shown(&x, &x, &added), "grad(x, x)");

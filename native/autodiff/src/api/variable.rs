@@ -6,11 +6,11 @@ use datafusion_expr::{Expr, ExprSchemable};
 use super::differentiation::Differentiation;
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, export};
-use crate::vocabulary::messages::{abbreviated, kind_of_literal, must_be_column};
+use crate::vocabulary::messages::{abbreviate, literal_kind, must_be_column};
 use crate::vocabulary::types::{can_vary, is_float};
 
 /// The column that `argument` names, or the error that says why one cannot differentiate by it.
-pub fn check<'a>(call: &Differentiation, argument: &'a Expr, schema: &DFSchema) -> Result<&'a Expr> {
+pub fn check_variable<'a>(call: &Differentiation, argument: &'a Expr, schema: &DFSchema) -> Result<&'a Expr> {
     let variable = match argument {
         Expr::Alias(alias) => alias.expr.as_ref(),
         other => other,
@@ -20,26 +20,26 @@ pub fn check<'a>(call: &Differentiation, argument: &'a Expr, schema: &DFSchema) 
             "{call}: {}; {} is {}. Name a column of the query. To differentiate by an expression, compute it as a column of a \
              subquery or CTE, and name that",
             must_be_column(call.operator),
-            abbreviated(variable),
-            kind(variable)
+            abbreviate(variable),
+            variable_kind(variable)
         );
     };
     let data_type = variable.get_type(schema)?;
     if is_float(&data_type) {
         return Ok(variable);
     }
-    let name = abbreviated(&Expr::Column(Column::new_unqualified(column.name())));
+    let name = abbreviate(&Expr::Column(Column::new_unqualified(column.name())));
     plan_err!(
         "{call}: the variable must be a column of floats; the column {} is {data_type}. Convert it before it is used, \
          in a subquery or CTE (`SELECT CAST({name} AS DOUBLE) AS {name} ...`), and differentiate by the result",
-        abbreviated(variable)
+        abbreviate(variable)
     )
 }
 
 /// What a message calls an argument that is not a column.
-fn kind(variable: &Expr) -> &'static str {
+fn variable_kind(variable: &Expr) -> &'static str {
     match variable {
-        Expr::Literal(value, _) => kind_of_literal(value),
+        Expr::Literal(value, _) => literal_kind(value),
         Expr::Placeholder(_) => "a parameter",
         _ => "an expression",
     }
@@ -70,7 +70,7 @@ pub fn check_nothing_else_varies(
                 "{call}: another node of the plan may have computed {} from the variable, and this session does not have the \
                  rules that see all nodes. Register them: `xql_relations::register(&ctx)` in Rust, `xql_ffi.register(ctx)` in \
                  Python",
-                abbreviated(&export(algebra, *id)?)
+                abbreviate(&export(algebra, *id)?)
             );
         }
     }
