@@ -51,10 +51,9 @@
 //! rule that sees all nodes, and one function that registers it with these: `xql_relations::register(&ctx)`.
 //!
 //! The modules are layers, each of which imports from those before it only: `vocabulary` has types, columns and messages;
-//! `table` what is known of DataFusion's functions, a line each; `graph` the expression with every distinct sub-expression
-//! once; `algebra` its sums and products; [`rules`] partial derivatives as formulas over it; `pullback` carries cotangents from
-//! the output to the variables; `derivative` checks what is asked and words what is refused; `operators` and `stop` are the
-//! functions themselves.
+//! `table` the rules of DataFusion's functions, a line each; `graph` the expression with every distinct sub-expression
+//! once; `algebra` its sums and products; [`rules`] partial derivatives as formulas over it; `pullback` propagates cotangents from
+//! the output to the variables; `api` checks calls and words refusals; `operators` and `stop_gradient` are the functions themselves.
 
 mod algebra;
 mod api;

@@ -39,17 +39,17 @@ pub fn vjp() -> ScalarUDF {
     vjp_with(Rules::default())
 }
 
-/// [`grad`] with rules of the user's own.
+/// Returns [`grad`] with rules of the user's own.
 pub fn grad_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Grad, rules))
 }
 
-/// [`jvp`] with rules of the user's own.
+/// Returns [`jvp`] with rules of the user's own.
 pub fn jvp_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Jvp, rules))
 }
 
-/// [`vjp`] with rules of the user's own.
+/// Returns [`vjp`] with rules of the user's own.
 pub fn vjp_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Vjp, rules))
 }
@@ -88,7 +88,7 @@ pub struct Differential {
     pub analyzed: Arc<ScalarUDF>,
 }
 
-/// A call of an operator among several that are asked for at once.
+/// One of several calls of operators that are requested in a batch.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The operator.
@@ -108,7 +108,7 @@ pub fn batch_request(function: Expr, calls: &[Call]) -> Vec<Expr> {
     [vec![function], calls.iter().flat_map(called).collect()].concat()
 }
 
-/// The calls that several derivatives are asked for by, if they are.
+/// Parses the arguments of a batch request.
 fn parse_batch_request(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
     let key = |arg: &Expr| match arg {
         Expr::Literal(value, _) => parse_transform_key(value),
@@ -125,7 +125,7 @@ fn parse_batch_request(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
     Some(calls)
 }
 
-/// The operator whose key an argument is.
+/// Parses the key of an operator.
 fn parse_transform_key(argument: &ScalarValue) -> Option<Transform> {
     match argument {
         ScalarValue::Utf8(Some(key)) => Transform::from_key(key),
@@ -133,7 +133,7 @@ fn parse_transform_key(argument: &ScalarValue) -> Option<Transform> {
     }
 }
 
-/// The operator that a function is, if it is one of this crate.
+/// Recognizes an operator of this crate.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
     let rules = || operator.rules.clone();
@@ -159,7 +159,7 @@ impl DifferentialOperator {
         Self { transform, rules, analyzed: transform == Transform::Tangent, signature }
     }
 
-    /// What a call says, as one of this operator or one among several that it is asked for.
+    /// Parses a call, alone or in a batch request.
     fn parse<'a>(
         &self,
         transform: Transform,
@@ -242,7 +242,7 @@ impl ScalarUDFImpl for DifferentialOperator {
     }
 }
 
-/// What differentiates calls in a session.
+/// The advice to a user whose session differentiates nothing.
 #[cfg(not(feature = "datafusion-55"))]
 const WORKAROUNDS: &str = "Run `xql_ffi.sql(ctx, ...)`, or install the engine (`pip install \"xql-ffi[engine]\"`), leave \
                         XQL_FFI_ENGINE unset and start Python again; `xql_ffi.engine_status()` says more.";

@@ -12,7 +12,7 @@ use super::powers::{as_lowered, as_power};
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
-/// A graph whose nodes are numbers that are added and multiplied.
+/// A graph with the algebra of its numeric nodes.
 #[derive(Debug)]
 pub struct Algebra<'a> {
     graph: Graph<'a>,
@@ -22,15 +22,15 @@ pub struct Algebra<'a> {
 }
 
 impl<'a> Algebra<'a> {
-    /// A graph without nodes, for expressions over the columns of a schema.
+    /// Creates a graph without nodes, for expressions over the columns of a schema.
     pub fn new(schema: &'a DFSchema) -> Self {
         Self { graph: Graph::new(schema), monomials: HashMap::new(), primal_products: None, primal_powers: None }
     }
 
-    /// From now on, derivatives are computed in this type.
+    /// Sets the type of derivatives.
     pub fn start_derivative(&mut self, working_type: DataType) {
         if *self.graph.working_type() != working_type {
-            // What is of another type is no product.
+            // A node of another type is no product.
             self.monomials.clear();
             self.primal_products = None;
             self.primal_powers = None;
@@ -59,22 +59,22 @@ pub type Products = Arc<[(NodeId, Arc<Monomial>)]>;
 /// Powers whose exponents are numbers: base, exponent, and the power itself.
 pub type Powers = Arc<[(NodeId, f64, NodeId)]>;
 
-/// How far nodes are taken apart.
+/// The depth to which nodes are expanded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Depth {
-    /// The primal's own products stay whole, since the query may compute them anyway.
+    /// Products of the primal stay whole, since the query may compute them anyway.
     Derivative,
-    /// Down to what is no product.
+    /// Down to nodes that are no product.
     Full,
 }
 
-/// More factors than this are not looked through.
+/// Products of more factors are not expanded.
 const MAX_FACTORS: usize = 64;
-/// Neither are larger exponents.
+/// Nor are powers with larger exponents.
 const MAX_EXPONENT: f64 = 1e6;
 
 impl Algebra<'_> {
-    /// A node as a monomial; what is no product is a monomial of itself.
+    /// Returns a node as a monomial; a node that is no product is a monomial of itself.
     #[recursive::recursive]
     pub fn monomial(&mut self, id: NodeId, depth: Depth) -> Result<Arc<Monomial>> {
         if let Some(known) = self.monomials.get(&(id, depth)) {
@@ -90,7 +90,7 @@ impl Algebra<'_> {
         Ok(monomial)
     }
 
-    /// The monomial with `w` for the square of `sqrt(w)`, and `sqrt(w)` for `w / sqrt(w)`.
+    /// Replaces the square of `sqrt(w)` by `w`, and `w / sqrt(w)` by `sqrt(w)`.
     fn merge_roots(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
         for (root, exponent) in monomial.factors.clone() {
             let node = self.node(root);
@@ -136,7 +136,7 @@ impl Algebra<'_> {
                 Ok(a.times(&b, sign))
             }
             _ => match as_power(self, id).or_else(|| as_lowered(self, id)) {
-                // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
+                // A product is expanded only under an integer power: (x * x)^0.5 is not x.
                 Some((base, exponent)) if exponent.fract() == 0.0 => {
                     let base = self.monomial(base, depth)?;
                     Ok(Monomial::number(1.0).times(&base, exponent))
@@ -147,7 +147,7 @@ impl Algebra<'_> {
         }
     }
 
-    /// The products and powers of the primal, the first if there are many.
+    /// Returns the products and powers of the primal, at most a maximum number.
     pub fn primal_products(&mut self) -> Result<Products> {
         if let Some(known) = &self.primal_products {
             return Ok(Arc::clone(known));
@@ -164,7 +164,7 @@ impl Algebra<'_> {
         Ok(products)
     }
 
-    /// The powers of the primal whose exponents are numbers.
+    /// Returns the powers of the primal with constant exponents.
     pub fn primal_powers(&mut self) -> Powers {
         if let Some(known) = &self.primal_powers {
             return Arc::clone(known);

@@ -19,7 +19,7 @@ pub const MAX_PRODUCT_EXPONENT: f64 = 16.0;
 /// number for the least `u`, and below, the quotient is too large, in single precision, too.
 pub const LOWERED_EXPONENTS: RangeInclusive<f64> = 0.15..=0.95;
 
-/// `base^exponent`, which is not negative.
+/// Builds `base^exponent` for an exponent that is not negative.
 pub fn factor(graph: &mut Graph, base: NodeId, exponent: f64) -> Result<NodeId> {
     let (whole, rest) = (exponent.trunc(), exponent.fract());
     if exponent <= MAX_PRODUCT_EXPONENT && rest == 0.0 {
@@ -43,7 +43,7 @@ pub fn lower_power(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<Nod
     graph.case(&[(is_none, reciprocal)], Some(quotient))
 }
 
-/// The base and the exponent of a power that is written as a quotient, which derivatives of higher order read.
+/// Returns the base and the exponent of a power that is written as a quotient, for derivatives of higher order.
 pub fn as_lowered(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
     let node = graph.node(id);
     let (Expr::Case(_), &[condition, reciprocal, quotient]) = (&node.shape, node.children.as_slice()) else {
@@ -63,14 +63,14 @@ pub fn as_lowered(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
     is_lowered.then_some((base, exponent - 1.0))
 }
 
-/// The base and the exponent of a call of `power`, if the exponent is a number.
+/// Returns the base and the exponent of a call of `power` with a constant exponent.
 pub fn as_power(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
     let node = graph.node(id);
     let is_power = node.line().is_some_and(|line| line.algebraic == Some(Algebraic::Power));
     if is_power { Some((node.children[0], graph.as_number(node.children[1])?)) } else { None }
 }
 
-/// `base^exponent * other`
+/// Builds `base^exponent * other`.
 fn times_whole_power(graph: &mut Graph, base: NodeId, exponent: u32, other: NodeId) -> Result<NodeId> {
     if exponent == 0 {
         return Ok(other);
@@ -79,7 +79,7 @@ fn times_whole_power(graph: &mut Graph, base: NodeId, exponent: u32, other: Node
     graph.binary(whole, Operator::Multiply, other)
 }
 
-/// `base^exponent` as products of squares.
+/// Builds `base^exponent` as products of squares.
 pub fn whole_power(graph: &mut Graph, base: NodeId, exponent: u32) -> Result<NodeId> {
     match exponent {
         0 => graph.number(1.0),

@@ -10,14 +10,14 @@ use super::signs::{negate, split_signs};
 use super::weight::pick_cheapest;
 use crate::graph::NodeId;
 
-/// `a * b`.
+/// Builds `a * b`.
 pub fn multiply(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (algebra.as_number(a), algebra.as_number(b)) {
         (Some(a), Some(b)) => return algebra.number(a * b),
         (Some(0.0), _) | (_, Some(0.0)) => return algebra.number(0.0),
         (Some(1.0), _) => return algebra.cast_to_working_type(b),
         (_, Some(1.0)) => return algebra.cast_to_working_type(a),
-        // Numbers stand in front, where they meet.
+        // Constants come first, where they are merged.
         (None, Some(_)) => return multiply(algebra, b, a),
         _ => {}
     }
@@ -48,7 +48,7 @@ pub fn multiply(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     if negative { negate(algebra, product) } else { Ok(product) }
 }
 
-/// `a / b`.
+/// Builds `a / b`.
 pub fn divide(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (algebra.as_number(a), algebra.as_number(b)) {
         (Some(0.0), _) => return algebra.number(0.0),
@@ -62,7 +62,7 @@ pub fn divide(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     if negative { negate(algebra, quotient) } else { Ok(quotient) }
 }
 
-/// The product as it stands or made anew from its factors, whichever is cheaper.
+/// Returns the product as it is or rebuilt from its factors, whichever is cheaper.
 fn cheapest_product(algebra: &mut Algebra, plain: NodeId) -> Result<NodeId> {
     let mut candidates = vec![plain];
     for depth in [Depth::Derivative, Depth::Full] {
@@ -77,7 +77,7 @@ fn cheapest_product(algebra: &mut Algebra, plain: NodeId) -> Result<NodeId> {
     Ok(pick_cheapest(algebra, &candidates))
 }
 
-/// The node of a monomial: a product, or a quotient of two.
+/// Builds the node of a monomial: a product, or a quotient of two.
 pub fn product_of(algebra: &mut Algebra, monomial: &Monomial) -> Result<NodeId> {
     let magnitude = monomial.coefficient.abs();
     let mut numerator = if magnitude == 1.0 { None } else { Some(algebra.number(magnitude)?) };
@@ -108,7 +108,7 @@ pub fn product_of(algebra: &mut Algebra, monomial: &Monomial) -> Result<NodeId> 
     if monomial.coefficient < 0.0 { negate(algebra, quotient) } else { Ok(quotient) }
 }
 
-/// The exponent as the query writes it for this base, or a whole number, if it differs by rounding only.
+/// Returns the exponent that the query has for this base, or an integer, if it differs only by rounding.
 fn written_exponent(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<f64> {
     if is_close(exponent.round(), exponent) {
         return Ok(exponent.round());

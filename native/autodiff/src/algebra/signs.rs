@@ -1,11 +1,11 @@
-//! Signs, drawn outwards while a derivative is made and put where they cost the least in the end.
+//! Signs: moved outwards while a derivative is built, and placed where they cost the least at the end.
 
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 
 use crate::graph::{Graph, NodeId, operand};
 
-/// `-a`.
+/// Builds `-a`.
 pub fn negate(graph: &mut Graph, a: NodeId) -> Result<NodeId> {
     if let Some(a) = as_negation(graph, a)? {
         return Ok(a);
@@ -17,7 +17,7 @@ pub fn negate(graph: &mut Graph, a: NodeId) -> Result<NodeId> {
     graph.intern(Expr::Negative(Box::new(operand(0))), vec![a])
 }
 
-/// The same value, its sign put where it costs nothing or is shared with other derivatives of the query.
+/// Places the sign of a value where it costs nothing or is shared with other derivatives of the query.
 pub fn place_sign(graph: &mut Graph, root: NodeId) -> Result<NodeId> {
     match &graph.node(root).shape {
         Expr::Negative(_) if !graph.is_primal(root) => {
@@ -68,7 +68,7 @@ fn push_negation(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Option
     }
 }
 
-/// The operands without their signs, and whether the signs make a minus.
+/// Returns the operands without their signs, and whether the signs make a minus.
 pub fn split_signs(graph: &mut Graph, operands: [NodeId; 2]) -> Result<(bool, [NodeId; 2])> {
     let mut negative = false;
     let mut positive = operands;
@@ -81,7 +81,7 @@ pub fn split_signs(graph: &mut Graph, operands: [NodeId; 2]) -> Result<(bool, [N
     Ok((negative, positive))
 }
 
-/// `b` if `a` is `-b`, a negative number included.
+/// Returns `b` if `a` is `-b`, including negative numbers.
 pub fn as_negation(graph: &mut Graph, a: NodeId) -> Result<Option<NodeId>> {
     match graph.as_number(a) {
         Some(value) if value < 0.0 => graph.number(-value).map(Some),
@@ -92,7 +92,7 @@ pub fn as_negation(graph: &mut Graph, a: NodeId) -> Result<Option<NodeId>> {
     }
 }
 
-/// `a + b`, written as a difference where one of them is negative.
+/// Builds `a + b`, as a difference if one of them is negative.
 pub fn plain_sum(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (as_negation(graph, a)?, as_negation(graph, b)?) {
         // -1 - x rather than -(1 + x), which is -0 where x is -1.

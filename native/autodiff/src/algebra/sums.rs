@@ -11,18 +11,18 @@ use super::signs::{negate, plain_sum};
 use super::weight::{MAX_WEIGHED, cost, pick_cheapest};
 use crate::graph::NodeId;
 
-/// More summands than these are no chain.
+/// Sums of more terms are not expanded.
 const MAX_CHAIN: usize = 16;
 
-/// A summand of a sum, with its sign in the coefficient.
+/// A term of a sum, with its sign in the coefficient.
 #[derive(Clone)]
 struct Term {
     monomial: Monomial,
-    /// The node it stands for, but for its sign.
+    /// Its node without the sign.
     node: Option<NodeId>,
 }
 
-/// `a + b`.
+/// Builds `a + b`.
 pub fn add(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (algebra.as_number(a), algebra.as_number(b)) {
         (Some(a), Some(b)) => return algebra.number(a + b),
@@ -61,13 +61,13 @@ pub fn add_all(algebra: &mut Algebra, summands: &[NodeId]) -> Result<NodeId> {
     rest.iter().try_fold(*first, |sum, summand| add(algebra, sum, *summand))
 }
 
-/// `a - b`.
+/// Builds `a - b`.
 pub fn subtract(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     let b = negate(algebra, b)?;
     add(algebra, a, b)
 }
 
-/// `a + b` if a summand of `a` is a multiple of one of `b`: those are added up.
+/// Builds `a + b` if a term of `a` is a multiple of one of `b`, by merging them.
 fn merge_like_terms(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<Option<NodeId>> {
     let mut terms = terms_of(algebra, a, Depth::Derivative)?;
     let others = terms_of(algebra, b, Depth::Derivative)?;
@@ -79,7 +79,7 @@ fn merge_like_terms(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<Optio
     if terms.len() == count || !fits_chain(&terms) { Ok(None) } else { sum_of(algebra, &terms).map(Some) }
 }
 
-/// The summands of a node. The primal's own sums are taken apart only at full depth.
+/// Returns the terms of a node. Sums of the primal are expanded only at full depth.
 #[recursive::recursive]
 fn terms_of(algebra: &mut Algebra, id: NodeId, depth: Depth) -> Result<Vec<Term>> {
     if let Expr::Negative(_) = algebra.node(id).shape {
@@ -103,7 +103,7 @@ fn terms_of(algebra: &mut Algebra, id: NodeId, depth: Depth) -> Result<Vec<Term>
     Ok(vec![Term { monomial, node }])
 }
 
-/// The sum of these summands, a positive one first if there is one.
+/// Builds the sum of terms, a positive one first if there is one.
 fn sum_of(algebra: &mut Algebra, terms: &[Term]) -> Result<NodeId> {
     let (positive, negative): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.monomial.coefficient >= 0.0);
     let mut sum = None;
@@ -127,7 +127,7 @@ fn sum_of(algebra: &mut Algebra, terms: &[Term]) -> Result<NodeId> {
     }
 }
 
-/// The common factors of `p` and `q`, and `p + q` with them drawn out.
+/// Returns the common factors of `p` and `q`, and `p + q` divided by them.
 fn factor_out(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<(NodeId, NodeId)>> {
     let common = p.common(q, false);
     if common.is_one() {
@@ -163,7 +163,7 @@ fn add_over_denominator(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Re
     }
 }
 
-/// The summands of a multiple of a sum.
+/// Returns the terms of a multiple of a sum.
 fn linear_terms(algebra: &mut Algebra, monomial: &Monomial) -> Result<Vec<Term>> {
     let Some(sum) = monomial.as_single() else {
         return Ok(vec![Term { monomial: monomial.clone(), node: None }]);
@@ -181,7 +181,7 @@ fn fits_chain(terms: &[Term]) -> bool {
     terms.iter().all(|term| term.monomial.coefficient.is_normal())
 }
 
-/// Adds each of `others` to the term that is a multiple of it, or else to the end.
+/// Adds each of `others` to the term that it is a multiple of, or else appends it.
 fn merge_terms(terms: &mut Vec<Term>, others: Vec<Term>) {
     for other in others {
         match terms.iter_mut().find(|term| term.monomial.factors == other.monomial.factors) {

@@ -1,4 +1,4 @@
-//! What an expression costs, to choose among its forms.
+//! The cost of an expression, by which its form is chosen.
 
 use datafusion_expr::{Expr, Operator};
 use std::collections::HashSet;
@@ -7,10 +7,10 @@ use super::powers::as_lowered;
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
-/// Larger expressions are left as they stand.
+/// Larger expressions are left as they are.
 pub const MAX_WEIGHED: usize = 200;
 
-/// The first of the cheapest; the first of all if that one is too large to be weighed.
+/// Returns the first of the cheapest; the first of all if that one is too large to be weighed.
 pub fn pick_cheapest(graph: &Graph, candidates: &[NodeId]) -> NodeId {
     let mut best = candidates[0];
     let Some(mut least) = cost(graph, best) else { return best };

@@ -1,4 +1,4 @@
-//! The derivative of an expression, with what is checked before and made sure of after the sweep.
+//! Differentiation of calls, with the checks before and after the sweep.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{DFSchema, Result, internal_err, plan_datafusion_err, plan_err};
@@ -40,7 +40,7 @@ pub fn differentiate_batch(calls: &[Differentiation], schema: &DFSchema, rules: 
     to_program(&algebra, &derivatives)
 }
 
-/// What is differentiated.
+/// The function that is differentiated.
 struct Function {
     node: NodeId,
     field: FieldRef,
@@ -50,14 +50,14 @@ struct Function {
 struct PreparedCall {
     variables: Vec<NodeId>,
     factors: Vec<Option<NodeId>>,
-    /// Where its derivative is NULL.
+    /// The nodes that make the derivative NULL.
     required: Sources,
     result_type: DataType,
-    /// Whether it may be NULL, as declared to the planner.
+    /// Whether the planner was told that the derivative may be NULL.
     nullable: bool,
 }
 
-/// The derivatives that calls of one function stand for, in one graph. All calls are total, or none is.
+/// Differentiates several calls of one function in one graph. The seeds of all calls are complete, or of none.
 fn differentiate_calls<'a>(
     calls: &[Differentiation],
     algebra: &mut Algebra<'a>,
@@ -73,7 +73,7 @@ fn differentiate_calls<'a>(
     let mut derivatives = vec![];
     for (call, prepared) in calls.iter().zip(&prepared) {
         if call.seeds_complete {
-            // A tangent is NULL where its variable is. Several calls may have one tangent, each by another variable.
+            // A tangent is NULL where its variable is. Several calls may share a tangent, each for another variable.
             nulls.forget_derivatives(algebra);
             for (factor, variable) in prepared.factors.iter().zip(&prepared.variables) {
                 let column = factor.and_then(|factor| tangent_of(algebra, factor));
@@ -136,7 +136,7 @@ fn prepare(
     Ok(PreparedCall { variables, factors, required, result_type, nullable })
 }
 
-/// The derivative, NULL exactly where it is to be.
+/// Builds the derivative, NULL exactly where it has to be.
 fn differentiate_prepared<'a>(
     call: &Differentiation,
     root: NodeId,
@@ -157,7 +157,7 @@ fn differentiate_prepared<'a>(
             return Err(Refused::MissingRule.mark(errors::word_refusal(call, algebra, *refusal)?));
         }
     };
-    // What is volatile must not be evaluated again.
+    // A volatile function must not be evaluated again.
     let repeatable = primal.iter().all(|id| !algebra.node(*id).volatile).then_some(root);
     nulls.guard(algebra, derivative, required, repeatable)
 }
@@ -193,7 +193,7 @@ fn check_sampled_once(call: &Differentiation, algebra: &Algebra, root: NodeId, d
     Ok(())
 }
 
-/// How often a node is evaluated for a row. Of the branches of a CASE one is.
+/// Counts how often a node is evaluated for a row. Of the branches of a CASE only one is.
 fn count_samples(algebra: &Algebra, sampled: NodeId, root: NodeId) -> usize {
     let mut counts: HashMap<NodeId, usize> = HashMap::new();
     for id in algebra.reachable(root) {

@@ -1,4 +1,4 @@
-//! What is asked of the calculus: an expression, and what to differentiate it by.
+//! A request to the calculus: an expression, and what to differentiate it by.
 
 use datafusion_expr::Expr;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::vocabulary::transform::Transform;
 pub struct Seed<'a> {
     /// The column.
     pub column: &'a Expr,
-    /// 1 if there is none.
+    /// `None` for 1.
     pub factor: Option<&'a Expr>,
 }
 
@@ -19,9 +19,9 @@ pub struct Seed<'a> {
 pub struct Differentiation<'a> {
     /// The name of the operator.
     pub operator: &'a str,
-    /// What is differentiated.
+    /// The expression.
     pub expression: &'a Expr,
-    /// What it is differentiated by.
+    /// The columns to differentiate by.
     pub seeds: Vec<Seed<'a>>,
     /// Whether all other columns are known not to vary with those of the seeds.
     pub analyzed: bool,

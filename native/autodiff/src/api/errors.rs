@@ -1,4 +1,4 @@
-//! What is refused, in words: the expression, the column, the reason and the way out.
+//! Messages of refusals: the expression, the column, the reason and a workaround.
 
 use datafusion_common::utils::quote_identifier;
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
@@ -53,7 +53,7 @@ pub fn word_refusal(call: &Differentiation, algebra: &Algebra, refusal: Refusal)
     })
 }
 
-/// Why an expression that varies has no derivative, and what to do.
+/// Explains why an expression that varies has no derivative, and what to do.
 fn explain_missing_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
     let (function, reason) = match expr {
         Expr::ScalarFunction(call) => (Some(call.func.name()), refusal_of(&call.func)),
@@ -90,10 +90,10 @@ fn explain_missing_rule(expr: &Expr, algebra: &Algebra, id: NodeId) -> String {
     format!("no derivative is known for {what}. {give_it}rite it with functions that have one")
 }
 
-/// The rule to write for a function that has none, if it is one that can be named.
+/// Suggests a rule for a function that has none, if it can be named.
 fn suggest_rule(function: &ScalarFunction) -> Option<String> {
     let name = function.name();
-    // What another library does not show, such as a subquery, is named as it is printed.
+    // An expression that another library does not show, such as a subquery, is named as it is printed.
     if name.contains(['(', ')']) {
         return None;
     }

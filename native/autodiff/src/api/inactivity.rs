@@ -1,4 +1,4 @@
-//! Where an expression does not vary because of the branches that it takes.
+//! Rows in which an expression does not vary, because of the branches that it takes.
 
 use datafusion_common::{Column, DFSchema, Result, ScalarValue};
 use datafusion_expr::Expr;
@@ -11,14 +11,14 @@ use crate::vocabulary::functions::is_stop;
 use crate::vocabulary::opaque_expr::unwrap_opaque;
 use crate::vocabulary::types::can_vary;
 
-/// Whether a column varies.
+/// Where a column varies.
 #[derive(Debug, Clone)]
 pub enum Varies {
     /// In no row.
     Never,
     /// In all rows, as far as is known.
     Always,
-    /// In those rows in which this does not hold.
+    /// In the rows in which this does not hold.
     Unless(Expr),
 }
 
@@ -37,7 +37,7 @@ pub fn inactive_condition(
 ) -> Result<Option<Expr>> {
     let mut algebra = Algebra::new(schema);
     let root = import(&mut algebra, &unwrap_opaque(expression.clone())?.data)?;
-    // What is drawn again would choose another branch.
+    // A volatile condition would choose another branch when it is evaluated again.
     if algebra.reachable(root).into_iter().any(|id| algebra.node(id).volatile) {
         return Ok(None);
     }
@@ -49,7 +49,7 @@ pub fn inactive_condition(
     export(&conditions.algebra, condition).map(Some)
 }
 
-/// Where the nodes of an expression do not vary.
+/// Builds the conditions under which the nodes of an expression do not vary.
 struct Conditions<'c, 'a> {
     algebra: Algebra<'a>,
     rules: Rules,

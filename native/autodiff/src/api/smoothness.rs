@@ -1,4 +1,4 @@
-//! Whether derivatives can be infinite.
+//! Expressions whose derivatives cannot be infinite.
 
 use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::Expr;
@@ -21,7 +21,7 @@ pub fn is_smooth(expression: &Expr, schema: &DFSchema, varies: impl Fn(&Column) 
     let root = import(&mut algebra, &unwrap_opaque(expression.clone())?.data)?;
     let mut varying = HashSet::new();
     let mut chooses = false;
-    // Operands come before what is computed from them.
+    // Operands precede the nodes computed from them.
     for id in algebra.reachable(root) {
         let node = algebra.node(id);
         let is_varying = match &node.shape {

@@ -1,4 +1,4 @@
-//! What one may differentiate by.
+//! Checks of what a call differentiates by.
 
 use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable};
@@ -9,7 +9,10 @@ use crate::graph::{NodeId, export};
 use crate::vocabulary::messages::{abbreviate, literal_kind, must_be_column};
 use crate::vocabulary::types::{can_vary, is_float};
 
-/// The column that `argument` names, or the error that says why one cannot differentiate by it.
+/// Returns the column that `argument` names.
+///
+/// # Errors
+/// If one cannot differentiate by it.
 pub fn check_variable<'a>(call: &Differentiation, argument: &'a Expr, schema: &DFSchema) -> Result<&'a Expr> {
     let variable = match argument {
         Expr::Alias(alias) => alias.expr.as_ref(),
@@ -36,7 +39,7 @@ pub fn check_variable<'a>(call: &Differentiation, argument: &'a Expr, schema: &D
     )
 }
 
-/// What a message calls an argument that is not a column.
+/// Names an argument that is not a column, for messages.
 fn variable_kind(variable: &Expr) -> &'static str {
     match variable {
         Expr::Literal(value, _) => literal_kind(value),
@@ -61,7 +64,7 @@ pub fn check_nothing_else_varies(
         let unseen = match &algebra.node(*id).shape {
             Expr::Column(_) | Expr::OuterReferenceColumn(..) => can_vary(algebra.data_type(*id)),
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => true,
-            // What another library does not show, such as a subquery, is named as it is printed.
+            // An expression that another library does not show, such as a subquery, is named as it is printed.
             Expr::ScalarFunction(function) => function.name().contains('('),
             _ => false,
         };

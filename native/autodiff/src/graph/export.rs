@@ -1,4 +1,4 @@
-//! Nodes back into expressions.
+//! Export of nodes as expressions.
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, internal_datafusion_err, plan_err};
@@ -6,10 +6,10 @@ use datafusion_expr::Expr;
 
 use super::intern::{Graph, NodeId};
 
-/// The largest expression that is written out. DataFusion takes minutes to plan what is larger.
+/// The maximum size of an exported expression. DataFusion takes minutes to plan larger ones.
 const MAX_TERMS: u64 = 200_000;
 
-/// The expression of a node. What the graph shares is written out wherever it is used.
+/// Exports a node. What the graph shares is repeated wherever it is used.
 pub fn export(graph: &Graph, root: NodeId) -> Result<Expr> {
     let order = graph.reachable(root);
     check_size(graph, root, &order)?;
@@ -28,7 +28,7 @@ pub fn export(graph: &Graph, root: NodeId) -> Result<Expr> {
             let exported = node.shape.clone().map_children(|_| {
                 let child = children.next().and_then(|child| {
                     uses[child.0] -= 1;
-                    // The last use takes the expression, so that a chain is not copied at every link.
+                    // The last use takes the expression, so a chain is not copied at every link.
                     if uses[child.0] == 0 { exprs[child.0].take() } else { exprs[child.0].clone() }
                 });
                 child.map(Transformed::yes).ok_or_else(|| internal_datafusion_err!("{} lacks an operand", node.shape))
@@ -40,7 +40,7 @@ pub fn export(graph: &Graph, root: NodeId) -> Result<Expr> {
     exprs.pop().flatten().ok_or_else(|| internal_datafusion_err!("the derivative is empty"))
 }
 
-/// The error for an expression that is too large once what its parts share is written out.
+/// Refuses an expression that is too large once shared parts are repeated.
 fn check_size(graph: &Graph, root: NodeId, order: &[NodeId]) -> Result<()> {
     let mut sizes = vec![0_u64; root.0 + 1];
     for id in order {

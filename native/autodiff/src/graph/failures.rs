@@ -1,4 +1,4 @@
-//! Whether expressions may fail.
+//! Expressions that may fail.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, ScalarValue};
@@ -21,7 +21,7 @@ pub fn never_fails(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     Ok(graph.reachable(root).into_iter().all(|id| is_total(&graph, graph.node(id))))
 }
 
-/// Whether an operation has a value whatever its operands are, as float arithmetic has.
+/// Returns whether an operation has a value whatever its operands are, as float arithmetic has.
 pub fn is_total(graph: &Graph, node: &Node) -> bool {
     let of_floats = node.children.iter().all(|child| is_float(graph.data_type(*child)));
     match &node.shape {

@@ -19,42 +19,42 @@ pub struct Layers {
     pub roots: Vec<Expr>,
 }
 
-/// When nodes are written as layers.
+/// The size at which nodes are written as layers.
 #[derive(Debug, Clone, Copy)]
 pub struct Threshold {
-    /// The expressions have so many times the operations, at least, once they are written out.
+    /// The expressions have at least this many times the operations when they are not layered.
     pub times: u64,
-    /// And so many more.
+    /// And at least this many more.
     pub more: u64,
     /// How many operations may be repeated within a layer so that a value needs none of its own. DataFusion computes them once,
     /// for what it takes to find them; a layer more takes longer.
     pub repeated: usize,
 }
 
-/// A node of the plan above takes this from the graph.
+/// A node that the plan reads from the graph.
 #[derive(Debug, Clone, Copy)]
 pub struct Root {
-    /// What it computes.
+    /// The node.
     pub node: NodeId,
-    /// Whether it does so for all rows.
+    /// Whether it is evaluated for all rows.
     pub always: bool,
 }
 
-/// What is known of a node.
+/// The assignment of a node to a layer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Assignment {
-    /// How often it is used.
+    /// The number of its uses.
     uses: usize,
-    /// How large it is written out, and how large over the layers below its own.
+    /// Its size without layers, and its size over the layers below its own.
     tree: u64,
     size: usize,
-    /// Whether it is an operation that may be computed where it stands in a branch that is not taken.
+    /// Whether it may be evaluated where a branch is not taken.
     movable: bool,
     /// The layer that may compute it.
     layer: usize,
     /// Whether its users are in higher layers.
     cut: bool,
-    /// The highest layer that reads it as a column, if there is one.
+    /// The highest layer that reads it as a column.
     read_by: Option<usize>,
 }
 
@@ -152,7 +152,7 @@ fn assign_layers(graph: &Graph, order: &[NodeId], roots: &[Root], threshold: Thr
     places
 }
 
-/// Whether a node may leave out a child where its value does not matter.
+/// Returns whether a node may leave out a child where its value does not matter.
 fn is_conditional(node: &Node, position: usize) -> bool {
     match &node.shape {
         Expr::Case(case) => position > usize::from(case.expr.is_some()),
@@ -170,12 +170,12 @@ struct LayerWriter<'w, 'a> {
     columns: BTreeMap<usize, usize>,
     names: Vec<Option<String>>,
     name: &'w mut dyn FnMut() -> String,
-    /// How many operations may still be written.
+    /// The number of operations that may still be written.
     left: u64,
 }
 
 impl LayerWriter<'_, '_> {
-    /// The expressions of nodes in a layer; none if they are too large.
+    /// Writes nodes in a layer. Returns `None` if they are too large.
     fn all(
         &mut self,
         nodes: &[NodeId],
@@ -185,7 +185,7 @@ impl LayerWriter<'_, '_> {
         nodes.iter().map(|id| write(self, *id, layer)).collect()
     }
 
-    /// A node where a layer reads it: as a column if a lower one computes it.
+    /// Writes a node where a layer reads it: as a column if a lower layer computes it.
     fn write_value(&mut self, id: NodeId, layer: usize) -> Result<Option<Expr>> {
         let place = &mut self.places[id.0];
         if place.movable && place.layer < layer {
@@ -195,7 +195,7 @@ impl LayerWriter<'_, '_> {
         self.write_operation(id, layer)
     }
 
-    /// A node where a layer computes it.
+    /// Writes a node where a layer computes it.
     #[recursive::recursive]
     fn write_operation(&mut self, id: NodeId, layer: usize) -> Result<Option<Expr>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };

@@ -19,7 +19,7 @@ pub struct Choices {
     nodes: HashSet<NodeId>,
     /// The tangents among them, each with its column.
     tangents: HashMap<NodeId, NodeId>,
-    /// How many choices the derivative is taken in: what is found there meets the cotangents of these.
+    /// The depth of nested choices: a derivative within a choice is multiplied by its cotangents later.
     depth: usize,
 }
 
@@ -65,7 +65,7 @@ impl Choices {
         Ok(Some(derivative))
     }
 
-    /// Knows a tangent that is 0 where a branch is taken that does not vary as a choice.
+    /// Records a tangent that is 0 in branches that do not vary as a choice.
     pub fn add_tangent(&mut self, algebra: &Algebra, tangent: NodeId) {
         if let Some(column) = tangent_of(algebra, tangent).filter(|column| *column != tangent) {
             self.nodes.insert(tangent);
@@ -99,7 +99,7 @@ impl Choices {
         multiply(algebra, first, second)
     }
 
-    /// Whether a derivative is that of a choice, or a sum with such a one in it.
+    /// Returns whether a derivative is that of a choice, or a sum with one.
     #[recursive::recursive]
     fn chooses(&self, algebra: &Algebra, id: NodeId) -> bool {
         let node = algebra.node(id);
@@ -134,7 +134,7 @@ impl Choices {
         if self.is_inside() { Ok(product) } else { self.strip_conditions(algebra, nulls, product) }
     }
 
-    /// The product of a cotangent and the derivative of a `CASE` as one `CASE`.
+    /// Multiplies a cotangent into each branch of the derivative of a `CASE`.
     #[recursive::recursive]
     fn multiply_branches(
         &mut self,
@@ -203,7 +203,7 @@ impl Choices {
         self.depth -= 1;
     }
 
-    /// Whether the derivative is taken in a choice.
+    /// Returns whether the derivative is taken within a choice.
     pub fn is_inside(&self) -> bool {
         self.depth > 0
     }
@@ -249,7 +249,7 @@ impl Choices {
         }
     }
 
-    /// Whether a derivative is that of a choice, but for factors.
+    /// Returns whether a derivative is that of a choice, apart from factors.
     #[recursive::recursive]
     pub fn contains(&self, algebra: &Algebra, id: NodeId) -> bool {
         let node = algebra.node(id);
@@ -264,13 +264,13 @@ impl Choices {
         }
     }
 
-    /// Adds those of another sweep.
+    /// Adds the choices of another sweep.
     pub fn extend(&mut self, other: Self) {
         self.nodes.extend(other.nodes);
     }
 }
 
-/// The column of a tangent: itself, or that which `CASE` has where the tangent is not 0.
+/// Returns the column of a tangent: itself, or the value of the `CASE` where the tangent is not 0.
 pub fn tangent_of(algebra: &Algebra, tangent: NodeId) -> Option<NodeId> {
     let node = algebra.node(tangent);
     let column = match &node.shape {
@@ -284,7 +284,7 @@ pub fn tangent_of(algebra: &Algebra, tangent: NodeId) -> Option<NodeId> {
     matches!(algebra.node(column).shape, Expr::Column(_)).then_some(column)
 }
 
-/// Whether a branch is 0, also if it is so only where it is not NULL.
+/// Returns whether a branch is 0 wherever it is not NULL.
 #[recursive::recursive]
 fn vanishes(algebra: &Algebra, id: NodeId) -> bool {
     let node = algebra.node(id);

@@ -1,4 +1,4 @@
-//! Choices whose derivatives are put together from those by what their conditions compare.
+//! Choices that are differentiated through what their conditions compare.
 
 use datafusion_expr::{Expr, Operator};
 use std::collections::HashSet;
@@ -9,13 +9,13 @@ use crate::graph::{NodeId, branches};
 use crate::rules::Rules;
 use crate::vocabulary::types::is_float;
 
-/// What varies, to judge whether the way through the conditions is all there is.
+/// The varying nodes around a choice.
 pub struct VaryingContext<'s, 'a> {
-    /// The rules that are differentiated by.
+    /// The rules.
     pub rules: &'s Rules,
     /// The nodes.
     pub algebra: &'s Algebra<'a>,
-    /// Those that vary with a variable.
+    /// The nodes that vary with a variable.
     pub active: &'s HashSet<NodeId>,
     /// The variables.
     pub variables: &'s [NodeId],
@@ -44,7 +44,7 @@ impl VaryingContext<'_, '_> {
             }
         }
         let below: HashSet<_> = self.algebra.reachable(output).into_iter().collect();
-        // Texts and times are compared as well, but no number is made of them again.
+        // Texts and times are compared as well, but are not converted back to numbers.
         let is_number = |id: &NodeId| is_float(self.algebra.data_type(*id));
         let mut compared = operands.found;
         compared.retain(|id| self.active.contains(id) && *id != output && below.contains(id) && is_number(id));
@@ -65,13 +65,13 @@ impl VaryingContext<'_, '_> {
         fits.then_some(compared)
     }
 
-    /// Whether the derivatives of a node are finite. Nothing is known of those that a rule of the user's gives.
+    /// Returns whether the derivatives of a node are finite. Nothing is known of user rules.
     fn is_smooth(&self, root: NodeId) -> bool {
         algebra::is_smooth(self.algebra, root)
             && !self.algebra.reachable(root).into_iter().any(|id| self.has_user_rule(id))
     }
 
-    /// Whether a choice lies between a node and the variables.
+    /// Returns whether a choice lies between a node and the variables.
     fn chooses(&self, root: NodeId) -> bool {
         let varies = |id: &NodeId| self.active.contains(id) && !self.variables.contains(id);
         let chooses = |id: NodeId| self.algebra.node(id).is_choice() && !self.has_user_rule(id);
@@ -85,12 +85,12 @@ impl VaryingContext<'_, '_> {
         }
     }
 
-    /// Whether a node is computed from another of these.
+    /// Returns whether a node is computed from another of these.
     fn varies_with_another(&self, id: NodeId, nodes: &HashSet<NodeId>) -> bool {
         self.algebra.reachable(id).iter().any(|other| *other != id && nodes.contains(other))
     }
 
-    /// Whether one of the values varies by another way than through these nodes.
+    /// Returns whether one of the values varies in another way than through these nodes.
     fn varies_beside(&self, values: &[NodeId], through: &HashSet<NodeId>) -> bool {
         let mut open = values.to_vec();
         let mut seen = HashSet::new();
@@ -115,7 +115,7 @@ struct Operands {
 }
 
 impl Operands {
-    /// Adds what a condition compares.
+    /// Adds the operands of a condition.
     #[recursive::recursive]
     fn add(&mut self, algebra: &Algebra, condition: NodeId) {
         let node = algebra.node(condition);
@@ -140,7 +140,7 @@ impl Operands {
     }
 }
 
-/// The node without conversions around it.
+/// Strips casts from a node.
 fn strip_casts(algebra: &Algebra, mut id: NodeId) -> NodeId {
     while let Expr::Cast(_) = &algebra.node(id).shape {
         id = algebra.node(id).children[0];

@@ -18,7 +18,7 @@ use crate::vocabulary::types::is_float;
 /// The nodes any of which being NULL makes an expression NULL.
 pub type Sources = BTreeSet<NodeId>;
 
-/// The sources of all nodes asked for so far.
+/// The sources of nodes, computed on first use.
 #[derive(Debug)]
 pub struct NullSets<'r> {
     rules: &'r Rules,
@@ -26,12 +26,12 @@ pub struct NullSets<'r> {
 }
 
 impl<'r> NullSets<'r> {
-    /// Nothing asked for yet; `rules` say which functions are strict.
+    /// Creates empty sets; `rules` say which functions are strict.
     pub fn new(rules: &'r Rules) -> Self {
         Self { rules, known: HashMap::new() }
     }
 
-    /// The sources of a node.
+    /// Returns the sources of a node.
     pub fn sources(&mut self, algebra: &Algebra, root: NodeId) -> Sources {
         if !self.known.contains_key(&root) {
             for id in algebra.reachable(root) {
@@ -50,7 +50,7 @@ impl<'r> NullSets<'r> {
         self.known.insert(id, sources);
     }
 
-    /// Forgets the sources of what is no part of the primal.
+    /// Removes the sources of nodes that are not of the primal.
     pub fn forget_derivatives(&mut self, algebra: &Algebra) {
         self.known.retain(|id, _| algebra.is_primal(*id));
     }
@@ -68,14 +68,14 @@ impl<'r> NullSets<'r> {
         }
     }
 
-    /// Whether a node is one of its children that is not NULL, of which there is always one.
+    /// Returns whether a node is one of its children that is not NULL, of which there is always one.
     fn ignores_nulls(&self, algebra: &Algebra, id: NodeId) -> bool {
         let node = algebra.node(id);
         node.line().is_some_and(|line| line.nulls == Nulls::AllInputs)
             && node.children.iter().any(|child| self.known.get(child).is_some_and(Sources::is_empty))
     }
 
-    /// The sources of a CASE whose branches all have the same ones, and of a guard.
+    /// Returns the sources of a guard, or of a CASE whose branches all have the same ones.
     fn case_sources(&self, algebra: &Algebra, id: NodeId) -> Option<Sources> {
         let node = algebra.node(id);
         let Expr::Case(case) = &node.shape else { return None };
@@ -91,7 +91,7 @@ impl<'r> NullSets<'r> {
         values.all(|value| self.known.get(value) == Some(sources)).then(|| sources.clone())
     }
 
-    /// The sources of `a` and `b` in the condition `a IS NOT NULL AND b IS NOT NULL`.
+    /// Returns the sources of `a` and `b` for the condition `a IS NOT NULL AND b IS NOT NULL`.
     #[recursive::recursive]
     fn tested_sources(&self, algebra: &Algebra, condition: NodeId) -> Option<Sources> {
         let node = algebra.node(condition);
@@ -142,7 +142,7 @@ impl<'r> NullSets<'r> {
         }
     }
 
-    /// The sources that are not NULL where a condition holds.
+    /// Returns the sources that are not NULL where a condition holds.
     #[recursive::recursive]
     pub fn excluded_by(&mut self, algebra: &Algebra, condition: NodeId) -> Sources {
         let node = algebra.node(condition);
@@ -206,12 +206,12 @@ fn is_null(algebra: &Algebra, id: NodeId) -> bool {
     matches!(&algebra.node(id).shape, Expr::Literal(scalar, _) if scalar.is_null())
 }
 
-/// Whether a node is NULL exactly where one of its children is.
+/// Returns whether a node is NULL exactly where one of its children is.
 fn is_strict(rules: &Rules, algebra: &Algebra, id: NodeId) -> bool {
     let node = algebra.node(id);
     match &node.shape {
         Expr::Cast(_) => true,
-        // A conversion between floats never fails.
+        // A cast between floats never fails.
         Expr::TryCast(_) => is_float(node.field.data_type()) && is_float(algebra.data_type(node.children[0])),
         Expr::ScalarFunction(call) => rules.is_strict(&call.func, call.args.len()),
         _ => node.line().is_some_and(|line| line.nulls == Nulls::AnyInput),

@@ -1,4 +1,11 @@
-//! The sweep from the output of an expression to its variables.
+//! The reverse sweep from the output of an expression to its variables.
+//!
+//! Nodes are visited in reverse topological order. Each adds its cotangent times a partial derivative to the cotangents of its inputs, so
+//! when a node is visited its cotangent is complete (A. Griewank and A. Walther, "Evaluating Derivatives", 2nd edition, SIAM 2008, chapter
+//! 3). The cost is a small multiple of the expression's, however many variables there are.
+//!
+//! For `x * sin(x)` the output has the cotangent 1, `sin(x)` gets `x`, and `x` gets `sin(x)` from the product and `x * cos(x)` from
+//! `sin(x)`.
 
 use arrow::datatypes::DataType;
 use datafusion_expr::{Expr, Operator};
@@ -15,12 +22,12 @@ use crate::graph::{NodeId, branches};
 use crate::rules::{Bindings, Derivative, Rule, Rules, negation_rule, operator_rule};
 use crate::vocabulary::types::{is_float, value_type};
 
-/// What an expression is differentiated by.
+/// The variables of a derivative, with tangents.
 #[derive(Debug, Clone, Copy)]
 pub struct Direction<'p> {
     /// The nodes that vary.
     pub variables: &'p [NodeId],
-    /// The tangent of each, 1 where none is given.
+    /// The tangent of each, 1 if it is `None`.
     pub tangents: &'p [Option<NodeId>],
     /// Whether the variables are all that varies, each with its tangent.
     pub seeds_complete: bool,
@@ -40,9 +47,9 @@ pub struct Pullback<'p, 'a> {
     choices: Choices,
 }
 
-/// What a node contributes to the derivative.
+/// The contribution of a node to the derivative.
 enum Contribution {
-    /// The partial derivatives by its inputs, to which cotangents are carried on.
+    /// The partial derivatives by its inputs, with which cotangents are propagated.
     Partials(Vec<(NodeId, NodeId)>),
     /// Its own derivative along the tangents.
     Derivative(NodeId),
@@ -61,7 +68,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         let mut active = variables.iter().copied().collect();
         activate(algebra, primal, variables, &mut active);
         check_rules_used(rules, algebra, primal, &active)?;
-        // In single precision only if the whole chain is.
+        // Single precision only if the whole chain is.
         let single = primal
             .iter()
             .filter(|id| active.contains(id))
@@ -87,7 +94,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         })
     }
 
-    /// The derivative of a node along the tangents: the sum over the variables of tangent times partial derivative.
+    /// Returns the derivative of a node along the tangents: the sum over the variables of tangent times partial derivative.
     #[recursive::recursive]
     pub fn pull_back(&mut self, root: NodeId) -> Result<NodeId, PullbackError> {
         if let Some(derivative) = self.derivatives.get(&root).filter(|_| self.choices.is_inside()) {
@@ -117,7 +124,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         for (variable, tangent) in self.variables.iter().zip(&self.tangents) {
             if let Some(summands) = contributions.get(variable) {
                 let cotangent = add_all(self.algebra, summands)?;
-                // Behind the cotangent, which derivatives by other variables have too, stands what is of this one alone.
+                // The cotangent, which derivatives by other variables share, comes before the factor of this variable.
                 let factors = if self.seeds_complete { [cotangent, *tangent] } else { [*tangent, cotangent] };
                 terms.push(self.choices.multiply_tangent(self.algebra, self.nulls, factors)?);
             }
@@ -130,7 +137,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         Ok(derivative)
     }
 
-    /// The derivative of what is chosen, or of the choice that a function is.
+    /// Differentiates a branch of a choice, or the choice that a function is.
     fn pull_back_inside(&mut self, root: NodeId) -> Result<NodeId, PullbackError> {
         self.choices.enter();
         let derivative = self.pull_back(root);
@@ -138,7 +145,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         derivative
     }
 
-    /// The partial derivatives of a node by what it directly depends on, or its derivative as a whole.
+    /// Returns the partial derivatives of a node by its inputs, or its derivative as a whole.
     fn contribute(&mut self, id: NodeId, cotangent: NodeId) -> Result<Contribution, PullbackError> {
         if self.algebra.data_type(id).is_decimal() {
             return Err(Refusal::Decimal(id).into());
@@ -199,7 +206,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         Ok(Some(Contribution::Partials(vec![(u, multiply(self.algebra, slope, u)?)])))
     }
 
-    /// CASE is differentiated branch by branch under the same conditions, tangents included.
+    /// Differentiates a CASE branch by branch under the same conditions, tangents included.
     fn pull_back_case(&mut self, id: NodeId) -> Result<Contribution, PullbackError> {
         let Expr::Case(case) = &self.algebra.node(id).shape else { return Err(Refusal::NoRule(id).into()) };
         let children = &self.algebra.node(id).children;
@@ -211,7 +218,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         })
     }
 
-    /// The partial derivatives of a `CASE` by what its conditions compare, if all that varies enters through that.
+    /// Differentiates a `CASE` through what its conditions compare, if all that varies enters through that.
     fn apply_comparison(
         &mut self,
         case: NodeId,
@@ -242,7 +249,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
                 choices: Choices::default(),
             };
             partials.push((input, local.pull_back(case)?));
-            // An infinite cotangent may come to them later.
+            // They may be multiplied by an infinite cotangent later.
             let choices = local.choices;
             self.choices.extend(choices);
         }
@@ -287,7 +294,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
     }
 }
 
-/// The refusal of a rule of the user's that could not be used, because its function gives no floats.
+/// Refuses a user rule that could not be used because its function returns no floats.
 fn check_rules_used(
     rules: &Rules,
     algebra: &Algebra,
@@ -303,7 +310,7 @@ fn check_rules_used(
     unused.map_or(Ok(()), |id| Err(Refusal::UnusedRule(*id)))
 }
 
-/// The refusal of an argument that varies but is no number: a partial derivative by a list says nothing.
+/// Refuses a varying argument that is no number: a partial derivative by a list has no meaning.
 fn check_number(rule: &Rule, algebra: &Algebra, input: NodeId) -> Result<(), Refusal> {
     let data_type = algebra.data_type(input);
     if !is_float(data_type) && !data_type.is_decimal() {

@@ -112,7 +112,7 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Evaluates the partial derivatives once, over columns of floats, which finds what is wrong with them.
+    /// Evaluates the partial derivatives once, over columns of floats, which finds mistakes in them.
     fn check(&self, partials: &[&str]) -> Result<()> {
         let Derivative::Partials(formulas) = &self.derivative else {
             return internal_err!("the rule for {} is none of the user's", self.name);
@@ -149,7 +149,7 @@ impl Rule {
     }
 }
 
-/// Whether a number is NULL for all inputs, because it is computed with NULL.
+/// Returns whether a number is NULL for all inputs, because it is computed with NULL.
 fn is_null(algebra: &Algebra, root: NodeId) -> bool {
     let mut null = HashSet::new();
     for id in algebra.reachable(root) {
@@ -168,7 +168,7 @@ fn is_null(algebra: &Algebra, root: NodeId) -> bool {
     null.contains(&root)
 }
 
-/// The first name that occurs for the second time.
+/// Returns the first name that occurs a second time.
 fn find_duplicate<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = HashSet::new();
     names.into_iter().find(|name| !seen.insert(*name))

@@ -1,4 +1,4 @@
-//! Formulas evaluated to nodes of a graph.
+//! Evaluation of formulas to nodes of a graph.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue, plan_datafusion_err, plan_err};
@@ -17,7 +17,7 @@ use crate::vocabulary::syntax::{normalize, parse_call, unsupported_error};
 use crate::vocabulary::transform::is_transform;
 use crate::vocabulary::types::value_type;
 
-/// The node of a formula that is a number, in the working type.
+/// Evaluates a numeric formula, in the working type.
 pub fn evaluate_number(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
     let id = evaluate(sql, algebra, scope)?;
     let data_type = value_type(algebra.data_type(id));
@@ -28,7 +28,7 @@ pub fn evaluate_number(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope)
     }
 }
 
-/// The node of a formula that is true or false.
+/// Evaluates a condition.
 fn evaluate_condition(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
     let id = evaluate(sql, algebra, scope)?;
     match algebra.data_type(id) {
@@ -37,7 +37,7 @@ fn evaluate_condition(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) 
     }
 }
 
-/// The node of a formula, of any type.
+/// Evaluates a formula of any type.
 #[recursive::recursive]
 pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
     match sql {
@@ -97,7 +97,7 @@ pub fn evaluate(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Res
     }
 }
 
-/// A number, TRUE, FALSE or NULL.
+/// Evaluates a number, TRUE, FALSE or NULL.
 fn evaluate_literal(sql: &Sql, value: &SqlValue, algebra: &mut Algebra) -> Result<NodeId> {
     match value {
         SqlValue::Number(digits, false) => match digits.parse::<f64>() {
@@ -110,7 +110,7 @@ fn evaluate_literal(sql: &Sql, value: &SqlValue, algebra: &mut Algebra) -> Resul
     }
 }
 
-/// An operation of two numbers; none if formulas have no such operator.
+/// Evaluates an operation of two numbers. Returns `None` if formulas have no such operator.
 fn evaluate_operation(algebra: &mut Algebra, a: NodeId, op: &BinaryOperator, b: NodeId) -> Result<Option<NodeId>> {
     let node = match op {
         BinaryOperator::Plus => add(algebra, a, b),
@@ -129,7 +129,7 @@ fn evaluate_operation(algebra: &mut Algebra, a: NodeId, op: &BinaryOperator, b: 
     node.map(Some)
 }
 
-/// A CASE of these conditions and values.
+/// Evaluates a CASE of these conditions and values.
 fn evaluate_case(
     open: &[(NodeId, NodeId)],
     otherwise: Option<&Sql>,
@@ -143,15 +143,15 @@ fn evaluate_case(
     }
 }
 
-/// What is known of the branches of a CASE when the query is planned.
+/// What is known of a CASE when the query is planned.
 enum CaseOutcome {
-    /// The first that can be taken always is, and has this value.
+    /// The first branch that can be taken always is, and has this value.
     Known(NodeId),
-    /// The conditions and values of those that may be taken.
+    /// The conditions and values of the branches that may be taken.
     Open(Vec<(NodeId, NodeId)>),
 }
 
-/// The branches of a CASE, without those that are never taken.
+/// Evaluates the branches of a CASE without those that are never taken.
 fn evaluate_branches(
     operand: Option<NodeId>,
     conditions: &[CaseWhen],
@@ -164,7 +164,7 @@ fn evaluate_branches(
             && let Some((test, input)) = planning_time_test(&when.condition)
         {
             let input = evaluate_number(input, algebra, scope)?;
-            // Evaluated in any case, so that a mistake in it is found when the rule is made.
+            // Evaluated in any case, so that a mistake is found when the rule is created.
             let value = evaluate_number(&when.result, algebra, scope)?;
             if test(algebra, input) {
                 return Ok(CaseOutcome::Known(value));
@@ -251,7 +251,7 @@ fn fold_constant_call(function: &ScalarUDF, algebra: &mut Algebra, arguments: &[
     }
 }
 
-/// The error for a function that gives another value each time.
+/// Refuses a volatile function.
 pub fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
     if function.signature().volatility == Volatility::Volatile {
         return plan_err!(
@@ -263,7 +263,7 @@ pub fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
     Ok(())
 }
 
-/// What is asked of an input while the query is planned.
+/// A test of an input while the query is planned.
 type Test = fn(&Algebra, NodeId) -> bool;
 
 /// The question and the input `y` if the condition is `constant(y)`, which holds where the input is a number in the query, or

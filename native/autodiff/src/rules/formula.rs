@@ -46,17 +46,17 @@ impl fmt::Debug for Formula {
     }
 }
 
-/// What a call in a formula over given values stands for.
+/// The value of a call in a formula over inputs.
 #[derive(Debug)]
 pub enum Value {
-    /// 0 in every row, which takes with it what it is multiplied with.
+    /// 0 in every row, which also removes its products.
     Zero,
-    /// What this expression, which is not looked into, computes, with its field.
+    /// The value of this expression, which is not expanded, with its field.
     Input(Expr, FieldRef),
 }
 
 impl Formula {
-    /// The formula that a text is.
+    /// Parses a formula.
     ///
     /// # Errors
     /// A plan error if it is no expression in SQL.
@@ -64,7 +64,7 @@ impl Formula {
         Ok(Self { text: text.into(), sql: Arc::new(parse(text)?) })
     }
 
-    /// The node of this formula, in the working type.
+    /// Evaluates this formula in the working type.
     pub(crate) fn evaluate(&self, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
         evaluate_number(&self.sql, algebra, scope)
     }
@@ -98,7 +98,7 @@ impl Formula {
     }
 }
 
-/// Calls whose values are given.
+/// The scope of calls that have values.
 struct ValueScope<F> {
     value_of: F,
     values: Vec<Expr>,

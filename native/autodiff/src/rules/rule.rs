@@ -1,4 +1,4 @@
-//! A rule, and what its formulas are over.
+//! Rules, and the bindings of their formulas.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, internal_datafusion_err, plan_datafusion_err, plan_err};
@@ -33,18 +33,18 @@ pub enum Derivative {
 pub struct Rule {
     /// The name of the function.
     pub(crate) name: String,
-    /// What the formulas call its inputs.
+    /// The names of its inputs in the formulas.
     pub(crate) inputs: Vec<String>,
-    /// How its derivative is given.
+    /// Its derivative.
     pub(crate) derivative: Derivative,
     /// Whether the result is NULL exactly where an input is.
     pub(crate) strict: bool,
-    /// What the formulas call besides DataFusion's own functions.
+    /// The functions that the formulas call in addition to DataFusion's own.
     pub(crate) functions: Vec<Arc<ScalarUDF>>,
 }
 
 impl Rule {
-    /// The rule of a line of the table for this number of inputs.
+    /// Creates the rule of a table entry for this number of inputs.
     pub(super) fn from_entry(known: &TableEntry, arity: usize) -> Result<Self> {
         let inputs = match &known.inputs {
             Some(inputs) => inputs.clone(),
@@ -73,15 +73,15 @@ impl Rule {
     }
 }
 
-/// What the formulas of a rule are over.
+/// The bindings of a rule's formulas.
 pub struct Bindings<'a> {
     /// The rule.
     pub rule: &'a Rule,
     /// The function as the query calls it; none for an operator.
     pub function: Option<&'a Arc<ScalarUDF>>,
-    /// What the function takes.
+    /// The inputs of the function.
     pub inputs: &'a [NodeId],
-    /// What the function gives.
+    /// The output of the function.
     pub output: NodeId,
 }
 
@@ -99,7 +99,7 @@ impl Scope for Bindings<'_> {
         })
     }
 
-    /// A call of the function that the rule is for.
+    /// Evaluates a call of the function that the rule is for.
     fn call(&mut self, algebra: &mut Algebra, call: &Call) -> Result<Option<NodeId>> {
         let rule = self.rule;
         if call.name != rule.name || call.arguments.len() != rule.inputs.len() {

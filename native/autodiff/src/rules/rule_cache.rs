@@ -1,4 +1,4 @@
-//! The rules of the table.
+//! The rules of the table, parsed on first use.
 
 use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_expr::{Operator, ScalarUDF};
@@ -11,10 +11,10 @@ use crate::table::{self, TableEntry};
 /// Rules by name and number of inputs.
 type RulesByName = HashMap<(&'static str, usize), Arc<Rule>>;
 
-/// Those that have been asked for.
+/// The rules that have been parsed.
 static RULES: LazyLock<Mutex<RulesByName>> = LazyLock::new(Mutex::default);
 
-/// The rule of DataFusion's own function with this number of arguments.
+/// Returns the rule of DataFusion's own function with this number of arguments.
 pub fn function_rule(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
     table::find_function(function, arity).map(|entry| cached_rule(entry, arity)).transpose()
 }

@@ -1,4 +1,4 @@
-//! Lines by the function or operator that a query calls.
+//! Lookup of the line for the function or operator that a query calls.
 
 use datafusion_expr::{Expr, HigherOrderUDF, Operator, ScalarUDF};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use super::line::{Choice, Line, Treatment};
 use crate::vocabulary::functions::{find_builtin, is_builtin, is_builtin_higher_order};
 use crate::vocabulary::syntax::{Signature, parse, parse_call};
 
-/// A line with its signature read.
+/// A line with its parsed signature.
 #[derive(Debug)]
 pub struct TableEntry {
     /// The name of the function or operator.
@@ -21,7 +21,7 @@ pub struct TableEntry {
 }
 
 impl TableEntry {
-    /// None for a signature that cannot be read, of which a test finds that there is none.
+    /// Parses the signature of a line. A test checks that none fails.
     fn from_line(line: &'static Line) -> Option<Self> {
         if let Treatment::Choice(Choice::Variadic(name, _)) = &line.treatment {
             return Some(Self { name: (*name).to_owned(), inputs: None, line });
@@ -43,25 +43,25 @@ static LINES: LazyLock<HashMap<String, Vec<TableEntry>>> = LazyLock::new(|| {
     by_name
 });
 
-/// Why functions are not differentiated, by name.
+/// The reasons why functions are not differentiated, by name.
 static REFUSALS: LazyLock<HashMap<String, &str>> = LazyLock::new(|| {
     let refused = FAMILIES.iter().flat_map(|family| family.refused);
     refused.filter_map(|refusal| Some((parse_name(refusal.signature)?, refusal.reason))).collect()
 });
 
-/// What the planner replaces functions by, by name.
+/// The replacements that the planner makes for functions, by name.
 static REPLACED: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
     let described = FAMILIES.iter().flat_map(|family| family.described);
     described.filter_map(|shown| shown.replaced).collect()
 });
 
-/// The name of the function that is called, if it is a function.
+/// Parses the name of a function in a signature.
 fn parse_name(signature: &str) -> Option<String> {
     let (name, _) = parse_call(&parse(signature).ok()?).ok()?;
     Some(name)
 }
 
-/// All lines.
+/// Iterates over all entries.
 #[cfg(test)]
 pub fn entries() -> impl Iterator<Item = &'static TableEntry> {
     LINES.values().flatten()
@@ -71,22 +71,22 @@ fn find_by_name(name: &str, arity: usize) -> Option<&'static TableEntry> {
     LINES.get(name)?.iter().find(|entry| entry.accepts_arity(arity))
 }
 
-/// The line of DataFusion's own function with this number of arguments.
+/// Finds the entry of DataFusion's own function with this number of arguments.
 pub fn find_function(function: &ScalarUDF, arity: usize) -> Option<&'static TableEntry> {
     find_by_name(function.name(), arity).filter(|_| is_builtin(function))
 }
 
-/// The line of a binary operator.
+/// Finds the entry of a binary operator.
 pub fn find_operator(operator: Operator) -> Option<&'static TableEntry> {
     find_by_name(&operator.to_string(), 2)
 }
 
-/// The line of the unary minus.
+/// Finds the entry of the unary minus.
 pub fn find_negation() -> Option<&'static TableEntry> {
     find_by_name("-", 1)
 }
 
-/// The line of an expression with this number of children.
+/// Finds the entry of an expression with this number of children.
 pub fn find_entry(expr: &Expr, arity: usize) -> Option<&'static TableEntry> {
     match expr {
         Expr::BinaryExpr(binary) => find_operator(binary.op),
@@ -96,17 +96,17 @@ pub fn find_entry(expr: &Expr, arity: usize) -> Option<&'static TableEntry> {
     }
 }
 
-/// Why DataFusion's own function is not differentiated, if it is not.
+/// Returns why DataFusion's own function is not differentiated.
 pub fn refusal_of(function: &ScalarUDF) -> Option<&'static str> {
     REFUSALS.get(function.name()).copied().filter(|_| is_builtin(function))
 }
 
-/// Why DataFusion's own function of lambdas is not differentiated, if it is not.
+/// Returns why DataFusion's own function of lambdas is not differentiated.
 pub fn refusal_of_higher_order(function: &HigherOrderUDF) -> Option<&'static str> {
     REFUSALS.get(function.name()).copied().filter(|_| is_builtin_higher_order(function))
 }
 
-/// The expression that DataFusion makes of its function of this name or alias before a derivative is taken.
+/// Returns the expression that DataFusion makes of its function of this name or alias before a derivative is taken.
 pub fn replacement_of(name: &str) -> Option<&'static str> {
     REPLACED.get(find_builtin(name)?.name()).copied()
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::functions::stop_gradient_argument;
 
-/// Whether an expression reads columns in a way its children do not show, and is kept whole.
+/// Returns whether an expression reads columns in a way that its children do not show, and is kept whole.
 pub fn is_opaque(expr: &Expr) -> bool {
     matches!(
         expr,
@@ -47,14 +47,14 @@ fn is_volatile_plan(plan: &LogicalPlan) -> bool {
     found
 }
 
-/// Whether an expression has a subquery in it.
+/// Returns whether an expression contains a subquery.
 pub fn has_subquery(expr: &Expr) -> bool {
     let found = expr.exists(|part| Ok(subquery_of(part).is_some()));
     debug_assert!(found.is_ok(), "the closure never fails");
     found.unwrap_or(true)
 }
 
-/// The subquery that an expression is, itself or with what it is compared with.
+/// Returns the subquery that an expression is or is compared with.
 pub fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {
         Expr::ScalarSubquery(subquery)
@@ -65,12 +65,12 @@ pub fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
-/// All columns that an expression reads, those that a subquery takes from around it included.
+/// Returns all columns that an expression reads, including the outer columns of subqueries.
 pub fn columns_read(expr: &Expr) -> HashSet<Column> {
     collect_columns(expr, |_| false)
 }
 
-/// The columns that an expression reads and may vary with: not those that only `stop_gradient` reads.
+/// Returns the columns that an expression may vary with: not those that only `stop_gradient` reads.
 pub fn columns_followed(expr: &Expr) -> HashSet<Column> {
     collect_columns(expr, |part| stop_gradient_argument(part).is_some())
 }

@@ -14,7 +14,7 @@ pub fn is_stop(function: &ScalarUDF, arity: usize) -> bool {
     function.name() == STOP_GRADIENT && arity == 1
 }
 
-/// What `stop_gradient` is called with, if an expression is such a call.
+/// Returns the argument of a call of `stop_gradient`.
 pub fn stop_gradient_argument(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::ScalarFunction(call) if is_stop(&call.func, call.args.len()) => call.args.first(),
@@ -35,10 +35,10 @@ pub fn remove_stop_gradient(expr: Expr) -> Result<Transformed<Expr>> {
 
 type Functions = HashMap<String, Arc<ScalarUDF>>;
 
-/// Those that formulas may call, by name and alias.
+/// The functions that formulas may call, by name and alias.
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| index_by_name(datafusion_functions::all_default_functions()));
 
-/// Those of lists, maps and other nested types, by name and alias.
+/// The functions of lists, maps and other nested types, by name and alias.
 static NESTED: LazyLock<Functions> =
     LazyLock::new(|| index_by_name(datafusion_functions_nested::all_default_nested_functions()));
 
@@ -64,17 +64,17 @@ pub fn function(name: &str) -> Result<&'static Arc<ScalarUDF>> {
     find_builtin(name).ok_or_else(|| internal_datafusion_err!("DataFusion lacks the function {name}"))
 }
 
-/// DataFusion's own function of numbers, texts or times of this name or alias, for use in a formula.
+/// Finds DataFusion's own function of numbers, texts or times of this name or alias, for use in a formula.
 pub fn find_builtin(name: &str) -> Option<&'static Arc<ScalarUDF>> {
     FUNCTIONS.get(name)
 }
 
-/// Whether a function is DataFusion's own, not another one of its name.
+/// Returns whether a function is DataFusion's own, not another one of its name.
 pub fn is_builtin(function: &ScalarUDF) -> bool {
     [&*FUNCTIONS, &*NESTED].iter().any(|own| own.get(function.name()).is_some_and(|own| own.as_ref() == function))
 }
 
-/// Whether a function that takes lambdas is DataFusion's own, not another one of its name.
+/// Returns whether a function that takes lambdas is DataFusion's own, not another one of its name.
 pub fn is_builtin_higher_order(function: &HigherOrderUDF) -> bool {
     HIGHER_ORDER.iter().any(|own| own.as_ref() == function)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::transform::Transform;
 
-/// An expression in SQL as the user may have written it, cut where it would drown a message.
+/// Shows an expression in SQL as the user may have written it, truncated if it is long.
 pub fn abbreviate(expr: &Expr) -> String {
     let asked = expr
         .clone()
@@ -22,12 +22,12 @@ pub fn abbreviate(expr: &Expr) -> String {
     truncate(restore_source_names(&text))
 }
 
-/// With this the names of columns and relations start that derivatives add to a plan.
+/// The prefix of columns and relations that derivatives add to a plan.
 const MARK: char = '∂';
-/// This stands between the names of a column and a variable in that of a derivative.
+/// The separator between column and variable in the name of a derivative.
 const PER: &str = "/∂";
 
-/// Whether an expression is a column that derivatives have added, or reads one to say where another is 0.
+/// Returns whether an expression is a column that derivatives have added, or reads one to say where another is 0.
 pub fn is_added(expr: &Expr) -> bool {
     match expr {
         Expr::Column(column) => column.name.starts_with(MARK),
@@ -66,7 +66,7 @@ pub fn restore_source_names(text: &str) -> String {
             shown.pop();
         }
         rest = behind;
-        // A relation that has been added is not known to the user.
+        // The user does not know a relation that has been added.
         match behind.strip_prefix('.') {
             Some(column) if column.starts_with(|next: char| next.is_alphanumeric() || "∂_\"".contains(next)) => {
                 rest = column
@@ -83,7 +83,7 @@ pub fn restore_source_names(text: &str) -> String {
     shown
 }
 
-/// Where a name that is not quoted ends, with the number that tells it from others.
+/// Returns the end of an unquoted name, with its number.
 fn plain_end(text: &str) -> usize {
     let is_part = |part: char| part.is_alphanumeric() || part == '_' || part == MARK;
     let mut end = 0;
@@ -101,7 +101,7 @@ fn plain_end(text: &str) -> usize {
     }
 }
 
-/// A text without the relation by which it qualifies what follows.
+/// Strips the relation that qualifies a name.
 fn strip_qualifier(text: &str) -> &str {
     let Some(relation) = text.strip_suffix('.') else { return text };
     match relation.strip_suffix('"').and_then(|quoted| quoted.rfind('"')) {
@@ -142,7 +142,7 @@ pub fn must_be_column(operator: &str) -> String {
     }
 }
 
-/// What a message calls a literal.
+/// Names the kind of a literal.
 pub fn literal_kind(value: &ScalarValue) -> &'static str {
     match value.data_type() {
         _ if value.is_null() => "a constant",
@@ -160,7 +160,7 @@ pub fn unquoted_advice(value: &ScalarValue) -> Option<String> {
     (!text.is_empty() && is_sql(text)).then(|| format!("Write {} without quotes", truncate(text)))
 }
 
-/// The message of an error without what it starts with when displayed.
+/// Returns the message of an error without the prefix of its kind.
 pub fn error_text(error: DataFusionError) -> String {
     match error {
         DataFusionError::Plan(message) | DataFusionError::Internal(message) => message,

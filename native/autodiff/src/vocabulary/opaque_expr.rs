@@ -1,4 +1,4 @@
-//! Expressions that keep the words that they have in the language of another engine.
+//! Opaque expressions, which keep their text in the dialect of another engine.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use super::columns::{columns_read, is_volatile};
 use super::types::is_float;
 
-/// An expression as a function of the parts that it reads, known by a name for its words.
+/// An expression as a function of the parts that it reads, named after its source fragment.
 ///
-/// Plans carry it as they carry any function. The calculus differentiates its reading, the expression that it is in DataFusion. Two
-/// are equal if their readings are, so that relations which are the same with other words are known to be.
+/// Plans carry it as they carry any function. The calculus differentiates its reading, the expression that it is in DataFusion. Two are
+/// equal if their readings are, so relations that differ only in source text are recognized as the same.
 #[derive(Debug)]
 pub struct OpaqueExpr {
     name: String,
-    /// The expression, with a column of [`PARTS`] for each part.
+    /// The expression, with a column of [`PART_PREFIX`] for each part.
     reading: Expr,
     field: FieldRef,
     signature: Signature,
@@ -92,7 +92,7 @@ pub fn unwrap_opaque(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// The part that an expression with words passes on as another type of float, if it does no more.
+/// Returns the part that an opaque expression casts to another float type, if it does nothing else.
 pub fn cast_operand(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let mut reading = &call.func.inner().downcast_ref::<OpaqueExpr>()?.reading;

@@ -1,4 +1,4 @@
-//! Numbers of things in messages.
+//! Numbers with nouns in messages.
 
 /// How many there are of what has this name in the singular.
 ///

@@ -1,19 +1,19 @@
-//! The kinds of what is refused.
+//! The kinds of refusals.
 
 use datafusion_common::DataFusionError;
 
 /// Why a derivative is refused. A message of a kind begins with its name, by which bindings make exceptions of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// What has no derivative that is known.
+    /// No derivative is known.
     MissingRule,
-    /// What cannot be differentiated by.
+    /// One cannot differentiate by it.
     Variable,
-    /// What is no number.
+    /// It is no number.
     NotNumeric,
-    /// What derivatives do not see through.
+    /// Derivatives do not see through it.
     UnsupportedRelation,
-    /// A session that does not simplify calls.
+    /// The session does not simplify calls.
     MissingEngine,
     /// Anything else.
     Other,

@@ -86,7 +86,7 @@ impl Signature {
     }
 }
 
-/// The name that an expression is, in lower case unless it is quoted, as in all SQL of DataFusion.
+/// Returns the name that an expression is, in lower case unless it is quoted, as in all SQL of DataFusion.
 pub fn name_of(sql: &Sql) -> Option<String> {
     match sql {
         Sql::Identifier(name) => Some(normalize(name)),
@@ -94,7 +94,7 @@ pub fn name_of(sql: &Sql) -> Option<String> {
     }
 }
 
-/// The expression without a conversion around it: `n` in `CAST(n AS BIGINT)`, an input that is a whole number.
+/// Strips a cast from an expression: `n` in `CAST(n AS BIGINT)`, an input that is an integer.
 pub fn strip_cast(sql: &Sql) -> &Sql {
     match sql {
         Sql::Cast { expr, .. } => expr,
@@ -124,7 +124,7 @@ pub fn parse_call(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
     }
 }
 
-/// The arguments of a call that has nothing but arguments: no FILTER, OVER, DISTINCT, names or stars.
+/// Returns the arguments of a call that has nothing but arguments: no FILTER, OVER, DISTINCT, names or stars.
 fn arguments(call: &Function) -> Option<Vec<&Sql>> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let plain = call.parameters == FunctionArguments::None
@@ -141,7 +141,7 @@ fn arguments(call: &Function) -> Option<Vec<&Sql>> {
     if plain { arguments.collect() } else { None }
 }
 
-/// A name in lower case unless it is quoted.
+/// Normalizes a name to lower case unless it is quoted.
 pub fn normalize(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
@@ -149,7 +149,7 @@ pub fn normalize(name: &Ident) -> String {
     }
 }
 
-/// The error for SQL that has no place in a formula.
+/// Creates the error for SQL that no formula may contain.
 pub fn unsupported_error(sql: &Sql) -> DataFusionError {
     plan_datafusion_err!(
         "a formula cannot be written with {}; it has numbers, parameters, + - * / %, comparisons, AND, OR, NOT, \

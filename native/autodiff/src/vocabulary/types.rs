@@ -1,8 +1,8 @@
-//! Which types can vary, and which type a derivative has.
+//! Types that can vary, and the type of a derivative.
 
 use arrow::datatypes::DataType;
 
-/// Whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
+/// Returns whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
 pub fn is_float(data_type: &DataType) -> bool {
     matches!(value_type(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
@@ -29,7 +29,7 @@ pub fn can_vary(data_type: &DataType) -> bool {
     }
 }
 
-/// The type of the values, for a dictionary-encoded type; the type itself for others.
+/// Returns the value type of a dictionary-encoded type, and any other type itself.
 pub fn value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
@@ -37,7 +37,7 @@ pub fn value_type(data_type: &DataType) -> &DataType {
     }
 }
 
-/// Float32 if the expression and all columns are Float32, else Float64.
+/// Returns Float32 if the expression and all columns are Float32, else Float64.
 pub fn result_type<'a>(expression: &'a DataType, columns: impl IntoIterator<Item = &'a DataType>) -> DataType {
     let mut types = std::iter::once(expression).chain(columns);
     if types.all(|t| value_type(t) == &DataType::Float32) { DataType::Float32 } else { DataType::Float64 }
