@@ -60,21 +60,21 @@ pub fn tangent_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Tangent, rules))
 }
 
-/// An operator for calls of which an analyzer rule has found that all columns but those they differentiate by are constant. Without
-/// it, [`grad`] and the others cannot know, and refuse such columns.
+/// Returns an operator for calls for which an analyzer rule has found that all columns but those they differentiate by are constant.
+/// Without it, [`grad`] and the others cannot know, and refuse such columns.
 pub fn analyzed_with(transform: Transform, rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator { analyzed: true, ..DifferentialOperator::new(transform, rules) })
 }
 
-/// All functions of this crate, to be registered with a session.
+/// Returns all functions of this crate, to be registered with a session.
 ///
-/// By themselves they see one node of a plan. A call that reads other columns than those it differentiates by, which a CTE or a
-/// view may have computed from these, is refused. The rules that see all nodes come with `xql_relations::register`.
+/// By themselves they see one node of a plan. A call that reads other columns than those it differentiates by, which a CTE or a view may
+/// have computed from these, is refused. The rules that see all nodes come with `xql_relations::register`.
 pub fn functions() -> Vec<ScalarUDF> {
     functions_with(&Rules::default())
 }
 
-/// All functions of this crate with rules of the user's own, to be registered with a session.
+/// Returns all functions of this crate with rules of the user's own, to be registered with a session.
 pub fn functions_with(rules: &Rules) -> Vec<ScalarUDF> {
     vec![grad_with(rules.clone()), jvp_with(rules.clone()), vjp_with(rules.clone()), stop_gradient()]
 }
@@ -97,8 +97,8 @@ pub struct Call {
     pub directions: Vec<Expr>,
 }
 
-/// The arguments by which [`tangent_with`] is asked for the derivatives of one function that several calls stand for. Its answer
-/// is a program for [`import_program`](crate::import_program).
+/// Returns the arguments by which [`tangent_with`] is requested for the derivatives of one function that several calls stand for. It
+/// answers with a program for [`import_program`](crate::import_program).
 ///
 /// ```text
 /// f, 'grad', x, 'grad', y, 'jvp', x, t, y, u         grad(f, x), grad(f, y), jvp(f, x, t, y, u)
@@ -172,8 +172,8 @@ impl DifferentialOperator {
         Ok(Differentiation { operator: transform.name(), expression, seeds, analyzed, seeds_complete })
     }
 
-    /// The error of a call with a literal for a column, told here for sessions that do not call `simplify`. In these, an
-    /// optimizer may also have put a literal in the place of a column.
+    /// Refuses a call with a literal for a column, already here for sessions that do not call `simplify`. In these, an optimizer may also
+    /// have replaced a column by a literal.
     fn check_no_literal_column(&self, args: &ReturnFieldArgs) -> Result<()> {
         let scalars = args.scalar_arguments.get(1..).unwrap_or_default();
         let Some(constant) = self.transform.seeds(scalars).into_iter().find_map(|(column, _)| *column) else {

@@ -8,10 +8,10 @@ use datafusion_expr::{
 
 use crate::vocabulary::functions::STOP_GRADIENT;
 
-/// `stop_gradient(x)`: `x`, of any type, with derivative 0.
+/// Returns `stop_gradient(x)`: `x`, of any type, with derivative 0.
 ///
-/// It is no operator that an optimizer replaces: a derivative that is taken later has to find it still. Therefore it is a
-/// function that gives its argument back, unless a session has the rules of `xql-relations`, which take it away at the end.
+/// No optimizer may replace it before a later derivative is taken. So it is a function that returns its argument, unless a session has the
+/// rules of `xql-relations`, which remove it at the end.
 pub fn stop_gradient() -> ScalarUDF {
     ScalarUDF::new_from_impl(StopGradient { signature: Signature::any(1, Volatility::Immutable) })
 }

@@ -33,8 +33,8 @@ pub fn factor(graph: &mut Graph, base: NodeId, exponent: f64) -> Result<NodeId> 
     graph.call(functions::function("power")?, &[base, exponent])
 }
 
-/// `u^(p - 1)` by a power `u^p` of the query, which is computed once for both: the quotient of `u^p` and `u`, or `1 / u^p`,
-/// where the quotient is no number because `u` is 0 or infinite.
+/// Builds `u^(p - 1)` from a power `u^p` of the query, which is computed once for both: the quotient of `u^p` and `u`, or `1 / u^p`, where
+/// the quotient is no number because `u` is 0 or infinite.
 pub fn lower_power(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<NodeId> {
     let quotient = graph.binary(power, Operator::Divide, base)?;
     let is_none = graph.call(functions::function("isnan")?, &[quotient])?;

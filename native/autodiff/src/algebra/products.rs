@@ -118,8 +118,8 @@ fn written_exponent(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Resul
     Ok(written.find(|other| is_close(*other, exponent)).unwrap_or(exponent))
 }
 
-/// The same product with one of the primal's in place of a number: with `w = 8.3 * t` in the query, `a / (8.3 * t^2)` is
-/// `a / (w * t)`.
+/// Rewrites a product with one of the primal's products in place of a number: with `w = 8.3 * t` in the query, `a / (8.3 * t^2)` becomes `a
+/// / (w * t)`.
 pub fn absorb_coefficient(algebra: &mut Algebra, product: &Monomial) -> Result<Vec<Monomial>> {
     let mut found = vec![];
     if product.coefficient.abs() == 1.0 {
@@ -138,12 +138,12 @@ pub fn absorb_coefficient(algebra: &mut Algebra, product: &Monomial) -> Result<V
     Ok(found)
 }
 
-/// `base^exponent`; a negative power is a quotient, so that 0 is never raised to it, which DataFusion refuses.
+/// Builds `base^exponent`. A negative power becomes a quotient, so 0 is never raised to it, which DataFusion refuses.
 pub fn power(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<NodeId> {
     if exponent < 0.0 { product_of(algebra, &Monomial::power(base, exponent)) } else { factor(algebra, base, exponent) }
 }
 
-/// `base^-exponent` as what multiplies a product and what divides it.
+/// Builds `base^-exponent` as the factors that multiply a product and that divide it.
 pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<[Option<NodeId>; 2]> {
     let (whole, rest) = (exponent.trunc(), exponent.fract());
     let half = rest == 0.5 && exponent <= MAX_PRODUCT_EXPONENT;
@@ -163,7 +163,7 @@ pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::testing::shown;
+    use crate::algebra::testing::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
@@ -186,7 +186,7 @@ mod tests {
             (quotient, y, "x", "x / y / y"),
         ] {
             let (made, over) = (multiply(&mut algebra, a, b)?, divide(&mut algebra, a, b)?);
-            assert_eq!((shown(&algebra, made)?.as_str(), shown(&algebra, over)?.as_str()), (product, divided));
+            assert_eq!((show(&algebra, made)?.as_str(), show(&algebra, over)?.as_str()), (product, divided));
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ mod tests {
             (17.0, "power(x, 17.0)"),
         ] {
             let made = power(&mut algebra, x, exponent)?;
-            assert_eq!(shown(&algebra, made)?, expected);
+            assert_eq!(show(&algebra, made)?, expected);
         }
         Ok(())
     }

@@ -31,8 +31,7 @@ pub fn place_sign(graph: &mut Graph, root: NodeId) -> Result<NodeId> {
     }
 }
 
-/// The negation of a product with the sign on one of its factors: on one whose negation is there already or costs
-/// nothing, or if `leftmost`, on the first.
+/// Negates a product by negating one of its factors: one whose negation exists already or costs nothing, or if `leftmost`, the first.
 #[recursive::recursive]
 fn push_negation(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Option<NodeId>> {
     if let Some(value) = graph.as_number(id) {
@@ -111,7 +110,7 @@ pub fn plain_sum(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::testing::shown;
+    use crate::algebra::testing::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
@@ -129,11 +128,11 @@ mod tests {
             [(x, y, "x + y"), (x, minus_y, "x - y"), (minus_x, y, "y - x"), (minus_x, minus_y, "-(x + y)")]
         {
             let sum = plain_sum(&mut graph, a, b)?;
-            assert_eq!(shown(&graph, sum)?, expected);
+            assert_eq!(show(&graph, sum)?, expected);
         }
         let number = graph.number(-1.0)?;
         let sum = plain_sum(&mut graph, number, minus_x)?;
-        assert_eq!(shown(&graph, sum)?, "-1.0 - x");
+        assert_eq!(show(&graph, sum)?, "-1.0 - x");
         Ok(())
     }
 
@@ -147,7 +146,7 @@ mod tests {
         for (positive, expected) in [(difference, "y - x"), (product, "y * (y - x)")] {
             let negative = negate(&mut graph, positive)?;
             let placed = place_sign(&mut graph, negative)?;
-            assert_eq!(shown(&graph, placed)?, expected);
+            assert_eq!(show(&graph, placed)?, expected);
         }
         Ok(())
     }

@@ -49,8 +49,8 @@ pub fn add(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     Ok(pick_cheapest(algebra, &candidates))
 }
 
-/// The sum of summands. Many are added up in halves: the sum of a chain would be as deep as there are summands, and DataFusion
-/// plans it in the square of their number.
+/// Builds a sum. Many terms are added in halves: a chain would be as deep as it has terms, and DataFusion plans it in the square of their
+/// number.
 pub fn add_all(algebra: &mut Algebra, summands: &[NodeId]) -> Result<NodeId> {
     if summands.len() > MAX_CHAIN {
         let (first, second) = summands.split_at(summands.len() / 2);
@@ -139,8 +139,8 @@ fn factor_out(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Optio
     Ok(Some((common, multiply(algebra, common, sum)?)))
 }
 
-/// `p + q` over their common denominator, if the sum in the numerator shrinks to a single term: with `u = a + x`,
-/// `a / u - a * x / u^2` is `a * a / u^2`.
+/// Builds `p + q` over their common denominator, if the numerator shrinks to a single term: with `u = a + x`, `a / u - a * x / u^2` becomes
+/// `a * a / u^2`.
 fn add_over_denominator(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
     let common = p.common(q, true);
     let (p, q) = (p.divide(&common), q.divide(&common));
@@ -176,7 +176,8 @@ fn linear_terms(algebra: &mut Algebra, monomial: &Monomial) -> Result<Vec<Term>>
     Ok(terms)
 }
 
-/// Whether no number has become 0, infinite or inexact where others would have made up for it: `1e-200 * (1e-200 * exp(x))`.
+/// Returns whether no coefficient has become 0, infinite or inexact where others would have compensated for it: `1e-200 * (1e-200 *
+/// exp(x))`.
 fn fits_chain(terms: &[Term]) -> bool {
     terms.iter().all(|term| term.monomial.coefficient.is_normal())
 }
@@ -198,7 +199,7 @@ fn merge_terms(terms: &mut Vec<Term>, others: Vec<Term>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::testing::shown;
+    use crate::algebra::testing::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
@@ -221,7 +222,7 @@ mod tests {
             (xy, twice, "x * (y + 2.0)"),
         ] {
             let sum = add(&mut algebra, a, b)?;
-            assert_eq!(shown(&algebra, sum)?, expected);
+            assert_eq!(show(&algebra, sum)?, expected);
         }
         let none = subtract(&mut algebra, xy, xy)?;
         assert!(algebra.is_zero(none));
@@ -236,7 +237,7 @@ mod tests {
         algebra.end_primal();
         assert!(add_all(&mut algebra, &[]).map(|sum| algebra.is_zero(sum))?);
         let sum = add_all(&mut algebra, &vec![x; 4 * MAX_CHAIN])?;
-        assert_eq!(shown(&algebra, sum)?, "64.0 * x");
+        assert_eq!(show(&algebra, sum)?, "64.0 * x");
         Ok(())
     }
 }

@@ -22,8 +22,8 @@ pub fn pick_cheapest(graph: &Graph, candidates: &[NodeId]) -> NodeId {
     best
 }
 
-/// The number of operations in a sum of products, and how many of them the primal does not have; none if there are
-/// too many to weigh.
+/// Returns the number of operations in a sum of products, and how many of them the primal does not have. Returns `None` if there are too
+/// many to weigh.
 pub fn cost(graph: &Graph, root: NodeId) -> Option<(usize, usize)> {
     let mut seen = HashSet::from([root]);
     let mut open = vec![root];

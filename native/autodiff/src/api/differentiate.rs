@@ -16,11 +16,11 @@ use crate::vocabulary::messages::{abbreviate, unquoted_advice};
 use crate::vocabulary::refusals::Refused;
 use crate::vocabulary::types::{result_type, value_type};
 
-/// The derivative that a call stands for by these rules: the sum over its seeds of partial derivative times factor.
+/// Differentiates a call by these rules: the sum over its seeds of partial derivative times factor.
 ///
 /// # Errors
-/// A plan error if an argument cannot be differentiated by, a function on the way has no rule, a volatile call would
-/// be evaluated again, or a value was computed from the variable by a node of the plan below.
+/// A plan error if an argument cannot be differentiated by, a function on the way has no rule, a volatile call would be evaluated again, or
+/// a value was computed from the variable by a node of the plan below.
 pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -> Result<Expr> {
     let mut algebra = Algebra::new(schema);
     let derivatives = differentiate_calls(std::slice::from_ref(call), &mut algebra, schema, rules)?;
@@ -30,7 +30,7 @@ pub fn differentiate(call: &Differentiation, schema: &DFSchema, rules: &Rules) -
     }
 }
 
-/// The derivatives that calls of one function stand for, as a program: see [`Layers`](crate::graph::Layers).
+/// Differentiates several calls of one function as a program: see [`Layers`](crate::graph::Layers).
 ///
 /// # Errors
 /// As [`differentiate`].
@@ -178,8 +178,8 @@ fn check_numeric(call: &Differentiation, expr: &Expr, field: &Field) -> Result<(
     Err(Refused::NotNumeric.mark(error))
 }
 
-/// The error for a volatile value that would be another one each time: one of the expression that the derivative reads, or a
-/// factor of the call that it reads twice.
+/// Refuses a volatile value that would differ at each evaluation: one of the expression that the derivative reads, or a factor of the call
+/// that the derivative reads twice.
 fn check_sampled_once(call: &Differentiation, algebra: &Algebra, root: NodeId, derivative: NodeId) -> Result<()> {
     for id in algebra.reachable(derivative).into_iter().filter(|id| algebra.node(*id).volatile) {
         if algebra.reachable(root).contains(&id) || count_samples(algebra, id, derivative) > 1 {

@@ -12,10 +12,10 @@ use crate::pullback::Refusal;
 use crate::table::{DECIMAL, TEXT, TIME, refusal_of, refusal_of_higher_order};
 use crate::vocabulary::messages::{abbreviate, error_text, truncate};
 
-/// The error that says why a call is refused.
+/// Words the reason why a call is refused as an error.
 ///
 /// # Errors
-/// If the expression that is to be shown cannot be.
+/// If the expression cannot be shown.
 pub fn word_refusal(call: &Differentiation, algebra: &Algebra, refusal: Refusal) -> Result<DataFusionError> {
     let shown = |id: NodeId| -> Result<String> { Ok(abbreviate(&export(algebra, id)?)) };
     Ok(match refusal {
@@ -108,7 +108,7 @@ fn suggest_rule(function: &ScalarFunction) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::missing_rule;
+    use super::suggest_rule;
     use datafusion_expr::expr::ScalarFunction;
     use datafusion_expr::{ScalarUDF, SimpleScalarUDF, Volatility, lit};
     use std::sync::Arc;

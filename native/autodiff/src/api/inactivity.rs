@@ -22,11 +22,11 @@ pub enum Varies {
     Unless(Expr),
 }
 
-/// Where an expression takes branches that do not vary, as a condition over its columns; none if it is not known to do so anywhere.
-/// `varies` says of a column whether it does.
+/// Returns the condition under which an expression takes branches that do not vary, over its columns; `None` if it is not known to do so
+/// anywhere. `varies` says where a column varies.
 ///
-/// There its derivative is 0 by structure, so that it contributes nothing even if it is multiplied by infinity, as that of
-/// `sqrt(greatest(x, 0))` is where `x` is negative. The derivative of `x * x` at 0 happens to be 0, and is none of these.
+/// In these rows the derivative is 0 by structure, so it contributes nothing even if it is multiplied by infinity, as that of
+/// `sqrt(greatest(x, 0))` is for negative `x`. The derivative of `x * x` at 0 happens to be 0, and is no such case.
 ///
 /// # Errors
 /// If the expression cannot be typed over the columns.
@@ -110,7 +110,7 @@ impl Conditions<'_, '_> {
         }
     }
 
-    /// Where none of several nodes varies. Of an expression that does not show what it reads nothing is known.
+    /// Returns the condition under which none of several nodes varies. Nothing is known of an expression that does not show what it reads.
     fn all_inactive(&mut self, nodes: &[NodeId]) -> Result<NodeId> {
         let mut all = self.algebra.truth(!nodes.is_empty())?;
         for node in nodes {

@@ -8,11 +8,11 @@ use crate::algebra::{self, Algebra};
 use crate::graph::import;
 use crate::vocabulary::opaque_expr::unwrap_opaque;
 
-/// Whether an expression chooses among no values that vary, and is finite with its derivatives by the rules of the table wherever its
-/// columns are, overflow aside. `varies` says of each column whether it does.
+/// Returns whether an expression chooses among no values that vary, and is finite with its derivatives by the rules of the table wherever
+/// its columns are, overflow aside. `varies` says whether a column varies.
 ///
-/// Then the products of its derivatives with a cotangent of 0 are 0. Else 0 may meet an infinite derivative, as that of `ln(x)` at
-/// 0, and an infinite cotangent the derivative 0 of a branch that is not taken.
+/// Then the products of its derivatives with a cotangent of 0 are 0. Otherwise 0 may be multiplied by an infinite derivative, as that of
+/// `ln(x)` at 0, and an infinite cotangent by the derivative 0 of a branch that is not taken.
 ///
 /// # Errors
 /// If the expression cannot be typed over the columns.

@@ -48,8 +48,8 @@ fn variable_kind(variable: &Expr) -> &'static str {
     }
 }
 
-/// The error for what may vary with a variable without one node of a plan telling how: another column, which a CTE, a view, a
-/// join or an aggregate may have computed from it, or a subquery.
+/// Refuses what may vary with a variable without one node of a plan showing how: another column, which a CTE, a view, a join or an
+/// aggregate may have computed from it, or a subquery.
 ///
 /// ```text
 /// SELECT grad(q * q, x) FROM (SELECT x, x * x AS q FROM t)          q is a column like any other here

@@ -146,9 +146,9 @@ impl<'a> Graph<'a> {
         self.columns.insert(column, id);
     }
 
-    /// The node of this shape over these children, made if there is none yet.
+    /// Returns the node of this shape over these children, and creates it if there is none.
     ///
-    /// A volatile call is a node of its own each time: two draws of `random()` are two values.
+    /// A volatile call is a new node each time: two samples of `random()` are two values.
     pub fn intern(&mut self, shape: Expr, children: Vec<NodeId>) -> Result<NodeId> {
         let key = (shape, children);
         if let Some(id) = self.interned.get(&key) {

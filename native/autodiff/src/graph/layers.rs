@@ -58,8 +58,8 @@ struct Assignment {
     read_by: Option<usize>,
 }
 
-/// The roots as layers if that is much smaller, else written out; none if they are too large. The layers pass on the columns
-/// `kept` of the schema, and `name` names the columns that they add.
+/// Writes the roots as layers if that is much smaller, else without layers. Returns `None` if they are too large. The layers pass on the
+/// columns `kept` of the schema, and `name` names the columns that they add.
 pub fn layer(
     graph: &Graph,
     roots: &[Root],

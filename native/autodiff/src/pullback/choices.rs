@@ -24,8 +24,8 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// The derivative of CASE by those of its branches, in their order, under the same conditions, so that what a branch not taken
-    /// would compute never enters; none if all are 0.
+    /// Builds the derivative of CASE from those of its branches, in their order, under the same conditions, so that what a branch not taken
+    /// would compute never enters. Returns `None` if all are 0.
     pub fn differentiate_case(
         &mut self,
         algebra: &mut Algebra,
@@ -73,8 +73,8 @@ impl Choices {
         }
     }
 
-    /// The product of a cotangent with a tangent, or with a cotangent of what is above, each of which may be a choice and the other
-    /// infinite or NaN. Inside of a choice, which may meet an infinite cotangent, a tangent keeps its condition:
+    /// Multiplies a cotangent by a tangent, or by a cotangent of a node above. Each of the two may be a choice, and the other infinite or
+    /// NaN. Within a choice, which may meet an infinite cotangent, a tangent keeps its condition:
     ///
     /// ```sql
     /// sqrt(least(z, 1.5))                              -- at z = 0, where a CTE has z as greatest(x, 0)
@@ -111,11 +111,10 @@ impl Choices {
         }
     }
 
-    /// The product of a cotangent and the derivative of a `CASE`.
+    /// Multiplies a cotangent by the derivative of a `CASE`.
     ///
-    /// A cotangent that can be infinite goes into the `CASE`, branch by branch, so that a branch that does not vary
-    /// contributes nothing: `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the
-    /// derivatives of a query share it.
+    /// A cotangent that can be infinite goes into the `CASE`, branch by branch, so that a branch that does not vary contributes nothing:
+    /// `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the derivatives of a query share it.
     pub fn pull_back(
         &mut self,
         algebra: &mut Algebra,
@@ -208,7 +207,7 @@ impl Choices {
         self.depth > 0
     }
 
-    /// A derivative with tangents in the place of those that have a condition. What these could meet has been multiplied by then.
+    /// Replaces tangents that have a condition by their columns. All that they could meet has been multiplied by then.
     #[recursive::recursive]
     fn strip_conditions(&mut self, algebra: &mut Algebra, nulls: &mut NullSets, id: NodeId) -> Result<NodeId> {
         if !self.chooses(algebra, id) {

@@ -22,12 +22,12 @@ pub struct VaryingContext<'s, 'a> {
 }
 
 impl VaryingContext<'_, '_> {
-    /// What the conditions of a `CASE` compare, if its derivative is worth being put together from those by these, and all that
-    /// varies enters through them.
+    /// Returns the operands that the conditions of a `CASE` compare, if all that varies enters through them and it is cheaper to
+    /// differentiate the `CASE` by these.
     ///
-    /// It is worth it where one such choice follows on another, as in a network of rectified units: its derivative as a
-    /// whole would be taken apart for each of the parameters. Since they multiply what comes before, that must have finite
-    /// derivatives, or a branch that is not taken would contribute 0 times infinity.
+    /// It is cheaper where one such choice follows another, as in a network of rectified units: its derivative as a whole would be expanded
+    /// for each of the parameters. Since the derivatives by operands multiply what comes before, that must have finite derivatives, or a
+    /// branch that is not taken would contribute 0 times infinity.
     pub fn find_compared(
         &self,
         nulls: &mut NullSets,

@@ -106,9 +106,9 @@ impl<'r> NullSets<'r> {
         }
     }
 
-    /// `derivative`, NULL wherever one of the `required` sources is.
+    /// Makes `derivative` NULL wherever one of the `required` sources is.
     ///
-    /// Instead of several sources of the `primal` it asks for that itself, once for the derivatives by all of its variables.
+    /// Instead of several sources of the `primal` it tests that itself, once for the derivatives by all of its variables.
     pub fn guard(
         &mut self,
         algebra: &mut Algebra,
@@ -166,9 +166,9 @@ impl<'r> NullSets<'r> {
         sources
     }
 
-    /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
+    /// Rewrites `derivative`, which cannot be NULL, in a form that the planner knows not to be NULL.
     ///
-    /// Should a rule of the user's be NULL where its function is not, the derivative is no number.
+    /// If a rule of the user's is NULL where its function is not, the derivative is NaN.
     pub fn assert_never(&mut self, algebra: &mut Algebra, derivative: NodeId) -> Result<NodeId> {
         let nan = algebra.number(f64::NAN)?;
         let holds = algebra.is_not_null(derivative)?;
@@ -176,10 +176,10 @@ impl<'r> NullSets<'r> {
     }
 }
 
-/// `derivative`, NULL where the condition does not hold.
+/// Makes `derivative` NULL where the condition does not hold.
 ///
-/// DataFusion computes nothing once for several columns that stands only inside of CASE. So the CASE is put around a single
-/// operand, or around 1, and leaves the parts that other derivatives share outside.
+/// DataFusion's common-subexpression elimination does not look inside CASE. So the CASE is put around a single operand, or around 1, and
+/// leaves the parts that other derivatives share outside.
 fn insert_guard(algebra: &mut Algebra, condition: NodeId, derivative: NodeId) -> Result<NodeId> {
     let node = algebra.node(derivative);
     let is_leaf = |id: &NodeId| algebra.node(*id).children.is_empty();
@@ -221,7 +221,7 @@ fn is_strict(rules: &Rules, algebra: &Algebra, id: NodeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::shown;
+    use crate::algebra::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::{Expr, col, lit, when};
@@ -252,7 +252,7 @@ mod tests {
         let required = Sources::from([n]);
         assert_eq!(nulls.guard(&mut algebra, n, &required, None)?, n);
         let guarded = nulls.guard(&mut algebra, x, &required, None)?;
-        assert_eq!(shown(&algebra, guarded)?, "CASE WHEN n IS NOT NULL THEN x END");
+        assert_eq!(show(&algebra, guarded)?, "CASE WHEN n IS NOT NULL THEN x END");
         assert_eq!(nulls.sources(&algebra, guarded), required);
         let condition = import(&mut algebra, &col("n").gt(lit(0.0)).and(col("x").gt(lit(0.0))))?;
         assert_eq!(nulls.excluded_by(&algebra, condition), required);

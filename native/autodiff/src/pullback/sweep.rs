@@ -187,7 +187,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         }
     }
 
-    /// The partial derivative of `(c - u) * (c + u)`, and of `(u - c) * (u + c)`, by `u`. Factor by factor it would be the
+    /// Returns the partial derivative of `(c - u) * (c + u)`, and of `(u - c) * (u + c)`, by `u`. Factor by factor it would be the
     /// difference of two numbers that are close to each other where `u` is small.
     fn difference_of_squares(&mut self, id: NodeId) -> Result<Option<Contribution>, PullbackError> {
         let Some((difference, sum)) = self.algebra.as_binary(id, Operator::Multiply) else { return Ok(None) };

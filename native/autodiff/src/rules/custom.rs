@@ -22,24 +22,23 @@ use crate::vocabulary::transform::is_transform;
 const MAX_LENGTH: usize = 10_000;
 
 impl Rule {
-    /// A rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter,
-    /// `["x / hypot(x, y)", "y / hypot(x, y)"]`.
+    /// Creates a rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter, `["x / hypot(x, y)", "y
+    /// / hypot(x, y)"]`.
     ///
-    /// The derivatives are SQL over the parameters and `Ω`, the function's own output: numbers, `+ - * / %`, comparisons,
-    /// `AND`, `OR`, `NOT`, `BETWEEN`, `IS NULL`, `CASE`, casts to `REAL` or `DOUBLE`, and calls of DataFusion's own scalar
-    /// functions or of the function itself. A call of the function with its own parameters is the same as `Ω`.
+    /// The derivatives are SQL over the parameters and `Ω`, the function's own output: numbers, `+ - * / %`, comparisons, `AND`, `OR`,
+    /// `NOT`, `BETWEEN`, `IS NULL`, `CASE`, casts to `REAL` or `DOUBLE`, and calls of DataFusion's own scalar functions or of the function
+    /// itself. A call of the function with its own parameters is the same as `Ω`.
     ///
-    /// The rule holds for every function of this name or alias that is called with that many arguments, DataFusion's own
-    /// included, whose rule it replaces.
+    /// The rule holds for every function of this name or alias that is called with that many arguments, DataFusion's own included, whose
+    /// rule it replaces.
     ///
     /// # Errors
-    /// A plan error that shows the SQL, the reason and the way out, if the rule is wrong in any way that can be told
-    /// without evaluating it.
+    /// A plan error that shows the SQL, the reason and a workaround, if the rule is wrong in any way that shows without evaluating it.
     pub fn new(signature: &str, partials: &[&str]) -> Result<Self> {
         Self::with_functions(signature, partials, [])
     }
 
-    /// A rule whose derivatives also call these functions.
+    /// Creates a rule whose derivatives also call these functions.
     ///
     /// # Errors
     /// As for [`new`](Self::new), and if two functions have one name.
@@ -52,10 +51,10 @@ impl Rule {
         rule.map_err(|error| plan_datafusion_err!("the rule for {}: {}", truncate(signature), error_text(error)))
     }
 
-    /// The rule with the promise that the function is NULL exactly where one of its arguments is. Its derivative then needs
-    /// no look at the function's value to be NULL where that is.
+    /// Adds the promise that the function is NULL exactly where one of its arguments is. Its derivative then need not test the function's
+    /// value to be NULL where that is.
     ///
-    /// This holds without being said for functions of DataFusion that have a rule already.
+    /// Functions of DataFusion that have a rule already need no promise.
     pub fn strict(self) -> Self {
         Self { strict: true, ..self }
     }

@@ -189,7 +189,7 @@ fn evaluate_branches(
     Ok(CaseOutcome::Open(open))
 }
 
-/// A comparison, decided in the order that DataFusion has floats in if both sides are numbers.
+/// Evaluates a comparison. If both sides are constants, it is decided in DataFusion's order of floats.
 fn compare(algebra: &mut Algebra, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
     let (Some(left), Some(right)) = (algebra.as_number(a), algebra.as_number(b)) else {
         return algebra.binary(a, op, b);
@@ -207,7 +207,7 @@ fn compare(algebra: &mut Algebra, a: NodeId, op: Operator, b: NodeId) -> Result<
     algebra.intern(Expr::Literal(ScalarValue::Boolean(Some(holds)), None), vec![])
 }
 
-/// A call that means something in the scope, of a function that the scope has, or of one of DataFusion's own.
+/// Evaluates a call that has a meaning in the scope, of a function that the scope has, or of one of DataFusion's own.
 fn evaluate_call(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
     let (name, arguments) = parse_call(sql)?;
     if let Some(value) = scope.call(algebra, &Call { sql, name: &name, arguments: &arguments })? {
@@ -240,7 +240,7 @@ fn evaluate_call(sql: &Sql, algebra: &mut Algebra, scope: &mut impl Scope) -> Re
     called.map_err(|error| plan_datafusion_err!("{}: {}", truncate(sql), error_text(error)))
 }
 
-/// A call that the algebra takes apart or evaluates at once, so that it merges with the numbers around it.
+/// Evaluates a call that the algebra expands or folds, so that it merges with the numbers around it.
 fn fold_constant_call(function: &ScalarUDF, algebra: &mut Algebra, arguments: &[NodeId]) -> Result<Option<NodeId>> {
     let Some(number) = arguments.last().and_then(|last| algebra.as_number(*last)) else { return Ok(None) };
     let Some(line) = table::find_function(function, arguments.len()).map(|known| known.line) else { return Ok(None) };
@@ -266,7 +266,7 @@ pub fn check_not_volatile(sql: &Sql, function: &ScalarUDF) -> Result<()> {
 /// A test of an input while the query is planned.
 type Test = fn(&Algebra, NodeId) -> bool;
 
-/// The question and the input `y` if the condition is `constant(y)`, which holds where the input is a number in the query, or
+/// Returns the test and the input `y` if the condition is `constant(y)`, which holds if the input is a constant in the query, or
 /// `never_null(y)`. It chooses among the branches of a rule when the rule is used, and leaves nothing in the query.
 fn planning_time_test(condition: &Sql) -> Option<(Test, &Sql)> {
     let (name, arguments) = parse_call(condition).ok()?;
@@ -281,7 +281,7 @@ fn planning_time_test(condition: &Sql) -> Option<(Test, &Sql)> {
     }
 }
 
-/// The float type that SQL names, by the names that DataFusion knows.
+/// Returns the float type that SQL names, by the names that DataFusion knows.
 fn float_type(data_type: &SqlType) -> Option<DataType> {
     match data_type {
         SqlType::Float(ExactNumberInfo::None) | SqlType::Real | SqlType::Float4 => Some(DataType::Float32),

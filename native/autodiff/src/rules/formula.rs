@@ -69,8 +69,8 @@ impl Formula {
         evaluate_number(&self.sql, algebra, scope)
     }
 
-    /// The expression of this formula, none if it is 0, in which `value_of` gives the calls that are not of DataFusion's own
-    /// scalar functions by their names and the names that they are over. Numbers are DOUBLE.
+    /// Evaluates this formula to an expression, `None` if it is 0. `value_of` returns the values of calls that are not of DataFusion's own
+    /// scalar functions, by name and the names of their arguments. Numbers are DOUBLE.
     ///
     /// # Errors
     /// Those of `value_of`, and a plan error if the formula is not one over these calls.
@@ -104,7 +104,7 @@ struct ValueScope<F> {
     values: Vec<Expr>,
 }
 
-/// The column that stands in a graph for a value that is given, whose own operations are none of the graph's.
+/// Creates the column that represents an input value in a graph, which does not expand its operations.
 fn stand_in(number: usize) -> Expr {
     Expr::Column(Column::new_unqualified(format!("given value {number}")))
 }
@@ -147,7 +147,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
     use datafusion_expr::col;
 
-    /// A formula over `f(a)`, which is a column, and `zero(a)`.
+    /// Evaluates a formula over `f(a)`, which is a column, and `zero(a)`.
     fn over(text: &str) -> Result<Option<String>> {
         let value_of = |name: &str, names: &[String]| {
             Ok(match (name, names) {

@@ -126,8 +126,8 @@ impl Scope for Bindings<'_> {
 }
 
 impl Bindings<'_> {
-    /// A call of the function that the rule is for with other arguments: the instance of the query, which takes arguments of
-    /// the types that it takes there.
+    /// Builds a call of the function that the rule is for with other arguments: it is the instance of the query, and takes arguments of the
+    /// types that it takes there.
     fn recursive_call(&mut self, algebra: &mut Algebra, function: &Arc<ScalarUDF>, call: &Call) -> Result<NodeId> {
         check_not_volatile(call.sql, function)?;
         let mut operands = vec![];

@@ -19,12 +19,12 @@ pub fn function_rule(function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Ru
     table::find_function(function, arity).map(|entry| cached_rule(entry, arity)).transpose()
 }
 
-/// The rule of a binary operator.
+/// Returns the rule of a binary operator.
 pub fn operator_rule(operator: Operator) -> Result<Option<Arc<Rule>>> {
     table::find_operator(operator).map(|entry| cached_rule(entry, 2)).transpose()
 }
 
-/// The rule of the unary minus.
+/// Returns the rule of the unary minus.
 pub fn negation_rule() -> Result<Option<Arc<Rule>>> {
     table::find_negation().map(|entry| cached_rule(entry, 1)).transpose()
 }

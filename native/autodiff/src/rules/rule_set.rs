@@ -21,7 +21,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The table with these rules laid over it.
+    /// Creates the rules of the table with these rules in front of them.
     ///
     /// # Errors
     /// A plan error if two of them are for one function with the same number of arguments.
@@ -39,7 +39,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// The rule of a function for this number of arguments.
+    /// Finds the rule of a function for this number of arguments.
     pub(crate) fn find(&self, function: &ScalarUDF, arity: usize) -> Result<Option<Arc<Rule>>> {
         match self.user_rule(function, arity) {
             Some(rule) => Ok(Some(Arc::clone(rule))),
@@ -48,19 +48,19 @@ impl Rules {
         }
     }
 
-    /// Whether a function is NULL exactly where one of its arguments is. Another derivative does not change that.
+    /// Returns whether a function is NULL exactly where one of its arguments is. A user rule for it does not change that.
     pub(crate) fn is_strict(&self, function: &ScalarUDF, arity: usize) -> bool {
         is_stop(function, arity)
             || self.user_rule(function, arity).is_some_and(|rule| rule.strict)
             || table::find_function(function, arity).is_some_and(|known| known.line.nulls == Nulls::AnyInput)
     }
 
-    /// Whether the rule of a function is one of the user's.
+    /// Returns whether the rule of a function is one of the user's.
     pub(crate) fn has_user_rule(&self, function: &ScalarUDF, arity: usize) -> bool {
         self.user_rule(function, arity).is_some()
     }
 
-    /// The user's rule for a function: one for its name, or else for an alias.
+    /// Returns the user's rule for a function: one for its name, or else for an alias.
     fn user_rule(&self, function: &ScalarUDF, arity: usize) -> Option<&Arc<Rule>> {
         let mut names = std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str));
         names.find_map(|name| self.of_user.get(&(name.to_owned(), arity)))

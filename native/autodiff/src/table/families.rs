@@ -33,7 +33,7 @@ pub static FAMILIES: [Family; 10] = [
     Family { refused: refusals::NESTED_AND_TIMES, ..family("lists, maps, structs and times", &[], &[]) },
 ];
 
-/// All lines that are looked up.
+/// Iterates over all lines that are looked up.
 pub fn lines() -> impl Iterator<Item = &'static Line> {
     FAMILIES.iter().flat_map(|family| family.lines)
 }

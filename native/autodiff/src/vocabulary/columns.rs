@@ -25,8 +25,8 @@ pub fn is_opaque(expr: &Expr) -> bool {
     )
 }
 
-/// Whether an expression may be another value each time it is evaluated, because it calls a volatile function or a subquery in
-/// it does, as `(SELECT random())`.
+/// Returns whether each evaluation of an expression may give another value, because it calls a volatile function, or a subquery in it does,
+/// as `(SELECT random())`.
 pub fn is_volatile(expr: &Expr) -> bool {
     let found = expr.exists(|part| {
         Ok(part.is_volatile_node() || subquery_of(part).is_some_and(|subquery| is_volatile_plan(&subquery.subquery)))

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 /// The function whose value counts as constant.
 pub const STOP_GRADIENT: &str = "stop_gradient";
 
-/// Whether a function is `stop_gradient`. It comes from other libraries too, and is known by its name as functions of users are.
+/// Returns whether a function is `stop_gradient`. Other libraries have it as well, so it is recognized by name, as functions of users are.
 pub fn is_stop(function: &ScalarUDF, arity: usize) -> bool {
     function.name() == STOP_GRADIENT && arity == 1
 }
@@ -22,10 +22,10 @@ pub fn stop_gradient_argument(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// An expression with what `stop_gradient` is called with in the place of its calls.
+/// Replaces calls of `stop_gradient` by their arguments.
 ///
 /// # Errors
-/// If the expression cannot be put together again.
+/// If the expression cannot be rebuilt.
 pub fn remove_stop_gradient(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|part| {
         let inside = stop_gradient_argument(&part).cloned();
@@ -56,7 +56,7 @@ fn index_by_name(functions: Vec<Arc<ScalarUDF>>) -> Functions {
     named.collect()
 }
 
-/// DataFusion's own function of this name, which the calculus itself uses.
+/// Returns DataFusion's own function of this name, which the calculus itself uses.
 ///
 /// # Errors
 /// If DataFusion has none.

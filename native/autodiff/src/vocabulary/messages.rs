@@ -36,7 +36,8 @@ pub fn is_added(expr: &Expr) -> bool {
     }
 }
 
-/// The call of `grad` that a call of `jvp` stands for which reads columns that derivatives have added, by one of these or along it.
+/// Converts a call of `jvp` that reads columns that derivatives have added, as variable or tangent, to the call of `grad` that it stands
+/// for.
 fn variable_of_seed(expr: &Expr) -> Option<Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [function, variable, tangents @ ..] = call.args.as_slice() else { return None };
@@ -50,8 +51,8 @@ fn variable_of_seed(expr: &Expr) -> Option<Expr> {
     Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(grad), vec![function.clone(), variable.clone()])))
 }
 
-/// A text with the columns that derivatives have added to a plan called as what they are of: `val` for `∂rows."∂val #2"`, and
-/// `grad(y, x)` for `m."∂y/∂x"`.
+/// Replaces columns that derivatives have added to a plan by what they stand for: `∂rows."∂val #2"` by `val`, and `m."∂y/∂x"` by `grad(y,
+/// x)`.
 pub fn restore_source_names(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
@@ -110,7 +111,7 @@ fn strip_qualifier(text: &str) -> &str {
     }
 }
 
-/// A name without the mark, and without the number that tells it from others; a derivative as it is asked for.
+/// Strips the mark and the number from a name; a derivative becomes the call of `grad`.
 fn strip_marks(name: &str) -> String {
     let plain = match name.rsplit_once(" #") {
         Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
@@ -124,7 +125,7 @@ fn strip_marks(name: &str) -> String {
     if is_simple { plain.to_owned() } else { format!("\"{plain}\"") }
 }
 
-/// What a message shows of a text that the user wrote, or that was made of one: its beginning, if it is long.
+/// Truncates a text that the user wrote, or that was made of one, if it is long.
 pub fn truncate(text: impl fmt::Display) -> String {
     const MAX_LENGTH: usize = 200;
     let text = text.to_string();
@@ -134,7 +135,7 @@ pub fn truncate(text: impl fmt::Display) -> String {
     }
 }
 
-/// What is expected of the arguments of an operator that it differentiates by.
+/// Says what an operator expects of the arguments that it differentiates by.
 pub fn must_be_column(operator: &str) -> String {
     match operator {
         "jvp" => "the variables of jvp must be columns".to_owned(),
@@ -152,8 +153,8 @@ pub fn literal_kind(value: &ScalarValue) -> &'static str {
     }
 }
 
-/// What to write in place of a literal that a column or an expression was expected for: the name or the SQL that a string has, without
-/// its quotes. None for what is no string.
+/// Advises what to write in place of a literal where a column or an expression is expected: the name or the SQL in a string, without its
+/// quotes. Returns `None` if the literal is no string.
 pub fn unquoted_advice(value: &ScalarValue) -> Option<String> {
     let text = value.try_as_str()??.trim();
     let is_sql = |text: &str| text.chars().all(|part| part.is_ascii_graphic() || part == ' ');

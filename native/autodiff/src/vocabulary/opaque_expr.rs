@@ -45,7 +45,7 @@ impl Hash for OpaqueExpr {
 const PART_PREFIX: &str = "∂part";
 
 impl OpaqueExpr {
-    /// An expression with these words, and parts of which it reads nothing else.
+    /// Creates an opaque expression over parts, outside of which it reads nothing.
     ///
     /// # Errors
     /// If the expression reads a column that is in none of the parts, or has no type over the columns.
@@ -66,7 +66,7 @@ impl OpaqueExpr {
     }
 }
 
-/// An expression with the readings of those in it that keep words.
+/// Replaces opaque expressions by their readings.
 ///
 /// # Errors
 /// If one lacks a part, which does not happen.
@@ -143,7 +143,7 @@ mod tests {
     use datafusion_common::{DFSchema, Result};
     use datafusion_expr::{Expr, cast, col, lit};
 
-    use super::{OpaqueExpr, cast_operand, read};
+    use super::{OpaqueExpr, cast_operand, unwrap_opaque};
 
     fn schema() -> Result<DFSchema> {
         let columns = ["x", "y"].map(|name| Field::new(name, DataType::Float64, true));

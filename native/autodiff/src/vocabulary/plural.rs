@@ -1,6 +1,6 @@
 //! Numbers with nouns in messages.
 
-/// How many there are of what has this name in the singular.
+/// Writes a number with a noun, which is given in the singular.
 ///
 /// ```text
 /// no arguments       1 argument       2 arguments

@@ -29,14 +29,14 @@ const ALL: [Refused; 6] = [
 ];
 
 impl Refused {
-    /// The kind of an error that planning or running a statement ends in; none if it is not about a derivative.
+    /// Returns the kind of an error of planning or execution, `None` if it is not about a derivative.
     ///
     /// ```
     /// # use datafusion_common::{DataFusionError, plan_datafusion_err};
     /// # use xql_autodiff::Refused;
     /// let error = plan_datafusion_err!("MissingRuleError: no derivative of floor(x)").context("in a view");
-    /// assert_eq!(Refused::of(&error), Some(Refused::MissingRule));
-    /// assert_eq!(Refused::of(&plan_datafusion_err!("no table t")), None);
+    /// assert_eq!(Refused::from_error(&error), Some(Refused::MissingRule));
+    /// assert_eq!(Refused::from_error(&plan_datafusion_err!("no table t")), None);
     /// ```
     pub fn from_error(error: &DataFusionError) -> Option<Self> {
         let (DataFusionError::Plan(message) | DataFusionError::Execution(message)) = error.find_root() else {
@@ -45,7 +45,7 @@ impl Refused {
         ALL.into_iter().find(|kind| message.strip_prefix(kind.name()).is_some_and(|rest| rest.starts_with(": ")))
     }
 
-    /// What a message of this kind begins with, before a colon, and what the exception is called in Python.
+    /// Returns the prefix of messages of this kind, before a colon, which is also the name of the exception in Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::MissingRule => "MissingRuleError",
@@ -57,7 +57,7 @@ impl Refused {
         }
     }
 
-    /// An error of this kind, unless its message says already which kind it is of, as that of a call in a branch of a UNION does.
+    /// Marks an error as one of this kind, unless its message already has a kind, as that of a call in a branch of a UNION does.
     pub fn mark(self, error: DataFusionError) -> DataFusionError {
         match error {
             DataFusionError::Plan(message) => DataFusionError::Plan(self.add_mark(message)),

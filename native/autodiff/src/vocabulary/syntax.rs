@@ -11,7 +11,7 @@ use sqlparser::tokenizer::Token;
 
 use crate::vocabulary::messages::truncate;
 
-/// An expression and nothing after it.
+/// Parses an expression with nothing after it.
 ///
 /// # Errors
 /// A plan error if the text is anything else.
@@ -36,7 +36,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The signature of a line of a table, which may be one of an operator.
+    /// Parses the signature of a line of a table, which may be that of an operator.
     ///
     /// # Errors
     /// A plan error if it is none.
@@ -51,7 +51,7 @@ impl Signature {
         }
     }
 
-    /// The signature of a function.
+    /// Reads the signature of a function.
     ///
     /// # Errors
     /// A plan error if it is none.
@@ -102,7 +102,7 @@ pub fn strip_cast(sql: &Sql) -> &Sql {
     }
 }
 
-/// The function that a call names, and its arguments. floor, ceil and struct are syntax of their own to the parser.
+/// Returns the function that a call names, and its arguments. The parser has syntax of its own for floor, ceil and struct.
 ///
 /// # Errors
 /// A plan error if it is no call.

@@ -49,7 +49,7 @@ impl Transform {
         }
     }
 
-    /// The error of a call with `count` arguments, if that is not a number of arguments this operator takes.
+    /// Checks that this operator takes `count` arguments.
     ///
     /// # Errors
     /// A plan error that shows how the operator is called.

@@ -7,11 +7,11 @@ pub fn is_float(data_type: &DataType) -> bool {
     matches!(value_type(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
-/// Whether a value of this type can vary with a float, so that a number made of it again has a derivative that is not 0 by the
-/// type alone.
+/// Returns whether a value of this type can vary with a float, so that a number converted back from it has a derivative that is not 0 by
+/// the type alone.
 ///
-/// Whole numbers and booleans are constant between jumps. Whatever else there is may hold all digits of a float: a decimal, a
-/// string, a time, a list.
+/// Integers and booleans are constant between jumps. Values of any other type may hold all digits of a float: a decimal, a string, a time,
+/// a list.
 pub fn can_vary(data_type: &DataType) -> bool {
     match data_type {
         DataType::Null | DataType::Boolean => false,

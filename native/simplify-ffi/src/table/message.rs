@@ -124,7 +124,7 @@ fn decode_shallow(node: &LogicalExprNode) -> Result<Expr> {
     Ok(expr)
 }
 
-/// The shape without what `datafusion-proto` drops and has no part in its meaning: metadata, and names of fields.
+/// Strips what `datafusion-proto` drops and what has no part in the meaning of a shape: metadata, and names of fields.
 pub(crate) fn strip_metadata(shape: Expr) -> Expr {
     match shape {
         Expr::Literal(value, _) => Expr::Literal(value, None),

@@ -16,16 +16,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use xql_relations::Interruption;
 
-/// How long a signal may wait.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// The interval in which signals are checked.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// As much as the main thread has.
+/// The usual size of the main thread's stack.
 const STACK: usize = 8 << 20;
 
-/// Calls `function`, so that Ctrl-C ends the wait for it.
+/// Calls `function` so that Ctrl-C interrupts it.
 ///
-/// What is executed is then told to end, and so is what is being planned, which looks for it at each of its steps.
-pub fn interruptible<'py>(
+/// Execution and planning are then interrupted as well; planning checks for it at each of its steps.
+pub fn call_interruptibly<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
@@ -43,10 +43,10 @@ pub fn interruptible<'py>(
         let (identity, interruption) = (Arc::clone(&identity), interruption.clone());
         move || {
             Python::attach(move |py| {
-                set(&identity, this_thread(py).ok());
+                set_thread(&identity, this_thread(py).ok());
                 let called = interruption
                     .watched(|| function.call(py, args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py))));
-                set(&identity, None);
+                set_thread(&identity, None);
                 // Nobody waits after an interruption.
                 let _ = sender.send(called);
             });
@@ -58,14 +58,14 @@ pub fn interruptible<'py>(
     loop {
         let received = py.detach(|| {
             let receiver = receiver.lock().map_err(|_| RecvTimeoutError::Disconnected)?;
-            receiver.recv_timeout(PATIENCE)
+            receiver.recv_timeout(SIGNAL_INTERVAL)
         });
         match received {
             Ok(called) => return called.map(|value| value.into_bound(py)),
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(interrupted) = py.check_signals() {
                     interruption.interrupt();
-                    interrupt(py, &identity);
+                    raise_interrupt(py, &identity);
                     return Err(interrupted);
                 }
             }
@@ -87,14 +87,14 @@ fn this_thread(py: Python<'_>) -> PyResult<c_long> {
     py.import("threading")?.call_method0("get_ident")?.extract()
 }
 
-fn set(identity: &Mutex<Option<c_long>>, thread: Option<c_long>) {
+fn set_thread(identity: &Mutex<Option<c_long>>, thread: Option<c_long>) {
     if let Ok(mut identity) = identity.lock() {
         *identity = thread;
     }
 }
 
-/// Has DataFusion find the interruption in a thread when it next looks for signals there.
-fn interrupt(py: Python<'_>, identity: &Mutex<Option<c_long>>) {
+/// Raises the interruption in a thread, where DataFusion finds it when it next checks for signals.
+fn raise_interrupt(py: Python<'_>, identity: &Mutex<Option<c_long>>) {
     if let Ok(identity) = identity.lock()
         && let Some(thread) = *identity
     {
