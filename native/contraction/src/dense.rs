@@ -34,7 +34,7 @@ pub struct DenseMatrix {
     values: Vec<f64>,
     /// Which elements have a factor that is not NULL, if these are not all occupied ones.
     valid: Option<BitMatrix>,
-    /// Whether all elements, and the sums of their absolute values, are finite.
+    /// Whether the factors are finite, and so are the sums of duplicates.
     finite: bool,
 }
 
