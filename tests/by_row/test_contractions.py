@@ -12,7 +12,7 @@ from datafusion import SessionConfig, SessionContext
 from support import sessions
 from support.cases import query
 
-WAYS = ("true", "dense", "sparse", "handed_over")
+WAYS = ("true", "dense", "sparse", "fallback")
 
 
 def table(seed: int, sizes: dict[str, int], *, there: float = 1.0, nulls: float = 0.0) -> dict[str, list[Any]]:
@@ -269,7 +269,7 @@ def test_what_a_mask_leaves_out_is_not_multiplied() -> None:
 
 
 @pytest.mark.parametrize("variable", ["x", "w"])
-@pytest.mark.parametrize("way", ["true", "sparse", "handed_over", "false"])
+@pytest.mark.parametrize("way", ["true", "sparse", "fallback", "false"])
 def test_rows_without_a_partner(variable: str, way: str) -> None:
     """Where no weight is known, a value takes its place, and a group has no key of the weights."""
     ctx = sessions.session(
@@ -442,18 +442,18 @@ def test_what_stands_above_them_counts_on_constants() -> None:
 def test_the_kernel_is_shown() -> None:
     ctx = session(3)
     statement = STATEMENTS["a layer, by its weights"][0]
-    for way, kernel in [("dense", "dense"), ("sparse", "sparse"), ("handed_over", "handed_over")]:
+    for way, kernel in [("dense", "dense"), ("sparse", "sparse"), ("fallback", "fallback")]:
         shown = plan(ctx, statement, way, "EXPLAIN ANALYZE")
         lines = [line for line in shown.splitlines() if "ContractionExec" in line]
         assert len(lines) == 2, shown
         for line in lines:
             assert f"{kernel}=1" in line, line
-            assert ("filling=100" in line) == (way != "handed_over"), line
+            assert ("density=100" in line) == (way != "fallback"), line
 
 
 def test_the_option_has_its_values() -> None:
     ctx = session(3)
     with pytest.raises(
-        Exception, match=r"xql\.contractions is one of true, false, everywhere, dense, sparse, handed_over, not 3"
+        Exception, match=r"xql\.contractions is one of true, false, everywhere, dense, sparse, fallback, not 3"
     ):
         query(ctx, "SET xql.contractions = 3")

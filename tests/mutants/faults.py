@@ -94,7 +94,7 @@ READERS = {
         ("FAMILIES.iter().flat_map(|family| family.lines)", ".filter(|line| line.holds())"),
     ],
     "autodiff/src/table/lookup.rs": [
-        (".find(|known| known.takes(arity))", ".inspect(|known| known.line.looked_up())"),
+        (".find(|entry| entry.accepts_arity(arity))", ".inspect(|entry| entry.line.looked_up())"),
     ],
     "autodiff/src/table/record_batch.rs": [("family.lines.iter()", ".filter(|line| line.holds())")],
     "relations/src/rows/formulas.rs": [

@@ -12,7 +12,7 @@ import xql_ffi
 # By name: the columns, or their rows in batches of Arrow, which say which columns are NOT NULL.
 Tables = Mapping[str, Mapping[str, Sequence[Any]] | pa.Table | pa.RecordBatch]
 
-# How sums of products are computed: `dense`, `sparse` or `handed_over`, or else as they are by themselves.
+# How sums of products are computed: `dense`, `sparse` or `fallback`, or else as they are by themselves.
 CONTRACTIONS = os.environ.get("XQL_FFI_TEST_CONTRACTIONS")
 
 

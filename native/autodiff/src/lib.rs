@@ -51,29 +51,28 @@
 //! rule that sees all nodes, and one function that registers it with these: `xql_relations::register(&ctx)`.
 //!
 //! The modules are layers, each of which imports from those before it only: `vocabulary` has types, columns and messages;
-//! `table` what is known of DataFusion's functions, a line each; `graph` the expression with every distinct sub-expression
-//! once; `algebra` its sums and products; [`rules`] partial derivatives as formulas over it; `pullback` carries cotangents from
-//! the output to the variables; `derivative` checks what is asked and words what is refused; `operators` and `stop` are the
-//! functions themselves.
+//! `table` the rules of DataFusion's functions, a line each; `graph` the expression with every distinct sub-expression
+//! once; `algebra` its sums and products; [`rules`] partial derivatives as formulas over it; `pullback` propagates cotangents from
+//! the output to the variables; `api` checks calls and words refusals; `operators` and `stop_gradient` are the functions themselves.
 
 mod algebra;
-mod derivative;
+mod api;
 mod graph;
 mod operators;
 mod pullback;
 pub mod rules;
-mod stop;
+mod stop_gradient;
 mod table;
 pub mod vocabulary;
 
-pub use derivative::{Varies, inactive, is_smooth};
-pub use graph::{Graph, Layers, NodeId, Root, Threshold, import, import_program, layers, never_fails};
+pub use api::{Varies, inactive_condition, is_smooth};
+pub use graph::{Graph, Layers, NodeId, Root, Threshold, import, import_program, layer, never_fails};
 pub use operators::{
-    Call, Differential, analyzed_with, functions, functions_with, grad, grad_with, jvp, jvp_with, recognize,
-    tangent_with, together, vjp, vjp_with,
+    Call, Differential, analyzed_with, batch_request, functions, functions_with, grad, grad_with, jvp, jvp_with,
+    recognize, tangent_with, vjp, vjp_with,
 };
 pub use rules::{Rule, Rules};
-pub use stop::stop_gradient;
+pub use stop_gradient::stop_gradient;
 pub use table::rule_table;
 pub use vocabulary::refusals::Refused;
 

@@ -9,12 +9,12 @@ use datafusion_expr::{
 use std::sync::Arc;
 use xql_guard::check_interrupted;
 
-use crate::derivative::{Differentiation, Seed, differentiate, differentiate_together};
+use crate::api::{Differentiation, Seed, differentiate, differentiate_batch};
 use crate::rules::Rules;
-use crate::stop::stop_gradient;
-use crate::vocabulary::messages::{abbreviated, cut, kind_of_literal, must_be_column, without_quotes};
+use crate::stop_gradient::stop_gradient;
+use crate::vocabulary::messages::{abbreviate, literal_kind, must_be_column, truncate, unquoted_advice};
+use crate::vocabulary::opaque_expr::unwrap_opaque;
 use crate::vocabulary::refusals::Refused;
-use crate::vocabulary::spelled::read;
 use crate::vocabulary::transform::Transform;
 use crate::vocabulary::types::result_type;
 
@@ -39,17 +39,17 @@ pub fn vjp() -> ScalarUDF {
     vjp_with(Rules::default())
 }
 
-/// [`grad`] with rules of the user's own.
+/// Returns [`grad`] with rules of the user's own.
 pub fn grad_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Grad, rules))
 }
 
-/// [`jvp`] with rules of the user's own.
+/// Returns [`jvp`] with rules of the user's own.
 pub fn jvp_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Jvp, rules))
 }
 
-/// [`vjp`] with rules of the user's own.
+/// Returns [`vjp`] with rules of the user's own.
 pub fn vjp_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Vjp, rules))
 }
@@ -60,21 +60,21 @@ pub fn tangent_with(rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator::new(Transform::Tangent, rules))
 }
 
-/// An operator for calls of which an analyzer rule has found that all columns but those they differentiate by are constant. Without
-/// it, [`grad`] and the others cannot know, and refuse such columns.
+/// Returns an operator for calls for which an analyzer rule has found that all columns but those they differentiate by are constant.
+/// Without it, [`grad`] and the others cannot know, and refuse such columns.
 pub fn analyzed_with(transform: Transform, rules: Rules) -> ScalarUDF {
     ScalarUDF::new_from_impl(DifferentialOperator { analyzed: true, ..DifferentialOperator::new(transform, rules) })
 }
 
-/// All functions of this crate, to be registered with a session.
+/// Returns all functions of this crate, to be registered with a session.
 ///
-/// By themselves they see one node of a plan. A call that reads other columns than those it differentiates by, which a CTE or a
-/// view may have computed from these, is refused. The rules that see all nodes come with `xql_relations::register`.
+/// By themselves they see one node of a plan. A call that reads other columns than those it differentiates by, which a CTE or a view may
+/// have computed from these, is refused. The rules that see all nodes come with `xql_relations::register`.
 pub fn functions() -> Vec<ScalarUDF> {
     functions_with(&Rules::default())
 }
 
-/// All functions of this crate with rules of the user's own, to be registered with a session.
+/// Returns all functions of this crate with rules of the user's own, to be registered with a session.
 pub fn functions_with(rules: &Rules) -> Vec<ScalarUDF> {
     vec![grad_with(rules.clone()), jvp_with(rules.clone()), vjp_with(rules.clone()), stop_gradient()]
 }
@@ -88,7 +88,7 @@ pub struct Differential {
     pub analyzed: Arc<ScalarUDF>,
 }
 
-/// A call of an operator among several that are asked for at once.
+/// One of several calls of operators that are requested in a batch.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The operator.
@@ -97,21 +97,21 @@ pub struct Call {
     pub directions: Vec<Expr>,
 }
 
-/// The arguments by which [`tangent_with`] is asked for the derivatives of one function that several calls stand for. Its answer
-/// is a program for [`import_program`](crate::import_program).
+/// Returns the arguments by which [`tangent_with`] is requested for the derivatives of one function that several calls stand for. It
+/// answers with a program for [`import_program`](crate::import_program).
 ///
 /// ```text
 /// f, 'grad', x, 'grad', y, 'jvp', x, t, y, u         grad(f, x), grad(f, y), jvp(f, x, t, y, u)
 /// ```
-pub fn together(function: Expr, calls: &[Call]) -> Vec<Expr> {
+pub fn batch_request(function: Expr, calls: &[Call]) -> Vec<Expr> {
     let called = |call: &Call| [vec![lit(call.transform.key())], call.directions.clone()].concat();
     [vec![function], calls.iter().flat_map(called).collect()].concat()
 }
 
-/// The calls that several derivatives are asked for by, if they are.
-fn parse_together(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
+/// Parses the arguments of a batch request.
+fn parse_batch_request(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
     let key = |arg: &Expr| match arg {
-        Expr::Literal(value, _) => asked_for(value),
+        Expr::Literal(value, _) => parse_transform_key(value),
         _ => None,
     };
     let mut rest = args.get(1..)?;
@@ -125,15 +125,15 @@ fn parse_together(args: &[Expr]) -> Option<Vec<(Transform, &[Expr])>> {
     Some(calls)
 }
 
-/// The operator whose key an argument is.
-fn asked_for(argument: &ScalarValue) -> Option<Transform> {
+/// Parses the key of an operator.
+fn parse_transform_key(argument: &ScalarValue) -> Option<Transform> {
     match argument {
-        ScalarValue::Utf8(Some(key)) => Transform::of_key(key),
+        ScalarValue::Utf8(Some(key)) => Transform::from_key(key),
         _ => None,
     }
 }
 
-/// The operator that a function is, if it is one of this crate.
+/// Recognizes an operator of this crate.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let operator = function.inner().downcast_ref::<DifferentialOperator>()?;
     let rules = || operator.rules.clone();
@@ -159,7 +159,7 @@ impl DifferentialOperator {
         Self { transform, rules, analyzed: transform == Transform::Tangent, signature }
     }
 
-    /// What a call says, as one of this operator or one among several that it is asked for.
+    /// Parses a call, alone or in a batch request.
     fn parse<'a>(
         &self,
         transform: Transform,
@@ -168,34 +168,34 @@ impl DifferentialOperator {
     ) -> Result<Differentiation<'a>> {
         transform.check_arity(1 + directions.len())?;
         let seeds = transform.seeds(directions).into_iter().map(|(column, factor)| Seed { column, factor }).collect();
-        let (total, analyzed) = (transform == Transform::Tangent, self.analyzed);
-        Ok(Differentiation { operator: transform.name(), expression, seeds, analyzed, total })
+        let (seeds_complete, analyzed) = (transform == Transform::Tangent, self.analyzed);
+        Ok(Differentiation { operator: transform.name(), expression, seeds, analyzed, seeds_complete })
     }
 
-    /// The error of a call with a literal for a column, told here for sessions that do not call `simplify`. In these, an
-    /// optimizer may also have put a literal in the place of a column.
-    fn check_no_constant(&self, args: &ReturnFieldArgs) -> Result<()> {
+    /// Refuses a call with a literal for a column, already here for sessions that do not call `simplify`. In these, an optimizer may also
+    /// have replaced a column by a literal.
+    fn check_no_literal_column(&self, args: &ReturnFieldArgs) -> Result<()> {
         let scalars = args.scalar_arguments.get(1..).unwrap_or_default();
         let Some(constant) = self.transform.seeds(scalars).into_iter().find_map(|(column, _)| *column) else {
             return Ok(());
         };
-        let literal = |value: &ScalarValue| abbreviated(&Expr::Literal(value.clone(), None));
+        let literal = |value: &ScalarValue| abbreviate(&Expr::Literal(value.clone(), None));
         let shown = args.arg_fields.iter().zip(args.scalar_arguments).map(|(field, scalar)| match scalar {
             Some(value) => literal(value),
-            None => cut(field.name()),
+            None => truncate(field.name()),
         });
-        let way_out = without_quotes(constant).unwrap_or_else(|| {
+        let workaround = unquoted_advice(constant).unwrap_or_else(|| {
             "Name a column of the query; a parameter is one in `FROM (SELECT $a AS a)`. If you named one, DataFusion put its value in \
              its place, because nothing had differentiated the call before; in Python, `xql_ffi.engine_status()` says why"
                 .to_owned()
         });
         plan_err!(
-            "{}({}): {}; {} is {}. {way_out}",
+            "{}({}): {}; {} is {}. {workaround}",
             self.name(),
-            cut(shown.collect::<Vec<_>>().join(", ")),
+            truncate(shown.collect::<Vec<_>>().join(", ")),
             must_be_column(self.name()),
             literal(constant),
-            kind_of_literal(constant)
+            literal_kind(constant)
         )
     }
 }
@@ -227,27 +227,27 @@ impl ScalarUDFImpl for DifferentialOperator {
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         check_interrupted()?;
-        let args = args.into_iter().map(|arg| Ok(read(arg)?.data)).collect::<Result<Vec<_>>>()?;
-        let derivative = self.derivative(&args, info.schema()).map_err(|error| Refused::Other.mark(error))?;
+        let args = args.into_iter().map(|arg| Ok(unwrap_opaque(arg)?.data)).collect::<Result<Vec<_>>>()?;
+        let derivative = self.differentiate(&args, info.schema()).map_err(|error| Refused::Other.mark(error))?;
         Ok(ExprSimplifyResult::Simplified(derivative))
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
         let error = exec_datafusion_err!(
-            "nothing differentiated this call of {name}. {WAYS_OUT} Otherwise check datafusion.optimizer.max_passes and \
+            "nothing differentiated this call of {name}. {WORKAROUNDS} Otherwise check datafusion.optimizer.max_passes and \
              skip_failed_rules"
         );
         Err(Refused::MissingEngine.mark(error))
     }
 }
 
-/// What differentiates calls in a session.
+/// The advice to a user whose session differentiates nothing.
 #[cfg(not(feature = "datafusion-55"))]
-const WAYS_OUT: &str = "Run `xql_ffi.sql(ctx, ...)`, or install the engine (`pip install \"xql-ffi[engine]\"`), leave \
+const WORKAROUNDS: &str = "Run `xql_ffi.sql(ctx, ...)`, or install the engine (`pip install \"xql-ffi[engine]\"`), leave \
                         XQL_FFI_ENGINE unset and start Python again; `xql_ffi.engine_status()` says more.";
 #[cfg(feature = "datafusion-55")]
-const WAYS_OUT: &str = "Register the session, `xql_ffi.register(ctx)`, or run `xql_ffi.sql(ctx, ...)`.";
+const WORKAROUNDS: &str = "Register the session, `xql_ffi.register(ctx)`, or run `xql_ffi.sql(ctx, ...)`.";
 
 impl DifferentialOperator {
     fn return_field(&self, args: &ReturnFieldArgs) -> Result<FieldRef> {
@@ -256,16 +256,16 @@ impl DifferentialOperator {
             && columns.len() > 1
         {
             let count = fields.len();
-            let calls = columns.iter().map(|column| format!("grad({}, {})", cut(function.name()), column.name()));
+            let calls = columns.iter().map(|column| format!("grad({}, {})", truncate(function.name()), column.name()));
             return plan_err!(
                 "grad takes two arguments, {}; {count} are given. Write one call for each column: {}",
                 self.transform.usage(),
-                cut(calls.collect::<Vec<_>>().join(", "))
+                truncate(calls.collect::<Vec<_>>().join(", "))
             );
         }
         if self.transform == Transform::Tangent
             && let Some(Some(first)) = args.scalar_arguments.get(1)
-            && asked_for(first).is_some()
+            && parse_transform_key(first).is_some()
         {
             return plan_err!("the type of several derivatives is that of the program that computes them");
         }
@@ -274,19 +274,19 @@ impl DifferentialOperator {
         let data_type = result_type(fields[0].data_type(), seeds.iter().map(|(column, _)| column.data_type()));
         let total = self.transform == Transform::Tangent;
         if !total {
-            self.check_no_constant(args).map_err(|error| Refused::Variable.mark(error))?;
+            self.check_no_literal_column(args).map_err(|error| Refused::Variable.mark(error))?;
         }
         let nullable = fields[0].is_nullable()
             || !total && seeds.iter().any(|(_, factor)| factor.is_some_and(|f| f.is_nullable()));
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 
-    fn derivative(&self, args: &[Expr], schema: &DFSchema) -> Result<Expr> {
+    fn differentiate(&self, args: &[Expr], schema: &DFSchema) -> Result<Expr> {
         if self.transform == Transform::Tangent
-            && let Some(calls) = parse_together(args)
+            && let Some(calls) = parse_batch_request(args)
         {
             let calls = calls.into_iter().map(|(transform, directions)| self.parse(transform, &args[0], directions));
-            return differentiate_together(&calls.collect::<Result<Vec<_>>>()?, schema, &self.rules);
+            return differentiate_batch(&calls.collect::<Result<Vec<_>>>()?, schema, &self.rules);
         }
         self.transform.check_arity(args.len())?;
         differentiate(&self.parse(self.transform, &args[0], &args[1..])?, schema, &self.rules)

@@ -1,236 +1,240 @@
-//! Sums of products by dense arrays.
+//! Products of dense matrices.
 //!
-//! A missing row is a 0 in an array, so that what is not finite must meet rows only. That a pair has rows, and what their sum is, are
-//! two things: bits say the first.
+//! A missing row is a 0 in the matrix. A 0 is neutral only if what it is multiplied with is finite: 0 * ∞ is NaN. So a product is computed
+//! densely only if [`DenseMatrix::can_multiply`] proves that no zero meets a value that is not finite. Whether a sum has any rows, and its
+//! value, are two separate facts: bit matrices have the first.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::bits::Bits;
-use crate::entries::{Entries, Factor};
-use crate::pages::zeros;
-use crate::runs::Runs;
+use crate::bit_matrix::BitMatrix;
+use crate::coo::{CooMatrix, Factor};
+use crate::csr::CsrMatrix;
+use crate::huge_pages::zeros;
 
-/// Where rows stand in an array by their two positions.
+/// The elements of a matrix that have rows.
 #[derive(Debug)]
-pub struct Layout {
-    /// Which places have rows.
-    there: Bits,
+pub struct Occupancy {
+    /// Which elements have a row.
+    occupied: BitMatrix,
     rows: usize,
     columns: usize,
-    /// Whether two rows have one place.
-    repeated: bool,
-    /// Whether every place has a row.
+    /// Whether an element has several rows.
+    has_duplicates: bool,
+    /// Whether every element has a row.
     full: bool,
 }
 
-/// Rows as an array.
+/// A dense matrix with the sum of the factors of each element's rows.
 #[derive(Debug)]
-pub struct Filled {
-    layout: Arc<Layout>,
+pub struct DenseMatrix {
+    occupancy: Arc<Occupancy>,
     /// The factors, by row.
     factor: Arc<Factor>,
     values: Vec<f64>,
-    /// Which places have a row whose factor is not NULL, if not all that have rows.
-    known: Option<Bits>,
-    /// Whether the factors are finite, and so are sums of them.
+    /// Which elements have a factor that is not NULL, if these are not all occupied ones.
+    valid: Option<BitMatrix>,
+    /// Whether the factors are finite, and so are the sums of duplicates.
     finite: bool,
 }
 
-/// The sums of some rows of the left array.
+/// Some rows of a product of matrices.
 #[derive(Debug)]
 pub struct Block {
     /// The rows.
     pub rows: Range<usize>,
     columns: usize,
     sums: Vec<f64>,
-    /// Which sums are over rows, if not all are.
-    there: Option<Bits>,
-    /// Which are over a product that is not NULL, if not all are that are over rows.
-    known: Option<Bits>,
+    /// Which sums have rows, `None` if all have.
+    occupied: Option<BitMatrix>,
+    /// Which sums have a product that is not NULL, `None` if all occupied ones have.
+    valid: Option<BitMatrix>,
 }
 
-impl Layout {
-    /// Where the rows of an input stand.
-    pub fn of(rows: Entries) -> Self {
-        let [of_rows, of_columns] = [rows.major.count, rows.minor.count];
-        let mut there = Bits::new(of_rows, of_columns);
-        let mut repeated = false;
-        rows.rows().for_each(|(row, column, _)| repeated |= !there.set(row, column));
-        // Where there is no place at all, nothing meets.
-        let places = of_rows * of_columns;
-        let full = places > 0 && there.count() == places;
-        Self { there, rows: of_rows, columns: of_columns, repeated, full }
+impl Occupancy {
+    /// Finds the elements that have rows.
+    pub fn from_coo(matrix: CooMatrix) -> Self {
+        let [row_count, column_count] = [matrix.major.count, matrix.minor.count];
+        let mut occupied = BitMatrix::new(row_count, column_count);
+        let mut has_duplicates = false;
+        matrix.entries().for_each(|(row, column, _)| has_duplicates |= !occupied.set(row, column));
+        // A matrix without elements is not full: its products have no rows.
+        let places = row_count * column_count;
+        let full = places > 0 && occupied.count_ones() == places;
+        Self { occupied, rows: row_count, columns: column_count, has_duplicates, full }
     }
 }
 
-impl Filled {
-    /// Rows in the places of a layout.
-    pub fn of(layout: &Arc<Layout>, rows: Entries, factor: &Arc<Factor>) -> Self {
-        let known = (!factor.nulls.is_empty()).then(|| Bits::new(layout.rows, layout.columns));
-        let values = zeros(layout.rows * layout.columns);
-        let mut filled = Self { layout: Arc::clone(layout), factor: Arc::clone(factor), values, known, finite: true };
-        if layout.repeated {
-            filled.add_runs(&Runs::of(rows, factor));
+impl DenseMatrix {
+    /// Fills the matrix with the factors of rows.
+    pub fn from_coo(occupancy: &Arc<Occupancy>, matrix: CooMatrix, factor: &Arc<Factor>) -> Self {
+        let valid = (!factor.nulls.is_empty()).then(|| BitMatrix::new(occupancy.rows, occupancy.columns));
+        let values = zeros(occupancy.rows * occupancy.columns);
+        let mut dense =
+            Self { occupancy: Arc::clone(occupancy), factor: Arc::clone(factor), values, valid, finite: true };
+        if occupancy.has_duplicates {
+            dense.add_csr(&CsrMatrix::from_coo(matrix, factor));
         } else {
-            rows.rows().for_each(|(row, column, number)| filled.put(row, column, factor.of(number)));
-            filled.finite = factor.is_finite() || filled.values.iter().all(|value| value.is_finite());
+            matrix.entries().for_each(|(row, column, number)| dense.set(row, column, factor.get(number)));
+            dense.finite = factor.is_finite() || dense.values.iter().all(|value| value.is_finite());
         }
-        filled
+        dense
     }
 
-    /// Puts a factor at a place.
-    fn put(&mut self, row: usize, column: usize, factor: Option<f64>) {
+    /// Sets an element, unless the factor is NULL.
+    fn set(&mut self, row: usize, column: usize, factor: Option<f64>) {
         let Some(factor) = factor else { return };
-        self.values[row * self.layout.columns + column] = factor;
-        if let Some(known) = &mut self.known {
-            known.set(row, column);
+        self.values[row * self.occupancy.columns + column] = factor;
+        if let Some(valid) = &mut self.valid {
+            valid.set(row, column);
         }
     }
 
-    /// Adds rows of which several have one place, in the order of runs, which is the same from run to run.
-    fn add_runs(&mut self, runs: &Runs) {
+    /// Adds the rows of each element in the order of the sparse matrix, which is the same in every execution.
+    fn add_csr(&mut self, matrix: &CsrMatrix) {
         let mut total = 0.0;
-        for row in 0..runs.majors() {
-            for entry in runs.run(row).iter().filter(|entry| entry.known) {
+        for row in 0..matrix.major_count() {
+            for entry in matrix.row(row).iter().filter(|entry| entry.is_valid) {
                 total += entry.factor.abs();
-                let sum = self.values[row * self.layout.columns + entry.minor as usize] + entry.factor;
-                self.put(row, entry.minor as usize, Some(sum));
+                let sum = self.values[row * self.occupancy.columns + entry.minor as usize] + entry.factor;
+                self.set(row, entry.minor as usize, Some(sum));
             }
         }
         self.finite = total.is_finite();
     }
 
-    /// Whether these are the factors that it has.
-    pub fn is_of(&self, factor: &Arc<Factor>) -> bool {
+    /// Returns whether the matrix has been made of this very factor.
+    pub fn has_factor(&self, factor: &Arc<Factor>) -> bool {
         Arc::ptr_eq(&self.factor, factor)
     }
 
-    /// Whether these are the factors that it has, to the last bit.
-    pub fn is_same(&self, factor: &Factor) -> bool {
-        self.factor.is_same(factor)
+    /// Returns whether the factors of the matrix equal these to the last bit.
+    pub fn has_equal_factor(&self, factor: &Factor) -> bool {
+        self.factor.is_bitwise_equal(factor)
     }
 
-    /// The memory that the array and what it is of take, in bytes.
-    pub fn memory(&self) -> usize {
-        Self::bytes(self.layout.rows, self.layout.columns) + self.factor.bytes()
+    /// Returns the memory of the matrix and its factors in bytes.
+    pub fn memory_size(&self) -> usize {
+        Self::bytes_for(self.occupancy.rows, self.occupancy.columns) + self.factor.memory_size()
     }
 
-    /// Whether every place has a row whose factor is not NULL.
+    /// Returns whether every element has a factor that is not NULL.
     fn is_full(&self) -> bool {
-        self.layout.full && self.known.is_none()
+        self.occupancy.full && self.valid.is_none()
     }
 
-    /// Whether a product with another array, of which each of these factors takes its part, has the meaning of the rows.
-    pub fn is_meant(&self, right: &Self, factors_are_finite: bool) -> bool {
-        // Rows of one place are added before they are multiplied. Infinity times their sum is not the sum of infinities, and their
-        // sum may be infinite where that of their products is not.
-        if self.layout.repeated || right.layout.repeated {
+    /// Returns whether the dense product with another matrix, scaled by sampling factors, equals the sum over the rows.
+    pub fn can_multiply(&self, right: &Self, factors_are_finite: bool) -> bool {
+        // Rows of one element are added before they are multiplied. ∞ times their sum is not the sum of infinities, and their sum may
+        // overflow where the sum of the products does not.
+        if self.occupancy.has_duplicates || right.occupancy.has_duplicates {
             return self.finite && right.finite && factors_are_finite;
         }
         (self.finite || right.is_full()) && (right.finite || self.is_full())
     }
 
-    /// The memory of an array of so many rows and columns.
-    pub fn bytes(rows: usize, columns: usize) -> usize {
-        8 * rows * columns + 2 * Bits::bytes(rows, columns)
+    /// Returns the memory of a matrix in bytes.
+    pub fn bytes_for(rows: usize, columns: usize) -> usize {
+        8 * rows * columns + 2 * BitMatrix::bytes_for(rows, columns)
     }
 
-    /// The rows, in blocks whose product with another array has about so many elements.
-    pub fn blocks(&self, right: &Self, size: usize) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
-        let (rows, size) = (self.layout.rows, rows_of_block(right.layout.columns, size));
+    /// Divides the rows into blocks whose product with another matrix has about `size` elements.
+    pub fn row_blocks(&self, right: &Self, size: usize) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
+        let (rows, size) = (self.occupancy.rows, rows_per_block(right.occupancy.columns, size));
         (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
     }
 
-    /// The product of some rows with another array.
-    pub fn block(&self, right: &Self, rows: Range<usize>) -> Block {
-        let [inner, columns] = [self.layout.columns, right.layout.columns];
+    /// Multiplies some rows with another matrix.
+    pub fn multiply_rows(&self, right: &Self, rows: Range<usize>) -> Block {
+        let [inner, columns] = [self.occupancy.columns, right.occupancy.columns];
         let left = &self.values[rows.start * inner..rows.end * inner];
-        let sums = product(left, &right.values, [rows.len(), inner, columns]);
-        let mut block = Block { rows, columns, sums, there: None, known: None };
+        let sums = multiply(left, &right.values, [rows.len(), inner, columns]);
+        let mut block = Block { rows, columns, sums, occupied: None, valid: None };
         if !(self.is_full() && right.is_full()) {
-            let have_nulls = self.known.is_some() || right.known.is_some();
-            let known = have_nulls.then(|| self.pairs(right, block.rows.clone(), [self.known(), right.known()]));
-            // What has a product that is not NULL has rows.
-            if known.as_ref().is_some_and(|known| known.count() == block.sums.len()) {
+            let has_nulls = self.valid.is_some() || right.valid.is_some();
+            let valid =
+                has_nulls.then(|| self.pattern_product(right, block.rows.clone(), [self.valid(), right.valid()]));
+            // A sum with a product that is not NULL has rows.
+            if valid.as_ref().is_some_and(|valid| valid.count_ones() == block.sums.len()) {
                 return block;
             }
-            block.known = known;
-            let there = self.pairs(right, block.rows.clone(), [&self.layout.there, &right.layout.there]);
-            block.there = (there.count() < block.sums.len()).then_some(there);
+            block.valid = valid;
+            let occupied =
+                self.pattern_product(right, block.rows.clone(), [&self.occupancy.occupied, &right.occupancy.occupied]);
+            block.occupied = (occupied.count_ones() < block.sums.len()).then_some(occupied);
         }
         block
     }
 
-    fn known(&self) -> &Bits {
-        self.known.as_ref().unwrap_or(&self.layout.there)
+    fn valid(&self) -> &BitMatrix {
+        self.valid.as_ref().unwrap_or(&self.occupancy.occupied)
     }
 
-    /// Which pairs of rows here and columns there have a place in common.
-    fn pairs(&self, right: &Self, rows: Range<usize>, [here, there]: [&Bits; 2]) -> Bits {
-        let mut pairs = Bits::new(rows.len(), right.layout.columns);
+    /// Multiplies the occupancy of both matrices in the boolean semiring: which pairs of a row and a column have a common inner index.
+    fn pattern_product(&self, right: &Self, rows: Range<usize>, [of_left, of_right]: [&BitMatrix; 2]) -> BitMatrix {
+        let mut pairs = BitMatrix::new(rows.len(), right.occupancy.columns);
         for (number, row) in rows.enumerate() {
-            // All rows of a full array have the same columns.
+            // All rows of a full matrix have the same columns.
             let enough = if right.is_full() { 1 } else { usize::MAX };
-            here.columns(row).take(enough).for_each(|inner| pairs.add(number, there, inner));
+            of_left.ones(row).take(enough).for_each(|inner| pairs.or_row(number, of_right, inner));
         }
         pairs
     }
 
-    /// The products of the rows that a row and a column of another array have in common, each times a factor.
-    pub fn scaled(&self, right: &Self, [row, column]: [usize; 2], factor: f64) -> Option<f64> {
-        let common = self.known().columns(row).filter(|inner| right.known().has(*inner, column));
+    /// Returns an element of the product, each of whose terms is multiplied by a factor. `None` if all terms are NULL.
+    pub fn scaled_dot(&self, right: &Self, [row, column]: [usize; 2], factor: f64) -> Option<f64> {
+        let common = self.valid().ones(row).filter(|inner| right.valid().is_set(*inner, column));
         common.fold(None, |sum, inner| {
-            let left = self.values[row * self.layout.columns + inner];
-            let product = left * right.values[inner * right.layout.columns + column];
+            let left = self.values[row * self.occupancy.columns + inner];
+            let product = left * right.values[inner * right.occupancy.columns + column];
             Some(sum.unwrap_or(0.0) + product * factor)
         })
     }
 }
 
-fn rows_of_block(columns: usize, size: usize) -> usize {
+fn rows_per_block(columns: usize, size: usize) -> usize {
     (size / columns.max(1)).max(1)
 }
 
 impl Block {
-    /// The memory of a block of about so many elements.
-    pub fn bytes(columns: usize, size: usize) -> usize {
-        Filled::bytes(rows_of_block(columns, size), columns)
+    /// Returns the memory of a block of about `size` elements.
+    pub fn bytes_for(columns: usize, size: usize) -> usize {
+        DenseMatrix::bytes_for(rows_per_block(columns, size), columns)
     }
 
-    /// All sums if each is over rows and none is NULL.
-    pub fn complete(&self) -> Option<&[f64]> {
-        (self.there.is_none() && self.known.is_none()).then_some(self.sums.as_slice())
+    /// Returns all sums, if each has rows and none is NULL.
+    pub fn all_sums(&self) -> Option<&[f64]> {
+        (self.occupied.is_none() && self.valid.is_none()).then_some(self.sums.as_slice())
     }
 
-    /// The columns in which a row has a sum over rows.
-    pub fn columns_of(&self, row: usize) -> impl Iterator<Item = usize> {
-        (0..self.columns).filter(move |column| self.has(row, *column))
+    /// Iterates over the columns of a row whose sums have rows.
+    pub fn occupied_columns(&self, row: usize) -> impl Iterator<Item = usize> {
+        (0..self.columns).filter(move |column| self.is_occupied(row, *column))
     }
 
-    /// Whether a sum is over rows.
-    pub fn has(&self, row: usize, column: usize) -> bool {
-        self.there.as_ref().is_none_or(|there| there.has(row - self.rows.start, column))
+    /// Returns whether a sum has rows.
+    pub fn is_occupied(&self, row: usize, column: usize) -> bool {
+        self.occupied.as_ref().is_none_or(|occupied| occupied.is_set(row - self.rows.start, column))
     }
 
-    /// Where the sum of a row and a column stands among all.
-    pub fn place(&self, row: usize, column: usize) -> usize {
+    /// Returns the offset of a sum in [`Self::all_sums`].
+    pub fn offset(&self, row: usize, column: usize) -> usize {
         (row - self.rows.start) * self.columns + column
     }
 
-    /// The sum of the products, none if all are NULL.
+    /// Returns a sum, `None` if all of its products are NULL.
     pub fn sum(&self, row: usize, column: usize) -> Option<f64> {
         let number = row - self.rows.start;
-        let known = match &self.known {
-            Some(known) => known.has(number, column),
-            None => self.has(row, column),
+        let valid = match &self.valid {
+            Some(valid) => valid.is_set(number, column),
+            None => self.is_occupied(row, column),
         };
-        known.then(|| self.sums[self.place(row, column)])
+        valid.then(|| self.sums[self.offset(row, column)])
     }
 }
 
-/// The product of two arrays, of as many rows, inner positions and columns.
-fn product(left: &[f64], right: &[f64], [rows, inner, columns]: [usize; 3]) -> Vec<f64> {
+/// Multiplies two row-major matrices with a blocked kernel (BLIS, as `matrixmultiply` has it).
+fn multiply(left: &[f64], right: &[f64], [rows, inner, columns]: [usize; 3]) -> Vec<f64> {
     let mut sums = zeros(rows * columns);
     assert!(left.len() == rows * inner && right.len() == inner * columns, "arrays of other sizes");
     let (by_inner, by_column) = (inner as isize, columns as isize);

@@ -1,4 +1,4 @@
-//! Digests of keys, by which an execution knows those of the last one again without holding them.
+//! Digests of keys and factors, by which an execution recognizes those of the last one without holding them.
 
 use arrow::array::{Array, ArrayRef, downcast_primitive_array};
 use arrow::datatypes::DataType;
@@ -6,50 +6,50 @@ use datafusion_common::Result;
 use datafusion_common::hash_utils::{RandomState, create_hashes};
 use std::hash::{BuildHasher, Hasher};
 
-use crate::compute::Rows;
-use crate::entries::Factor;
+use crate::coo::Factor;
+use crate::inputs::InputRows;
 
-/// The keys of the rows of all inputs. Two that are equal are of the same keys: of 128 bits none are equal by chance.
+/// The digest of the keys of all inputs. Equal digests mean equal keys: with 128 bits a chance collision can be ruled out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Digest {
-    /// How many rows each input has, which may have no keys.
+pub struct KeyDigest {
+    /// The number of rows of each input, which may have no keys.
     counts: Vec<usize>,
-    columns: Vec<Column>,
+    columns: Vec<ColumnDigest>,
 }
 
-/// A key of the rows of a batch.
+/// The digest of one key of one batch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Column {
+struct ColumnDigest {
     data_type: DataType,
     rows: usize,
     hashes: [u64; 2],
 }
 
-impl Digest {
-    /// That of the keys of these rows.
+impl KeyDigest {
+    /// Digests the keys of all inputs.
     ///
     /// # Errors
-    /// If keys are of a type that DataFusion cannot hash.
-    pub fn of(sides: &[Rows]) -> Result<Self> {
-        let columns = sides.iter().flat_map(Rows::all_keys).map(Column::of);
+    /// If DataFusion cannot hash the type of a key.
+    pub fn try_new(sides: &[InputRows]) -> Result<Self> {
+        let columns = sides.iter().flat_map(InputRows::all_keys).map(ColumnDigest::try_new);
         Ok(Self { counts: sides.iter().map(|side| side.count).collect(), columns: columns.collect::<Result<_>>()? })
     }
 }
 
-impl Column {
-    fn of(values: &ArrayRef) -> Result<Self> {
-        let [first, second] = SEEDS.map(|seed| hashed(values, &RandomState::with_seed(seed)));
+impl ColumnDigest {
+    fn try_new(values: &ArrayRef) -> Result<Self> {
+        let [first, second] = SEEDS.map(|seed| hash_values(values, &RandomState::with_seed(seed)));
         Ok(Self { data_type: values.data_type().clone(), rows: values.len(), hashes: [first?, second?] })
     }
 }
 
-/// What the factors of rows are known by, to the last bit.
+/// The digest of the bits of a factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FactorDigest([u64; 2]);
 
 impl FactorDigest {
-    /// That of these factors.
-    pub fn of(factor: &Factor) -> Self {
+    /// Digests a factor.
+    pub fn new(factor: &Factor) -> Self {
         Self(SEEDS.map(|seed| {
             let mut hasher = RandomState::with_seed(seed).build_hasher();
             hasher.write_usize(factor.values.len());
@@ -60,11 +60,11 @@ impl FactorDigest {
     }
 }
 
-/// Of two hashes, none are equal by chance.
+/// The seeds of two independent hashes.
 const SEEDS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
 
-/// A hash of values, and of which of them are NULL. Floats are told apart by their bits.
-fn hashed(values: &ArrayRef, state: &RandomState) -> Result<u64> {
+/// Hashes values and their null mask. Floats are distinguished by their bits.
+fn hash_values(values: &ArrayRef, state: &RandomState) -> Result<u64> {
     let mut hasher = state.build_hasher();
     if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
         nulls.inner().bit_chunks().iter_padded().for_each(|chunk| hasher.write_u64(chunk));
@@ -86,8 +86,8 @@ mod tests {
     use arrow::array::{BooleanArray, Float64Array, Int64Array, StringArray, StringViewArray};
     use std::sync::Arc;
 
-    fn digest(values: impl Array + 'static) -> Result<Column> {
-        Column::of(&(Arc::new(values) as ArrayRef))
+    fn digest(values: impl Array + 'static) -> Result<ColumnDigest> {
+        ColumnDigest::try_new(&(Arc::new(values) as ArrayRef))
     }
 
     #[test]

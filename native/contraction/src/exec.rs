@@ -1,4 +1,4 @@
-//! The operator.
+//! The operator that computes sums of products.
 
 use arrow::array::RecordBatch;
 use datafusion_common::{DataFusionError, Result, Statistics, internal_err};
@@ -13,63 +13,62 @@ use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::handover::{Streams, handed_over, properties};
-use crate::kept::Kept;
-use crate::kernel::Kernel;
+use crate::compute::{KernelUse, SumBatches, SumContext};
+use crate::cost::Kernel;
+use crate::encoding_cache::EncodingCache;
+use crate::fallback::{Streams, execute_fallback, fallback_properties};
+use crate::input_buffer::BufferedInputs;
 use crate::option::Contractions;
-use crate::read::Inputs;
-use crate::spec::Contraction;
-use crate::sums::{Computed, Setting, Taken};
+use crate::spec::ContractionSpec;
 use crate::version::without_expressions;
 
 /// A grouped sum of products over a join of its inputs.
 ///
-/// It reads all of them, and computes the sums by whichever kernel takes least for the rows that there are. If there is no memory for that,
-/// or a key is of a kind that it does not know, it hands the rows over to the join and the groups that DataFusion has planned. `EXPLAIN`
-/// shows what the sum is over, the inputs by their numbers; `EXPLAIN ANALYZE` the kernel, the pairs of rows, and how many of all pairs that
-/// dense arrays would have these are (`filling`, in percent).
+/// It buffers its inputs and computes the sum with the cheapest kernel for their numbers of rows and keys. If memory runs out, or a key
+/// cannot be encoded, it continues with DataFusion's join and aggregation over the same rows. `EXPLAIN` shows the sum with the inputs as
+/// numbers; `EXPLAIN ANALYZE` the kernel, the pairs of rows, and which percentage of all pairs of a dense product these are (`density`).
 #[derive(Debug)]
 pub struct ContractionExec {
-    work: Arc<Work>,
+    params: Arc<ContractionParams>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
 
-/// What there is to do.
+/// The definition of the operator.
 #[derive(Debug, Clone)]
-struct Work {
+struct ContractionParams {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
-    spec: Arc<Contraction>,
-    /// The plan that rows are handed over to.
-    handover: Arc<dyn ExecutionPlan>,
-    how: Contractions,
-    /// What is known of the rows of the result.
+    spec: Arc<ContractionSpec>,
+    /// DataFusion's plan for the same rows.
+    fallback_plan: Arc<dyn ExecutionPlan>,
+    mode: Contractions,
+    /// The statistics of the result.
     statistics: Arc<Statistics>,
-    /// What an execution leaves to the next one, in a loop or of a plan that is executed again.
-    kept: Arc<Kept>,
+    /// What an execution stores for the next one.
+    cache: Arc<EncodingCache>,
 }
 
 impl ContractionExec {
-    /// A sum over inputs, or else by the rows of a plan that they are handed over to, of whose rows these statistics are known.
+    /// Creates the operator over inputs, with its fallback plan and the statistics of its result.
     pub fn new(
         inputs: Vec<Arc<dyn ExecutionPlan>>,
-        spec: Arc<Contraction>,
-        handover: Arc<dyn ExecutionPlan>,
-        how: Contractions,
+        spec: Arc<ContractionSpec>,
+        fallback_plan: Arc<dyn ExecutionPlan>,
+        mode: Contractions,
         statistics: Arc<Statistics>,
     ) -> Self {
-        Self::of(Work { inputs, spec, handover, how, statistics, kept: Arc::default() })
+        Self::from_params(ContractionParams { inputs, spec, fallback_plan, mode, statistics, cache: Arc::default() })
     }
 
-    fn of(work: Work) -> Self {
-        let properties = properties(&work.handover);
-        Self { work: Arc::new(work), metrics: ExecutionPlanMetricsSet::new(), properties }
+    fn from_params(params: ContractionParams) -> Self {
+        let properties = fallback_properties(&params.fallback_plan);
+        Self { params: Arc::new(params), metrics: ExecutionPlanMetricsSet::new(), properties }
     }
 }
 
 impl DisplayAs for ContractionExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "ContractionExec: {}", self.work.spec)
+        write!(f, "ContractionExec: {}", self.params.spec)
     }
 }
 
@@ -83,20 +82,20 @@ impl ExecutionPlan for ContractionExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.work.inputs.iter().collect()
+        self.params.inputs.iter().collect()
     }
 
     without_expressions!();
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false; self.work.inputs.len()]
+        vec![false; self.params.inputs.len()]
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        if children.len() != self.work.inputs.len() {
-            return internal_err!("ContractionExec has {} inputs", self.work.inputs.len());
+        if children.len() != self.params.inputs.len() {
+            return internal_err!("ContractionExec has {} inputs", self.params.inputs.len());
         }
-        Ok(Arc::new(Self::of(Work { inputs: children, ..self.work.as_ref().clone() })))
+        Ok(Arc::new(Self::from_params(ContractionParams { inputs: children, ..self.params.as_ref().clone() })))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -104,96 +103,96 @@ impl ExecutionPlan for ContractionExec {
     }
 
     fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {
-        Ok(Arc::new(self.work.statistics.as_ref().clone().to_inexact()))
+        Ok(Arc::new(self.params.statistics.as_ref().clone().to_inexact()))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if partition > 0 {
             return internal_err!("ContractionExec has no partition {partition}");
         }
-        let running = Running {
-            work: Arc::clone(&self.work),
+        let execution = Execution {
+            params: Arc::clone(&self.params),
             context,
             metrics: self.metrics.clone(),
-            measured: BaselineMetrics::new(&self.metrics, partition),
+            baseline: BaselineMetrics::new(&self.metrics, partition),
         };
-        let rows = stream::once(running.rows()).try_flatten();
+        let rows = stream::once(execution.execute()).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }
 
 /// One execution.
-struct Running {
-    work: Arc<Work>,
+struct Execution {
+    params: Arc<ContractionParams>,
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
-    measured: BaselineMetrics,
+    baseline: BaselineMetrics,
 }
 
-impl Running {
-    /// The rows of the sum.
-    async fn rows(self) -> Result<SendableRecordBatchStream> {
-        let work = Arc::clone(&self.work);
-        let Work { inputs, spec, how, handover, kept, .. } = work.as_ref();
-        if *how == Contractions::HandedOver {
+impl Execution {
+    /// Computes the sum, or executes the fallback plan.
+    async fn execute(self) -> Result<SendableRecordBatchStream> {
+        let params = Arc::clone(&self.params);
+        let ContractionParams { inputs, spec, mode, fallback_plan, cache, .. } = params.as_ref();
+        if *mode == Contractions::Fallback {
             let streams = inputs.iter().map(|input| {
                 (0..input.output_partitioning().partition_count())
                     .map(|partition| input.execute(partition, Arc::clone(&self.context)))
                     .collect::<Result<_>>()
             });
             let streams = streams.collect::<Result<_>>()?;
-            return self.handed_over(streams);
+            return self.fall_back(streams);
         }
         let reservation = MemoryConsumer::new("sum of products").register(self.context.memory_pool());
-        let read = Inputs::read(inputs, &self.context, &reservation).await?;
-        if !read.are_complete() {
+        let read = BufferedInputs::read(inputs, &self.context, &reservation).await?;
+        if !read.is_complete() {
             drop(reservation);
-            return self.handed_over(read.streams(inputs));
+            return self.fall_back(read.streams(inputs));
         }
-        let schema = handover.schema();
-        let timer = self.measured.elapsed_compute().timer();
-        let setting = Setting { spec, how: *how, reservation: &reservation, kept, schema: Arc::clone(&schema) };
-        // What fails for a row of an input need not fail for one of the join.
-        let computed = setting.computed(&read.batches()).ok().flatten();
+        let schema = fallback_plan.schema();
+        let timer = self.baseline.elapsed_compute().timer();
+        let sum = SumContext { spec, mode: *mode, reservation: &reservation, cache, schema: Arc::clone(&schema) };
+        // An expression may fail for a row of an input that is in no row of the join: the fallback plan decides.
+        let computed = sum.compute(&read.batches()).ok().flatten();
         timer.done();
-        let Some((computed, taken)) = computed else {
+        let Some((computed, used)) = computed else {
             drop(reservation);
-            return self.handed_over(read.streams(inputs));
+            return self.fall_back(read.streams(inputs));
         };
         drop(read);
-        taken.into_iter().for_each(|taken| self.note(taken));
-        let measured = self.measured;
+        used.into_iter().for_each(|used| self.record_metrics(used));
+        let baseline = self.baseline;
         let next = stream::try_unfold((computed, reservation), move |(mut computed, reservation)| {
-            let timer = measured.elapsed_compute().timer();
+            let timer = baseline.elapsed_compute().timer();
             let batch = computed.next();
             timer.done();
-            let batch = batch.map(|batch| batch.map(|batch| batch.record_output(&measured)));
+            let batch = batch.map(|batch| batch.map(|batch| batch.record_output(&baseline)));
             async move { Ok::<_, DataFusionError>(batch?.map(|batch| (batch, (computed, reservation)))) }
         });
-        // Batches are not cut to the session's size: each part would count as the whole where memory is accounted for.
+        // Batches are not cut to the session's size: each slice would count as the whole where memory is accounted for.
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, next)))
     }
 
-    /// The rows that the plan behind the sum has.
-    fn handed_over(self, streams: Vec<Streams>) -> Result<SendableRecordBatchStream> {
-        handed_over(&self.work.handover, streams, self.context, &self.metrics, self.measured)
+    /// Executes the fallback plan.
+    fn fall_back(self, streams: Vec<Streams>) -> Result<SendableRecordBatchStream> {
+        execute_fallback(&self.params.fallback_plan, streams, self.context, &self.metrics, self.baseline)
     }
 
-    /// Notes how the sum is computed.
-    fn note(&self, taken: Taken) {
+    /// Records the kernel.
+    fn record_metrics(&self, used: KernelUse) {
         let metric = || MetricBuilder::new(&self.metrics);
-        let kernel = match taken.kernel {
+        let kernel = match used.kernel {
             Kernel::Dense => "dense",
             Kernel::Sparse => "sparse",
         };
         metric().global_counter(kernel).add(1);
-        metric().global_counter("pairs").add(taken.work.pairs as usize);
-        metric().global_gauge("filling").set_max((100.0 * taken.work.filling).round() as usize);
+        metric().global_counter("pairs").add(used.cost.pairs as usize);
+        metric().global_gauge("density").set_max((100.0 * used.cost.density).round() as usize);
     }
 }
 
-impl Computed {
-    /// The next rows, none after the last.
+impl SumBatches {
+    /// Returns the next batch, `None` after the last.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self {
             Self::Pairs(pairs) => pairs.next(),

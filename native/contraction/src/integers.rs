@@ -1,4 +1,4 @@
-//! Keys that are whole numbers, or have one each.
+//! Keys as integers.
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::buffer::ScalarBuffer;
@@ -6,17 +6,17 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion_common::Result;
 
-/// Whether keys of a type are whole numbers, or have one each.
-pub fn have_numbers(data_type: &DataType) -> bool {
+/// Returns whether each key of a type corresponds to one integer.
+pub fn can_convert(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(data_type, DataType::Boolean | DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
 }
 
-/// Keys as whole numbers. Those without a sign are known by their bits.
+/// Converts keys to integers. Unsigned ones keep their bits.
 ///
 /// # Errors
-/// If they have no numbers.
-pub fn numbers(key: &ArrayRef) -> Result<Int64Array> {
+/// If the type has no integers.
+pub fn to_integers(key: &ArrayRef) -> Result<Int64Array> {
     if let Some(key) = key.as_primitive_opt::<UInt64Type>() {
         let bits = ScalarBuffer::new(key.values().inner().clone(), 0, key.len());
         return Ok(Int64Array::new(bits, key.nulls().cloned()));
@@ -29,14 +29,14 @@ pub fn numbers(key: &ArrayRef) -> Result<Int64Array> {
     Ok(cast(key, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 
-/// The first of numbers that follow each other, one by one and none of them NULL. None if there is no number.
-pub fn run(numbers: &Int64Array) -> Option<i64> {
+/// Returns the first of consecutive integers, none of them NULL. Returns `None` if they are not consecutive or empty.
+pub fn consecutive_start(numbers: &Int64Array) -> Option<i64> {
     const PART: usize = 1024;
     let (values, first) = (numbers.values(), *numbers.values().first()?);
     if numbers.null_count() > 0 || first.checked_add(values.len() as i64).is_none() {
         return None;
     }
-    // A part is looked at as a whole, as processors compare several numbers at once.
+    // A chunk is checked without branches, which lets processors compare several numbers at once.
     let follows = |(part, values): (usize, &[i64])| {
         let first = first + (part * PART) as i64;
         values.iter().zip(first..).fold(0, |others, (number, next)| others | (number ^ next)) == 0

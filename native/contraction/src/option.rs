@@ -1,24 +1,24 @@
-//! Whether sums of products are computed as arrays.
+//! The session's option for sums of products.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a session says about sums of products.
+/// How a session computes sums of products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Contractions {
-    /// DataFusion joins and groups.
+    /// By DataFusion's joins and aggregates.
     Off,
-    /// Whichever way costs least for the rows that there are.
+    /// By the cheapest kernel, in plans of gradients by row.
     #[default]
     On,
-    /// The same, for the sums that a statement has of itself, too.
+    /// By the cheapest kernel, also in the statements that a user writes.
     Everywhere,
-    /// By dense arrays where these have the meaning of the rows, whatever it costs, and else by runs.
+    /// By dense matrices where these give the same result, at whatever cost, else by sparse ones.
     Dense,
-    /// By sorted runs, whatever it costs.
+    /// By sparse matrices, at whatever cost.
     Sparse,
-    /// By the join and the groups that stand behind every sum, as if it could not be computed otherwise.
-    HandedOver,
+    /// By the fallback plan, as if no sum had a kernel.
+    Fallback,
 }
 
 impl Contractions {
@@ -28,7 +28,7 @@ impl Contractions {
         ("everywhere", Self::Everywhere),
         ("dense", Self::Dense),
         ("sparse", Self::Sparse),
-        ("handed_over", Self::HandedOver),
+        ("fallback", Self::Fallback),
     ];
 }
 

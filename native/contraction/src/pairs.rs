@@ -8,100 +8,100 @@ use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::dense::{Block, Filled};
+use crate::accumulator::SparseAccumulator;
+use crate::csr::CsrMatrix;
+use crate::dense::{Block, DenseMatrix};
 use crate::outputs::Output;
-use crate::runs::Runs;
-use crate::sparse::Sparse;
 
-/// Sums that are computed one block of groups of the left side after the other.
-pub struct Pairs {
-    way: Way,
-    /// The keys of the groups of each side, each with its position among the columns of the result.
+/// A product of two matrices as batches of rows, computed in blocks.
+pub struct PairSums {
+    kernel: PairKernel,
+    /// The keys of the groups of each input, each with its position among the columns of the result.
     keys: [Vec<(usize, ArrayRef)>; 2],
     blocks: std::vec::IntoIter<Range<usize>>,
     outputs: Vec<Output>,
     schema: SchemaRef,
 }
 
-/// How they are computed, by term.
-pub enum Way {
-    /// By dense arrays.
-    Dense(Vec<[Arc<Filled>; 2]>),
-    /// By runs, those of the right side by the inner position.
-    Sparse(Vec<([Runs; 2], Sparse)>),
+/// The two matrices of each term.
+pub enum PairKernel {
+    /// Dense matrices.
+    Dense(Vec<[Arc<DenseMatrix>; 2]>),
+    /// Sparse matrices, with the accumulator of a row of their product.
+    Sparse(Vec<([CsrMatrix; 2], SparseAccumulator)>),
 }
 
-/// So many sums, or pairs of rows of runs, go into a block, more or less.
+/// About how many elements, or pairs of entries, a block has.
 pub const BLOCK: usize = 1 << 16;
 
-impl Pairs {
-    /// The sums of these rows, as rows of a schema.
-    pub fn new(way: Way, keys: [Vec<(usize, ArrayRef)>; 2], outputs: Vec<Output>, schema: SchemaRef) -> Self {
+impl PairSums {
+    /// Divides the product into blocks.
+    pub fn new(kernel: PairKernel, keys: [Vec<(usize, ArrayRef)>; 2], outputs: Vec<Output>, schema: SchemaRef) -> Self {
         // All terms have the same groups.
-        let blocks: Vec<_> = match &way {
-            Way::Dense(terms) => terms.first().map(|[left, right]| left.blocks(right, BLOCK).collect()),
-            Way::Sparse(terms) => terms.first().map(|(runs, _)| blocks_of_runs(runs).collect()),
+        let blocks: Vec<_> = match &kernel {
+            PairKernel::Dense(terms) => terms.first().map(|[left, right]| left.row_blocks(right, BLOCK).collect()),
+            PairKernel::Sparse(terms) => terms.first().map(|(rows, _)| row_blocks(rows).collect()),
         }
         .unwrap_or_default();
         let blocks = blocks.into_iter();
-        Self { way, keys, blocks, outputs, schema }
+        Self { kernel, keys, blocks, outputs, schema }
     }
 
-    /// The next rows, none after the last.
+    /// Computes the next batch, `None` after the last.
     pub fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let Some(runs) = self.blocks.next() else { return Ok(None) };
-        let found = match &mut self.way {
-            Way::Dense(terms) => of_arrays(terms, runs),
-            Way::Sparse(terms) => of_runs(terms, runs),
+        let Some(rows) = self.blocks.next() else { return Ok(None) };
+        let found = match &mut self.kernel {
+            PairKernel::Dense(terms) => multiply_dense(terms, rows),
+            PairKernel::Sparse(terms) => multiply_sparse(terms, rows),
         };
-        self.rows(found).map(Some)
+        self.to_batch(found).map(Some)
     }
 
-    fn rows(&self, found: Found) -> Result<RecordBatch> {
+    fn to_batch(&self, found: PairRows) -> Result<RecordBatch> {
         let positions = [found.left, found.right].map(UInt32Array::from);
         let mut columns = vec![];
         for (keys, positions) in self.keys.iter().zip(&positions) {
-            for (place, key) in keys {
-                columns.push((*place, take(key, positions, None)?));
+            for (position, key) in keys {
+                columns.push((*position, take(key, positions, None)?));
             }
         }
-        columns.sort_by_key(|(place, _)| *place);
+        columns.sort_by_key(|(position, _)| *position);
         let mut columns: Vec<_> = columns.into_iter().map(|(_, column)| column).collect();
         let sums: Vec<_> = found.sums.into_iter().map(|mut sums| sums.finish()).collect();
         for output in &self.outputs {
-            columns.push(output.column(&sums)?);
+            columns.push(output.evaluate(&sums)?);
         }
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 }
 
-fn blocks_of_runs([left, right]: &[Runs; 2]) -> impl Iterator<Item = Range<usize>> + use<> {
-    let runs = left.majors();
-    let steps = left.len() * right.len() / (runs.max(1) * right.majors().max(1));
+fn row_blocks([left, right]: &[CsrMatrix; 2]) -> impl Iterator<Item = Range<usize>> + use<> {
+    let rows = left.major_count();
+    let steps = left.len() * right.len() / (rows.max(1) * right.major_count().max(1));
     let size = (BLOCK / steps.max(1)).max(1);
-    (0..runs).step_by(size).map(move |first| first..runs.min(first + size))
+    (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
 }
 
-/// Sums with the groups that they are of.
+/// Elements of the product with their coordinates.
 #[derive(Debug)]
-struct Found {
+struct PairRows {
     left: Vec<u32>,
     right: Vec<u32>,
     /// By term.
     sums: Vec<Float64Builder>,
 }
 
-/// The sums of some rows of arrays.
-fn of_arrays(terms: &[[Arc<Filled>; 2]], rows: Range<usize>) -> Found {
-    let blocks: Vec<_> = terms.iter().map(|[left, right]| left.block(right, rows.clone())).collect();
-    let mut found = Found::of(terms.len());
-    let complete: Option<Vec<_>> = blocks.iter().map(Block::complete).collect();
-    match (complete, blocks.first()) {
-        (Some(complete), _) => found.add_all(rows, &complete),
+/// Multiplies some rows of dense matrices.
+fn multiply_dense(terms: &[[Arc<DenseMatrix>; 2]], rows: Range<usize>) -> PairRows {
+    let blocks: Vec<_> = terms.iter().map(|[left, right]| left.multiply_rows(right, rows.clone())).collect();
+    let mut found = PairRows::new(terms.len());
+    let all_sums: Option<Vec<_>> = blocks.iter().map(Block::all_sums).collect();
+    match (all_sums, blocks.first()) {
+        (Some(all_sums), _) => found.add_rows(rows, &all_sums),
         (None, Some(first)) => {
             for row in rows {
-                for column in first.columns_of(row) {
-                    found.add(row, column, blocks.iter().map(|block| block.sum(row, column)));
+                for column in first.occupied_columns(row) {
+                    found.add_pair(row, column, blocks.iter().map(|block| block.sum(row, column)));
                 }
             }
         }
@@ -110,14 +110,14 @@ fn of_arrays(terms: &[[Arc<Filled>; 2]], rows: Range<usize>) -> Found {
     found
 }
 
-/// The sums of some runs. A run has the same groups for all terms.
-fn of_runs(terms: &mut [([Runs; 2], Sparse)], runs: Range<usize>) -> Found {
-    let mut found = Found::of(terms.len());
-    for run in runs {
-        for (number, ([left, right], sparse)) in terms.iter_mut().enumerate() {
-            for (column, sum) in sparse.sums_of(left.run(run), right) {
+/// Multiplies some rows of sparse matrices. The elements of a row are the same for all terms.
+fn multiply_sparse(terms: &mut [([CsrMatrix; 2], SparseAccumulator)], rows: Range<usize>) -> PairRows {
+    let mut found = PairRows::new(terms.len());
+    for row in rows {
+        for (number, ([left, right], accumulator)) in terms.iter_mut().enumerate() {
+            for (column, sum) in accumulator.multiply_row(left.row(row), right) {
                 if number == 0 {
-                    found.left.push(run as u32);
+                    found.left.push(row as u32);
                     found.right.push(column as u32);
                 }
                 found.sums[number].append_option(sum);
@@ -127,24 +127,24 @@ fn of_runs(terms: &mut [([Runs; 2], Sparse)], runs: Range<usize>) -> Found {
     found
 }
 
-impl Found {
-    fn of(terms: usize) -> Self {
+impl PairRows {
+    fn new(terms: usize) -> Self {
         Self { left: vec![], right: vec![], sums: (0..terms).map(|_| Float64Builder::new()).collect() }
     }
 
-    /// Adds the sums of all pairs of groups, those of the left side being these.
-    fn add_all(&mut self, left: Range<usize>, sums: &[&[f64]]) {
+    /// Adds all elements of some rows.
+    fn add_rows(&mut self, left: Range<usize>, sums: &[&[f64]]) {
         let columns = sums.first().map_or(0, |sums| sums.len()) / left.len().max(1);
         for (found, sums) in self.sums.iter_mut().zip(sums) {
             found.append_slice(sums);
         }
-        for run in left {
-            self.left.extend(repeat_n(run as u32, columns));
+        for row in left {
+            self.left.extend(repeat_n(row as u32, columns));
             self.right.extend(0..columns as u32);
         }
     }
 
-    fn add(&mut self, left: usize, right: usize, sums: impl Iterator<Item = Option<f64>>) {
+    fn add_pair(&mut self, left: usize, right: usize, sums: impl Iterator<Item = Option<f64>>) {
         self.left.push(left as u32);
         self.right.push(right as u32);
         self.sums.iter_mut().zip(sums).for_each(|(found, sum)| found.append_option(sum));

@@ -1,4 +1,4 @@
-//! What a sum of products is over.
+//! The description of a sum of products over a join.
 
 use arrow::array::RecordBatch;
 use datafusion_physical_expr::PhysicalExpr;
@@ -7,96 +7,96 @@ use std::sync::Arc;
 
 use crate::outputs::Output;
 
-/// Sums of products over a join of two or three inputs, grouped.
+/// Grouped sums of products over a join of two or three inputs.
 #[derive(Debug)]
-pub struct Contraction {
-    /// What each input contributes.
-    pub sides: Vec<Side>,
-    /// By what they are joined.
-    pub equalities: Vec<Equality>,
-    /// What rows without a partner meet, if they meet anything.
-    pub extension: Option<Extension>,
-    /// What the groups are.
-    pub kind: Kind,
-    /// What is summed.
+pub struct ContractionSpec {
+    /// The inputs.
+    pub sides: Vec<InputSpec>,
+    /// The equalities of the join.
+    pub equalities: Vec<KeyEquality>,
+    /// The outer join among the inputs, if there is one.
+    pub extension: Option<NullExtension>,
+    /// The groups.
+    pub kind: GroupKind,
+    /// The products that are summed.
     pub terms: Vec<Term>,
-    /// The aggregates of groups.
+    /// The aggregates of each group.
     pub outputs: Vec<Output>,
 }
 
 /// A product that is summed.
 #[derive(Debug, Clone)]
 pub struct Term {
-    /// The factor of each input, 1 if there is none.
+    /// The factor of each input, `None` for 1.
     pub factors: Vec<Option<Arc<dyn PhysicalExpr>>>,
     /// Whether products are rounded to single precision before they are added.
-    pub single: bool,
-    /// Whether it is 1 wherever the product is not NULL.
+    pub single_precision: bool,
+    /// Whether the term counts: 1 where the product is not NULL.
     pub counts: bool,
 }
 
-/// What an input contributes.
+/// One input of the join.
 #[derive(Debug, Default)]
-pub struct Side {
-    /// The keys of groups that are of this input, each with its position among the columns of the result.
+pub struct InputSpec {
+    /// The grouping keys that read this input, each with its position among the columns of the result.
     pub groups: Vec<(Arc<dyn PhysicalExpr>, usize)>,
 }
 
-/// Keys of two inputs that are equal.
+/// An equality of the join.
 #[derive(Debug)]
-pub struct Equality {
-    /// The inputs.
+pub struct KeyEquality {
+    /// The two inputs.
     pub sides: [usize; 2],
-    /// The keys.
+    /// A key of each.
     pub keys: [Arc<dyn PhysicalExpr>; 2],
-    /// Whether keys that are NULL are equal.
+    /// Whether NULL equals NULL.
     pub nulls: bool,
 }
 
-/// A row of NULLs that rows without a partner meet, as `LEFT JOIN` has it.
+/// The outer join of two inputs: a row of NULLs is the partner of rows that have no other.
 #[derive(Debug, Clone)]
-pub struct Extension {
-    /// The input whose rows stay.
+pub struct NullExtension {
+    /// The input that keeps all of its rows.
     pub of: usize,
-    /// The input among which they have no partner.
+    /// The input that supplies the row of NULLs.
     pub by: usize,
-    /// A row of this input that has NULLs alone.
+    /// That row.
     pub nulls: RecordBatch,
 }
 
-/// What the groups are.
+/// The shape of the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// All pairs of groups of two inputs that have rows in common.
+pub enum GroupKind {
+    /// All pairs of a group of the left input and a group of the right one that have a common key.
     Pairs,
-    /// Groups of the rows of one of three inputs.
-    Chosen {
-        /// This input.
+    /// Groups of the rows of one of three inputs, each of which samples an element of the product of the other two.
+    Sampled {
+        /// The input that samples.
         by: usize,
-        /// The input that a row of the others need not have a row of.
+        /// The input that is outer joined, if there is one.
         outer: Option<usize>,
     },
 }
 
-impl Kind {
-    /// The two inputs that are multiplied.
-    pub fn multiplied(self) -> [usize; 2] {
+impl GroupKind {
+    /// Returns the two inputs that are multiplied.
+    pub fn factor_sides(self) -> [usize; 2] {
         match self {
-            Self::Pairs | Self::Chosen { by: 2, .. } => [0, 1],
-            Self::Chosen { by: 1, .. } => [0, 2],
-            Self::Chosen { .. } => [1, 2],
+            Self::Pairs | Self::Sampled { by: 2, .. } => [0, 1],
+            Self::Sampled { by: 1, .. } => [0, 2],
+            Self::Sampled { .. } => [1, 2],
         }
     }
 }
 
-impl Equality {
-    /// The key of an input, if it is one of the two.
+impl KeyEquality {
+    /// Returns the key of an input, if the equality has one.
     pub fn key_of(&self, side: usize) -> Option<&Arc<dyn PhysicalExpr>> {
-        self.sides.iter().position(|known| *known == side).map(|position| &self.keys[position])
+        self.sides.iter().position(|other| *other == side).map(|position| &self.keys[position])
     }
 
-    /// Whether it is of these two inputs.
-    pub fn is_of(&self, a: usize, b: usize) -> bool {
+    /// Returns whether the equality joins these two inputs.
+    pub fn connects(&self, a: usize, b: usize) -> bool {
         self.sides == [a, b] || self.sides == [b, a]
     }
 }
@@ -109,17 +109,19 @@ impl fmt::Display for Term {
     }
 }
 
-impl fmt::Display for Contraction {
+impl fmt::Display for ContractionSpec {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut groups: Vec<_> = self
             .sides
             .iter()
             .enumerate()
-            .flat_map(|(side, of)| of.groups.iter().map(move |(key, position)| (position, format!("{key} of {side}"))))
+            .flat_map(|(side, input)| {
+                input.groups.iter().map(move |(key, position)| (position, format!("{key} of {side}")))
+            })
             .collect();
         groups.sort();
         let groups: Vec<_> = groups.into_iter().map(|(_, key)| key).collect();
-        let on = |equality: &Equality| {
+        let on = |equality: &KeyEquality| {
             let ([a, b], [left, right]) = (equality.sides, &equality.keys);
             format!("{left} of {a} = {right} of {b}")
         };
@@ -134,13 +136,13 @@ impl fmt::Display for Contraction {
             let terms: Vec<_> = terms.iter().map(|term| self.terms[*term].to_string()).collect();
             write!(f, ", {name}=[{}]", terms.join(" + "))?;
         }
-        if let Some(Extension { of, by, .. }) = &self.extension {
+        if let Some(NullExtension { of, by, .. }) = &self.extension {
             write!(f, ", rows of {of} without one of {by} meet NULLs")?;
         }
         match self.kind {
-            Kind::Pairs => Ok(()),
-            Kind::Chosen { by, outer } => {
-                write!(f, ", chosen by {by}")?;
+            GroupKind::Pairs => Ok(()),
+            GroupKind::Sampled { by, outer } => {
+                write!(f, ", sampled by {by}")?;
                 outer.map_or(Ok(()), |outer| write!(f, ", rows of {outer} or none"))
             }
         }

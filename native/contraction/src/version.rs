@@ -1,12 +1,11 @@
-//! What differs between DataFusion 54 and 55, which the feature `datafusion-55` stands for, in this crate and in those above that have
-//! physical nodes.
+//! The differences between DataFusion 54 and 55 (feature `datafusion-55`), for this crate and those above that have physical nodes.
 
 use datafusion_common::{Result, Statistics};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::joins::HashJoinExec;
 use std::sync::Arc;
 
-/// What is known of the rows of a plan, or of one of its partitions.
+/// Returns the statistics of a plan or of one of its partitions.
 ///
 /// # Errors
 /// Those of the plan.
@@ -16,7 +15,7 @@ pub fn statistics(plan: &Arc<dyn ExecutionPlan>, partition: Option<usize>) -> Re
     StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new().with_partition(partition))
 }
 
-/// What is known of the rows of a plan, or of one of its partitions.
+/// Returns the statistics of a plan or of one of its partitions.
 ///
 /// # Errors
 /// Those of the plan.
@@ -25,19 +24,18 @@ pub fn statistics(plan: &Arc<dyn ExecutionPlan>, partition: Option<usize>) -> Re
     plan.partition_statistics(partition)
 }
 
-/// Whether a part of another input asks for the filter that a join makes of the keys of its first input.
+/// Returns whether a scan uses the dynamic filter that a join builds from the keys of its build side.
 #[cfg_attr(
     feature = "datafusion-55",
     expect(deprecated, reason = "to look for it below each join takes time that grows as the square of nested joins")
 )]
-pub fn filters_elsewhere(join: &HashJoinExec) -> bool {
+pub fn feeds_dynamic_filter(join: &HashJoinExec) -> bool {
     join.dynamic_filter_expr().is_some_and(|filter| filter.is_used())
 }
 
-/// The method by which a node of DataFusion 55 says how the rows of its inputs are to be dealt out, for one that asks for what a node in a
-/// field of it does.
+/// Delegates the distribution of inputs to a node in a field (DataFusion 55).
 #[cfg(feature = "datafusion-55")]
-macro_rules! distributed_as {
+macro_rules! delegate_distribution {
     ($($node:ident).+) => {
         fn input_distribution_requirements(
             &self,
@@ -47,9 +45,9 @@ macro_rules! distributed_as {
     };
 }
 
-/// The same for DataFusion 54.
+/// Delegates the distribution of inputs to a node in a field (DataFusion 54).
 #[cfg(not(feature = "datafusion-55"))]
-macro_rules! distributed_as {
+macro_rules! delegate_distribution {
     ($($node:ident).+) => {
         fn required_input_distribution(&self) -> Vec<datafusion_physical_plan::Distribution> {
             self.$($node).+.required_input_distribution()
@@ -57,7 +55,7 @@ macro_rules! distributed_as {
     };
 }
 
-/// The method by which a physical node of DataFusion 55 shows its expressions, for one that shows none.
+/// Implements the method by which a physical node of DataFusion 55 shows its expressions, for one that has none.
 #[cfg(feature = "datafusion-55")]
 #[macro_export]
 macro_rules! without_expressions {
@@ -74,12 +72,12 @@ macro_rules! without_expressions {
     };
 }
 
-/// Nothing: a physical node of DataFusion 54 does not show its expressions.
+/// Implements nothing: a physical node of DataFusion 54 does not show its expressions.
 #[cfg(not(feature = "datafusion-55"))]
 #[macro_export]
 macro_rules! without_expressions {
     () => {};
 }
 
-pub(crate) use distributed_as;
+pub(crate) use delegate_distribution;
 pub use without_expressions;

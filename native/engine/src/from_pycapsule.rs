@@ -1,4 +1,4 @@
-//! `ScalarUDF.from_pycapsule`, which takes `simplify` along where it is exported.
+//! `ScalarUDF.from_pycapsule`, which also imports `simplify` where it is exported.
 
 use datafusion::logical_expr::ScalarUDF;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use xql_simplify_ffi::SimplifyingScalarUDF;
 use crate::method::replace_methods;
 use crate::{capsule, scalar_udf};
 
-/// Replaces the static method. What exports no `simplify` is taken by the one that was there before.
+/// Replaces the static method. Objects that export no `simplify` go to the stock method.
 pub fn extend(class: &Bound<'_, PyType>) -> PyResult<()> {
     replace_methods!(class, from_pycapsule, c"from_pycapsule");
     Ok(())
@@ -20,14 +20,14 @@ fn from_pycapsule<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     stock: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    match exporter(args, kwargs)? {
+    match find_exporter(args, kwargs)? {
         Some(exporter) => import(&exporter),
         None => stock.call(args, kwargs),
     }
 }
 
-/// The argument, if there is one alone and it exports a function and its `simplify`.
-fn exporter<'py>(
+/// Returns the only argument, if it exports a function and its `simplify`.
+fn find_exporter<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -42,11 +42,11 @@ fn exporter<'py>(
 }
 
 fn import<'py>(exporter: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // The first checks the versions, which the second takes on trust.
-    let simplify = capsule::simplify(exporter)?;
-    let function = capsule::scalar_udf(exporter)?;
-    let functions = capsule::extra_functions(exporter)?;
-    let companions = capsule::companions(exporter)?;
+    // This one checks the versions, which the next one trusts.
+    let simplify = capsule::import_simplify(exporter)?;
+    let function = capsule::import_scalar_udf(exporter)?;
+    let functions = capsule::import_extra_functions(exporter)?;
+    let companions = capsule::import_companions(exporter)?;
     let udf = SimplifyingScalarUDF::new(function, simplify).with_extra_functions(functions).with_companions(companions);
     scalar_udf::to_python(exporter.py(), ScalarUDF::from(udf))
 }

@@ -7,13 +7,13 @@
 //! 1. `method` puts a built-in method in place of another; `scalar_udf` makes Python objects of Rust functions, and back.
 //! 2. `capsule` imports what other libraries export: a scalar function, its `simplify`, and what goes with them.
 //! 3. `from_pycapsule` imports scalar functions together with their `simplify`.
-//! 4. `operators` tells the differential operators among these; `interruptible` calls what Ctrl-C may interrupt.
-//! 5. `sessions` gives every session the rules of differential operators; `planning` makes exceptions of what is refused;
-//!    `progress` tells of the steps of recursive queries.
+//! 4. `operators` recognizes the differential operators among these; `interrupt` makes calls that Ctrl-C interrupts.
+//! 5. `sessions` adds the rules of differential operators to every session; `planning` converts refusals to exceptions;
+//!    `progress` reports the steps of recursive queries.
 
 mod capsule;
 mod from_pycapsule;
-mod interruptible;
+mod interrupt;
 mod method;
 mod operators;
 mod planning;
@@ -41,14 +41,14 @@ mod _engine {
         planning::extend_streams(module.getattr("RecordBatchStream")?.cast()?)
     }
 
-    /// Has `callable` called for every step of recursive queries that are planned from now on; `None` for nobody.
+    /// Calls `callable` for every step of recursive queries that are planned from now on; `None` removes it.
     #[pyfunction]
     #[pyo3(signature = (callable))]
     fn observe(callable: Option<Py<PyAny>>) {
         progress::observe(callable);
     }
 
-    /// Has nobody called any more, and returns once the calls that are running have ended, at the latest after five seconds.
+    /// Stops all callbacks. Returns once the running calls have ended, at the latest after five seconds.
     #[pyfunction]
     fn stop_observing(py: pyo3::Python<'_>) {
         progress::stop_observing(py);

@@ -1,6 +1,6 @@
-//! Built-in methods in place of others of a class.
+//! Replacement of built-in methods of a class.
 //!
-//! What takes the place of a built-in method is to be one itself: a Python function or a closure has attributes, such as
+//! The replacement of a built-in method has to be one itself: a Python function or a closure has attributes, such as
 //! `__closure__`, that no built-in method has, and tools that compare classes see them.
 
 use std::any::Any;
@@ -15,15 +15,15 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple, PyType};
 use pyo3::{ffi, intern};
 
-/// A method in place of another one.
+/// A method that replaces another one.
 pub trait Method {
     /// The name of both.
     const NAME: &CStr;
 
-    /// Holds the method that was there before.
+    /// Returns the cell of the stock method.
     fn stock() -> &'static PyOnceLock<Py<PyAny>>;
 
-    /// A call. `this` is the object, or the class if the method is static.
+    /// Calls the replacement. `this` is the object, or the class if the method is static.
     fn call<'py>(
         this: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
@@ -32,7 +32,7 @@ pub trait Method {
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// Puts a function in place of methods of a class, called as [`Method::call`] is.
+/// Replaces methods of a class by a function with the parameters of [`Method::call`].
 macro_rules! replace_methods {
     ($class:expr, $call:path, $($name:literal)+) => {
         $({
@@ -62,7 +62,7 @@ macro_rules! replace_methods {
 }
 pub(crate) use replace_methods;
 
-/// Puts `M` in place of the method of its name, static or not, with the signature and the documentation of that.
+/// Replaces the method of `M`'s name, static or not, and keeps its signature and documentation.
 pub fn replace<M: Method>(class: &Bound<'_, PyType>) -> PyResult<()> {
     let py = class.py();
     if M::stock().get(py).is_some() {
@@ -96,7 +96,7 @@ pub fn replace<M: Method>(class: &Bound<'_, PyType>) -> PyResult<()> {
     class.setattr(M::NAME, method)
 }
 
-/// The documentation of `stock` as a built-in function has it: behind its signature, from which `inspect` takes that.
+/// Returns the documentation of `stock` in the form of a built-in function: preceded by the signature, which `inspect` reads there.
 fn documentation(stock: &Bound<'_, PyAny>, name: &CStr) -> PyResult<CString> {
     let signature: Option<String> = stock.getattr("__text_signature__")?.extract()?;
     let text: Option<String> = stock.getattr("__doc__")?.extract()?;
@@ -120,7 +120,7 @@ unsafe extern "C" fn trampoline<M: Method>(
             let stock = M::stock().get(py).ok_or_else(|| PyRuntimeError::new_err("the method is not installed"))?;
             M::call(&this, &args.cast_into()?, kwargs.as_ref(), stock.bind(py))
         };
-        let called = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(raised(panic.as_ref())));
+        let called = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panic_exception(panic.as_ref())));
         match called {
             Ok(returned) => returned.into_ptr(),
             Err(error) => {
@@ -131,8 +131,8 @@ unsafe extern "C" fn trampoline<M: Method>(
     })
 }
 
-/// A panic as the exception that pyo3 makes of one.
-fn raised(panic: &(dyn Any + Send)) -> PyErr {
+/// Converts a panic to the exception that pyo3 makes of one.
+fn panic_exception(panic: &(dyn Any + Send)) -> PyErr {
     let message = panic.downcast_ref::<String>().cloned();
     let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     PanicException::new_err(message.unwrap_or_else(|| "panic from Rust code".to_owned()))

@@ -1,4 +1,4 @@
-//! Telling the differential operators among imported functions.
+//! Recognition of differential operators among imported functions.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use datafusion::logical_expr::ScalarUDF;
 use xql_autodiff::Differential;
 use xql_simplify_ffi::SimplifyingScalarUDF;
 
-/// The differential operator that an imported function is.
+/// Recognizes an imported function as a differential operator.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
     let imported = function.inner().downcast_ref::<SimplifyingScalarUDF>()?;
     let [tangent, analyzed] = imported.companions() else { return None };

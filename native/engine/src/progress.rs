@@ -1,4 +1,4 @@
-//! Telling Python of the steps of recursive queries.
+//! Callbacks to Python for the steps of recursive queries.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use datafusion::error::DataFusionError;
 use pyo3::prelude::*;
 use xql_relations::Observer;
 
-/// Something to call with the name of a query, the number of a step and the rows of it, as batches of pyarrow.
+/// A callable that takes the name of a query, the number of a step, and its rows as batches of pyarrow.
 struct Callable(Py<PyAny>);
 
 impl Observer for Callable {
@@ -18,17 +18,17 @@ impl Observer for Callable {
             let rows = rows.iter().map(|batch| batch.to_pyarrow(py)).collect::<PyResult<Vec<_>>>()?;
             self.0.call1(py, (query, step, rows)).map(drop)
         });
-        // Where Python has ended already, nobody wants to know.
+        // Python has shut down already.
         called.unwrap_or(Ok(())).map_err(|error| DataFusionError::External(Box::new(error)))
     }
 }
 
-/// Has nobody called any more. Python calls it when it ends, for a thread that came back to it later would be torn off.
+/// Stops all callbacks. Python calls it when it shuts down, since a thread that entered it later would be killed.
 pub fn stop_observing(py: Python<'_>) {
     py.detach(xql_relations::stop_telling);
 }
 
-/// Has `callable` called for every step of queries that are planned from now on; `None` for nobody.
+/// Calls `callable` for every step of queries that are planned from now on; `None` removes it.
 pub fn observe(callable: Option<Py<PyAny>>) {
     xql_relations::observe(callable.map(|callable| Arc::new(Callable(callable)) as Arc<dyn Observer>));
 }

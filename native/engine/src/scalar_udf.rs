@@ -9,7 +9,7 @@ use datafusion_python::context::PySessionContext;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// The Python object of `udf`.
+/// Creates the Python object of `udf`.
 ///
 /// Its class is private to `datafusion-python`, but a session gives such objects for the functions it has.
 pub fn to_python<'py>(py: Python<'py>, udf: ScalarUDF) -> PyResult<Bound<'py, PyAny>> {
@@ -19,7 +19,7 @@ pub fn to_python<'py>(py: Python<'py>, udf: ScalarUDF) -> PyResult<Bound<'py, Py
     Bound::new(py, PySessionContext::from(session))?.call_method1("udf", (name,))
 }
 
-/// The function of such a Python object, which a session takes.
+/// Returns the function of such a Python object, by registering it with a session.
 pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<Arc<ScalarUDF>> {
     let session = empty_session();
     Bound::new(object.py(), PySessionContext::from(session.clone()))?.call_method1("register_udf", (object,))?;

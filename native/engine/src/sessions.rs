@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::method::replace_methods;
 use crate::operators::recognize;
 
-/// Lets all ways to make a session add the rules to it.
+/// Replaces all constructors of sessions by ones that add the rules.
 pub fn extend(class: &Bound<'_, PyType>) -> PyResult<()> {
     if NEW.get().is_none() {
         // SAFETY: the class lives, and is one of the heap, whose slots may be read.
@@ -28,7 +28,7 @@ pub fn extend(class: &Bound<'_, PyType>) -> PyResult<()> {
     Ok(())
 }
 
-/// What makes an object of the class, which cannot be called by its name once that names another.
+/// The stock `__new__` slot, which cannot be reached by name once the method is replaced.
 static NEW: OnceLock<Option<ffi::newfunc>> = OnceLock::new();
 
 /// `SessionContext.__new__`.

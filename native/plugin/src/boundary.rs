@@ -1,19 +1,20 @@
-//! Strings and errors on their way across the C boundary.
+//! Handles, strings and errors across the C boundary.
 
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::null_mut;
 use xql_guard::guard;
 
-/// Bytes of a stack on which what a caller asks for is made.
+/// The size of the stack on which the requests of callers are served.
 const STACK: usize = 64 << 20;
 
-/// A handle to what `make` gives, for [`free`]; null if it fails, with the reason in `error`, for `xql_ffi_string_free`.
+/// Returns a handle to the result of `make`, for [`free_handle`]. Returns null if it fails, with the reason in `error`, for
+/// `xql_ffi_string_free`.
 ///
 /// # Safety
 /// `error` is null or may be written to.
-pub unsafe fn handle<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>) -> *mut T {
-    // Plans and parsers go as deep as statements are, and the thread of the caller may have a small stack.
+pub unsafe fn into_handle<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T>) -> *mut T {
+    // Planners and parsers recurse as deep as statements are, and the caller's thread may have a small stack.
     let make = || stacker::maybe_grow(STACK / 2, STACK, make);
     let reason = match guard("xql-ffi", make) {
         Ok(value) => return Box::into_raw(Box::new(value)),
@@ -28,15 +29,15 @@ pub unsafe fn handle<T>(error: *mut *mut c_char, make: impl FnOnce() -> Result<T
     null_mut()
 }
 
-/// Frees what is behind a handle.
+/// Frees a handle.
 ///
 /// # Safety
-/// `handle` is null or comes from [`handle`] and is not used again.
-pub unsafe fn free<T>(handle: *mut T) {
+/// `handle` is null or comes from [`into_handle`] and is not used again.
+pub unsafe fn free_handle<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: it was made as a box and is freed once.
         let value = unsafe { Box::from_raw(handle) };
-        // There is no one to tell of a panic.
+        // Nobody can be notified of a panic.
         let _ = guard("freeing a handle", || {
             drop(value);
             Ok(())
@@ -44,9 +45,11 @@ pub unsafe fn free<T>(handle: *mut T) {
     }
 }
 
+/// Returns a string of the caller.
+///
 /// # Safety
 /// `text` is null or a string that ends in NUL and lives for `'a`.
-pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
+pub unsafe fn str_from_ptr<'a>(text: *const c_char) -> Result<&'a str> {
     if text.is_null() {
         return Err(plan_datafusion_err!("a string is missing"));
     }
@@ -55,9 +58,11 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     text.to_str().map_err(|error| plan_datafusion_err!("a string is not UTF-8: {error}"))
 }
 
+/// Returns an array of the caller.
+///
 /// # Safety
 /// `items` is null or points to `count` items that live for `'a`.
-pub unsafe fn items<'a, T>(items: *const T, count: usize) -> Result<&'a [T]> {
+pub unsafe fn slice_from_ptr<'a, T>(items: *const T, count: usize) -> Result<&'a [T]> {
     match (items.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(plan_datafusion_err!("{count} items are missing")),

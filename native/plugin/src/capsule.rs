@@ -1,7 +1,7 @@
-//! Capsules of Python that hold a struct of this library, and may outlive whatever made them.
+//! Python capsules of structs of this library, which may outlive the objects that made them.
 //!
-//! The context of a capsule is a share of what it holds, which the destructor of the capsule gives back. This library is not
-//! linked to Python, so it is given the one function of Python that it needs for that.
+//! The context of a capsule is a share of its content, which the destructor of the capsule releases. This library is not
+//! linked to Python, so the caller passes the one function of Python that it needs for that.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -14,20 +14,20 @@ use crate::operator::xql_ffi_operator;
 /// `PyCapsule_GetContext`.
 pub type GetContext = unsafe extern "C" fn(capsule: *mut c_void) -> *mut c_void;
 
-/// That of the running Python.
+/// The function of the running Python.
 static GET_CONTEXT: OnceLock<GetContext> = OnceLock::new();
 
-/// What a capsule keeps alive.
+/// The content that a capsule keeps alive.
 type Share = Arc<dyn Any + Send + Sync>;
 
-/// The context of a capsule that keeps this alive.
+/// Creates the context of a capsule that keeps this alive.
 pub fn context(share: Share, get_context: GetContext) -> *const c_void {
     GET_CONTEXT.get_or_init(|| get_context);
     Box::into_raw(Box::new(share)).cast_const().cast()
 }
 
-/// A share of an operator, for `PyCapsule_SetContext` of a capsule with the destructor `xql_ffi_capsule_destructor`.
-/// `get_context` is `PyCapsule_GetContext`. Null if one of them is.
+/// Returns a share of an operator, for `PyCapsule_SetContext` of a capsule with the destructor `xql_ffi_capsule_destructor`.
+/// `get_context` is `PyCapsule_GetContext`. Returns null if one of them is null.
 ///
 /// # Safety
 /// `operator` is null or comes from `xql_ffi_operator_new`; `get_context` is null or what it is to be.
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn xql_ffi_capsule_context(
     context(share, get_context)
 }
 
-/// The destructor of a capsule.
+/// Destroys a capsule.
 ///
 /// # Safety
 /// `capsule` is null or a capsule that is being destroyed and whose context is null or comes from `xql_ffi_capsule_context`.
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn xql_ffi_capsule_destructor(capsule: *mut c_void) {
     if !context.is_null() {
         // SAFETY: the context is a boxed share, and given back once, with its capsule.
         let share = unsafe { Box::from_raw(context) };
-        // There is no one to tell of a panic.
+        // Nobody can be notified of a panic.
         let _ = guard("freeing what a capsule holds", || {
             drop(share);
             Ok(())

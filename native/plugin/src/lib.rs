@@ -1,8 +1,8 @@
-//! What other languages load: the operators of `xql-autodiff` as C structs.
+//! The library that other languages load: the operators of `xql-autodiff` as C structs.
 //!
-//! A rule of the user's own is made by `xql_ffi_rule_new`, an operator with such rules by `xql_ffi_operator_new`. An operator
-//! has the two structs a host imports, `FFI_ScalarUDF` and `FFI_ScalarUDFSimplify`; a host makes its own handles with their
-//! `clone`, which may outlive the operator. What is wrong comes back as a string, and nothing unwinds.
+//! `xql_ffi_rule_new` makes a rule of the user's own, and `xql_ffi_operator_new` an operator with such rules. An operator
+//! has the two structs that a host imports, `FFI_ScalarUDF` and `FFI_ScalarUDFSimplify`; a host makes its own handles with their
+//! `clone`, which may outlive the operator. Errors are returned as strings, and nothing unwinds.
 //!
 //! In layers, each using only those before it: `boundary` (handles, strings, errors), `rule`, `operator`, `capsule`; beside
 //! them `rule_table` and `text`, and, for DataFusion 55, `session` and `observe`.

@@ -1,4 +1,4 @@
-//! Telling another language of the steps of recursive queries in sessions of DataFusion 55.
+//! Callbacks to another language for the steps of recursive queries in sessions of DataFusion 55.
 
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use xql_guard::guard;
 use xql_session::Observer;
 
-/// What is called, as the parameter of [`xql_ffi_observe`] says.
+/// A callback, as the parameter of [`xql_ffi_observe`] describes it.
 type Callback = unsafe extern "C" fn(
     observer: usize,
     query: *const c_char,
@@ -18,14 +18,14 @@ type Callback = unsafe extern "C" fn(
     size: usize,
 );
 
-/// Nobody, as long as there is none. It is not a part of the observers, so that plans that have one stop to call it.
+/// The current callback. It is not part of the observers, so plans that have an observer stop calling it when it is removed.
 static CALLBACK: RwLock<Option<Callback>> = RwLock::new(None);
 
-/// Bytes of a message about an error, with the NUL at its end.
-const MESSAGE: usize = 1 << 12;
+/// The size of an error message in bytes, with its final NUL.
+const MESSAGE_SIZE: usize = 1 << 12;
 
-/// Has `callback` called for each step of the recursive queries that registered sessions plan from now on, with the number `observer`. Those
-/// that are planned by then go on to call it with theirs. Null for nobody: then they do not either.
+/// Calls `callback` for each step of the recursive queries that registered sessions plan from now on, with the number `observer`. Queries
+/// that are planned already continue to call it with their own number. Null removes the callback for all of them.
 ///
 /// The callback is called in any thread, also in several at a time. It takes the observer, the name of the query, the number of the step,
 /// its rows as a pointer to an `ArrowArrayStream`, which it may take over, and `size` bytes of zeros for the message of an error. An error
@@ -47,29 +47,29 @@ pub unsafe extern "C" fn xql_ffi_observe(
     >,
     observer: usize,
 ) {
-    // There is no one to tell of a panic.
+    // Nobody can be notified of a panic.
     let _ = guard("observing queries", || {
         *CALLBACK.write().unwrap_or_else(PoisonError::into_inner) = callback;
-        xql_session::observe(callback.map(|_| Arc::new(Numbered(observer)) as Arc<dyn Observer>));
+        xql_session::observe(callback.map(|_| Arc::new(NumberedObserver(observer)) as Arc<dyn Observer>));
         Ok(())
     });
 }
 
-/// Has nobody told of steps any more. It returns once the calls that are running have ended, at the latest after five seconds. An
-/// interpreter that ends calls it first, and without a lock that a callback needs.
+/// Stops all callbacks. Returns once the running calls have ended, at the latest after five seconds. An interpreter calls it first when it
+/// shuts down, without a lock that a callback needs.
 #[unsafe(no_mangle)]
 pub extern "C" fn xql_ffi_stop_observing() {
-    // There is no one to tell of a panic.
+    // Nobody can be notified of a panic.
     let _ = guard("ending to observe queries", || {
         xql_session::stop_telling();
         Ok(())
     });
 }
 
-/// An observer that the caller knows by a number.
-struct Numbered(usize);
+/// An observer that the caller identifies by a number.
+struct NumberedObserver(usize);
 
-impl Observer for Numbered {
+impl Observer for NumberedObserver {
     fn step(&self, query: &str, step: usize, rows: &[RecordBatch]) -> Result<()> {
         let callback = *CALLBACK.read().unwrap_or_else(PoisonError::into_inner);
         let (Some(callback), Some(first)) = (callback, rows.first()) else { return Ok(()) };
@@ -78,11 +78,11 @@ impl Observer for Numbered {
         let rows: Vec<_> = rows.iter().cloned().map(Ok).collect();
         let batches = RecordBatchIterator::new(rows, first.schema());
         let mut rows = FFI_ArrowArrayStream::new(Box::new(batches));
-        let mut error: [c_char; MESSAGE] = [0; MESSAGE];
+        let mut error: [c_char; MESSAGE_SIZE] = [0; MESSAGE_SIZE];
         // SAFETY: the caller of `xql_ffi_observe` lets it be called. All that it is given lives until it returns, and it leaves a NUL at the
         // end of the message.
         let message = unsafe {
-            callback(self.0, query.as_ptr(), step, (&raw mut rows).cast(), error.as_mut_ptr(), MESSAGE);
+            callback(self.0, query.as_ptr(), step, (&raw mut rows).cast(), error.as_mut_ptr(), MESSAGE_SIZE);
             CStr::from_ptr(error.as_ptr())
         };
         if message.is_empty() { Ok(()) } else { exec_err!("{}", message.to_string_lossy()) }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use xql_autodiff::{Rule, Rules};
 use xql_simplify_ffi::ForeignFunction;
 
-use crate::boundary::{free, handle, items, text};
+use crate::boundary::{free_handle, into_handle, slice_from_ptr, str_from_ptr};
 
 /// The derivative of a function.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_rule(pub(crate) Rule);
 
-/// A rule: the signature of a function, its partial derivatives, the names of functions that they call and that the
-/// host offers, and whether the function is NULL exactly where an argument is. Null and a reason in `error` if it is wrong.
+/// Creates a rule from the signature of a function, its partial derivatives, the names of the host's functions that they
+/// call, and whether the function is NULL exactly where an argument is. Returns null, with the reason in `error`, if it is invalid.
 ///
 /// # Safety
 /// `signature` is null or a string that ends in NUL; `partials` and `functions` point to as many of them as is said;
@@ -31,21 +31,28 @@ pub unsafe extern "C" fn xql_ffi_rule_new(
 ) -> *mut xql_ffi_rule {
     let make = || {
         // SAFETY: as for this function.
-        let (signature, partials, functions) =
-            unsafe { (text(signature)?, texts(partials, partial_count)?, texts(functions, function_count)?) };
-        let functions = functions.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::named(name))));
+        let (signature, partials, functions) = unsafe {
+            (
+                str_from_ptr(signature)?,
+                strs_from_ptrs(partials, partial_count)?,
+                strs_from_ptrs(functions, function_count)?,
+            )
+        };
+        let functions = functions.into_iter().map(|name| Arc::new(ScalarUDF::from(ForeignFunction::from_name(name))));
         let rule = Rule::with_functions(signature, &partials, functions)?;
         Ok(xql_ffi_rule(if strict { rule.strict() } else { rule }))
     };
     // SAFETY: as for this function.
-    unsafe { handle(error, make) }
+    unsafe { into_handle(error, make) }
 }
 
+/// Returns strings of the caller.
+///
 /// # Safety
 /// `list` points to `count` strings that end in NUL and live for `'a`, or to null.
-pub unsafe fn texts<'a>(list: *const *const c_char, count: usize) -> Result<Vec<&'a str>> {
+pub unsafe fn strs_from_ptrs<'a>(list: *const *const c_char, count: usize) -> Result<Vec<&'a str>> {
     // SAFETY: as for this function.
-    unsafe { items(list, count)?.iter().map(|item| text(*item)).collect() }
+    unsafe { slice_from_ptr(list, count)?.iter().map(|item| str_from_ptr(*item)).collect() }
 }
 
 /// Frees a rule.
@@ -55,16 +62,16 @@ pub unsafe fn texts<'a>(list: *const *const c_char, count: usize) -> Result<Vec<
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_rule_free(rule: *mut xql_ffi_rule) {
     // SAFETY: as for this function.
-    unsafe { free(rule) }
+    unsafe { free_handle(rule) }
 }
 
-/// These rules.
+/// Collects rules.
 ///
 /// # Safety
 /// `rules` points to `count` rules, or to null.
-pub unsafe fn rules_of(rules: *const *const xql_ffi_rule, count: usize) -> Result<Rules> {
+pub unsafe fn collect_rules(rules: *const *const xql_ffi_rule, count: usize) -> Result<Rules> {
     // SAFETY: as for this function.
-    let rules = unsafe { items(rules, count)? }.iter().map(|rule| {
+    let rules = unsafe { slice_from_ptr(rules, count)? }.iter().map(|rule| {
         // SAFETY: the caller gives rules, or null.
         let rule = unsafe { rule.as_ref() }.ok_or_else(|| plan_datafusion_err!("a rule is missing"))?;
         Ok(rule.0.clone())

@@ -1,4 +1,4 @@
-//! What a session of DataFusion 55 is given: codecs, a planner and a physical rule.
+//! Components of sessions of DataFusion 55: codecs, a planner and a physical rule.
 
 use datafusion_common::{DataFusionError, Result, plan_datafusion_err};
 use datafusion_expr::ScalarUDF;
@@ -15,29 +15,29 @@ use xql_autodiff::Rule;
 use xql_session::{QueryPlanner, StatementText};
 use xql_text::with_materialization;
 
-use crate::boundary::{free, handle, items, text};
+use crate::boundary::{free_handle, into_handle, slice_from_ptr, str_from_ptr};
 use crate::capsule::context;
-use crate::rule::{texts, xql_ffi_rule};
+use crate::rule::{strs_from_ptrs, xql_ffi_rule};
 
 /// A component of a session, as the struct of `datafusion-ffi` that a host imports.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_component(Arc<dyn Any + Send + Sync>, *const c_void);
 
 impl xql_ffi_component {
-    fn of<T: Any + Send + Sync>(component: T) -> Self {
+    fn new<T: Any + Send + Sync>(component: T) -> Self {
         let component = Arc::new(component);
         let address = Arc::as_ptr(&component).cast();
         Self(component, address)
     }
 }
 
-/// A component for a session.
+/// Creates a component for a session.
 ///
 /// | `kind` | what it is | `session`, `logical`, `physical`, `fallback` |
 /// |---|---|---|
-/// | `logical codec`, `physical codec` | writes and reads tables, functions and plans as numbers | none |
+/// | `logical codec`, `physical codec` | encodes and decodes tables, functions and plans as handles | none |
 /// | `planner` | differentiates and optimizes statements | the session's `FFI_TaskContextProvider`, its codecs and the planner that it has |
-/// | `rule` | takes the plans of that planner | none |
+/// | `rule` | captures the plans of that planner | none |
 ///
 /// # Safety
 /// `kind` is null or a string that ends in NUL; the others are null or point to the structs of `datafusion-ffi` that are said, of this
@@ -53,34 +53,34 @@ pub unsafe extern "C" fn xql_ffi_component_new(
 ) -> *mut xql_ffi_component {
     let make = || {
         // SAFETY: as for this function.
-        let kind = unsafe { text(kind)? };
+        let kind = unsafe { str_from_ptr(kind)? };
         // SAFETY: as for this function.
-        let session = || unsafe { given::<FFI_TaskContextProvider>(session) };
+        let session = || unsafe { clone_struct::<FFI_TaskContextProvider>(session) };
         Ok(match kind {
-            "logical codec" => xql_ffi_component::of(xql_session::logical_codec()),
-            "physical codec" => xql_ffi_component::of(xql_session::physical_codec()),
-            "rule" => xql_ffi_component::of(xql_session::capture_rule()),
+            "logical codec" => xql_ffi_component::new(xql_session::logical_codec()),
+            "physical codec" => xql_ffi_component::new(xql_session::physical_codec()),
+            "rule" => xql_ffi_component::new(xql_session::capture_rule()),
             "planner" => {
                 // SAFETY: as for this function; `QueryPlanner` lies in memory as `FFI_QueryPlanner` does.
                 let (logical, physical, fallback) = unsafe {
-                    let logical = given::<FFI_LogicalExtensionCodec>(logical)?;
-                    let physical = given::<FFI_PhysicalExtensionCodec>(physical)?;
-                    (logical, physical, given::<QueryPlanner>(fallback)?)
+                    let logical = clone_struct::<FFI_LogicalExtensionCodec>(logical)?;
+                    let physical = clone_struct::<FFI_PhysicalExtensionCodec>(physical)?;
+                    (logical, physical, clone_struct::<QueryPlanner>(fallback)?)
                 };
-                xql_ffi_component::of(xql_session::planner(logical, physical, fallback, session()?)?)
+                xql_ffi_component::new(xql_session::new_planner(logical, physical, fallback, session()?)?)
             }
             _ => return Err(plan_datafusion_err!("there is no component called {kind:?}")),
         })
     };
     // SAFETY: as for this function.
-    unsafe { handle(error, make) }
+    unsafe { into_handle(error, make) }
 }
 
-/// A handle of its own to what the caller gives.
+/// Clones a struct of the caller.
 ///
 /// # Safety
 /// `given` is null or points to such a struct.
-unsafe fn given<T: Clone>(given: *const c_void) -> Result<T> {
+unsafe fn clone_struct<T: Clone>(given: *const c_void) -> Result<T> {
     // SAFETY: as for this function.
     let given = unsafe { given.cast::<T>().as_ref() };
     given.cloned().ok_or_else(|| DataFusionError::Ffi("a part of the session is missing".to_owned()))
@@ -93,10 +93,10 @@ unsafe fn given<T: Clone>(given: *const c_void) -> Result<T> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_component_free(component: *mut xql_ffi_component) {
     // SAFETY: as for this function.
-    unsafe { free(component) }
+    unsafe { free_handle(component) }
 }
 
-/// The struct of a component, which lives as long, or as a capsule that has a share of it.
+/// Returns the struct of a component, which lives as long, or as a capsule that has a share of it.
 ///
 /// # Safety
 /// `component` is null or comes from `xql_ffi_component_new`.
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn xql_ffi_component_struct(component: *const xql_ffi_comp
     unsafe { component.as_ref() }.map_or(null(), |component| component.1)
 }
 
-/// As `xql_ffi_capsule_context`, of a component.
+/// Returns a share of a component, as `xql_ffi_capsule_context` does of an operator.
 ///
 /// # Safety
 /// `component` is null or comes from `xql_ffi_component_new`; `get_context` is null or `PyCapsule_GetContext`.
@@ -120,50 +120,49 @@ pub unsafe extern "C" fn xql_ffi_component_context(
     context(Arc::clone(&component.0), get_context)
 }
 
-/// Whether a planner is the one of this library by which a session differentiates, and not another that stands in front of it.
+/// Returns whether a planner is the one of this library by which a session differentiates, and not another one in front of it.
 ///
 /// # Safety
 /// `planner` is null or points to an `FFI_QueryPlanner` of this major version; `session` is null or a string that ends in NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_is_planner_of(planner: *const c_void, session: *const c_char) -> bool {
     // SAFETY: as for this function; `QueryPlanner` lies in memory as `FFI_QueryPlanner` does.
-    let (planner, session) = unsafe { (planner.cast::<QueryPlanner>().as_ref(), text(session)) };
+    let (planner, session) = unsafe { (planner.cast::<QueryPlanner>().as_ref(), str_from_ptr(session)) };
     planner.zip(session.ok()).is_some_and(|(planner, session)| xql_session::is_planner_of(planner, session))
 }
 
-/// Notes that the functions of a session are those that DataFusion gives a new one, and says whether it could; if not, the reason is in
-/// `error`.
+/// Records the functions of a new session as DataFusion's built-ins, and returns whether it succeeded; if not, the reason is in `error`.
 ///
 /// # Safety
 /// `new_session` is null or points to an `FFI_TaskContextProvider` of this major version; `error` is null or may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_note_functions(new_session: *const c_void, error: *mut *mut c_char) -> bool {
-    let note = || {
+    let record = || {
         // SAFETY: as for this function.
-        let provider = unsafe { given::<FFI_TaskContextProvider>(new_session)? };
+        let provider = unsafe { clone_struct::<FFI_TaskContextProvider>(new_session)? };
         // SAFETY: the function is that of the owner.
         match unsafe { (provider.task_ctx)(&provider) } {
             FFI_Result::Ok(session) => {
-                xql_session::note_functions(&session);
+                xql_session::record_builtins(&session);
                 Ok(())
             }
             FFI_Result::Err(error) => Err(DataFusionError::Ffi(error.to_string())),
         }
     };
     // SAFETY: as for this function.
-    unsafe { done(error, note) }
+    unsafe { succeeded(error, record) }
 }
 
-/// Whether `work` could be done; if not, the reason is in `error`.
+/// Returns whether `work` succeeded; if not, the reason is in `error`.
 ///
 /// # Safety
 /// `error` is null or may be written to.
-unsafe fn done(error: *mut *mut c_char, work: impl FnOnce() -> Result<()>) -> bool {
+unsafe fn succeeded(error: *mut *mut c_char, work: impl FnOnce() -> Result<()>) -> bool {
     // SAFETY: as for this function; the handle is freed once.
     unsafe {
-        let done = handle(error, work);
+        let done = into_handle(error, work);
         let could = !done.is_null();
-        free(done);
+        free_handle(done);
         could
     }
 }
@@ -172,8 +171,8 @@ unsafe fn done(error: *mut *mut c_char, work: impl FnOnce() -> Result<()>) -> bo
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_function(Arc<ScalarUDF>);
 
-/// The function that a call of it calls, which a registered session has written as `size` bytes. Null and a reason in `error` if it
-/// cannot be read.
+/// Decodes the function of a call that a registered session has encoded as `size` bytes. Returns null, with the reason in `error`, if it
+/// cannot be decoded.
 ///
 /// # Safety
 /// `session` is null or a string that ends in NUL; `call` points to `size` bytes; `error` is null or may be written to.
@@ -186,11 +185,11 @@ pub unsafe extern "C" fn xql_ffi_function_new(
 ) -> *mut xql_ffi_function {
     let make = || {
         // SAFETY: as for this function.
-        let (session, call) = unsafe { (text(session)?, items(call, size)?) };
-        Ok(xql_ffi_function(xql_session::function(session, call)?))
+        let (session, call) = unsafe { (str_from_ptr(session)?, slice_from_ptr(call, size)?) };
+        Ok(xql_ffi_function(xql_session::decode_function(session, call)?))
     };
     // SAFETY: as for this function.
-    unsafe { handle(error, make) }
+    unsafe { into_handle(error, make) }
 }
 
 /// Frees a function.
@@ -200,10 +199,10 @@ pub unsafe extern "C" fn xql_ffi_function_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_function_free(function: *mut xql_ffi_function) {
     // SAFETY: as for this function.
-    unsafe { free(function) }
+    unsafe { free_handle(function) }
 }
 
-/// As `xql_ffi_rule_new`, of a rule whose partial derivatives call functions of a host.
+/// Creates a rule as `xql_ffi_rule_new` does, whose partial derivatives call functions of a host.
 ///
 /// # Safety
 /// As for `xql_ffi_rule_new`; `functions` points to `function_count` functions, which may be freed afterwards.
@@ -218,18 +217,23 @@ pub unsafe extern "C" fn xql_ffi_rule_calling(
 ) -> *mut xql_ffi_rule {
     let make = || {
         // SAFETY: as for this function.
-        let (signature, partials, functions) =
-            unsafe { (text(signature)?, texts(partials, partial_count)?, items(functions, function_count)?) };
+        let (signature, partials, functions) = unsafe {
+            (
+                str_from_ptr(signature)?,
+                strs_from_ptrs(partials, partial_count)?,
+                slice_from_ptr(functions, function_count)?,
+            )
+        };
         // SAFETY: as for this function.
         let functions = functions.iter().filter_map(|function| unsafe { function.as_ref() });
         let functions = functions.map(|function| Arc::clone(&function.0));
         Ok(xql_ffi_rule(Rule::with_functions(signature, &partials, functions)?))
     };
     // SAFETY: as for this function.
-    unsafe { handle(error, make) }
+    unsafe { into_handle(error, make) }
 }
 
-/// The rule with the promise that its function is NULL exactly where an argument is.
+/// Returns the rule with the promise that its function is NULL exactly where an argument is.
 ///
 /// # Safety
 /// `rule` is null or comes from `xql_ffi_rule_new` or `xql_ffi_rule_calling`.
@@ -237,57 +241,57 @@ pub unsafe extern "C" fn xql_ffi_rule_calling(
 pub unsafe extern "C" fn xql_ffi_rule_strict(rule: *const xql_ffi_rule) -> *mut xql_ffi_rule {
     // SAFETY: as for this function; there is no error to be written.
     unsafe {
-        handle(null_mut(), || {
+        into_handle(null_mut(), || {
             let rule = rule.as_ref().ok_or_else(|| DataFusionError::Ffi("a rule is missing".to_owned()))?;
             Ok(xql_ffi_rule(rule.0.clone().strict()))
         })
     }
 }
 
-/// Whether a session is registered.
+/// Returns whether a session is registered.
 ///
 /// # Safety
 /// `session` is null or a string that ends in NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_is_registered(session: *const c_char) -> bool {
     // SAFETY: as for this function.
-    unsafe { text(session) }.is_ok_and(xql_session::is_registered)
+    unsafe { str_from_ptr(session) }.is_ok_and(xql_session::is_registered)
 }
 
-/// Whether the CTEs that a statement of a registered session reads several times are computed once, even without a derivative.
+/// Returns whether a registered session computes CTEs once, even without a derivative.
 ///
 /// # Safety
 /// `session` is null or a string that ends in NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_shares_ctes(session: *const c_char) -> bool {
     // SAFETY: as for this function.
-    unsafe { text(session) }.is_ok_and(xql_session::shares_ctes)
+    unsafe { str_from_ptr(session) }.is_ok_and(xql_session::shares_ctes)
 }
 
-/// A statement in which DataFusion reads what its CTEs say with `AS MATERIALIZED`, null if they say nothing.
+/// Rewrites the `AS MATERIALIZED` hints of a statement in a form that DataFusion parses. Returns null if there are none.
 ///
 /// # Safety
 /// `sql` is null or a string that ends in NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_with_materialization(sql: *const c_char) -> *mut c_char {
     // SAFETY: as for this function.
-    match unsafe { text(sql) }.map(with_materialization) {
+    match unsafe { str_from_ptr(sql) }.map(with_materialization) {
         Ok(Cow::Owned(marked)) => CString::new(marked).map_or(null_mut(), CString::into_raw),
         _ => null_mut(),
     }
 }
 
-/// Whether a planner of another library is behind that of a registered session.
+/// Returns whether a planner of another library is behind that of a registered session.
 ///
 /// # Safety
 /// `session` is null or a string that ends in NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_has_other_planner(session: *const c_char) -> bool {
     // SAFETY: as for this function.
-    unsafe { text(session) }.is_ok_and(xql_session::has_other_planner)
+    unsafe { str_from_ptr(session) }.is_ok_and(xql_session::has_other_planner)
 }
 
-/// Sets an option of a registered session, and says whether it could; if not, the reason is in `error`.
+/// Sets an option of a registered session, and returns whether it succeeded; if not, the reason is in `error`.
 ///
 /// # Safety
 /// `session`, `key` and `value` are null or strings that end in NUL; `error` is null or may be written to.
@@ -300,14 +304,14 @@ pub unsafe extern "C" fn xql_ffi_set_option(
 ) -> bool {
     let set = || {
         // SAFETY: as for this function.
-        let (session, key, value) = unsafe { (text(session)?, text(key)?, text(value)?) };
+        let (session, key, value) = unsafe { (str_from_ptr(session)?, str_from_ptr(key)?, str_from_ptr(value)?) };
         xql_session::set_option(session, key, value)
     };
     // SAFETY: as for this function.
-    unsafe { done(error, set) }
+    unsafe { succeeded(error, set) }
 }
 
-/// Notes what the names in a statement of a registered session are, and says whether it could; if not, the reason is in `error`.
+/// Records the names in a statement of a registered session, and returns whether it succeeded; if not, the reason is in `error`.
 ///
 /// # Safety
 /// `session` and `sql` are null or strings that end in NUL; `error` is null or may be written to.
@@ -317,21 +321,21 @@ pub unsafe extern "C" fn xql_ffi_note_statement(
     sql: *const c_char,
     error: *mut *mut c_char,
 ) -> bool {
-    let note = || {
+    let record = || {
         // SAFETY: as for this function.
-        let (session, sql) = unsafe { (text(session)?, text(sql)?) };
-        xql_session::note_statement(session, sql)
+        let (session, sql) = unsafe { (str_from_ptr(session)?, str_from_ptr(sql)?) };
+        xql_session::record_statement(session, sql)
     };
     // SAFETY: as for this function.
-    unsafe { done(error, note) }
+    unsafe { succeeded(error, record) }
 }
 
 /// A plan as bytes.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_plan(Vec<u8>);
 
-/// The plan of a statement of a registered session, differentiated and optimized, as the session reads it: once. Null and a reason in
-/// `error` if it cannot be had.
+/// Differentiates and optimizes the plan of a statement of a registered session. The session can decode the result once. Returns null, with
+/// the reason in `error`, if that fails.
 ///
 /// # Safety
 /// `session` is null or a string that ends in NUL; `plan` points to `size` bytes that the session wrote; `error` is null or may be
@@ -345,15 +349,15 @@ pub unsafe extern "C" fn xql_ffi_plan_optimized(
 ) -> *mut xql_ffi_plan {
     let make = || {
         // SAFETY: as for this function.
-        let (session, plan) = unsafe { (text(session)?, items(plan, size)?) };
-        Ok(xql_ffi_plan(xql_session::optimized(session, plan)?))
+        let (session, plan) = unsafe { (str_from_ptr(session)?, slice_from_ptr(plan, size)?) };
+        Ok(xql_ffi_plan(xql_session::optimize(session, plan)?))
     };
     // SAFETY: as for this function.
-    unsafe { handle(error, make) }
+    unsafe { into_handle(error, make) }
 }
 
-/// The plan of a statement of a registered session as `EXPLAIN` shows it before it is differentiated, for `xql_ffi_string_free`. Null and a
-/// reason in `error` if it cannot be read.
+/// Shows the plan of a statement of a registered session as `EXPLAIN` does before it is differentiated, for `xql_ffi_string_free`. Returns
+/// null, with the reason in `error`, if it cannot be decoded.
 ///
 /// # Safety
 /// As for `xql_ffi_plan_optimized`.
@@ -366,19 +370,19 @@ pub unsafe extern "C" fn xql_ffi_plan_shown(
 ) -> *mut c_char {
     let make = || {
         // SAFETY: as for this function.
-        let (session, plan) = unsafe { (text(session)?, items(plan, size)?) };
-        Ok(CString::new(xql_session::shown(session, plan)?).unwrap_or_default())
+        let (session, plan) = unsafe { (str_from_ptr(session)?, slice_from_ptr(plan, size)?) };
+        Ok(CString::new(xql_session::show_plan(session, plan)?).unwrap_or_default())
     };
     // SAFETY: as for this function; the handle is freed once.
     unsafe {
-        let made = handle(error, make);
+        let made = into_handle(error, make);
         let shown = made.as_mut().map(std::mem::take);
-        free(made);
+        free_handle(made);
         shown.map_or(null_mut(), CString::into_raw)
     }
 }
 
-/// The bytes of a plan, which live as long as the plan; `size` is null or is told how many.
+/// Returns the bytes of a plan, which live as long as the plan, and writes their number to `size` unless it is null.
 ///
 /// # Safety
 /// `plan` is null or comes from `xql_ffi_plan_optimized`; `size` is null or may be written to.
@@ -400,22 +404,22 @@ pub unsafe extern "C" fn xql_ffi_plan_bytes(plan: *const xql_ffi_plan, size: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_plan_free(plan: *mut xql_ffi_plan) {
     // SAFETY: as for this function.
-    unsafe { free(plan) }
+    unsafe { free_handle(plan) }
 }
 
 /// A statement that may have to be planned by this library.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_statement {
-    /// What is left of it until it is planned.
+    /// The statement until it is planned.
     statement: Option<StatementText>,
-    /// The names of its tables, and their plans as the session writes them.
+    /// The names of its tables, and their plans as the session encodes them.
     tables: Vec<(CString, Vec<u8>)>,
-    /// The text that the session is to plan instead, and the name of the table that it reads.
-    of_host: [CString; 2],
+    /// The text that the session plans instead, and the name of the table that it reads.
+    rewritten: [CString; 2],
 }
 
-/// A statement of a registered session that may have to be planned by this library, since its query reads some name several times. Null
-/// if it is none, and a reason in `error` if the text is no statement.
+/// Parses a statement of a registered session that may have to be planned by this library, since its query reads some name several times.
+/// Returns null for another statement, and also writes the reason to `error` if the text is no statement.
 ///
 /// # Safety
 /// `session` and `sql` are null or strings that end in NUL; `error` is null or may be written to.
@@ -427,24 +431,24 @@ pub unsafe extern "C" fn xql_ffi_statement_new(
 ) -> *mut xql_ffi_statement {
     let make = || {
         // SAFETY: as for this function.
-        let (session, sql) = unsafe { (text(session)?, text(sql)?) };
+        let (session, sql) = unsafe { (str_from_ptr(session)?, str_from_ptr(sql)?) };
         let statement = StatementText::try_new(session, sql)?;
         let tables = statement.iter().flat_map(StatementText::tables);
         let tables = tables.map(|name| (CString::new(name).unwrap_or_default(), vec![])).collect();
-        Ok(xql_ffi_statement { statement, tables, of_host: Default::default() })
+        Ok(xql_ffi_statement { statement, tables, rewritten: Default::default() })
     };
     // SAFETY: as for this function; a handle to nothing is freed once.
     unsafe {
-        let made = handle(error, make);
+        let made = into_handle(error, make);
         if made.as_ref().is_some_and(|made| made.statement.is_none()) {
-            free(made);
+            free_handle(made);
             return null_mut();
         }
         made
     }
 }
 
-/// The name of a table that a statement may read, in quotes, by its place among them; null behind the last one.
+/// Returns the quoted name of a table that a statement may read, by its index; null behind the last one.
 ///
 /// # Safety
 /// `statement` is null or comes from `xql_ffi_statement_new`.
@@ -455,7 +459,7 @@ pub unsafe extern "C" fn xql_ffi_statement_table(statement: *const xql_ffi_state
     statement.and_then(|statement| statement.tables.get(place)).map_or(null(), |(name, _)| name.as_ptr())
 }
 
-/// Takes the plan of the table at a place as `size` bytes that the session wrote. Of a table that there is not it takes none.
+/// Sets the plan of the table with this index, as `size` bytes that the session encoded. A table that does not exist has none.
 ///
 /// # Safety
 /// `statement` is null or comes from `xql_ffi_statement_new`; `plan` points to `size` bytes.
@@ -467,16 +471,16 @@ pub unsafe extern "C" fn xql_ffi_statement_scan(
     size: usize,
 ) {
     // SAFETY: as for this function.
-    let (statement, plan) = unsafe { (statement.as_mut(), items(plan, size)) };
+    let (statement, plan) = unsafe { (statement.as_mut(), slice_from_ptr(plan, size)) };
     let table = statement.and_then(|statement| statement.tables.get_mut(place));
     if let (Some((_, known)), Ok(plan)) = (table, plan) {
         *known = plan.to_vec();
     }
 }
 
-/// The table that the session is to read in the place of a statement, as a component with an `FFI_TableProvider`. What the statement reads
-/// several times is computed once even without a derivative, if `shares_ctes` says so. Null if the session is to plan the statement
-/// itself, and a reason in `error` if it cannot be planned. Once.
+/// Plans a statement, once, as a table that the session reads in its place: a component with an `FFI_TableProvider`. With `shares_ctes`, CTEs
+/// are computed once even without a derivative. Returns null if the session has to plan the statement itself, and also writes the reason to
+/// `error` if it cannot be planned.
 ///
 /// # Safety
 /// `statement` is null or comes from `xql_ffi_statement_new`; `error` is null or may be written to.
@@ -494,19 +498,19 @@ pub unsafe extern "C" fn xql_ffi_statement_plan(
         let Some(statement) = this.statement.take() else { return Ok(None) };
         let scans: Vec<_> = this.tables.iter().map(|(_, plan)| plan.as_slice()).collect();
         let Some(planned) = statement.plan(&scans, shares_ctes)? else { return Ok(None) };
-        this.of_host = [planned.sql, planned.name].map(|text| CString::new(text).unwrap_or_default());
-        Ok(Some(xql_ffi_component::of(planned.table)))
+        this.rewritten = [planned.sql, planned.name].map(|text| CString::new(text).unwrap_or_default());
+        Ok(Some(xql_ffi_component::new(planned.table)))
     };
     // SAFETY: as for this function; the handle of what may be there is freed once.
     unsafe {
-        let made = handle(error, make);
+        let made = into_handle(error, make);
         let component = made.as_mut().and_then(Option::take);
-        free(made);
+        free_handle(made);
         component.map_or(null_mut(), |component| Box::into_raw(Box::new(component)))
     }
 }
 
-/// What the session is to plan in the place of a statement that has been planned: the text, or the `name` of the table that it reads.
+/// Returns what the session plans in the place of a planned statement: the text, or the `name` of the table that it reads.
 ///
 /// # Safety
 /// `statement` is null or comes from `xql_ffi_statement_new`.
@@ -514,7 +518,7 @@ pub unsafe extern "C" fn xql_ffi_statement_plan(
 pub unsafe extern "C" fn xql_ffi_statement_of_host(statement: *const xql_ffi_statement, name: bool) -> *const c_char {
     // SAFETY: as for this function.
     let statement = unsafe { statement.as_ref() };
-    statement.map_or(null(), |statement| statement.of_host[usize::from(name)].as_ptr())
+    statement.map_or(null(), |statement| statement.rewritten[usize::from(name)].as_ptr())
 }
 
 /// Frees a statement.
@@ -524,11 +528,11 @@ pub unsafe extern "C" fn xql_ffi_statement_of_host(statement: *const xql_ffi_sta
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_statement_free(statement: *mut xql_ffi_statement) {
     // SAFETY: as for this function.
-    unsafe { free(statement) }
+    unsafe { free_handle(statement) }
 }
 
-/// How many tables, functions and plans are on their way between a host and this library: none while no statement is being planned.
+/// Counts the tables, functions and plans that are encoded and not yet decoded: none while no statement is being planned.
 #[unsafe(no_mangle)]
 pub extern "C" fn xql_ffi_crossings() -> usize {
-    xql_session::crossings()
+    xql_session::pending_handles()
 }

@@ -1,4 +1,4 @@
-//! Derivatives of SQL text.
+//! Derivatives as SQL text.
 
 use arrow::datatypes::{Field, Schema};
 use arrow::ffi::FFI_ArrowSchema;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use xql_guard::Interruption;
 use xql_text::{Catalog, Edit};
 
-use crate::boundary::{free, handle, text};
-use crate::rule::{rules_of, xql_ffi_rule};
+use crate::boundary::{free_handle, into_handle, str_from_ptr};
+use crate::rule::{collect_rules, xql_ffi_rule};
 
-/// Tables, views and functions that statements name.
+/// The tables, views and functions that statements refer to.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_catalog(Catalog);
 
-/// A catalog without tables.
+/// Creates a catalog without tables.
 #[unsafe(no_mangle)]
 pub extern "C" fn xql_ffi_catalog_new() -> *mut xql_ffi_catalog {
     // SAFETY: there is no error to be written.
-    unsafe { handle(null_mut(), || Ok(xql_ffi_catalog(Catalog::default()))) }
+    unsafe { into_handle(null_mut(), || Ok(xql_ffi_catalog(Catalog::default()))) }
 }
 
 /// Frees a catalog.
@@ -30,7 +30,7 @@ pub extern "C" fn xql_ffi_catalog_new() -> *mut xql_ffi_catalog {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_catalog_free(catalog: *mut xql_ffi_catalog) {
     // SAFETY: as for this function.
-    unsafe { free(catalog) }
+    unsafe { free_handle(catalog) }
 }
 
 /// Adds a table by its name in SQL and its columns, an `ArrowSchema` of which the contents are taken over.
@@ -47,12 +47,12 @@ pub unsafe extern "C" fn xql_ffi_catalog_table(
 ) -> bool {
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
-        let (name, schema) = unsafe { (text(name)?, taken(schema)?) };
-        catalog.table(name, Arc::new(Schema::try_from(&schema)?));
+        let (name, schema) = unsafe { (str_from_ptr(name)?, take_schema(schema)?) };
+        catalog.add_table(name, Arc::new(Schema::try_from(&schema)?));
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { changed(catalog, error, add) }
+    unsafe { update_catalog(catalog, error, add) }
 }
 
 /// Adds a view by its name in SQL and its query.
@@ -69,12 +69,12 @@ pub unsafe extern "C" fn xql_ffi_catalog_view(
 ) -> bool {
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
-        let (name, sql) = unsafe { (text(name)?, text(sql)?) };
-        catalog.view(name, sql);
+        let (name, sql) = unsafe { (str_from_ptr(name)?, str_from_ptr(sql)?) };
+        catalog.add_view(name, sql);
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { changed(catalog, error, add) }
+    unsafe { update_catalog(catalog, error, add) }
 }
 
 /// Adds a table that a view holds and that is not known to be the one of its name, by the names of both in SQL and its columns, an
@@ -95,14 +95,14 @@ pub unsafe extern "C" fn xql_ffi_catalog_held(
 ) -> bool {
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
-        let (view, table, known_by) = unsafe { (text(view)?, text(table)?, text(known_by)?) };
+        let (view, table, known_by) = unsafe { (str_from_ptr(view)?, str_from_ptr(table)?, str_from_ptr(known_by)?) };
         // SAFETY: as for this function.
-        let schema = unsafe { taken(schema)? };
-        catalog.held(view, table, known_by, Arc::new(Schema::try_from(&schema)?));
+        let schema = unsafe { take_schema(schema)? };
+        catalog.add_stale_table(view, table, known_by, Arc::new(Schema::try_from(&schema)?));
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { changed(catalog, error, add) }
+    unsafe { update_catalog(catalog, error, add) }
 }
 
 /// Adds a relation that no statement with derivatives may read, and the reason.
@@ -119,15 +119,15 @@ pub unsafe extern "C" fn xql_ffi_catalog_opaque(
 ) -> bool {
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
-        let (name, reason) = unsafe { (text(name)?, text(reason)?) };
-        catalog.opaque(name, reason);
+        let (name, reason) = unsafe { (str_from_ptr(name)?, str_from_ptr(reason)?) };
+        catalog.add_opaque(name, reason);
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { changed(catalog, error, add) }
+    unsafe { update_catalog(catalog, error, add) }
 }
 
-/// Adds what a call of a function gives, an `ArrowSchema` of a field of which the contents are taken over; null if there is no
+/// Adds the result of a call of a function, an `ArrowSchema` of a field of which the contents are taken over; null if there is no
 /// such function.
 ///
 /// # Safety
@@ -143,32 +143,32 @@ pub unsafe extern "C" fn xql_ffi_catalog_function(
 ) -> bool {
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
-        let call = unsafe { text(call)? };
+        let call = unsafe { str_from_ptr(call)? };
         let field = if field.is_null() {
             None
         } else {
             // SAFETY: as for this function.
-            Some(Arc::new(Field::try_from(&unsafe { taken(field)? })?))
+            Some(Arc::new(Field::try_from(&unsafe { take_schema(field)? })?))
         };
-        catalog.function(call, field, is_volatile);
+        catalog.add_function(call, field, is_volatile);
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { changed(catalog, error, add) }
+    unsafe { update_catalog(catalog, error, add) }
 }
 
-/// Says that recursive terms may read the rows of the last iteration several times, and what is computed of them.
+/// Allows recursive terms to read the rows of the last iteration several times, and what is computed of them.
 ///
 /// # Safety
 /// `catalog` is null or comes from `xql_ffi_catalog_new`; `error` is null or may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_catalog_rereads(catalog: *mut xql_ffi_catalog, error: *mut *mut c_char) -> bool {
     let say = |catalog: &mut Catalog| {
-        catalog.rereads = true;
+        catalog.multi_read_recursion = true;
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { changed(catalog, error, say) }
+    unsafe { update_catalog(catalog, error, say) }
 }
 
 /// Adds the name of a special function that the session has.
@@ -184,25 +184,25 @@ pub unsafe extern "C" fn xql_ffi_catalog_special(
 ) -> bool {
     let add = |catalog: &mut Catalog| {
         // SAFETY: as for this function.
-        catalog.special(unsafe { text(name)? });
+        catalog.add_special(unsafe { str_from_ptr(name)? });
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { changed(catalog, error, add) }
+    unsafe { update_catalog(catalog, error, add) }
 }
 
-/// Tells what is made in a thread that nobody waits for it any longer.
+/// Interrupts work in a thread whose result nobody awaits any longer.
 #[allow(non_camel_case_types)]
 pub struct xql_ffi_interruption(Interruption);
 
-/// An interruption that has not happened.
+/// Creates an interruption that has not happened.
 #[unsafe(no_mangle)]
 pub extern "C" fn xql_ffi_interruption_new() -> *mut xql_ffi_interruption {
     // SAFETY: there is no error to be written.
-    unsafe { handle(null_mut(), || Ok(xql_ffi_interruption(Interruption::default()))) }
+    unsafe { into_handle(null_mut(), || Ok(xql_ffi_interruption(Interruption::default()))) }
 }
 
-/// Lets what is made in this thread from here on end when it is interrupted.
+/// Makes work in this thread, from here on, end when it is interrupted.
 ///
 /// # Safety
 /// `interruption` is null or comes from `xql_ffi_interruption_new`.
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn xql_ffi_interruption_watch(interruption: *const xql_ffi
     }
 }
 
-/// Interrupts what watches it.
+/// Interrupts the work that watches it.
 ///
 /// # Safety
 /// `interruption` is null or comes from `xql_ffi_interruption_new`.
@@ -233,10 +233,10 @@ pub unsafe extern "C" fn xql_ffi_interruption_interrupt(interruption: *const xql
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xql_ffi_interruption_free(interruption: *mut xql_ffi_interruption) {
     // SAFETY: as for this function.
-    unsafe { free(interruption) }
+    unsafe { free_handle(interruption) }
 }
 
-/// The statements of a text without calls of the operators, for `xql_ffi_string_free`. Null and a reason in `error` if there is
+/// Rewrites the statements of a text without calls of the operators, for `xql_ffi_string_free`. Null and a reason in `error` if there is
 /// no such text. A reason with characters 1 asks what the call of a function gives, which is to be added before the text
 /// is asked for again: between the first two is the name of the function, and behind each of its arguments is another one.
 ///
@@ -253,14 +253,15 @@ pub unsafe extern "C" fn xql_ffi_expand(
 ) -> *mut c_char {
     let make = || {
         // SAFETY: as for this function.
-        let (catalog, sql, rules) = unsafe { (known(catalog)?, text(sql)?, rules_of(rules, count)?) };
+        let (catalog, sql, rules) =
+            unsafe { (catalog_ref(catalog)?, str_from_ptr(sql)?, collect_rules(rules, count)?) };
         xql_text::expand(sql, catalog, &rules)
     };
     // SAFETY: as for this function.
-    unsafe { string(error, make) }
+    unsafe { into_string(error, make) }
 }
 
-/// What `xql_ffi_expand` writes otherwise, for `xql_ffi_string_free`: for each part of the text a line with the bytes where it
+/// Returns the edits that `xql_ffi_expand` makes, for `xql_ffi_string_free`: for each part of the text a line with the bytes where it
 /// starts and ends and the number of bytes that take its place, and then these.
 ///
 /// # Safety
@@ -275,7 +276,8 @@ pub unsafe extern "C" fn xql_ffi_edits(
 ) -> *mut c_char {
     let make = || {
         // SAFETY: as for this function.
-        let (catalog, sql, rules) = unsafe { (known(catalog)?, text(sql)?, rules_of(rules, count)?) };
+        let (catalog, sql, rules) =
+            unsafe { (catalog_ref(catalog)?, str_from_ptr(sql)?, collect_rules(rules, count)?) };
         let edits = xql_text::edits(sql, catalog, &rules)?;
         let lines = edits.iter().map(|Edit { range, text }| {
             let (start, end, length) = (range.start, range.end, text.len());
@@ -284,10 +286,10 @@ pub unsafe extern "C" fn xql_ffi_edits(
         Ok(lines.collect())
     };
     // SAFETY: as for this function.
-    unsafe { string(error, make) }
+    unsafe { into_string(error, make) }
 }
 
-/// The columns of the query that a statement is or has: an `ArrowSchema` is put into `schema`. False and a reason in `error` if
+/// Writes the columns of the query that a statement is or contains to `schema`, an `ArrowSchema`. False and a reason in `error` if
 /// the statement is wrong, as for `xql_ffi_expand`.
 ///
 /// # Safety
@@ -303,7 +305,8 @@ pub unsafe extern "C" fn xql_ffi_columns(
 ) -> bool {
     let make = || {
         // SAFETY: as for this function.
-        let (catalog, sql, rules) = unsafe { (known(catalog)?, text(sql)?, rules_of(rules, count)?) };
+        let (catalog, sql, rules) =
+            unsafe { (catalog_ref(catalog)?, str_from_ptr(sql)?, collect_rules(rules, count)?) };
         let made = FFI_ArrowSchema::try_from(&xql_text::columns(sql, catalog, &rules)?)?;
         if schema.is_null() {
             return Err(plan_datafusion_err!("a place for the schema is missing"));
@@ -313,10 +316,10 @@ pub unsafe extern "C" fn xql_ffi_columns(
         Ok(())
     };
     // SAFETY: as for this function.
-    unsafe { was_done(error, make) }
+    unsafe { succeeded(error, make) }
 }
 
-/// The derivative of an expression by a column, both over the columns of a table of the catalog, for `xql_ffi_string_free`. Null
+/// Differentiates an expression by a column, both over the columns of a table of the catalog, for `xql_ffi_string_free`. Null
 /// and a reason in `error` if there is none, as for `xql_ffi_expand`.
 ///
 /// # Safety
@@ -334,18 +337,19 @@ pub unsafe extern "C" fn xql_ffi_differentiate(
 ) -> *mut c_char {
     let make = || {
         // SAFETY: as for this function.
-        let (catalog, rules) = unsafe { (known(catalog)?, rules_of(rules, count)?) };
+        let (catalog, rules) = unsafe { (catalog_ref(catalog)?, collect_rules(rules, count)?) };
         // SAFETY: as for this function.
-        let (expression, column, table) = unsafe { (text(expression)?, text(column)?, text(table)?) };
+        let (expression, column, table) =
+            unsafe { (str_from_ptr(expression)?, str_from_ptr(column)?, str_from_ptr(table)?) };
         xql_text::differentiate(expression, column, catalog, table, &rules)
     };
     // SAFETY: as for this function.
-    unsafe { string(error, make) }
+    unsafe { into_string(error, make) }
 }
 
 /// # Safety
 /// `catalog` is null or comes from `xql_ffi_catalog_new`.
-unsafe fn known<'a>(catalog: *const xql_ffi_catalog) -> Result<&'a Catalog> {
+unsafe fn catalog_ref<'a>(catalog: *const xql_ffi_catalog) -> Result<&'a Catalog> {
     // SAFETY: as for this function.
     let catalog = unsafe { catalog.as_ref() };
     catalog.map(|catalog| &catalog.0).ok_or_else(|| plan_datafusion_err!("a catalog is missing"))
@@ -353,7 +357,7 @@ unsafe fn known<'a>(catalog: *const xql_ffi_catalog) -> Result<&'a Catalog> {
 
 /// # Safety
 /// `catalog` is null or comes from `xql_ffi_catalog_new` and is not used meanwhile; `error` is null or may be written to.
-unsafe fn changed(
+unsafe fn update_catalog(
     catalog: *mut xql_ffi_catalog,
     error: *mut *mut c_char,
     change: impl FnOnce(&mut Catalog) -> Result<()>,
@@ -362,23 +366,23 @@ unsafe fn changed(
     let catalog = unsafe { catalog.as_mut() };
     let make = || change(&mut catalog.ok_or_else(|| plan_datafusion_err!("a catalog is missing"))?.0);
     // SAFETY: as for this function.
-    unsafe { was_done(error, make) }
+    unsafe { succeeded(error, make) }
 }
 
 /// # Safety
 /// `error` is null or may be written to.
-unsafe fn was_done(error: *mut *mut c_char, make: impl FnOnce() -> Result<()>) -> bool {
+unsafe fn succeeded(error: *mut *mut c_char, make: impl FnOnce() -> Result<()>) -> bool {
     // SAFETY: as for this function.
-    let done = unsafe { handle(error, make) };
+    let done = unsafe { into_handle(error, make) };
     let is_done = !done.is_null();
     // SAFETY: it was made just now.
-    unsafe { free(done) };
+    unsafe { free_handle(done) };
     is_done
 }
 
 /// # Safety
 /// `schema` is null or an `ArrowSchema` whose contents nobody else has.
-unsafe fn taken(schema: *mut c_void) -> Result<FFI_ArrowSchema> {
+unsafe fn take_schema(schema: *mut c_void) -> Result<FFI_ArrowSchema> {
     if schema.is_null() {
         return Err(plan_datafusion_err!("a schema is missing"));
     }
@@ -388,10 +392,10 @@ unsafe fn taken(schema: *mut c_void) -> Result<FFI_ArrowSchema> {
 
 /// # Safety
 /// `error` is null or may be written to.
-unsafe fn string(error: *mut *mut c_char, make: impl FnOnce() -> Result<String>) -> *mut c_char {
+unsafe fn into_string(error: *mut *mut c_char, make: impl FnOnce() -> Result<String>) -> *mut c_char {
     let make = || CString::new(make()?).map_err(|_| plan_datafusion_err!("the text has a NUL character"));
     // SAFETY: as for this function.
-    let made = unsafe { handle(error, make) };
+    let made = unsafe { into_handle(error, make) };
     if made.is_null() {
         return null_mut();
     }

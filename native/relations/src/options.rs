@@ -20,7 +20,7 @@ pub struct DerivativeOptions {
     pub checkpoints: usize,
     /// How sums of products over joins, of which gradients by row are made, and sums over frames are computed: `true` by arrays where that takes least,
     /// `false` by DataFusion's joins and groups, `everywhere` as `true` in statements without derivatives too. The others are for tests: `dense` and `sparse` always by arrays or by sorted runs,
-    /// and `handed_over` as if there were no memory for either.
+    /// and `fallback` forces the fallback plan.
     pub contractions: Contractions,
 }
 

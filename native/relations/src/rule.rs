@@ -7,7 +7,7 @@ use datafusion_expr::{DmlStatement, Expr, LogicalPlan, Projection, WriteOp, cast
 use datafusion_optimizer::{Analyzer, AnalyzerRule, OptimizerConfig, OptimizerRule};
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::as_written;
+use xql_autodiff::vocabulary::messages::restore_source_names;
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::{Threshold, recognize};
 use xql_contraction::Contractions;
@@ -124,17 +124,17 @@ fn refused(error: DataFusionError, own: &OwnNames) -> DataFusionError {
         if own.are_without(&field.name) {
             return Refused::UnsupportedRelation.mark(plan_datafusion_err!(
                 "the derivative reads {} where it is not known, which is a fault of xql-ffi. Please report the statement",
-                as_written(&field.to_string())
+                restore_source_names(&field.to_string())
             ));
         }
         return Refused::Variable.mark(plan_datafusion_err!(
             "the variable of a derivative of an aggregate must be one of its keys; {} is not. Group by it, \
              df.aggregate([x], [grad(avg(f), x)]), or take the derivative inside: avg(grad(f, x)) instead of grad(avg(f), x)",
-            as_written(&field.to_string())
+            restore_source_names(&field.to_string())
         ));
     }
     Refused::UnsupportedRelation.mark(match error {
-        DataFusionError::Plan(message) => DataFusionError::Plan(as_written(&message)),
+        DataFusionError::Plan(message) => DataFusionError::Plan(restore_source_names(&message)),
         other => other,
     })
 }

@@ -4,7 +4,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
-use xql_autodiff::vocabulary::functions::without_stops;
+use xql_autodiff::vocabulary::functions::remove_stop_gradient;
 
 use crate::vocabulary::nodes::with_expressions;
 
@@ -19,7 +19,7 @@ pub struct WithoutStops;
 
 impl OptimizerRule for WithoutStops {
     fn name(&self) -> &str {
-        "without_stops"
+        "remove_stop_gradient"
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
@@ -31,6 +31,6 @@ impl OptimizerRule for WithoutStops {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        with_expressions(plan, without_stops)
+        with_expressions(plan, remove_stop_gradient)
     }
 }

@@ -18,30 +18,30 @@ use stabby::vec::Vec as SVec;
 use std::ffi::c_void;
 use std::mem::{align_of, offset_of, size_of};
 
-/// What the future of a planner gives: a physical plan as bytes.
-pub type Planned = FfiFuture<FFI_Result<SVec<u8>>>;
+/// The future of a physical plan, encoded as bytes.
+pub type PlanFuture = FfiFuture<FFI_Result<SVec<u8>>>;
 
-/// A function pointer that is not called here.
-type Uncalled = unsafe extern "C" fn();
+/// A function pointer that is never called.
+type UnusedFn = unsafe extern "C" fn();
 
 /// `FFI_QueryPlanner`.
 #[repr(C)]
 pub struct QueryPlanner {
-    /// Makes a physical plan of a logical one, both as bytes.
-    pub create_physical_plan: unsafe extern "C" fn(&Self, SVec<u8>, SessionRef) -> Planned,
-    /// Writes and reads logical plans in the host.
+    /// Makes a physical plan of a logical one, both encoded as bytes.
+    pub create_physical_plan: unsafe extern "C" fn(&Self, SVec<u8>, SessionRef) -> PlanFuture,
+    /// Encodes and decodes logical plans in the host.
     pub logical_codec: FFI_LogicalExtensionCodec,
-    /// Writes and reads physical plans in the host.
+    /// Encodes and decodes physical plans in the host.
     pub physical_codec: FFI_PhysicalExtensionCodec,
-    /// Makes another handle.
+    /// Creates another handle.
     pub clone: unsafe extern "C" fn(&Self) -> Self,
-    /// Frees what is behind the handle.
+    /// Releases the handle.
     pub release: unsafe extern "C" fn(&mut Self),
-    /// The major version of DataFusion.
+    /// Returns the major version of DataFusion.
     pub version: unsafe extern "C" fn() -> u64,
-    /// What the owner of the planner keeps.
+    /// The private data of the planner's owner.
     pub private_data: *mut c_void,
-    /// Tells the libraries of a process apart.
+    /// Identifies the library of the owner within the process.
     pub library_marker_id: extern "C" fn() -> usize,
 }
 
@@ -49,21 +49,21 @@ const _: () = assert!(size_of::<QueryPlanner>() == size_of::<FFI_QueryPlanner>()
 const _: () = assert!(align_of::<QueryPlanner>() == align_of::<FFI_QueryPlanner>());
 const _: () = assert!(offset_of!(QueryPlanner, version) == offset_of!(FFI_QueryPlanner, version));
 
-// SAFETY: a planner is shared by all threads of its session, as `FFI_QueryPlanner` is.
+// SAFETY: all threads of a session share its planner, as they share `FFI_QueryPlanner`.
 unsafe impl Send for QueryPlanner {}
 // SAFETY: as above.
 unsafe impl Sync for QueryPlanner {}
 
 impl Clone for QueryPlanner {
     fn clone(&self) -> Self {
-        // SAFETY: the function is that of the owner.
+        // SAFETY: the function belongs to the owner of the handle.
         unsafe { (self.clone)(self) }
     }
 }
 
 impl Drop for QueryPlanner {
     fn drop(&mut self) {
-        // SAFETY: the function is that of the owner, and is called once.
+        // SAFETY: the function belongs to the owner of the handle, and is called once.
         unsafe { (self.release)(self) }
     }
 }
@@ -73,88 +73,87 @@ impl Drop for QueryPlanner {
 /// Its fields are those that lie in memory.
 #[repr(C)]
 pub struct SessionRef {
-    _identifier: Uncalled,
+    _identifier: UnusedFn,
     config: unsafe extern "C" fn(&Self) -> FFI_SessionConfig,
-    _between: [Uncalled; 10],
+    _unused_fns: [UnusedFn; 10],
     task_ctx: unsafe extern "C" fn(&Self) -> FFI_TaskContext,
-    _physical_optimizers: Uncalled,
+    _physical_optimizers: UnusedFn,
     _logical_codec: FFI_LogicalExtensionCodec,
     _physical_codec: FFI_PhysicalExtensionCodec,
     clone: unsafe extern "C" fn(&Self) -> Self,
     release: unsafe extern "C" fn(&mut Self),
-    _version: Uncalled,
+    _version: UnusedFn,
     /// The private data and the marker of the library.
     _owner: [*mut c_void; 2],
 }
 
-// SAFETY: the session behind it is shared by threads, as `FFI_SessionRef` says.
+// SAFETY: threads share the session behind it, as `FFI_SessionRef` says.
 unsafe impl Send for SessionRef {}
 // SAFETY: as above.
 unsafe impl Sync for SessionRef {}
 
 impl Clone for SessionRef {
     fn clone(&self) -> Self {
-        // SAFETY: the function is that of the owner.
+        // SAFETY: the function belongs to the owner of the handle.
         unsafe { (self.clone)(self) }
     }
 }
 
 impl Drop for SessionRef {
     fn drop(&mut self) {
-        // SAFETY: the function is that of the owner, and is called once.
+        // SAFETY: the function belongs to the owner of the handle, and is called once.
         unsafe { (self.release)(self) }
     }
 }
 
 impl SessionRef {
-    /// Its settings.
+    /// Returns the configuration of the session.
     pub fn config(&self) -> FFI_SessionConfig {
-        // SAFETY: the function is that of the owner.
+        // SAFETY: the function belongs to the owner of the handle.
         unsafe { (self.config)(self) }
     }
 
-    /// The session as it executes plans: with its memory pool, its files and its object stores.
+    /// Returns the context in which the session executes plans, with its memory pool, files and object stores.
     pub fn task_context(&self) -> FFI_TaskContext {
-        // SAFETY: the function is that of the owner.
+        // SAFETY: the function belongs to the owner of the handle.
         unsafe { (self.task_ctx)(self) }
     }
 }
 
-/// The settings of a session as they cross: `FFI_ConfigOptions`.
+/// The layout of `FFI_ConfigOptions`.
 #[repr(C)]
-struct Settings {
+struct ConfigOptionsLayout {
     values: SVec<(SString, SString)>,
-    of_extensions: FFI_ExtensionOptions,
+    extensions: FFI_ExtensionOptions,
 }
 
-const _: () = assert!(size_of::<Settings>() == size_of::<FFI_ConfigOptions>());
+const _: () = assert!(size_of::<ConfigOptionsLayout>() == size_of::<FFI_ConfigOptions>());
 
-/// The names and values of the settings of a session, and of those that other libraries have added.
-pub fn settings(config: &FFI_SessionConfig) -> Vec<(String, String)> {
+/// Returns the names and values of all settings of a session, including those of extensions.
+pub fn config_entries(config: &FFI_SessionConfig) -> Vec<(String, String)> {
     // SAFETY: `FFI_ConfigOptions` is `repr(C)` and has these two fields.
-    let settings = unsafe { &*std::ptr::from_ref(&config.config_options).cast::<Settings>() };
-    // SAFETY: the function is that of the owner.
-    let mut of_extensions =
-        unsafe { (settings.of_extensions.entries)(&settings.of_extensions) }.into_iter().collect::<Vec<_>>();
-    of_extensions.sort_unstable();
+    let settings = unsafe { &*std::ptr::from_ref(&config.config_options).cast::<ConfigOptionsLayout>() };
+    // SAFETY: the function belongs to the owner of the handle.
+    let mut extensions = unsafe { (settings.extensions.entries)(&settings.extensions) }.into_iter().collect::<Vec<_>>();
+    extensions.sort_unstable();
     let text = |(name, value): &(SString, SString)| (name.to_string(), value.to_string());
-    settings.values.iter().chain(&of_extensions).map(text).collect()
+    settings.values.iter().chain(&extensions).map(text).collect()
 }
 
-/// What the owner of a table keeps behind a handle: the words of an `Arc<dyn TableProvider>` and of a runtime. Two handles of one table
-/// have the same.
-pub type Kept = [usize; 4];
+/// The private data behind the handle of a table: the words of an `Arc<dyn TableProvider>` and of a runtime. Two handles of one table have
+/// the same.
+pub type HandleFingerprint = [usize; 4];
 
-/// What is behind the handle of a table.
+/// Returns the fingerprint of a table's handle.
 ///
 /// # Safety
 /// The handle is one of this version of `datafusion-ffi`, whose private data is a box of an `Arc<dyn TableProvider>` and an
 /// `Option<tokio::runtime::Handle>`, of two words each. The words are compared and never followed.
-pub unsafe fn kept(table: &FFI_TableProvider) -> Kept {
-    // The pointer stands before the marker.
-    let before = offset_of!(FFI_TableProvider, library_marker_id) - size_of::<*mut c_void>();
+pub unsafe fn table_fingerprint(table: &FFI_TableProvider) -> HandleFingerprint {
+    // The pointer precedes the marker.
+    let offset = offset_of!(FFI_TableProvider, library_marker_id) - size_of::<*mut c_void>();
     // SAFETY: `FFI_TableProvider` is `repr(C)`, and its field `private_data` lies there.
-    let data = unsafe { std::ptr::from_ref(table).cast::<u8>().add(before).cast::<*const Kept>().read() };
-    // SAFETY: as the caller says, four words are there.
+    let data = unsafe { std::ptr::from_ref(table).cast::<u8>().add(offset).cast::<*const HandleFingerprint>().read() };
+    // SAFETY: the caller guarantees that four words are there.
     unsafe { data.read() }
 }

@@ -1,7 +1,7 @@
 //! EXPLAIN of a plan that the host executes.
 //!
-//! The nodes of the host are shown by their own words, which no handle of a node has. So the plan that it would execute is written by
-//! `datafusion-proto` and read here. What that cannot write is shown as this library would plan it.
+//! No handle of a node carries the text by which the host shows it. So the plan that the host would execute is encoded by
+//! `datafusion-proto` and decoded here. What cannot be encoded is shown as this library would plan it.
 
 use datafusion::common::display::StringifiedPlan;
 use datafusion::common::format::ExplainFormat;
@@ -13,41 +13,41 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::explain::ExplainExec;
 use std::sync::Arc;
 
-use crate::local::table;
+use crate::local_exec::scan_plan;
 
-/// What EXPLAIN gives for a plan and for the plan that the host has made of it.
+/// Builds the result of EXPLAIN for a logical plan and the host's physical plan.
 ///
 /// # Errors
 /// If one of them cannot be shown.
-pub async fn explained(
+pub async fn show_explain(
     explain: &Explain,
     state: &SessionState,
-    of_host: Arc<dyn ExecutionPlan>,
+    host_plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let wanted = &state.config_options().explain;
+    let options = &state.config_options().explain;
     let logical = match explain.explain_format {
-        ExplainFormat::Indent => !wanted.physical_plan_only,
+        ExplainFormat::Indent => !options.physical_plan_only,
         ExplainFormat::Tree => false,
         ExplainFormat::PostgresJSON | ExplainFormat::Graphviz => true,
     };
     let physical = match explain.explain_format {
-        ExplainFormat::Indent => !wanted.logical_plan_only,
+        ExplainFormat::Indent => !options.logical_plan_only,
         ExplainFormat::Tree => true,
         ExplainFormat::PostgresJSON | ExplainFormat::Graphviz => false,
     };
     let mut plans = vec![];
     if logical {
-        plans.extend(lines(explain.clone(), &restricted(state, true)).await?);
+        plans.extend(plan_lines(explain.clone(), &restrict_explain(state, true)).await?);
     }
     if physical {
-        let explain = Explain { plan: Arc::new(table(of_host, false)?), ..explain.clone() };
-        plans.extend(lines(explain, &restricted(state, false)).await?);
+        let explain = Explain { plan: Arc::new(scan_plan(host_plan, false)?), ..explain.clone() };
+        plans.extend(plan_lines(explain, &restrict_explain(state, false)).await?);
     }
     Ok(Arc::new(ExplainExec::new(Arc::clone(explain.schema.inner()), plans, explain.verbose)))
 }
 
-/// The session with one half of EXPLAIN. A physical plan is shown as it is, with no rule.
-fn restricted(state: &SessionState, is_logical: bool) -> SessionState {
+/// Restricts a session to one half of EXPLAIN. A physical plan is shown as it is, so no rule runs.
+fn restrict_explain(state: &SessionState, is_logical: bool) -> SessionState {
     let mut config = state.config().clone();
     let options = &mut config.options_mut().explain;
     (options.logical_plan_only, options.physical_plan_only) = (is_logical, !is_logical);
@@ -57,8 +57,8 @@ fn restricted(state: &SessionState, is_logical: bool) -> SessionState {
         .build()
 }
 
-/// The lines that DataFusion's planner gives for EXPLAIN.
-async fn lines(explain: Explain, state: &SessionState) -> Result<Vec<StringifiedPlan>> {
+/// Returns the rows that DataFusion's planner produces for EXPLAIN.
+async fn plan_lines(explain: Explain, state: &SessionState) -> Result<Vec<StringifiedPlan>> {
     let planned = state.query_planner().create_physical_plan(&LogicalPlan::Explain(explain), state).await?;
     let lines = planned.downcast_ref::<ExplainExec>().map(|explained| explained.stringified_plans().to_vec());
     lines.ok_or_else(|| internal_datafusion_err!("EXPLAIN is planned as {}", planned.name()))

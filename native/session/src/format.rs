@@ -22,29 +22,29 @@ use prost::Message;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The statements `COPY ... TO` of a session, by the files that they write.
+/// The `COPY ... TO` statements of a session, by target file.
 #[derive(Debug, Default)]
-pub struct Copies(HashMap<String, Vec<CopyToStatement>>);
+pub struct CopyStatements(HashMap<String, Vec<CopyToStatement>>);
 
-impl Copies {
-    /// Notes a statement without what it copies.
+impl CopyStatements {
+    /// Records a statement without its source.
     ///
     /// # Errors
     /// If the parser has changed.
-    pub fn note(&mut self, statement: &CopyToStatement) -> Result<()> {
-        let noted = CopyToStatement { source: anything()?, partitioned_by: vec![], ..statement.clone() };
-        let known = self.0.entry(statement.target.clone()).or_default();
-        if !known.contains(&noted) {
-            known.push(noted);
+    pub fn record(&mut self, statement: &CopyToStatement) -> Result<()> {
+        let entry = CopyToStatement { source: placeholder_source()?, partitioned_by: vec![], ..statement.clone() };
+        let entries = self.0.entry(statement.target.clone()).or_default();
+        if !entries.contains(&entry) {
+            entries.push(entry);
         }
         Ok(())
     }
 
-    /// The statement that writes a file, if it is one of this session.
+    /// Finds the statement that writes a file.
     ///
     /// # Errors
     /// If statements of several formats write it.
-    pub fn to(&self, target: &str) -> Result<Option<CopyToStatement>> {
+    pub fn find(&self, target: &str) -> Result<Option<CopyToStatement>> {
         match self.0.get(target).map_or(&[][..], Vec::as_slice) {
             [] => Ok(None),
             [one] => Ok(Some(one.clone())),
@@ -55,24 +55,24 @@ impl Copies {
         }
     }
 
-    /// How many files are known.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-fn anything() -> Result<CopyToSource> {
+fn placeholder_source() -> Result<CopyToSource> {
     match DFParser::parse_sql("COPY (SELECT 1) TO 'f'")?.pop_front() {
         Some(Statement::CopyTo(statement)) => Ok(statement.source),
         _ => internal_err!("COPY is no statement of its own"),
     }
 }
 
-/// The format of a statement with its options and those of its session, as a host reads it. `None` is for one that has no options.
+/// Encodes the file format of a statement, with its options and those of the session. Returns `None` for a format without options.
 ///
 /// # Errors
-/// If an option is none of the format.
-pub async fn format_of(statement: CopyToStatement, state: &SessionState) -> Result<Option<Vec<u8>>> {
+/// If the format has no such option.
+pub async fn statement_format(statement: CopyToStatement, state: &SessionState) -> Result<Option<Vec<u8>>> {
     let LogicalPlan::Copy(copy) = state.statement_to_plan(Statement::CopyTo(statement)).await? else {
         return internal_err!("COPY is planned as something else");
     };
@@ -90,14 +90,14 @@ pub async fn format_of(statement: CopyToStatement, state: &SessionState) -> Resu
     };
     let mut bytes = vec![];
     DefaultLogicalExtensionCodec {}.try_encode_file_format(&mut bytes, factory)?;
-    quoted(bytes, quotes).map(Some)
+    with_quote_style(bytes, quotes).map(Some)
 }
 
-/// A format with this style of quotes, if it is CSV.
+/// Sets the style of quotes of an encoded format, if it is CSV.
 ///
 /// # Errors
-/// If the bytes begin as those of a format and do not go on so.
-pub fn quoted(bytes: Vec<u8>, style: CsvQuoteStyle) -> Result<Vec<u8>> {
+/// If the bytes are only the beginning of a format.
+pub fn with_quote_style(bytes: Vec<u8>, style: CsvQuoteStyle) -> Result<Vec<u8>> {
     let Ok(mut format) = FileFormatProto::decode(bytes.as_slice()) else { return Ok(bytes) };
     if format.kind() != FileFormatKind::Csv {
         return Ok(bytes);

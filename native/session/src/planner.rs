@@ -1,8 +1,8 @@
 //! The query planner of a registered session, as the struct that a host imports.
 //!
-//! Another library may put its planner in front of it, with this one behind. Then one more of this library is put in front of that, which
-//! differentiates. The one behind hands on what it gets: it knows by the thread that the statement has been through the first. If the
-//! other library has gone to another thread, it optimizes the plan once more.
+//! Another library may install its planner in front of ours. Then another planner of this library is installed in front of that one, and it
+//! is the one that differentiates. The planner behind recognizes by the thread that a statement has been delegated, and passes it on. If
+//! the library in between has switched threads, the plan is optimized a second time.
 
 use async_ffi::FutureExt;
 use datafusion::common::{DataFusionError, Result};
@@ -14,48 +14,48 @@ use stabby::vec::Vec as SVec;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::abi::{Planned, QueryPlanner, SessionRef};
-use crate::capture::is_handed_on;
-use crate::crossing::forget;
-use crate::registered::Registered;
+use crate::abi::{PlanFuture, QueryPlanner, SessionRef};
+use crate::codec::forget;
+use crate::plan_handle::is_delegated;
+use crate::registry::RegisteredSession;
 use crate::statement::Statement;
 
-/// A planner in front of that which a session has.
+/// Creates a planner in front of the one that a session has.
 ///
 /// # Errors
 /// If the session is gone.
-pub fn planner(
+pub fn new_planner(
     logical_codec: FFI_LogicalExtensionCodec,
     physical_codec: FFI_PhysicalExtensionCodec,
     fallback: QueryPlanner,
     session: FFI_TaskContextProvider,
 ) -> Result<QueryPlanner> {
-    let registered = Registered::new(behind(fallback), &logical_codec, session)?;
-    Ok(handle(registered, logical_codec, physical_codec))
+    let registered = RegisteredSession::new(skip_own_planners(fallback), &logical_codec, session)?;
+    Ok(new_handle(registered, logical_codec, physical_codec))
 }
 
-/// The planner behind those of this library that stand directly behind one another: one of them is enough.
-fn behind(mut planner: QueryPlanner) -> QueryPlanner {
+/// Returns the planner behind adjacent planners of this library, of which one is enough.
+fn skip_own_planners(mut planner: QueryPlanner) -> QueryPlanner {
     while is_ours(&planner) {
-        planner = registered(&planner).fallback(&planner);
+        planner = session_of(&planner).fallback(&planner);
     }
     planner
 }
 
-/// Whether a planner is of this library, and no other build of it.
+/// Returns whether a planner is of this library and this build of it.
 fn is_ours(planner: &QueryPlanner) -> bool {
     (planner.library_marker_id)() == datafusion_ffi::get_library_marker_id()
         && std::ptr::fn_addr_eq(planner.release, release as unsafe extern "C" fn(&mut QueryPlanner))
 }
 
-/// Whether a planner is the one of this library by which the session with this identifier differentiates.
+/// Returns whether a planner is the one of this library that differentiates for the session with this identifier.
 pub fn is_planner_of(planner: &QueryPlanner, session: &str) -> bool {
-    is_ours(planner) && registered(planner).is_of(session)
+    is_ours(planner) && session_of(planner).has_id(session)
 }
 
-/// A handle with a share of a registered session.
-fn handle(
-    registered: Arc<Registered>,
+/// Creates a handle that shares a registered session.
+fn new_handle(
+    registered: Arc<RegisteredSession>,
     logical_codec: FFI_LogicalExtensionCodec,
     physical_codec: FFI_PhysicalExtensionCodec,
 ) -> QueryPlanner {
@@ -71,9 +71,9 @@ fn handle(
     }
 }
 
-fn registered(planner: &QueryPlanner) -> Arc<Registered> {
-    let registered = planner.private_data.cast_const().cast::<Registered>();
-    // SAFETY: the pointer is that of an `Arc`, of which the handle has a share.
+fn session_of(planner: &QueryPlanner) -> Arc<RegisteredSession> {
+    let registered = planner.private_data.cast_const().cast::<RegisteredSession>();
+    // SAFETY: the pointer comes from an `Arc`, of which the handle has a share.
     unsafe {
         Arc::increment_strong_count(registered);
         Arc::from_raw(registered)
@@ -81,39 +81,39 @@ fn registered(planner: &QueryPlanner) -> Arc<Registered> {
 }
 
 unsafe extern "C" fn clone(planner: &QueryPlanner) -> QueryPlanner {
-    handle(registered(planner), planner.logical_codec.clone(), planner.physical_codec.clone())
+    new_handle(session_of(planner), planner.logical_codec.clone(), planner.physical_codec.clone())
 }
 
 unsafe extern "C" fn release(planner: &mut QueryPlanner) {
-    // SAFETY: the handle has a share, and gives it back once.
-    drop(unsafe { Arc::from_raw(planner.private_data.cast_const().cast::<Registered>()) });
+    // SAFETY: the handle has a share, and releases it once.
+    drop(unsafe { Arc::from_raw(planner.private_data.cast_const().cast::<RegisteredSession>()) });
 }
 
-unsafe extern "C" fn create_physical_plan(planner: &QueryPlanner, plan: SVec<u8>, session: SessionRef) -> Planned {
-    let registered = registered(planner);
+unsafe extern "C" fn create_physical_plan(planner: &QueryPlanner, plan: SVec<u8>, session: SessionRef) -> PlanFuture {
+    let registered = session_of(planner);
     let fallback = registered.fallback(planner);
-    if is_handed_on(registered.identity()) {
-        let handed_on = async move {
-            // SAFETY: the function is that of the owner, and the session is borrowed for as long as this future runs.
+    if is_delegated(registered.key()) {
+        let delegated = async move {
+            // SAFETY: the function belongs to the owner, and the session is borrowed as long as this future runs.
             unsafe { (fallback.create_physical_plan)(&fallback, plan, session) }.await
         };
-        return handed_on.into_ffi();
+        return delegated.into_ffi();
     }
     let logical_codec = (&planner.logical_codec).into();
     let physical_codec = (&planner.physical_codec).into();
     let statement = Statement { registered, fallback, logical_codec, physical_codec, session };
     let planned = async move {
-        let planned = statement.planned(&plan).await;
+        let planned = statement.plan(&plan).await;
         forget(&plan);
         match planned {
             Ok(bytes) => FFI_Result::Ok(bytes),
-            Err(error) => FFI_Result::Err(message(&error).as_str().into()),
+            Err(error) => FFI_Result::Err(error_message(&error).as_str().into()),
         }
     };
     planned.into_ffi()
 }
 
-/// What the host is told. It says itself that the error came from another library.
-fn message(error: &DataFusionError) -> String {
+/// Returns the message for the host, which adds that the error came from another library.
+fn error_message(error: &DataFusionError) -> String {
     error.strip_backtrace()
 }

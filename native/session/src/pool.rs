@@ -1,62 +1,62 @@
-//! The memory pool of a plan that runs here: that of the session of the host.
+//! The memory pool of a plan that runs in this library: it reserves memory of the host.
 
 use datafusion::common::{DataFusionError, Result, resources_datafusion_err};
 use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation, human_readable_size};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::loan::{Lender, Loan};
+use crate::host_memory::{HostMemory, HostReservation};
 
-/// A pool that has what a session lends.
+/// A pool backed by the host's session.
 pub struct HostPool {
-    lender: Lender,
+    memory: HostMemory,
     account: Mutex<Account>,
 }
 
-/// What has been lent, and what is used of it.
+/// What is reserved in the host, and what is used of it.
 #[derive(Default)]
 struct Account {
     used: usize,
-    lent: usize,
-    /// What has been lent, unless the session lends without a limit.
-    loans: Vec<Loan>,
-    /// How much is asked for at once, if less is needed. It is none before the session has been asked for anything.
+    reserved: usize,
+    /// The reservations, unless the host has no limit.
+    reservations: Vec<HostReservation>,
+    /// The size of the next reservation, if less is needed. `None` before the first.
     step: Option<usize>,
 }
 
-/// More than a session lends, unless it has no limit.
-const WITHOUT_LIMIT: usize = 1 << 56;
+/// More than any session has, unless its pool has no limit.
+const UNLIMITED_PROBE: usize = 1 << 56;
 
-/// The first step, with which most statements have enough. It is also what the pool keeps at most of what it does not use.
+/// The first step, enough for most statements. The pool keeps at most this much unused.
 const FIRST_STEP: usize = 1 << 20;
 
 /// The smallest step.
-const LEAST_STEP: usize = 4 << 10;
+const MIN_STEP: usize = 4 << 10;
 
 impl Account {
-    /// Sees to it that there is so much memory more than is used.
-    fn make_room(&mut self, additional: usize, lender: &Lender) -> Result<()> {
-        let needed = self.used.saturating_add(additional).saturating_sub(self.lent);
+    /// Reserves memory until `additional` bytes are available.
+    fn ensure_available(&mut self, additional: usize, memory: &HostMemory) -> Result<()> {
+        let needed = self.used.saturating_add(additional).saturating_sub(self.reserved);
         if needed == 0 {
             return Ok(());
         }
         let mut step = match self.step {
             Some(step) => step,
-            None if lender.lend(WITHOUT_LIMIT).is_ok() => {
-                self.lent = usize::MAX;
+            None if memory.reserve(UNLIMITED_PROBE).is_ok() => {
+                self.reserved = usize::MAX;
                 return Ok(());
             }
             None => FIRST_STEP,
         };
         loop {
             let size = step.max(needed);
-            let lent = lender.lend(size);
-            match lent {
-                Ok(loan) => {
-                    self.lent += size;
-                    self.loans.push(loan);
-                    // Loans are few, and what the session lends in vain is a fifth at most.
-                    self.step = Some((step * 2).clamp(LEAST_STEP, FIRST_STEP.max(self.lent / 4)));
+            let reservation = memory.reserve(size);
+            match reservation {
+                Ok(reservation) => {
+                    self.reserved += size;
+                    self.reservations.push(reservation);
+                    // Reservations grow geometrically, so they are few, and at most a fifth is reserved in vain.
+                    self.step = Some((step * 2).clamp(MIN_STEP, FIRST_STEP.max(self.reserved / 4)));
                     return Ok(());
                 }
                 Err(error) if size == needed => {
@@ -68,19 +68,20 @@ impl Account {
         }
     }
 
-    /// Gives back what is not used, but for a little: a node that takes as much again does not ask the session each time.
-    fn give_back(&mut self) {
-        let kept = self.used + self.step.unwrap_or_default().min(FIRST_STEP);
-        while let Some(loan) = self.loans.pop_if(|loan| self.lent - loan.size >= kept) {
-            self.lent -= loan.size;
+    /// Releases reservations that are not used, but for a little, so that a node that takes as much again needs no reservation.
+    fn release_unused(&mut self) {
+        let target = self.used + self.step.unwrap_or_default().min(FIRST_STEP);
+        while let Some(reservation) = self.reservations.pop_if(|reservation| self.reserved - reservation.size >= target)
+        {
+            self.reserved -= reservation.size;
         }
     }
 }
 
 impl HostPool {
-    /// A pool with what this one lends.
-    pub fn new(lender: Lender) -> Self {
-        Self { lender, account: Mutex::default() }
+    /// Creates a pool that reserves memory of the host.
+    pub fn new(memory: HostMemory) -> Self {
+        Self { memory, account: Mutex::default() }
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
@@ -90,7 +91,7 @@ impl HostPool {
 
 impl fmt::Debug for HostPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostPool").field("lender", &self.lender).finish_non_exhaustive()
+        f.debug_struct("HostPool").field("memory", &self.memory).finish_non_exhaustive()
     }
 }
 
@@ -108,20 +109,22 @@ impl MemoryPool for HostPool {
 
     fn grow(&self, _reservation: &MemoryReservation, additional: usize) {
         let mut account = self.account();
-        // Whoever asks like this takes the memory anyway. What is then missing, the next one has to get as well.
-        let _ = account.make_room(additional, &self.lender);
+        // `grow` cannot fail. Memory that it could not reserve is added to the next request.
+        let _ = account.ensure_available(additional, &self.memory);
         account.used += additional;
     }
 
     fn shrink(&self, _reservation: &MemoryReservation, shrink: usize) {
         let mut account = self.account();
         account.used -= shrink;
-        account.give_back();
+        account.release_unused();
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let mut account = self.account();
-        account.make_room(additional, &self.lender).map_err(|error| refused(&error, reservation, additional))?;
+        account
+            .ensure_available(additional, &self.memory)
+            .map_err(|error| allocation_error(&error, reservation, additional))?;
         account.used += additional;
         Ok(())
     }
@@ -131,13 +134,13 @@ impl MemoryPool for HostPool {
     }
 }
 
-/// The error of a node that has not got memory, by which a node knows that it is to spill.
-fn refused(error: &DataFusionError, reservation: &MemoryReservation, additional: usize) -> DataFusionError {
+/// Converts the error of a reservation to the one by which a node knows that it has to spill.
+fn allocation_error(error: &DataFusionError, reservation: &MemoryReservation, additional: usize) -> DataFusionError {
     let error = error.strip_backtrace();
     if !error.contains("Resources exhausted") {
         return DataFusionError::Ffi(error);
     }
-    // What the session says of the node that has asked it is not about the node that needs the memory.
+    // The host's message names the node that has reserved the memory, not the one that needs it.
     let reason = error.rsplit(" - ").next().unwrap_or_default();
     resources_datafusion_err!(
         "Failed to allocate additional {} for {} with {} already allocated for this reservation - {reason}",

@@ -10,25 +10,25 @@ use datafusion::logical_expr::{Explain, Expr, LogicalPlan, LogicalPlanBuilder, S
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-use crate::identity::NamedQuery;
+use crate::reunify::NamedQuery;
 
 /// A query that is planned here, as a table of the host.
 #[derive(Debug)]
 pub struct StatementTable {
     /// Its columns.
     pub schema: SchemaRef,
-    /// The plan that it has here.
+    /// Its plan.
     pub plan: LogicalPlan,
-    /// What it reads.
-    pub read: Read,
+    /// The tables and views that it scans.
+    pub inputs: StatementInputs,
 }
 
-/// What is known of the tables and views that a statement reads.
+/// The tables and views that a statement scans.
 #[derive(Debug)]
-pub struct Read {
-    /// The queries of the views: what else reads these reads the same ones.
+pub struct StatementInputs {
+    /// The queries of the views, kept so that other readers share them.
     pub queries: Vec<Arc<NamedQuery>>,
-    /// Whether what several places read is computed once even without a derivative.
+    /// Whether CTEs are computed once even without a derivative.
     pub shares_ctes: bool,
 }
 
@@ -53,40 +53,40 @@ impl TableProvider for StatementTable {
     }
 }
 
-/// What `read` makes of the statement that a node of a plan of a host scans, and of the scan; nothing if it scans none.
-fn scanned<T>(node: &LogicalPlan, read: impl FnOnce(&StatementTable, &TableScan) -> T) -> Option<T> {
+/// Applies a function to the statement that a node scans, and to the scan. Returns `None` if the node scans none.
+fn map_statement_scan<T>(node: &LogicalPlan, read: impl FnOnce(&StatementTable, &TableScan) -> T) -> Option<T> {
     let LogicalPlan::TableScan(scan) = node else { return None };
     let provider = source_as_provider(&scan.source).ok()?;
     Some(read(provider.downcast_ref()?, scan))
 }
 
-/// Whether what several places of a plan of a host read is computed once even without a derivative: it is so in a statement that it scans.
+/// Returns whether a statement that the plan scans computes its CTEs once even without a derivative.
 ///
 /// # Errors
-/// If the plan cannot be gone through.
+/// If the plan cannot be traversed.
 pub fn shares_ctes(plan: &LogicalPlan) -> Result<bool> {
     let mut shares = false;
     plan.apply_with_subqueries(|node| {
-        shares |= scanned(node, |statement, _| statement.read.shares_ctes).unwrap_or_default();
+        shares |= map_statement_scan(node, |statement, _| statement.inputs.shares_ctes).unwrap_or_default();
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(shares)
 }
 
-/// The plan of a host with the plans of the statements that it scans.
+/// Replaces scans of statements by their plans.
 ///
 /// # Errors
-/// If the plan cannot be put together again.
-pub fn with_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let written = plan.transform_up_with_subqueries(|node| match scanned(&node, under_its_name) {
+/// If the plan cannot be rebuilt.
+pub fn inline_statements(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let inlined = plan.transform_up_with_subqueries(|node| match map_statement_scan(&node, alias_statement) {
         Some(plan) => plan.map(Transformed::yes),
         None => Ok(Transformed::no(node)),
     })?;
-    Ok(written.data)
+    Ok(inlined.data)
 }
 
-/// The plan of a statement as a scan of it has it.
-fn under_its_name(statement: &StatementTable, scan: &TableScan) -> Result<LogicalPlan> {
+/// Returns the plan of a statement with the name and the columns of its scan.
+fn alias_statement(statement: &StatementTable, scan: &TableScan) -> Result<LogicalPlan> {
     let alias = SubqueryAlias::try_new(Arc::new(statement.plan.clone()), scan.table_name.clone())?;
     let mut plan = LogicalPlanBuilder::from(LogicalPlan::SubqueryAlias(alias));
     if scan.projection.is_some() {
@@ -95,16 +95,16 @@ fn under_its_name(statement: &StatementTable, scan: &TableScan) -> Result<Logica
     plan.build()
 }
 
-/// The plan of a statement that is planned here, if a plan of a host reads nothing else.
+/// Returns the plan of a statement, if a plan of the host scans it whole and nothing else.
 ///
 /// # Errors
-/// If the plan cannot be put together again.
-pub fn whole_statement(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+/// If the plan cannot be rebuilt.
+pub fn as_whole_statement(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) if projection.schema.columns() == projection.input.schema().columns() => {
-            scanned(&projection.input, |statement, _| statement.plan.clone())
+            map_statement_scan(&projection.input, |statement, _| statement.plan.clone())
         }
-        LogicalPlan::Explain(explain) => whole_statement(&explain.plan)?
+        LogicalPlan::Explain(explain) => as_whole_statement(&explain.plan)?
             .map(|plan| LogicalPlan::Explain(Explain { plan: Arc::new(plan), ..explain.clone() })),
         _ => None,
     })

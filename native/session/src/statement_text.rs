@@ -1,9 +1,9 @@
 //! Statements that are planned here, from their text.
 //!
-//! A host writes a CTE out wherever it is read, before its planner is asked, so that a model of a few layers never gets here: ten CTEs of
-//! which each reads the one before twice are a thousand copies of the first. So a statement that reads a relation several times is planned
-//! here, over the tables of the host and with its functions, where a common subplan is planned once. The host gets the statement with one
-//! table in the place of its query, and plans that.
+//! A host inlines a CTE for each of its readers before it calls its planner, so the plan of a model of a few layers would never be
+//! finished: ten CTEs that each read the previous one twice are a thousand copies of the first. So a statement that reads a relation
+//! several times is planned here, over the tables and with the functions of the host, where a common subplan is planned once. The host gets
+//! the statement with one table in the place of its query, and plans that.
 //!
 //! ```sql
 //! WITH a AS (SELECT ...), b AS (SELECT ... FROM a x JOIN a y ...) SELECT grad((SELECT l FROM b), val) FROM w
@@ -28,31 +28,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xql_relations::{has_materialization, has_shared_subplans, written_out_size};
 
-use crate::crossing::{forget, logical_codec};
-use crate::functions::of_session;
-use crate::guest::Guest;
-use crate::names::STATEMENT;
-use crate::own::{on_stack, runtime};
-use crate::registered::Registered;
-use crate::statement_table::{Read, StatementTable};
+use crate::codec::{forget, logical_codec};
+use crate::functions::session_functions;
+use crate::local_session::LocalSession;
+use crate::registry::RegisteredSession;
+use crate::runtime::{on_stack, runtime};
+use crate::statement_names::STATEMENT_PREFIX;
+use crate::statement_table::{StatementInputs, StatementTable};
 
-/// A view of more nodes is planned here, so that its readers need not be: its text is not what the host keeps then.
-const LARGE: usize = 1000;
+/// The number of nodes above which a view is planned here, so that statements that read it need not be. The host then does not keep the
+/// view's text.
+const LARGE_VIEW: usize = 1000;
 
 /// A statement that may have to be planned here.
 pub struct StatementText {
-    registered: Arc<Registered>,
-    guest: Arc<Guest>,
+    registered: Arc<RegisteredSession>,
+    local: Arc<LocalSession>,
     /// The session of the host, for its functions.
     host: FFI_TaskContext,
     statement: DFStatement,
-    /// The tables and views that it may read.
+    /// The tables and views that the statement may scan.
     tables: Vec<TableReference>,
-    /// Whether a CTE of it says whether it is computed once.
+    /// Whether it says of a CTE whether that is materialized.
     is_materialized: bool,
 }
 
-/// A statement that is planned here, as the host is to plan it.
+/// A statement that is planned here, rewritten for the host.
 pub struct HostStatement {
     /// The statement with a table in the place of its query.
     pub sql: String,
@@ -63,97 +64,96 @@ pub struct HostStatement {
 }
 
 impl StatementText {
-    /// A statement of a session, if it has a query that reads some name several times, or says of a CTE whether it is computed once.
+    /// Parses a statement. Returns `None` if no name is read several times and no CTE says whether it is materialized.
     ///
     /// # Errors
     /// If there is no such session, or the text is no statement.
     pub fn try_new(session: &str, sql: &str) -> Result<Option<Self>> {
-        let registered = Registered::called(session)?;
-        let (host, guest) = registered.now()?;
+        let registered = RegisteredSession::find(session)?;
+        let (host, local) = registered.snapshot()?;
         on_stack(|| {
-            let state = guest.state();
+            let state = local.state();
             let mut statement = state.sql_to_statement(sql, &state.config().options().sql_parser.dialect)?;
-            let Some(query) = query_of(&mut statement) else { return Ok(None) };
+            let Some(query) = find_query(&mut statement) else { return Ok(None) };
             let is_materialized = has_materialization(sql);
-            if !reads_a_name_again(query) && !is_materialized {
+            if !has_repeated_name(query) && !is_materialized {
                 return Ok(None);
             }
-            let query = statement_of(query.clone());
+            let query = wrap_query(query.clone());
             let tables = state.resolve_table_references(&query)?;
-            Ok(Some(Self { registered, guest, host, statement, tables, is_materialized }))
+            Ok(Some(Self { registered, local, host, statement, tables, is_materialized }))
         })
     }
 
-    /// The names of the tables and views that it may read, in quotes.
+    /// Returns the quoted names of the tables and views that it may scan.
     pub fn tables(&self) -> impl Iterator<Item = String> {
         self.tables.iter().map(TableReference::to_quoted_string)
     }
 
-    /// The statement as the host is to plan it, if it reads a common subplan that is computed once. `scans` are the plans of its tables as the
-    /// host writes them, empty where it has no such table. What it reads several times is computed once even without a derivative, if
-    /// `shares_ctes` says so.
+    /// Plans the statement, and returns it rewritten for the host if it has a common subplan that is computed once. `scans` are the encoded
+    /// scans of its tables, empty where the host has no such table. With `shares_ctes`, CTEs are computed once even without a derivative.
     ///
     /// # Errors
-    /// If a plan cannot be read, or the statement cannot be planned.
+    /// If a scan cannot be decoded, or the statement cannot be planned.
     pub fn plan(mut self, scans: &[&[u8]], shares_ctes: bool) -> Result<Option<HostStatement>> {
-        let planned = on_stack(|| self.planned(scans, shares_ctes));
+        let planned = on_stack(|| self.plan_query(scans, shares_ctes));
         for scan in scans {
             forget(scan);
         }
         planned
     }
 
-    fn planned(&mut self, scans: &[&[u8]], shares_ctes: bool) -> Result<Option<HostStatement>> {
-        let Some(query) = query_of(&mut self.statement) else { return Ok(None) };
-        let text = statement_of(query.clone());
-        let mut read = Read { queries: vec![], shares_ctes: shares_ctes || self.guest.shares_ctes() };
-        let state = self.state(scans, &mut read)?;
+    fn plan_query(&mut self, scans: &[&[u8]], shares_ctes: bool) -> Result<Option<HostStatement>> {
+        let Some(query) = find_query(&mut self.statement) else { return Ok(None) };
+        let text = wrap_query(query.clone());
+        let mut inputs = StatementInputs { queries: vec![], shares_ctes: shares_ctes || self.local.shares_ctes() };
+        let state = self.build_state(scans, &mut inputs)?;
         let plan = runtime().block_on(state.statement_to_plan(text))?;
         let schema = Schema::clone(plan.schema().as_arrow());
         let is_planned_here = match is_view(&self.statement) {
-            true => self.is_materialized || written_out_size(&plan)? > LARGE,
-            false => has_shared_subplans(&plan, read.shares_ctes)?,
+            true => self.is_materialized || written_out_size(&plan)? > LARGE_VIEW,
+            false => has_shared_subplans(&plan, inputs.shares_ctes)?,
         };
-        if !is_planned_here || has_equal_names(&schema) {
+        if !is_planned_here || has_duplicate_names(&schema) {
             return Ok(None);
         }
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let name = format!("{STATEMENT}{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let table: Arc<dyn TableProvider> = Arc::new(StatementTable { schema: Arc::new(schema), plan, read });
+        let name = format!("{STATEMENT_PREFIX}{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let table: Arc<dyn TableProvider> = Arc::new(StatementTable { schema: Arc::new(schema), plan, inputs });
         let table = FFI_TableProvider::new_with_ffi_codec(table, false, None, logical_codec());
-        let Some(query) = query_of(&mut self.statement) else { return Ok(None) };
-        let mut of_host = DFParser::parse_sql(&format!("SELECT * FROM {name}"))?;
-        if let Some(of_host) = of_host.front_mut().and_then(query_of) {
-            std::mem::swap(query, of_host);
+        let Some(query) = find_query(&mut self.statement) else { return Ok(None) };
+        let mut replacement = DFParser::parse_sql(&format!("SELECT * FROM {name}"))?;
+        if let Some(replacement) = replacement.front_mut().and_then(find_query) {
+            std::mem::swap(query, replacement);
         }
         if let DFStatement::CopyTo(copy) = &mut self.statement {
-            // It is written without its quotes.
+            // The parser has removed its quotes.
             copy.target = format!("'{}'", copy.target.replace('\'', "''"));
         }
         Ok(Some(HostStatement { sql: self.statement.to_string(), name, table }))
     }
 
-    /// The session in which the statement is planned: with the tables and the functions of the host.
-    fn state(&self, scans: &[&[u8]], read: &mut Read) -> Result<SessionState> {
+    /// Builds the session in which the statement is planned, with the tables and functions of the host.
+    fn build_state(&self, scans: &[&[u8]], inputs: &mut StatementInputs) -> Result<SessionState> {
         let catalogs: Arc<dyn CatalogProviderList> = Arc::new(MemoryCatalogProviderList::new());
-        let state = SessionStateBuilder::new_from_existing(self.guest.begun(false));
+        let state = SessionStateBuilder::new_from_existing(self.local.start_query(false));
         let mut state = state.with_catalog_list(Arc::clone(&catalogs)).build();
-        for function in of_session(&self.host) {
+        for function in session_functions(&self.host) {
             state.register_udf(function)?;
         }
-        for function in of_session(&self.host) {
+        for function in session_functions(&self.host) {
             state.register_udaf(function)?;
         }
-        for function in of_session(&self.host) {
+        for function in session_functions(&self.host) {
             state.register_udwf(function)?;
         }
         for (reference, scan) in self.tables.iter().zip(scans) {
             if scan.is_empty() {
                 continue;
             }
-            let table = self.registered.table(scan, &self.guest.context, read)?;
-            let of_options = &state.config_options().catalog;
-            let full = reference.clone().resolve(&of_options.default_catalog, &of_options.default_schema);
+            let table = self.registered.decode_table(scan, &self.local.context, inputs)?;
+            let catalog_options = &state.config_options().catalog;
+            let full = reference.clone().resolve(&catalog_options.default_catalog, &catalog_options.default_schema);
             let catalog = catalogs.catalog(&full.catalog).unwrap_or_else(|| {
                 let made = Arc::new(MemoryCatalogProvider::new());
                 catalogs.register_catalog(full.catalog.to_string(), Arc::clone(&made) as _);
@@ -171,8 +171,8 @@ impl StatementText {
     }
 }
 
-/// The query that a statement runs.
-fn query_of(statement: &mut DFStatement) -> Option<&mut Query> {
+/// Returns the query of a statement.
+fn find_query(statement: &mut DFStatement) -> Option<&mut Query> {
     match statement {
         DFStatement::Statement(statement) => match statement.as_mut() {
             Statement::Query(query) => Some(query),
@@ -181,7 +181,7 @@ fn query_of(statement: &mut DFStatement) -> Option<&mut Query> {
             Statement::CreateView(view) => Some(&mut view.query),
             _ => None,
         },
-        DFStatement::Explain(explain) => query_of(&mut explain.statement),
+        DFStatement::Explain(explain) => find_query(&mut explain.statement),
         DFStatement::CopyTo(copy) => match &mut copy.source {
             CopyToSource::Query(query) => Some(query),
             CopyToSource::Relation(_) => None,
@@ -194,14 +194,14 @@ fn is_view(statement: &DFStatement) -> bool {
     matches!(statement, DFStatement::Statement(statement) if matches!(statement.as_ref(), Statement::CreateView(_)))
 }
 
-fn statement_of(query: Query) -> DFStatement {
+fn wrap_query(query: Query) -> DFStatement {
     DFStatement::Statement(Box::new(Statement::Query(Box::new(query))))
 }
 
-/// Whether some name is read at several places of a query.
-fn reads_a_name_again(query: &Query) -> bool {
-    struct Met(HashSet<String>);
-    impl Visitor for Met {
+/// Returns whether a query reads some name several times.
+fn has_repeated_name(query: &Query) -> bool {
+    struct NameSet(HashSet<String>);
+    impl Visitor for NameSet {
         type Break = ();
 
         fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
@@ -210,10 +210,10 @@ fn reads_a_name_again(query: &Query) -> bool {
             if is_new { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
     }
-    query.visit(&mut Met(HashSet::new())).is_break()
+    query.visit(&mut NameSet(HashSet::new())).is_break()
 }
 
-fn has_equal_names(schema: &Schema) -> bool {
+fn has_duplicate_names(schema: &Schema) -> bool {
     let mut names = HashSet::new();
     !schema.fields().iter().all(|field| names.insert(field.name()))
 }

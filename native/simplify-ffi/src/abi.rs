@@ -1,4 +1,4 @@
-//! The structs that cross, and what a Python object exports them by.
+//! The structs of the boundary, and the names of their Python exports.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::ScalarUDF;
 use xql_guard::guard;
 
-use crate::provider::{answer, failure};
+use crate::provider::{answer_request, encode_failure};
 use crate::wire::ABI_VERSION;
 use crate::wire::error::malformed;
 
@@ -39,10 +39,10 @@ pub struct FFI_ScalarUDFSimplify {
     /// Answers an encoded request of `len` bytes at `request` with an encoded answer.
     pub simplify: unsafe extern "C" fn(this: &Self, request: *const u8, len: usize) -> FFI_Bytes,
 
-    /// Makes another handle to the same function.
+    /// Creates another handle of the same function.
     pub clone: unsafe extern "C" fn(this: &Self) -> Self,
 
-    /// Frees the private data.
+    /// Releases the private data.
     pub release: unsafe extern "C" fn(this: &mut Self),
 
     /// For the library that made the struct only; null after a failed `clone` and after `release`.
@@ -54,32 +54,32 @@ unsafe impl Send for FFI_ScalarUDFSimplify {}
 // SAFETY: as above.
 unsafe impl Sync for FFI_ScalarUDFSimplify {}
 
-/// The layout of [`FFI_ScalarUDFSimplify`], before it is known that its functions are there.
+/// The layout of [`FFI_ScalarUDFSimplify`] with functions that may be null.
 #[repr(C)]
-struct Functions {
+struct NullableLayout {
     versions: [u64; 2],
     functions: [Option<unsafe extern "C" fn()>; 3],
     private_data: *mut c_void,
 }
 
-const _: () = assert!(size_of::<Functions>() == size_of::<FFI_ScalarUDFSimplify>());
+const _: () = assert!(size_of::<NullableLayout>() == size_of::<FFI_ScalarUDFSimplify>());
 
 impl FFI_ScalarUDFSimplify {
-    /// Makes a handle to the struct another library shows, after checking its version and that none of its functions is null.
+    /// Creates a handle from the struct of another library, after checking its version and that none of its functions is null.
     ///
     /// # Errors
     /// [`DataFusionError::Ffi`] for another version, and for what is no struct of this one.
     ///
     /// # Safety
-    /// `shown` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call. Its functions do what is
-    /// said of them here, and those of the handle that its `clone` makes. No check finds a pointer that dangles.
-    pub unsafe fn import(shown: NonNull<c_void>) -> Result<Self> {
-        if !shown.cast::<Self>().is_aligned() {
+    /// `foreign` points to an `FFI_ScalarUDFSimplify` of some version that stays valid during the call. Its functions do what is said of
+    /// them here, and those of the handle that its `clone` makes. No check finds a pointer that dangles.
+    pub unsafe fn import(foreign: NonNull<c_void>) -> Result<Self> {
+        if !foreign.cast::<Self>().is_aligned() {
             return Err(DataFusionError::Ffi(
                 "a function brings its simplify at an address that no struct has".to_owned(),
             ));
         }
-        let versions = shown.cast::<[u64; 2]>();
+        let versions = foreign.cast::<[u64; 2]>();
         // SAFETY: in all versions the struct starts with these two fields.
         let [abi_version, datafusion_major] = unsafe { versions.read() };
         let major = datafusion_ffi::version();
@@ -94,15 +94,15 @@ impl FFI_ScalarUDFSimplify {
             )));
         }
         // SAFETY: this version has the layout of `Functions`, which may hold anything.
-        if unsafe { shown.cast::<Functions>().as_ref() }.functions.contains(&None) {
+        if unsafe { foreign.cast::<NullableLayout>().as_ref() }.functions.contains(&None) {
             return Err(DataFusionError::Ffi("a function brings a simplify that lacks functions".to_owned()));
         }
         // SAFETY: this version has the layout of `Self`, and what must not be null is not.
-        let shown = unsafe { shown.cast::<Self>().as_ref() };
-        Ok(shown.clone())
+        let foreign = unsafe { foreign.cast::<Self>().as_ref() };
+        Ok(foreign.clone())
     }
 
-    /// Asks the library that made the struct.
+    /// Calls `simplify` of the library that made the struct.
     pub(crate) fn call(&self, request: &[u8]) -> FFI_Bytes {
         // SAFETY: `simplify` comes with the struct; the request outlives the call.
         unsafe { (self.simplify)(self, request.as_ptr(), request.len()) }
@@ -136,11 +136,11 @@ impl Drop for FFI_ScalarUDFSimplify {
     }
 }
 
-/// The function of a struct made in this library.
+/// Returns the function of a struct made in this library.
 ///
 /// # Safety
 /// `this` was made in this library.
-unsafe fn function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
+unsafe fn private_function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
     let private_data = this.private_data.cast::<Arc<ScalarUDF>>();
     // SAFETY: the private data of this library is null or a boxed `Arc<ScalarUDF>` that lives as long as `this`.
     unsafe { private_data.as_ref() }
@@ -150,16 +150,16 @@ unsafe fn function(this: &FFI_ScalarUDFSimplify) -> Result<&Arc<ScalarUDF>> {
 unsafe extern "C" fn simplify(this: &FFI_ScalarUDFSimplify, request: *const u8, len: usize) -> FFI_Bytes {
     let answer = guard("simplify", || {
         // SAFETY: `simplify` of this library is called with a struct of this library.
-        let udf = unsafe { function(this) }?;
+        let udf = unsafe { private_function(this) }?;
         // SAFETY: the caller passes `len` bytes that outlive the call.
-        Ok(answer(udf, unsafe { bytes(request, len) }?))
+        Ok(answer_request(udf, unsafe { bytes_at(request, len) }?))
     });
-    answer.unwrap_or_else(failure).into()
+    answer.unwrap_or_else(encode_failure).into()
 }
 
 unsafe extern "C" fn clone(this: &FFI_ScalarUDFSimplify) -> FFI_ScalarUDFSimplify {
     // SAFETY: `clone` of this library is called with a struct of this library.
-    let udf = unsafe { function(this) };
+    let udf = unsafe { private_function(this) };
     FFI_ScalarUDFSimplify {
         private_data: match udf {
             Ok(udf) => Box::into_raw(Box::new(Arc::clone(udf))).cast(),
@@ -177,16 +177,16 @@ unsafe extern "C" fn release(this: &mut FFI_ScalarUDFSimplify) {
             drop(unsafe { Box::<Arc<ScalarUDF>>::from_raw(private_data.cast()) });
             Ok(())
         });
-        // There is no one to tell that the function panicked when it was dropped.
+        // Nobody can be notified that the function panicked when it was dropped.
         drop(dropped);
     }
 }
 
-/// The `len` bytes at `data`.
+/// Returns the `len` bytes at `data`.
 ///
 /// # Safety
 /// `data` is null or points to `len` bytes that live for `'a`.
-unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
+unsafe fn bytes_at<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     if data.is_null() || isize::try_from(len).is_err() {
         return Err(malformed(format_args!("{len} bytes at {data:?}")));
     }
@@ -207,13 +207,13 @@ pub struct FFI_Bytes {
 }
 
 impl FFI_Bytes {
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// [`DataFusionError::Ffi`] if there are none, or more than there can be.
     pub fn as_slice(&self) -> Result<&[u8]> {
         // SAFETY: the library that made the struct keeps `len` bytes at `data` alive until `release`.
-        unsafe { bytes(self.data, self.len) }
+        unsafe { bytes_at(self.data, self.len) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names in SQL.
+//! Identifiers in SQL.
 
 use datafusion_common::utils::quote_identifier;
 use sqlparser::keywords::{
@@ -10,19 +10,19 @@ use xql_relations::unnumbered;
 /// The operators that differentiate.
 pub const DERIVATIVES: [&str; 3] = ["grad", "jvp", "vjp"];
 
-/// What a function is called that only converts as the engine of the words does by itself, and is not written.
-pub const CONVERTED: &str = "∂ =";
+/// The name of the function for a cast that the other engine adds by itself, and that is not written.
+pub const IMPLICIT_CAST: &str = "∂ =";
 
-/// How the name of a function begins that stands for an expression with words of another engine. Their number follows.
-const WORDS: &str = "∂ ";
+/// The prefix of the function that stands for a source fragment, followed by its number.
+const FRAGMENT_PREFIX: &str = "∂ ";
 
-/// Whether a function stands for an expression with words of another engine.
-pub fn has_words(function: &str) -> bool {
-    function.starts_with(WORDS)
+/// Returns whether a function stands for a source fragment.
+pub fn is_fragment(function: &str) -> bool {
+    function.starts_with(FRAGMENT_PREFIX)
 }
 
-/// The name of a column without those of the words that are in its expression: `sum(t.x * t.y)` for `sum(t.x * t.y ∂ 3)`.
-pub fn without_words(name: &str) -> String {
+/// Removes source fragments from the name of a column: `sum(t.x * t.y ∂ 3)` becomes `sum(t.x * t.y)`.
+pub fn strip_fragments(name: &str) -> String {
     let mut parts = name.split(" ∂ ");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -35,12 +35,12 @@ pub fn without_words(name: &str) -> String {
     plain
 }
 
-/// A name as DataFusion's parser reads it again: in double quotes where it has to be.
-pub fn quoted_if_needed(name: &str) -> String {
+/// Quotes a name if DataFusion's parser would read it otherwise.
+pub fn quote_if_needed(name: &str) -> String {
     if is_reserved(name) { format!("\"{name}\"") } else { quote_identifier(name).into_owned() }
 }
 
-/// Whether a name means something else in some place of a statement where a column may stand.
+/// Returns whether a name has another meaning somewhere a column may be.
 fn is_reserved(name: &str) -> bool {
     const OTHERS: [Keyword; 36] = [
         Keyword::ALL,
@@ -95,9 +95,9 @@ fn is_reserved(name: &str) -> bool {
     })
 }
 
-/// A name of letters, digits and underscores for a column that has another: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
-pub fn plain(name: &str) -> String {
-    let name = &without_words(name);
+/// Converts the name of a column to letters, digits and underscores: `∂pred/∂w` becomes `dpred_dw`, `∂row` becomes `row`.
+pub fn plain_name(name: &str) -> String {
+    let name = &strip_fragments(name);
     let name = if name.contains("/∂") { name } else { name.trim_start_matches('∂') };
     let mut plain = String::with_capacity(name.len());
     for character in unnumbered(name).chars() {
@@ -116,21 +116,21 @@ pub fn plain(name: &str) -> String {
     }
 }
 
-/// The name that the call of this number goes by while a statement is planned.
+/// Returns the function name that stands for the call of this number while a statement is planned.
 pub fn site_name(operator: &str, number: usize) -> String {
     format!("∂{operator} {number}")
 }
 
-/// The operator and the number of the call that goes by a name.
-pub fn site_of(name: &str) -> Option<(&str, usize)> {
+/// Parses such a name as the operator and the number of the call.
+pub fn parse_site_name(name: &str) -> Option<(&str, usize)> {
     let (operator, number) = name.strip_prefix('∂')?.split_once(' ')?;
     Some((operator, number.parse().ok()?))
 }
 
-/// The first of `name`, `name_2`, `name_3`... that is free.
-pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
-    let plain = match name.rsplit_once('_') {
-        Some((plain, number)) if !plain.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
+/// Returns the first of `name`, `name_2`, `name_3`... that is free.
+pub fn first_free_name(name: &str, is_free: impl Fn(&str) -> bool) -> String {
+    let stem = match name.rsplit_once('_') {
+        Some((stem, number)) if !stem.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => stem,
         _ => name,
     };
     if is_free(name) {
@@ -138,7 +138,7 @@ pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
     }
     let mut number = 2_usize;
     loop {
-        let name = format!("{plain}_{number}");
+        let name = format!("{stem}_{number}");
         if is_free(&name) {
             return name;
         }
@@ -148,13 +148,13 @@ pub fn numbered(name: &str, is_free: impl Fn(&str) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, without_words};
+    use super::{plain_name, strip_fragments};
 
     #[test]
-    fn words_are_no_part_of_a_name() {
-        assert_eq!(without_words("sum(t.x * t.y ∂ 3)"), "sum(t.x * t.y)");
-        assert_eq!(without_words("t.x + t.y ∂ 10 ∂ 4"), "t.x + t.y");
-        assert_eq!(without_words("t.x ∂ y"), "t.x ∂ y");
-        assert_eq!(plain("sum(t.x ∂ 3)"), "sum_t_x");
+    fn fragments_are_no_part_of_a_name() {
+        assert_eq!(strip_fragments("sum(t.x * t.y ∂ 3)"), "sum(t.x * t.y)");
+        assert_eq!(strip_fragments("t.x + t.y ∂ 10 ∂ 4"), "t.x + t.y");
+        assert_eq!(strip_fragments("t.x ∂ y"), "t.x ∂ y");
+        assert_eq!(plain_name("sum(t.x ∂ 3)"), "sum_t_x");
     }
 }

@@ -1,4 +1,4 @@
-//! Which expressions are finite wherever the columns they read are, overflow aside.
+//! Bounds of expressions, from the rule table: finiteness, smoothness and sign, overflow aside.
 
 use datafusion_expr::{Expr, Operator};
 use std::collections::HashMap;
@@ -6,37 +6,37 @@ use std::collections::HashMap;
 use crate::graph::{Graph, NodeId, branches};
 use crate::table::{Range, Sign};
 
-/// What is known of a value without looking at the data.
+/// The bounds of a value, whatever the data.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     finite: bool,
-    /// Whether the derivatives are finite, too.
+    /// Whether the derivatives are finite as well.
     smooth: bool,
     sign: Sign,
 }
 
-/// Whether a node is finite wherever its columns are, overflow aside.
+/// Returns whether a node is finite wherever its columns are, overflow aside.
 pub fn is_finite(graph: &Graph, root: NodeId) -> bool {
     bounds(graph, root, true).is_some_and(|bounds| bounds.finite)
 }
 
-/// Whether a node is finite whatever its columns are, which may be infinite or NaN.
+/// Returns whether a node is finite even if its columns are infinite or NaN.
 pub fn is_always_finite(graph: &Graph, root: NodeId) -> bool {
     bounds(graph, root, false).is_some_and(|bounds| bounds.finite)
 }
 
-/// Whether a node and its derivatives are finite wherever its columns are, overflow aside.
+/// Returns whether a node and its derivatives are finite wherever its columns are, overflow aside.
 pub fn is_smooth(graph: &Graph, root: NodeId) -> bool {
     bounds(graph, root, true).is_some_and(|bounds| bounds.smooth)
 }
 
-/// Whether a node is known not to be negative.
+/// Returns whether a node is known not to be negative.
 #[cfg(feature = "datafusion-55")]
 pub fn is_not_negative(graph: &Graph, root: NodeId) -> bool {
     bounds(graph, root, true).is_some_and(|bounds| bounds.sign >= Sign::NotNegative)
 }
 
-/// The bounds of a node, if columns are finite or not.
+/// Computes the bounds of a node. `columns` says whether columns are finite.
 fn bounds(graph: &Graph, root: NodeId, columns: bool) -> Option<Bounds> {
     let mut known = HashMap::new();
     for id in graph.reachable(root) {
@@ -70,7 +70,7 @@ fn bounds_over(graph: &Graph, id: NodeId, known: &HashMap<NodeId, Bounds>, colum
         Expr::Negative(_) => (all_finite, Any),
         Expr::Cast(_) | Expr::Case(_) => (all_finite, least),
         Expr::BinaryExpr(binary) => match binary.op {
-            // Of two that are not negative, one that is positive makes the sum so.
+            // A sum of terms that are not negative is positive if one of them is.
             Operator::Plus if least >= NotNegative => (all_finite, most),
             Operator::Plus | Operator::Minus => (all_finite, Any),
             Operator::Multiply if square => (all_finite, least.max(NotNegative)),

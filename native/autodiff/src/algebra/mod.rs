@@ -27,4 +27,4 @@ pub use roots::square_root;
 pub use signs::{negate, place_sign};
 pub use sums::{add, add_all, subtract};
 #[cfg(test)]
-pub use testing::shown;
+pub use testing::show;

@@ -7,28 +7,28 @@ use crate::graph::NodeId;
 /// `coefficient * base^exponent * ...`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Monomial {
-    /// The number.
+    /// The coefficient.
     pub coefficient: f64,
     /// The exponents of the nodes, none of them 0.
     pub factors: BTreeMap<NodeId, f64>,
 }
 
 impl Monomial {
-    /// A product of nothing but a number.
+    /// Creates a constant.
     pub fn number(coefficient: f64) -> Self {
         Self { coefficient, factors: BTreeMap::new() }
     }
 
-    /// A power.
-    pub fn of(base: NodeId, exponent: f64) -> Self {
+    /// Creates a power.
+    pub fn power(base: NodeId, exponent: f64) -> Self {
         Self { coefficient: 1.0, factors: BTreeMap::from([(base, exponent)]) }
     }
 
-    /// This times the `exponent`-th power of the other.
+    /// Multiplies by the `exponent`-th power of another monomial.
     pub fn times(&self, other: &Self, exponent: f64) -> Self {
         let mut product = self.clone();
         if exponent == -1.0 {
-            // What divides itself is 1 to the last bit.
+            // A number divided by itself is 1 to the last bit.
             product.coefficient /= other.coefficient;
         } else {
             product.coefficient *= other.coefficient.powf(exponent);
@@ -43,12 +43,12 @@ impl Monomial {
         product
     }
 
-    /// This divided by the other.
-    pub fn over(&self, other: &Self) -> Self {
+    /// Divides by another monomial.
+    pub fn divide(&self, other: &Self) -> Self {
         self.times(other, -1.0)
     }
 
-    /// The factors that both have, each with the exponent closer to 0; or the least one, which makes a common denominator.
+    /// Returns the factors that both have, each with the exponent closer to 0, or for a common denominator the lower exponent.
     pub fn common(&self, other: &Self, denominator: bool) -> Self {
         let exponent = |of: &Self, base| of.factors.get(base).copied().unwrap_or(0.0);
         let mut common =
@@ -69,7 +69,7 @@ impl Monomial {
         common
     }
 
-    /// Whether this product contains all of the other, so that taking it out divides by nothing new.
+    /// Returns whether this product contains all of the other, so that factoring it out divides by nothing new.
     pub fn contains(&self, other: &Self) -> bool {
         other.factors.iter().all(|(base, part)| {
             let exponent = self.factors.get(base).copied().unwrap_or(0.0);
@@ -77,26 +77,26 @@ impl Monomial {
         })
     }
 
-    /// How many factors there are, powers written out.
+    /// Returns the number of factors, with powers written out.
     pub fn degree(&self) -> f64 {
         self.factors.values().map(|exponent| exponent.abs()).sum()
     }
 
-    /// The only factor, if there is just one and it is no power.
-    pub fn single(&self) -> Option<NodeId> {
+    /// Returns the only factor, if there is one and it is no power.
+    pub fn as_single(&self) -> Option<NodeId> {
         match self.factors.iter().next() {
             Some((base, &1.0)) if self.factors.len() == 1 => Some(*base),
             _ => None,
         }
     }
 
-    /// Whether this is the number 1.
+    /// Returns whether this is the number 1.
     pub fn is_one(&self) -> bool {
         self.coefficient == 1.0 && self.factors.is_empty()
     }
 }
 
-/// Whether exponents that were added and subtracted are the same but for rounding. What is infinite is close to itself alone.
+/// Returns whether exponents that were added and subtracted are equal up to rounding. Infinity is close only to itself.
 pub fn is_close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= 8.0 * f64::EPSILON * a.abs().max(b.abs()).clamp(1.0, f64::MAX)
 }
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn what_divides_itself_is_one() -> Result<()> {
         let [x, y] = nodes()?;
-        let product = Monomial::number(0.1).times(&Monomial::of(x, 1.5), 1.0).times(&Monomial::of(y, -2.0), 1.0);
-        assert!(product.over(&product).is_one());
+        let product = Monomial::number(0.1).times(&Monomial::power(x, 1.5), 1.0).times(&Monomial::power(y, -2.0), 1.0);
+        assert!(product.divide(&product).is_one());
         assert_eq!(
             product.times(&product, 1.0),
             Monomial { coefficient: 0.1 * 0.1, factors: [(x, 3.0), (y, -4.0)].into() }
@@ -136,17 +136,17 @@ mod tests {
         let q = Monomial { coefficient: -2.0, factors: [(x, 1.0), (y, -2.0)].into() };
         assert_eq!(p.common(&q, false), Monomial { coefficient: 2.0, factors: [(x, 1.0), (y, -1.0)].into() });
         assert_eq!(p.common(&q, true), Monomial { coefficient: 2.0, factors: [(x, 1.0), (y, -2.0)].into() });
-        assert!(p.contains(&Monomial::of(x, 3.0)) && p.contains(&Monomial::of(y, -1.0)));
-        assert!(!p.contains(&Monomial::of(x, 4.0)) && !p.contains(&Monomial::of(y, 1.0)));
+        assert!(p.contains(&Monomial::power(x, 3.0)) && p.contains(&Monomial::power(y, -1.0)));
+        assert!(!p.contains(&Monomial::power(x, 4.0)) && !p.contains(&Monomial::power(y, 1.0)));
         Ok(())
     }
 
     #[test]
     fn a_single_factor_is_no_power() -> Result<()> {
         let [x, y] = nodes()?;
-        assert_eq!(Monomial { coefficient: -3.0, factors: [(x, 1.0)].into() }.single(), Some(x));
-        assert_eq!(Monomial::of(x, 2.0).single(), None);
-        assert_eq!(Monomial::of(x, 1.0).times(&Monomial::of(y, 1.0), 1.0).single(), None);
+        assert_eq!(Monomial { coefficient: -3.0, factors: [(x, 1.0)].into() }.as_single(), Some(x));
+        assert_eq!(Monomial::power(x, 2.0).as_single(), None);
+        assert_eq!(Monomial::power(x, 1.0).times(&Monomial::power(y, 1.0), 1.0).as_single(), None);
         Ok(())
     }
 

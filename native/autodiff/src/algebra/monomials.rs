@@ -12,7 +12,7 @@ use super::powers::{as_lowered, as_power};
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
-/// A graph whose nodes are numbers that are added and multiplied.
+/// A graph with the algebra of its numeric nodes.
 #[derive(Debug)]
 pub struct Algebra<'a> {
     graph: Graph<'a>,
@@ -22,15 +22,15 @@ pub struct Algebra<'a> {
 }
 
 impl<'a> Algebra<'a> {
-    /// A graph without nodes, for expressions over the columns of a schema.
+    /// Creates a graph without nodes, for expressions over the columns of a schema.
     pub fn new(schema: &'a DFSchema) -> Self {
         Self { graph: Graph::new(schema), monomials: HashMap::new(), primal_products: None, primal_powers: None }
     }
 
-    /// From now on, derivatives are computed in this type.
+    /// Sets the type of derivatives.
     pub fn start_derivative(&mut self, working_type: DataType) {
         if *self.graph.working_type() != working_type {
-            // What is of another type is no product.
+            // A node of another type is no product.
             self.monomials.clear();
             self.primal_products = None;
             self.primal_powers = None;
@@ -59,39 +59,39 @@ pub type Products = Arc<[(NodeId, Arc<Monomial>)]>;
 /// Powers whose exponents are numbers: base, exponent, and the power itself.
 pub type Powers = Arc<[(NodeId, f64, NodeId)]>;
 
-/// How far nodes are taken apart.
+/// The depth to which nodes are expanded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Depth {
-    /// The primal's own products stay whole, since the query may compute them anyway.
+    /// Products of the primal stay whole, since the query may compute them anyway.
     Derivative,
-    /// Down to what is no product.
+    /// Down to nodes that are no product.
     Full,
 }
 
-/// More factors than this are not looked through.
-const MOST_FACTORS: usize = 64;
-/// Neither are larger exponents.
-const LARGEST_EXPONENT: f64 = 1e6;
+/// Products of more factors are not expanded.
+const MAX_FACTORS: usize = 64;
+/// Nor are powers with larger exponents.
+const MAX_EXPONENT: f64 = 1e6;
 
 impl Algebra<'_> {
-    /// A node as a monomial; what is no product is a monomial of itself.
+    /// Returns a node as a monomial; a node that is no product is a monomial of itself.
     #[recursive::recursive]
     pub fn monomial(&mut self, id: NodeId, depth: Depth) -> Result<Arc<Monomial>> {
         if let Some(known) = self.monomials.get(&(id, depth)) {
             return Ok(Arc::clone(known));
         }
-        let read = self.read(id, depth)?;
-        let read = self.with_roots_merged(read, depth)?;
-        let fits = read.factors.len() <= MOST_FACTORS
-            && read.coefficient.is_normal()
-            && read.factors.values().all(|exponent| exponent.abs() <= LARGEST_EXPONENT);
-        let monomial = Arc::new(if fits || self.as_number(id).is_some() { read } else { Monomial::of(id, 1.0) });
+        let expanded = self.expand_node(id, depth)?;
+        let expanded = self.merge_roots(expanded, depth)?;
+        let fits = expanded.factors.len() <= MAX_FACTORS
+            && expanded.coefficient.is_normal()
+            && expanded.factors.values().all(|exponent| exponent.abs() <= MAX_EXPONENT);
+        let monomial = Arc::new(if fits || self.as_number(id).is_some() { expanded } else { Monomial::power(id, 1.0) });
         self.monomials.insert((id, depth), Arc::clone(&monomial));
         Ok(monomial)
     }
 
-    /// The monomial with `w` for the square of `sqrt(w)`, and `sqrt(w)` for `w / sqrt(w)`.
-    fn with_roots_merged(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
+    /// Replaces the square of `sqrt(w)` by `w`, and `w / sqrt(w)` by `sqrt(w)`.
+    fn merge_roots(&mut self, mut monomial: Monomial, depth: Depth) -> Result<Monomial> {
         for (root, exponent) in monomial.factors.clone() {
             let node = self.node(root);
             let is_root = node.line().is_some_and(|line| line.algebraic == Some(Algebraic::SquareRoot));
@@ -102,10 +102,10 @@ impl Algebra<'_> {
             let square = self.monomial(radicand, depth)?;
             // x^0.5 * sqrt(x) is x.
             let is_half = |power: &f64| power.fract().abs() == 0.5;
-            let half = square.single() == Some(radicand) && monomial.factors.get(&radicand).is_some_and(is_half);
+            let half = square.as_single() == Some(radicand) && monomial.factors.get(&radicand).is_some_and(is_half);
             let all = if half { exponent / 2.0 } else { 0.0 };
             for pairs in [(exponent / 2.0).trunc(), exponent.signum(), all] {
-                let merged = monomial.times(&square, pairs).times(&Monomial::of(root, 1.0), -2.0 * pairs);
+                let merged = monomial.times(&square, pairs).times(&Monomial::power(root, 1.0), -2.0 * pairs);
                 if merged.degree() < monomial.degree() {
                     monomial = merged;
                 }
@@ -114,20 +114,20 @@ impl Algebra<'_> {
         Ok(monomial)
     }
 
-    fn read(&mut self, id: NodeId, depth: Depth) -> Result<Monomial> {
+    fn expand_node(&mut self, id: NodeId, depth: Depth) -> Result<Monomial> {
         if let Some(value) = self.as_number(id) {
             return Ok(Monomial::number(value));
         }
         let node = self.node(id);
         let children = node.children.clone();
         if node.field.data_type() != self.working_type() {
-            return Ok(Monomial::of(id, 1.0));
+            return Ok(Monomial::power(id, 1.0));
         }
         if matches!(node.shape, Expr::Negative(_)) {
             return Ok(self.monomial(children[0], depth)?.times(&Monomial::number(-1.0), 1.0));
         }
         if depth == Depth::Derivative && self.is_primal(id) {
-            return Ok(Monomial::of(id, 1.0));
+            return Ok(Monomial::power(id, 1.0));
         }
         match &node.shape {
             Expr::BinaryExpr(binary) if matches!(binary.op, Operator::Multiply | Operator::Divide) => {
@@ -136,18 +136,18 @@ impl Algebra<'_> {
                 Ok(a.times(&b, sign))
             }
             _ => match as_power(self, id).or_else(|| as_lowered(self, id)) {
-                // A product is taken apart only under a whole power: (x * x)^0.5 is not x.
+                // A product is expanded only under an integer power: (x * x)^0.5 is not x.
                 Some((base, exponent)) if exponent.fract() == 0.0 => {
                     let base = self.monomial(base, depth)?;
                     Ok(Monomial::number(1.0).times(&base, exponent))
                 }
-                Some((base, exponent)) => Ok(Monomial::of(base, exponent)),
-                None => Ok(Monomial::of(id, 1.0)),
+                Some((base, exponent)) => Ok(Monomial::power(base, exponent)),
+                None => Ok(Monomial::power(id, 1.0)),
             },
         }
     }
 
-    /// The products and powers of the primal, the first if there are many.
+    /// Returns the products and powers of the primal, at most a maximum number.
     pub fn primal_products(&mut self) -> Result<Products> {
         if let Some(known) = &self.primal_products {
             return Ok(Arc::clone(known));
@@ -155,7 +155,7 @@ impl Algebra<'_> {
         let mut products = vec![];
         for node in self.primal() {
             let monomial = self.monomial(node, Depth::Full)?;
-            if monomial.single() != Some(node) && !monomial.factors.is_empty() && products.len() < MOST_FACTORS {
+            if monomial.as_single() != Some(node) && !monomial.factors.is_empty() && products.len() < MAX_FACTORS {
                 products.push((node, monomial));
             }
         }
@@ -164,7 +164,7 @@ impl Algebra<'_> {
         Ok(products)
     }
 
-    /// The powers of the primal whose exponents are numbers.
+    /// Returns the powers of the primal with constant exponents.
     pub fn primal_powers(&mut self) -> Powers {
         if let Some(known) = &self.primal_powers {
             return Arc::clone(known);

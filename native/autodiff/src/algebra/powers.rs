@@ -14,18 +14,18 @@ use crate::table::Algebraic;
 use crate::vocabulary::functions;
 
 /// Powers up to this one are products: six at most, whose rounding errors are small in single precision, too.
-pub const LARGEST_PRODUCT: f64 = 16.0;
+pub const MAX_PRODUCT_EXPONENT: f64 = 16.0;
 /// The exponents `p` for which `u^p / u` is exact to rounding wherever the derivative of `u^p` is a number: above, `u^p` is no normal
 /// number for the least `u`, and below, the quotient is too large, in single precision, too.
-pub const LOWERED: RangeInclusive<f64> = 0.15..=0.95;
+pub const LOWERED_EXPONENTS: RangeInclusive<f64> = 0.15..=0.95;
 
-/// `base^exponent`, which is not negative.
+/// Builds `base^exponent` for an exponent that is not negative.
 pub fn factor(graph: &mut Graph, base: NodeId, exponent: f64) -> Result<NodeId> {
     let (whole, rest) = (exponent.trunc(), exponent.fract());
-    if exponent <= LARGEST_PRODUCT && rest == 0.0 {
+    if exponent <= MAX_PRODUCT_EXPONENT && rest == 0.0 {
         return whole_power(graph, base, whole as u32);
     }
-    if exponent <= LARGEST_PRODUCT && rest == 0.5 {
+    if exponent <= MAX_PRODUCT_EXPONENT && rest == 0.5 {
         let root = square_root(graph, functions::function("sqrt")?, base)?;
         return times_whole_power(graph, base, whole as u32, root);
     }
@@ -33,9 +33,9 @@ pub fn factor(graph: &mut Graph, base: NodeId, exponent: f64) -> Result<NodeId> 
     graph.call(functions::function("power")?, &[base, exponent])
 }
 
-/// `u^(p - 1)` by a power `u^p` of the query, which is computed once for both: the quotient of `u^p` and `u`, or `1 / u^p`,
-/// where the quotient is no number because `u` is 0 or infinite.
-pub fn lowered(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<NodeId> {
+/// Builds `u^(p - 1)` from a power `u^p` of the query, which is computed once for both: the quotient of `u^p` and `u`, or `1 / u^p`, where
+/// the quotient is no number because `u` is 0 or infinite.
+pub fn lower_power(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<NodeId> {
     let quotient = graph.binary(power, Operator::Divide, base)?;
     let is_none = graph.call(functions::function("isnan")?, &[quotient])?;
     let one = graph.number(1.0)?;
@@ -43,7 +43,7 @@ pub fn lowered(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<NodeId>
     graph.case(&[(is_none, reciprocal)], Some(quotient))
 }
 
-/// The base and the exponent of a power that is written as a quotient, which derivatives of higher order read.
+/// Returns the base and the exponent of a power that is written as a quotient, for derivatives of higher order.
 pub fn as_lowered(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
     let node = graph.node(id);
     let (Expr::Case(_), &[condition, reciprocal, quotient]) = (&node.shape, node.children.as_slice()) else {
@@ -59,18 +59,18 @@ pub fn as_lowered(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
         && divisor == base
         && reciprocal_of == power
         && graph.as_number(one) == Some(1.0)
-        && LOWERED.contains(&exponent);
+        && LOWERED_EXPONENTS.contains(&exponent);
     is_lowered.then_some((base, exponent - 1.0))
 }
 
-/// The base and the exponent of a call of `power`, if the exponent is a number.
+/// Returns the base and the exponent of a call of `power` with a constant exponent.
 pub fn as_power(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
     let node = graph.node(id);
     let is_power = node.line().is_some_and(|line| line.algebraic == Some(Algebraic::Power));
     if is_power { Some((node.children[0], graph.as_number(node.children[1])?)) } else { None }
 }
 
-/// `base^exponent * other`
+/// Builds `base^exponent * other`.
 fn times_whole_power(graph: &mut Graph, base: NodeId, exponent: u32, other: NodeId) -> Result<NodeId> {
     if exponent == 0 {
         return Ok(other);
@@ -79,7 +79,7 @@ fn times_whole_power(graph: &mut Graph, base: NodeId, exponent: u32, other: Node
     graph.binary(whole, Operator::Multiply, other)
 }
 
-/// `base^exponent` as products of squares.
+/// Builds `base^exponent` as products of squares.
 pub fn whole_power(graph: &mut Graph, base: NodeId, exponent: u32) -> Result<NodeId> {
     match exponent {
         0 => graph.number(1.0),

@@ -5,23 +5,23 @@ use datafusion_expr::Operator;
 
 use super::monomial::{Monomial, is_close};
 use super::monomials::{Algebra, Depth};
-use super::powers::{LARGEST_PRODUCT, LOWERED, factor, lowered, whole_power};
-use super::signs::{negate, without_signs};
-use super::weight::cheapest;
+use super::powers::{LOWERED_EXPONENTS, MAX_PRODUCT_EXPONENT, factor, lower_power, whole_power};
+use super::signs::{negate, split_signs};
+use super::weight::pick_cheapest;
 use crate::graph::NodeId;
 
-/// `a * b`.
+/// Builds `a * b`.
 pub fn multiply(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (algebra.as_number(a), algebra.as_number(b)) {
         (Some(a), Some(b)) => return algebra.number(a * b),
         (Some(0.0), _) | (_, Some(0.0)) => return algebra.number(0.0),
         (Some(1.0), _) => return algebra.cast_to_working_type(b),
         (_, Some(1.0)) => return algebra.cast_to_working_type(a),
-        // Numbers stand in front, where they meet.
+        // Constants come first, where they are merged.
         (None, Some(_)) => return multiply(algebra, b, a),
         _ => {}
     }
-    let (negative, [a, b]) = without_signs(algebra, [a, b])?;
+    let (negative, [a, b]) = split_signs(algebra, [a, b])?;
     let plain = match algebra.as_binary(b, Operator::Divide) {
         Some((p, u)) if !algebra.is_primal(b) => {
             let by_number = match (algebra.as_number(a), algebra.as_number(p)) {
@@ -48,7 +48,7 @@ pub fn multiply(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     if negative { negate(algebra, product) } else { Ok(product) }
 }
 
-/// `a / b`.
+/// Builds `a / b`.
 pub fn divide(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (algebra.as_number(a), algebra.as_number(b)) {
         (Some(0.0), _) => return algebra.number(0.0),
@@ -56,13 +56,13 @@ pub fn divide(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
         (_, Some(1.0)) => return algebra.cast_to_working_type(a),
         _ => {}
     }
-    let (negative, [a, b]) = without_signs(algebra, [a, b])?;
+    let (negative, [a, b]) = split_signs(algebra, [a, b])?;
     let plain = algebra.binary(a, Operator::Divide, b)?;
     let quotient = cheapest_product(algebra, plain)?;
     if negative { negate(algebra, quotient) } else { Ok(quotient) }
 }
 
-/// The product as it stands or made anew from its factors, whichever is cheaper.
+/// Returns the product as it is or rebuilt from its factors, whichever is cheaper.
 fn cheapest_product(algebra: &mut Algebra, plain: NodeId) -> Result<NodeId> {
     let mut candidates = vec![plain];
     for depth in [Depth::Derivative, Depth::Full] {
@@ -74,10 +74,10 @@ fn cheapest_product(algebra: &mut Algebra, plain: NodeId) -> Result<NodeId> {
             }
         }
     }
-    Ok(cheapest(algebra, &candidates))
+    Ok(pick_cheapest(algebra, &candidates))
 }
 
-/// The node of a monomial: a product, or a quotient of two.
+/// Builds the node of a monomial: a product, or a quotient of two.
 pub fn product_of(algebra: &mut Algebra, monomial: &Monomial) -> Result<NodeId> {
     let magnitude = monomial.coefficient.abs();
     let mut numerator = if magnitude == 1.0 { None } else { Some(algebra.number(magnitude)?) };
@@ -108,7 +108,7 @@ pub fn product_of(algebra: &mut Algebra, monomial: &Monomial) -> Result<NodeId> 
     if monomial.coefficient < 0.0 { negate(algebra, quotient) } else { Ok(quotient) }
 }
 
-/// The exponent as the query writes it for this base, or a whole number, if it differs by rounding only.
+/// Returns the exponent that the query has for this base, or an integer, if it differs only by rounding.
 fn written_exponent(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<f64> {
     if is_close(exponent.round(), exponent) {
         return Ok(exponent.round());
@@ -118,8 +118,8 @@ fn written_exponent(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Resul
     Ok(written.find(|other| is_close(*other, exponent)).unwrap_or(exponent))
 }
 
-/// The same product with one of the primal's in place of a number: with `w = 8.3 * t` in the query, `a / (8.3 * t^2)` is
-/// `a / (w * t)`.
+/// Rewrites a product with one of the primal's products in place of a number: with `w = 8.3 * t` in the query, `a / (8.3 * t^2)` becomes `a
+/// / (w * t)`.
 pub fn absorb_coefficient(algebra: &mut Algebra, product: &Monomial) -> Result<Vec<Monomial>> {
     let mut found = vec![];
     if product.coefficient.abs() == 1.0 {
@@ -131,30 +131,30 @@ pub fn absorb_coefficient(algebra: &mut Algebra, product: &Monomial) -> Result<V
             let contained = product.contains(&Monomial::number(1.0).times(factor, exponent));
             if contained && is_close(coefficient.abs(), 1.0) {
                 let rest = Monomial { coefficient: coefficient.signum(), ..product.times(factor, -exponent) };
-                found.push(rest.times(&Monomial::of(*node, 1.0), exponent));
+                found.push(rest.times(&Monomial::power(*node, 1.0), exponent));
             }
         }
     }
     Ok(found)
 }
 
-/// `base^exponent`; a negative power is a quotient, so that 0 is never raised to it, which DataFusion refuses.
+/// Builds `base^exponent`. A negative power becomes a quotient, so 0 is never raised to it, which DataFusion refuses.
 pub fn power(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<NodeId> {
-    if exponent < 0.0 { product_of(algebra, &Monomial::of(base, exponent)) } else { factor(algebra, base, exponent) }
+    if exponent < 0.0 { product_of(algebra, &Monomial::power(base, exponent)) } else { factor(algebra, base, exponent) }
 }
 
-/// `base^-exponent` as what multiplies a product and what divides it.
+/// Builds `base^-exponent` as the factors that multiply a product and that divide it.
 pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<[Option<NodeId>; 2]> {
     let (whole, rest) = (exponent.trunc(), exponent.fract());
-    let half = rest == 0.5 && exponent <= LARGEST_PRODUCT;
-    if !half && whole <= LARGEST_PRODUCT {
+    let half = rest == 0.5 && exponent <= MAX_PRODUCT_EXPONENT;
+    if !half && whole <= MAX_PRODUCT_EXPONENT {
         let powers = algebra.primal_powers();
         let is_lowered = |(of, known, _): &&(NodeId, f64, NodeId)| {
-            *of == base && LOWERED.contains(known) && is_close(rest, 1.0 - known)
+            *of == base && LOWERED_EXPONENTS.contains(known) && is_close(rest, 1.0 - known)
         };
         if let Some((_, _, power)) = powers.iter().find(is_lowered) {
             let divisor = if whole == 0.0 { None } else { Some(whole_power(algebra, base, whole as u32)?) };
-            return Ok([Some(lowered(algebra, base, *power)?), divisor]);
+            return Ok([Some(lower_power(algebra, base, *power)?), divisor]);
         }
     }
     Ok([None, Some(factor(algebra, base, exponent)?)])
@@ -163,7 +163,7 @@ pub fn reciprocal(algebra: &mut Algebra, base: NodeId, exponent: f64) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::testing::shown;
+    use crate::algebra::testing::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
@@ -186,7 +186,7 @@ mod tests {
             (quotient, y, "x", "x / y / y"),
         ] {
             let (made, over) = (multiply(&mut algebra, a, b)?, divide(&mut algebra, a, b)?);
-            assert_eq!((shown(&algebra, made)?.as_str(), shown(&algebra, over)?.as_str()), (product, divided));
+            assert_eq!((show(&algebra, made)?.as_str(), show(&algebra, over)?.as_str()), (product, divided));
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ mod tests {
             (17.0, "power(x, 17.0)"),
         ] {
             let made = power(&mut algebra, x, exponent)?;
-            assert_eq!(shown(&algebra, made)?, expected);
+            assert_eq!(show(&algebra, made)?, expected);
         }
         Ok(())
     }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use crate::graph::{Graph, NodeId};
 
-/// The square root of a node, by the function that computes it.
+/// Builds the square root of a node, by the function that computes it.
 #[cfg(not(feature = "datafusion-55"))]
 pub fn square_root(graph: &mut Graph, sqrt: &Arc<ScalarUDF>, of: NodeId) -> Result<NodeId> {
     graph.call(sqrt, &[of])
 }
 
-/// The square root of a node, by the function that computes it where its argument is known not to be negative. `power`, which takes
-/// three times as long, is NaN there.
+/// Builds the square root of a node: by the function that computes it if the argument is known not to be negative, else by `power`, which
+/// takes three times as long and is NaN for negative arguments.
 #[cfg(feature = "datafusion-55")]
 pub fn square_root(graph: &mut Graph, sqrt: &Arc<ScalarUDF>, of: NodeId) -> Result<NodeId> {
     if super::bounds::is_not_negative(graph, of) {

@@ -1,11 +1,11 @@
-//! Signs, drawn outwards while a derivative is made and put where they cost the least in the end.
+//! Signs: moved outwards while a derivative is built, and placed where they cost the least at the end.
 
 use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 
 use crate::graph::{Graph, NodeId, operand};
 
-/// `-a`.
+/// Builds `-a`.
 pub fn negate(graph: &mut Graph, a: NodeId) -> Result<NodeId> {
     if let Some(a) = as_negation(graph, a)? {
         return Ok(a);
@@ -17,29 +17,28 @@ pub fn negate(graph: &mut Graph, a: NodeId) -> Result<NodeId> {
     graph.intern(Expr::Negative(Box::new(operand(0))), vec![a])
 }
 
-/// The same value, its sign put where it costs nothing or is shared with other derivatives of the query.
+/// Places the sign of a value where it costs nothing or is shared with other derivatives of the query.
 pub fn place_sign(graph: &mut Graph, root: NodeId) -> Result<NodeId> {
     match &graph.node(root).shape {
         Expr::Negative(_) if !graph.is_primal(root) => {
             let positive = graph.node(root).children[0];
-            match negated_inside(graph, positive, false)? {
+            match push_negation(graph, positive, false)? {
                 Some(negated) => Ok(negated),
-                None => Ok(negated_inside(graph, positive, true)?.unwrap_or(root)),
+                None => Ok(push_negation(graph, positive, true)?.unwrap_or(root)),
             }
         }
         _ => Ok(root),
     }
 }
 
-/// The negation of a product with the sign on one of its factors: on one whose negation is there already or costs
-/// nothing, or if `leftmost`, on the first.
+/// Negates a product by negating one of its factors: one whose negation exists already or costs nothing, or if `leftmost`, the first.
 #[recursive::recursive]
-fn negated_inside(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Option<NodeId>> {
+fn push_negation(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Option<NodeId>> {
     if let Some(value) = graph.as_number(id) {
         return graph.number(-value).map(Some);
     }
     let primal = graph.is_primal(id);
-    if let Some(known) = graph.existing(Expr::Negative(Box::new(operand(0))), vec![id])
+    if let Some(known) = graph.find(Expr::Negative(Box::new(operand(0))), vec![id])
         && graph.is_primal(known)
     {
         return Ok(Some(known));
@@ -52,14 +51,14 @@ fn negated_inside(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Optio
     match op {
         Operator::Minus if !primal => graph.binary(b, Operator::Minus, a).map(Some),
         Operator::Multiply | Operator::Divide if !primal => {
-            if let Some(negated) = negated_inside(graph, a, leftmost)? {
+            if let Some(negated) = push_negation(graph, a, leftmost)? {
                 return graph.binary(negated, op, b).map(Some);
             }
             if leftmost {
                 let negated = negate(graph, a)?;
                 return graph.binary(negated, op, b).map(Some);
             }
-            match negated_inside(graph, b, false)? {
+            match push_negation(graph, b, false)? {
                 Some(negated) => graph.binary(a, op, negated).map(Some),
                 None => Ok(None),
             }
@@ -68,8 +67,8 @@ fn negated_inside(graph: &mut Graph, id: NodeId, leftmost: bool) -> Result<Optio
     }
 }
 
-/// The operands without their signs, and whether the signs make a minus.
-pub fn without_signs(graph: &mut Graph, operands: [NodeId; 2]) -> Result<(bool, [NodeId; 2])> {
+/// Returns the operands without their signs, and whether the signs make a minus.
+pub fn split_signs(graph: &mut Graph, operands: [NodeId; 2]) -> Result<(bool, [NodeId; 2])> {
     let mut negative = false;
     let mut positive = operands;
     for id in &mut positive {
@@ -81,7 +80,7 @@ pub fn without_signs(graph: &mut Graph, operands: [NodeId; 2]) -> Result<(bool, 
     Ok((negative, positive))
 }
 
-/// `b` if `a` is `-b`, a negative number included.
+/// Returns `b` if `a` is `-b`, including negative numbers.
 pub fn as_negation(graph: &mut Graph, a: NodeId) -> Result<Option<NodeId>> {
     match graph.as_number(a) {
         Some(value) if value < 0.0 => graph.number(-value).map(Some),
@@ -92,7 +91,7 @@ pub fn as_negation(graph: &mut Graph, a: NodeId) -> Result<Option<NodeId>> {
     }
 }
 
-/// `a + b`, written as a difference where one of them is negative.
+/// Builds `a + b`, as a difference if one of them is negative.
 pub fn plain_sum(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (as_negation(graph, a)?, as_negation(graph, b)?) {
         // -1 - x rather than -(1 + x), which is -0 where x is -1.
@@ -111,7 +110,7 @@ pub fn plain_sum(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::testing::shown;
+    use crate::algebra::testing::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
@@ -123,17 +122,17 @@ mod tests {
         let (x, y) = (import(&mut graph, &col("x"))?, import(&mut graph, &col("y"))?);
         let (minus_x, minus_y) = (negate(&mut graph, x)?, negate(&mut graph, y)?);
         assert_eq!(negate(&mut graph, minus_x)?, x);
-        assert_eq!(without_signs(&mut graph, [minus_x, y])?, (true, [x, y]));
-        assert_eq!(without_signs(&mut graph, [minus_x, minus_y])?, (false, [x, y]));
+        assert_eq!(split_signs(&mut graph, [minus_x, y])?, (true, [x, y]));
+        assert_eq!(split_signs(&mut graph, [minus_x, minus_y])?, (false, [x, y]));
         for (a, b, expected) in
             [(x, y, "x + y"), (x, minus_y, "x - y"), (minus_x, y, "y - x"), (minus_x, minus_y, "-(x + y)")]
         {
             let sum = plain_sum(&mut graph, a, b)?;
-            assert_eq!(shown(&graph, sum)?, expected);
+            assert_eq!(show(&graph, sum)?, expected);
         }
         let number = graph.number(-1.0)?;
         let sum = plain_sum(&mut graph, number, minus_x)?;
-        assert_eq!(shown(&graph, sum)?, "-1.0 - x");
+        assert_eq!(show(&graph, sum)?, "-1.0 - x");
         Ok(())
     }
 
@@ -147,7 +146,7 @@ mod tests {
         for (positive, expected) in [(difference, "y - x"), (product, "y * (y - x)")] {
             let negative = negate(&mut graph, positive)?;
             let placed = place_sign(&mut graph, negative)?;
-            assert_eq!(shown(&graph, placed)?, expected);
+            assert_eq!(show(&graph, placed)?, expected);
         }
         Ok(())
     }

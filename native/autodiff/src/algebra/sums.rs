@@ -8,21 +8,21 @@ use super::monomial::Monomial;
 use super::monomials::{Algebra, Depth};
 use super::products::{multiply, product_of};
 use super::signs::{negate, plain_sum};
-use super::weight::{MOST_WEIGHED, cheapest, cost};
+use super::weight::{MAX_WEIGHED, cost, pick_cheapest};
 use crate::graph::NodeId;
 
-/// More summands than these are no chain.
-const LONGEST_CHAIN: usize = 16;
+/// Sums of more terms are not expanded.
+const MAX_CHAIN: usize = 16;
 
-/// A summand of a sum, with its sign in the coefficient.
+/// A term of a sum, with its sign in the coefficient.
 #[derive(Clone)]
 struct Term {
     monomial: Monomial,
-    /// The node it stands for, but for its sign.
+    /// Its node without the sign.
     node: Option<NodeId>,
 }
 
-/// `a + b`.
+/// Builds `a + b`.
 pub fn add(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     match (algebra.as_number(a), algebra.as_number(b)) {
         (Some(a), Some(b)) => return algebra.number(a + b),
@@ -38,21 +38,21 @@ pub fn add(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     if cost(algebra, candidates[0]).is_some() {
         for depth in [Depth::Derivative, Depth::Full] {
             let (p, q) = (algebra.monomial(a, depth)?, algebra.monomial(b, depth)?);
-            if let Some((common, factored)) = factored(algebra, &p, &q)? {
+            if let Some((common, factored)) = factor_out(algebra, &p, &q)? {
                 // Infinity times a sum is a number more often than a sum of infinities.
                 let position = if is_finite(algebra, common) { candidates.len() } else { 0 };
                 candidates.insert(position, factored);
             }
-            candidates.extend(over_denominator(algebra, &p, &q)?);
+            candidates.extend(add_over_denominator(algebra, &p, &q)?);
         }
     }
-    Ok(cheapest(algebra, &candidates))
+    Ok(pick_cheapest(algebra, &candidates))
 }
 
-/// The sum of summands. Many are added up in halves: the sum of a chain would be as deep as there are summands, and DataFusion
-/// plans it in the square of their number.
+/// Builds a sum. Many terms are added in halves: a chain would be as deep as it has terms, and DataFusion plans it in the square of their
+/// number.
 pub fn add_all(algebra: &mut Algebra, summands: &[NodeId]) -> Result<NodeId> {
-    if summands.len() > LONGEST_CHAIN {
+    if summands.len() > MAX_CHAIN {
         let (first, second) = summands.split_at(summands.len() / 2);
         let (a, b) = (add_all(algebra, first)?, add_all(algebra, second)?);
         return add(algebra, a, b);
@@ -61,25 +61,25 @@ pub fn add_all(algebra: &mut Algebra, summands: &[NodeId]) -> Result<NodeId> {
     rest.iter().try_fold(*first, |sum, summand| add(algebra, sum, *summand))
 }
 
-/// `a - b`.
+/// Builds `a - b`.
 pub fn subtract(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<NodeId> {
     let b = negate(algebra, b)?;
     add(algebra, a, b)
 }
 
-/// `a + b` if a summand of `a` is a multiple of one of `b`: those are added up.
+/// Builds `a + b` if a term of `a` is a multiple of one of `b`, by merging them.
 fn merge_like_terms(algebra: &mut Algebra, a: NodeId, b: NodeId) -> Result<Option<NodeId>> {
     let mut terms = terms_of(algebra, a, Depth::Derivative)?;
     let others = terms_of(algebra, b, Depth::Derivative)?;
-    if terms.len() + others.len() > MOST_WEIGHED {
+    if terms.len() + others.len() > MAX_WEIGHED {
         return Ok(None);
     }
     let count = terms.len() + others.len();
-    add_up(&mut terms, others);
-    if terms.len() == count || !fit(&terms) { Ok(None) } else { sum_of(algebra, &terms).map(Some) }
+    merge_terms(&mut terms, others);
+    if terms.len() == count || !fits_chain(&terms) { Ok(None) } else { sum_of(algebra, &terms).map(Some) }
 }
 
-/// The summands of a node. The primal's own sums are taken apart only at full depth.
+/// Returns the terms of a node. Sums of the primal are expanded only at full depth.
 #[recursive::recursive]
 fn terms_of(algebra: &mut Algebra, id: NodeId, depth: Depth) -> Result<Vec<Term>> {
     if let Expr::Negative(_) = algebra.node(id).shape {
@@ -103,7 +103,7 @@ fn terms_of(algebra: &mut Algebra, id: NodeId, depth: Depth) -> Result<Vec<Term>
     Ok(vec![Term { monomial, node }])
 }
 
-/// The sum of these summands, a positive one first if there is one.
+/// Builds the sum of terms, a positive one first if there is one.
 fn sum_of(algebra: &mut Algebra, terms: &[Term]) -> Result<NodeId> {
     let (positive, negative): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.monomial.coefficient >= 0.0);
     let mut sum = None;
@@ -127,32 +127,32 @@ fn sum_of(algebra: &mut Algebra, terms: &[Term]) -> Result<NodeId> {
     }
 }
 
-/// The common factors of `p` and `q`, and `p + q` with them drawn out.
-fn factored(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<(NodeId, NodeId)>> {
+/// Returns the common factors of `p` and `q`, and `p + q` divided by them.
+fn factor_out(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<(NodeId, NodeId)>> {
     let common = p.common(q, false);
     if common.is_one() {
         return Ok(None);
     }
-    let (p, q) = (product_of(algebra, &p.over(&common))?, product_of(algebra, &q.over(&common))?);
+    let (p, q) = (product_of(algebra, &p.divide(&common))?, product_of(algebra, &q.divide(&common))?);
     let common = product_of(algebra, &common)?;
     let sum = add(algebra, p, q)?;
     Ok(Some((common, multiply(algebra, common, sum)?)))
 }
 
-/// `p + q` over their common denominator, if the sum in the numerator shrinks to a single term: with `u = a + x`,
-/// `a / u - a * x / u^2` is `a * a / u^2`.
-fn over_denominator(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
+/// Builds `p + q` over their common denominator, if the numerator shrinks to a single term: with `u = a + x`, `a / u - a * x / u^2` becomes
+/// `a * a / u^2`.
+fn add_over_denominator(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result<Option<NodeId>> {
     let common = p.common(q, true);
-    let (p, q) = (p.over(&common), q.over(&common));
-    if p.single().is_none() && q.single().is_none() {
+    let (p, q) = (p.divide(&common), q.divide(&common));
+    if p.as_single().is_none() && q.as_single().is_none() {
         return Ok(None);
     }
-    let mut terms = linear(algebra, &p)?;
-    let others = linear(algebra, &q)?;
-    if terms.len() + others.len() > MOST_WEIGHED || !fit(&terms) || !fit(&others) {
+    let mut terms = linear_terms(algebra, &p)?;
+    let others = linear_terms(algebra, &q)?;
+    if terms.len() + others.len() > MAX_WEIGHED || !fits_chain(&terms) || !fits_chain(&others) {
         return Ok(None);
     }
-    add_up(&mut terms, others);
+    merge_terms(&mut terms, others);
     match terms.as_slice() {
         [] => algebra.number(0.0).map(Some),
         [term] => {
@@ -163,9 +163,9 @@ fn over_denominator(algebra: &mut Algebra, p: &Monomial, q: &Monomial) -> Result
     }
 }
 
-/// The summands of a multiple of a sum.
-fn linear(algebra: &mut Algebra, monomial: &Monomial) -> Result<Vec<Term>> {
-    let Some(sum) = monomial.single() else {
+/// Returns the terms of a multiple of a sum.
+fn linear_terms(algebra: &mut Algebra, monomial: &Monomial) -> Result<Vec<Term>> {
+    let Some(sum) = monomial.as_single() else {
         return Ok(vec![Term { monomial: monomial.clone(), node: None }]);
     };
     let mut terms = terms_of(algebra, sum, Depth::Full)?;
@@ -176,13 +176,14 @@ fn linear(algebra: &mut Algebra, monomial: &Monomial) -> Result<Vec<Term>> {
     Ok(terms)
 }
 
-/// Whether no number has become 0, infinite or inexact where others would have made up for it: `1e-200 * (1e-200 * exp(x))`.
-fn fit(terms: &[Term]) -> bool {
+/// Returns whether no coefficient has become 0, infinite or inexact where others would have compensated for it: `1e-200 * (1e-200 *
+/// exp(x))`.
+fn fits_chain(terms: &[Term]) -> bool {
     terms.iter().all(|term| term.monomial.coefficient.is_normal())
 }
 
-/// Adds each of `others` to the term that is a multiple of it, or else to the end.
-fn add_up(terms: &mut Vec<Term>, others: Vec<Term>) {
+/// Adds each of `others` to the term that it is a multiple of, or else appends it.
+fn merge_terms(terms: &mut Vec<Term>, others: Vec<Term>) {
     for other in others {
         match terms.iter_mut().find(|term| term.monomial.factors == other.monomial.factors) {
             Some(like) => {
@@ -198,7 +199,7 @@ fn add_up(terms: &mut Vec<Term>, others: Vec<Term>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::testing::shown;
+    use crate::algebra::testing::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::col;
@@ -221,7 +222,7 @@ mod tests {
             (xy, twice, "x * (y + 2.0)"),
         ] {
             let sum = add(&mut algebra, a, b)?;
-            assert_eq!(shown(&algebra, sum)?, expected);
+            assert_eq!(show(&algebra, sum)?, expected);
         }
         let none = subtract(&mut algebra, xy, xy)?;
         assert!(algebra.is_zero(none));
@@ -235,8 +236,8 @@ mod tests {
         let x = import(&mut algebra, &col("x"))?;
         algebra.end_primal();
         assert!(add_all(&mut algebra, &[]).map(|sum| algebra.is_zero(sum))?);
-        let sum = add_all(&mut algebra, &vec![x; 4 * LONGEST_CHAIN])?;
-        assert_eq!(shown(&algebra, sum)?, "64.0 * x");
+        let sum = add_all(&mut algebra, &vec![x; 4 * MAX_CHAIN])?;
+        assert_eq!(show(&algebra, sum)?, "64.0 * x");
         Ok(())
     }
 }

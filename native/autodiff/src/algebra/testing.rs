@@ -3,9 +3,9 @@
 use datafusion_common::Result;
 
 use crate::graph::{Graph, NodeId, export};
-use crate::vocabulary::messages::abbreviated;
+use crate::vocabulary::messages::abbreviate;
 
-/// A node in SQL.
-pub fn shown(graph: &Graph, id: NodeId) -> Result<String> {
-    Ok(abbreviated(&export(graph, id)?))
+/// Shows a node in SQL.
+pub fn show(graph: &Graph, id: NodeId) -> Result<String> {
+    Ok(abbreviate(&export(graph, id)?))
 }

@@ -1,4 +1,4 @@
-//! What an expression costs, to choose among its forms.
+//! The cost of an expression, by which its form is chosen.
 
 use datafusion_expr::{Expr, Operator};
 use std::collections::HashSet;
@@ -7,11 +7,11 @@ use super::powers::as_lowered;
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
-/// Larger expressions are left as they stand.
-pub const MOST_WEIGHED: usize = 200;
+/// Larger expressions are left as they are.
+pub const MAX_WEIGHED: usize = 200;
 
-/// The first of the cheapest; the first of all if that one is too large to be weighed.
-pub fn cheapest(graph: &Graph, candidates: &[NodeId]) -> NodeId {
+/// Returns the first of the cheapest; the first of all if that one is too large to be weighed.
+pub fn pick_cheapest(graph: &Graph, candidates: &[NodeId]) -> NodeId {
     let mut best = candidates[0];
     let Some(mut least) = cost(graph, best) else { return best };
     for candidate in &candidates[1..] {
@@ -22,8 +22,8 @@ pub fn cheapest(graph: &Graph, candidates: &[NodeId]) -> NodeId {
     best
 }
 
-/// The number of operations in a sum of products, and how many of them the primal does not have; none if there are
-/// too many to weigh.
+/// Returns the number of operations in a sum of products, and how many of them the primal does not have. Returns `None` if there are too
+/// many to weigh.
 pub fn cost(graph: &Graph, root: NodeId) -> Option<(usize, usize)> {
     let mut seen = HashSet::from([root]);
     let mut open = vec![root];
@@ -50,7 +50,7 @@ pub fn cost(graph: &Graph, root: NodeId) -> Option<(usize, usize)> {
         if arithmetic {
             open.extend(node.children.iter().filter(|child| seen.insert(**child)));
         }
-        if seen.len() > MOST_WEIGHED {
+        if seen.len() > MAX_WEIGHED {
             return None;
         }
     }
@@ -75,8 +75,8 @@ mod tests {
         let cube = import(&mut graph, &(col("x") * col("x") * col("x")))?;
         let power = import(&mut graph, &function("power")?.call(vec![col("x"), lit(3.0)]))?;
         assert_eq!((cost(&graph, square), cost(&graph, cube)), (Some((1, 0)), Some((2, 1))));
-        assert_eq!(cheapest(&graph, &[power, cube]), cube);
-        assert_eq!(cheapest(&graph, &[cube, cube]), cube);
+        assert_eq!(pick_cheapest(&graph, &[power, cube]), cube);
+        assert_eq!(pick_cheapest(&graph, &[cube, cube]), cube);
         Ok(())
     }
 
@@ -84,10 +84,10 @@ mod tests {
     fn what_is_large_is_not_weighed() -> Result<()> {
         let schema = columns()?;
         let mut graph = Graph::new(&schema);
-        let large = (0..MOST_WEIGHED).fold(col("x"), |sum, number| sum * lit(number as f64 + 0.5));
+        let large = (0..MAX_WEIGHED).fold(col("x"), |sum, number| sum * lit(number as f64 + 0.5));
         let (large, small) = (import(&mut graph, &large)?, import(&mut graph, &col("y"))?);
         assert_eq!(cost(&graph, large), None);
-        assert_eq!((cheapest(&graph, &[large, small]), cheapest(&graph, &[small, large])), (large, small));
+        assert_eq!((pick_cheapest(&graph, &[large, small]), pick_cheapest(&graph, &[small, large])), (large, small));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes of each kind of operation, as they stand: the operands are converted, nothing is rearranged.
+//! Construction of nodes: operands are converted, and nothing is rearranged.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
@@ -11,7 +11,7 @@ use super::intern::{Graph, NodeId, operand};
 use crate::vocabulary::types::is_float;
 
 impl Graph<'_> {
-    /// A constant of the working type.
+    /// Returns a constant of the working type.
     pub fn number(&mut self, value: f64) -> Result<NodeId> {
         let scalar = match self.working_type() {
             DataType::Float32 => ScalarValue::Float32(Some(value as f32)),
@@ -20,13 +20,13 @@ impl Graph<'_> {
         self.intern(Expr::Literal(scalar, None), vec![])
     }
 
-    /// NULL of the working type.
+    /// Returns NULL of the working type.
     pub fn null(&mut self) -> Result<NodeId> {
         let scalar = ScalarValue::try_new_null(self.working_type())?;
         self.intern(Expr::Literal(scalar, None), vec![])
     }
 
-    /// The value of a node that is a number.
+    /// Returns the value of a constant.
     pub fn as_number(&self, id: NodeId) -> Option<f64> {
         match &self.node(id).shape {
             Expr::Literal(ScalarValue::Float64(Some(value)), _) => Some(*value),
@@ -35,18 +35,18 @@ impl Graph<'_> {
         }
     }
 
-    /// Whether a node is the number 0.
+    /// Returns whether a node is the constant 0.
     pub fn is_zero(&self, id: NodeId) -> bool {
         self.as_number(id) == Some(0.0)
     }
 
-    /// The operation as it stands, its operands converted to the working type.
+    /// Returns an operation, with operands converted to the working type.
     pub fn binary(&mut self, a: NodeId, op: Operator, b: NodeId) -> Result<NodeId> {
         let operands = vec![self.cast_to_working_type(a)?, self.cast_to_working_type(b)?];
         self.intern(binary_expr(operand(0), op, operand(1)), operands)
     }
 
-    /// The operands of a node that is this operation.
+    /// Returns the operands of a node, if it is this operation.
     pub fn as_binary(&self, a: NodeId, op: Operator) -> Option<(NodeId, NodeId)> {
         let node = self.node(a);
         match &node.shape {
@@ -55,7 +55,7 @@ impl Graph<'_> {
         }
     }
 
-    /// A call with its arguments converted to what the function takes.
+    /// Returns a call, with arguments converted to the types of the function.
     pub fn call(&mut self, function: &Arc<ScalarUDF>, arguments: &[NodeId]) -> Result<NodeId> {
         let arguments = arguments.iter().map(|id| self.cast_to_working_type(*id)).collect::<Result<Vec<_>>>()?;
         let given: Vec<_> = arguments.iter().map(|id| self.node(*id).field.clone()).collect();
@@ -66,7 +66,7 @@ impl Graph<'_> {
         self.intern(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), operands)), arguments)
     }
 
-    /// `CASE WHEN condition THEN value ... [ELSE otherwise] END`.
+    /// Returns `CASE WHEN condition THEN value ... [ELSE otherwise] END`.
     pub fn case(&mut self, branches: &[(NodeId, NodeId)], otherwise: Option<NodeId>) -> Result<NodeId> {
         let count = branches.len();
         let when_then = (0..count).map(|i| (Box::new(operand(2 * i)), Box::new(operand(2 * i + 1)))).collect();
@@ -82,32 +82,32 @@ impl Graph<'_> {
         self.intern(shape, children)
     }
 
-    /// TRUE or FALSE.
+    /// Returns TRUE or FALSE.
     pub fn truth(&mut self, value: bool) -> Result<NodeId> {
         self.intern(lit(value), vec![])
     }
 
-    /// `NOT a`.
+    /// Returns `NOT a`.
     pub fn not(&mut self, a: NodeId) -> Result<NodeId> {
         self.intern(Expr::Not(Box::new(operand(0))), vec![a])
     }
 
-    /// `a IS NULL`.
+    /// Returns `a IS NULL`.
     pub fn is_null(&mut self, a: NodeId) -> Result<NodeId> {
         self.intern(Expr::IsNull(Box::new(operand(0))), vec![a])
     }
 
-    /// `a IS NOT NULL`.
+    /// Returns `a IS NOT NULL`.
     pub fn is_not_null(&mut self, a: NodeId) -> Result<NodeId> {
         self.intern(Expr::IsNotNull(Box::new(operand(0))), vec![a])
     }
 
-    /// `a AND b`.
+    /// Returns `a AND b`.
     pub fn and(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
         self.logical(a, Operator::And, b)
     }
 
-    /// `a OR b`.
+    /// Returns `a OR b`.
     pub fn or(&mut self, a: NodeId, b: NodeId) -> Result<NodeId> {
         self.logical(a, Operator::Or, b)
     }
@@ -116,13 +116,13 @@ impl Graph<'_> {
         self.intern(binary_expr(operand(0), op, operand(1)), vec![a, b])
     }
 
-    /// The node in the working type.
+    /// Casts a node to the working type.
     pub fn cast_to_working_type(&mut self, a: NodeId) -> Result<NodeId> {
         let working_type = self.working_type().clone();
         self.cast(a, &working_type)
     }
 
-    /// The node in this type.
+    /// Casts a node to a type.
     pub fn cast(&mut self, a: NodeId, data_type: &DataType) -> Result<NodeId> {
         if self.data_type(a) == data_type {
             return Ok(a);
@@ -133,7 +133,7 @@ impl Graph<'_> {
                 let converted = scalar.cast_to(data_type)?;
                 return self.intern(Expr::Literal(converted, None), vec![]);
             }
-            // Back from a wider float to what it was.
+            // A cast to a wider float and back.
             Expr::Cast(_)
                 if self.data_type(node.children[0]) == data_type
                     && is_float(data_type)
@@ -147,7 +147,7 @@ impl Graph<'_> {
     }
 }
 
-/// The positions of the values of a `CASE` among its children.
+/// Returns the positions of the values of a `CASE` among its children.
 pub fn branches(case: &Case) -> Vec<usize> {
     let first = usize::from(case.expr.is_some());
     let pairs = case.when_then_expr.len();

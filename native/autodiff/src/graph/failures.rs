@@ -1,4 +1,4 @@
-//! Whether expressions may fail.
+//! Expressions that may fail.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, ScalarValue};
@@ -7,21 +7,21 @@ use datafusion_expr::{Expr, Operator};
 use super::import::import;
 use super::intern::{Graph, Node};
 use crate::table::{Algebraic, Treatment};
-use crate::vocabulary::spelled::read;
+use crate::vocabulary::opaque_expr::unwrap_opaque;
 use crate::vocabulary::types::is_float;
 
-/// Whether an expression has a value in all rows, so that it may be computed where nobody asks for it: `CAST(t AS DOUBLE)` fails for a
-/// text that is no number.
+/// Returns whether an expression has a value in all rows, so that it may be computed where it is not needed: `CAST(t AS DOUBLE)` fails for
+/// a text that is no number.
 ///
 /// # Errors
 /// If the expression cannot be typed over the columns.
 pub fn never_fails(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     let mut graph = Graph::new(schema);
-    let root = import(&mut graph, &read(expression.clone())?.data)?;
+    let root = import(&mut graph, &unwrap_opaque(expression.clone())?.data)?;
     Ok(graph.reachable(root).into_iter().all(|id| is_total(&graph, graph.node(id))))
 }
 
-/// Whether an operation has a value whatever its operands are, as float arithmetic has.
+/// Returns whether an operation has a value whatever its operands are, as float arithmetic has.
 pub fn is_total(graph: &Graph, node: &Node) -> bool {
     let of_floats = node.children.iter().all(|child| is_float(graph.data_type(*child)));
     match &node.shape {
@@ -47,7 +47,8 @@ pub fn is_total(graph: &Graph, node: &Node) -> bool {
     }
 }
 
-/// Whether an operation divides whole numbers by one that is written out: `dim / 8`. By 0 it fails, and by -1 for the least number.
+/// Returns whether an operation divides integers by a literal, as in `dim / 8`, for which it cannot fail. It fails for 0, and for -1 and
+/// the least number.
 fn is_whole_part(graph: &Graph, node: &Node) -> bool {
     let are_whole = node.children.iter().all(|child| graph.data_type(*child).is_integer());
     let divisor = match node.children.last().map(|child| &graph.node(*child).shape) {

@@ -1,4 +1,4 @@
-//! Expressions into the graph.
+//! Import of expressions into the graph.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion_common::{Result, internal_datafusion_err, internal_err};
@@ -6,15 +6,15 @@ use datafusion_expr::Expr;
 use datafusion_expr::expr::ScalarFunction;
 
 use super::intern::{Graph, NodeId};
-use super::program::referenced;
+use super::program::parse_reference;
 use crate::vocabulary::columns::is_opaque;
 
-/// The node of a whole expression, an alias being the expression it names.
+/// Imports an expression. An alias is the expression that it names.
 pub fn import(graph: &mut Graph, expr: &Expr) -> Result<NodeId> {
     import_with(graph, expr, &[])
 }
 
-/// The node of an expression that may refer to lines of a program, which are these nodes.
+/// Imports an expression that may refer to lines of a program, which are these nodes.
 pub fn import_with(graph: &mut Graph, expr: &Expr, lines: &[NodeId]) -> Result<NodeId> {
     let mut importer = Importer { graph, lines, done: vec![] };
     expr.visit(&mut importer)?;
@@ -22,7 +22,7 @@ pub fn import_with(graph: &mut Graph, expr: &Expr, lines: &[NodeId]) -> Result<N
     done.pop().ok_or_else(|| internal_datafusion_err!("the expression {expr} was not visited"))
 }
 
-/// The nodes of what a program gives, which are `count`.
+/// Imports a program with `count` results.
 pub fn import_program(graph: &mut Graph, program: Expr, count: usize) -> Result<Vec<NodeId>> {
     let Expr::ScalarFunction(ScalarFunction { args: lines, .. }) = program else {
         return internal_err!("{program} is no program");
@@ -38,7 +38,7 @@ pub fn import_program(graph: &mut Graph, program: Expr, count: usize) -> Result<
     Ok(nodes.split_off(first))
 }
 
-/// The node of a column. Two spellings of one column of the schema are one node.
+/// Imports a column. Two spellings of one column of the schema are one node.
 fn import_leaf(graph: &mut Graph, expr: &Expr) -> Result<NodeId> {
     let index = match expr {
         Expr::Column(column) => graph.schema.maybe_index_of_column(column),
@@ -80,7 +80,7 @@ impl TreeNodeVisitor<'_> for Importer<'_, '_> {
                 count += 1;
                 Ok(TreeNodeRecursion::Continue)
             })?;
-            if let Some(line) = referenced(expr).and_then(|line| self.lines.get(line)) {
+            if let Some(line) = parse_reference(expr).and_then(|line| self.lines.get(line)) {
                 *line
             } else if count == 0 {
                 import_leaf(self.graph, expr)?

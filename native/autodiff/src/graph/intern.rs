@@ -10,7 +10,7 @@ use datafusion_common::{Column, DFSchema, ExprSchema, Result, internal_datafusio
 use datafusion_expr::{Expr, ExprSchemable};
 use std::collections::HashMap;
 
-use crate::table::{self, Known, Line, Treatment};
+use crate::table::{self, Line, TableEntry, Treatment};
 use crate::vocabulary::columns::{columns_read, is_opaque, is_volatile};
 
 /// A node of a [`Graph`].
@@ -26,22 +26,22 @@ pub struct Node {
     pub children: Vec<NodeId>,
     /// Its type, and whether it may be NULL.
     pub field: FieldRef,
-    /// What the table knows of its function or operator.
-    pub known: Option<&'static Known>,
-    /// Whether it may be another value each time it is evaluated.
+    /// The entry of its function or operator in the rule table.
+    pub known: Option<&'static TableEntry>,
+    /// Whether each evaluation may give another value.
     pub volatile: bool,
 }
 
 impl Node {
-    /// The line of the table for its function or operator.
+    /// Returns the line of its function or operator in the rule table.
     pub fn line(&self) -> Option<&'static Line> {
         self.known.map(|known| known.line)
     }
 
-    /// Whether it is one of several values: `CASE`, or a function that the table has as one.
+    /// Returns whether it chooses among values: `CASE`, or a function that the table has as one.
     pub fn is_choice(&self) -> bool {
-        let of_table = |line: &Line| matches!(line.treatment, Treatment::Choice(_));
-        matches!(self.shape, Expr::Case(_)) || self.line().is_some_and(of_table)
+        let rule_cache = |line: &Line| matches!(line.treatment, Treatment::Choice(_));
+        matches!(self.shape, Expr::Case(_)) || self.line().is_some_and(rule_cache)
     }
 }
 
@@ -54,14 +54,14 @@ pub struct Graph<'a> {
     working_type: DataType,
     nodes: Vec<Node>,
     interned: HashMap<(Expr, Vec<NodeId>), NodeId>,
-    /// The nodes of columns, by their places in the schema.
+    /// The nodes of columns, by their indexes in the schema.
     pub(super) columns: HashMap<usize, NodeId>,
-    /// How many of the nodes, from the first, are of the query itself.
+    /// The number of nodes of the query itself, which come first.
     primal: usize,
 }
 
 impl<'a> Graph<'a> {
-    /// A graph without nodes, for expressions over the columns of a schema.
+    /// Creates a graph without nodes, for expressions over the columns of a schema.
     pub fn new(schema: &'a DFSchema) -> Self {
         Self {
             schema,
@@ -73,47 +73,47 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The float type that derivatives are computed in.
+    /// Returns the float type of derivatives.
     pub fn working_type(&self) -> &DataType {
         &self.working_type
     }
 
-    /// From now on, derivatives are computed in this type.
+    /// Sets the float type of derivatives.
     pub fn set_working_type(&mut self, working_type: DataType) {
         self.working_type = working_type;
     }
 
-    /// The nodes that there are by now are the primal.
+    /// Marks all nodes so far as the primal.
     pub fn end_primal(&mut self) {
         self.primal = self.nodes.len();
     }
 
-    /// The nodes of the query itself.
+    /// Iterates over the nodes of the primal.
     pub fn primal(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.primal).map(NodeId)
     }
 
-    /// Whether the query itself contains this node.
+    /// Returns whether a node is of the primal.
     pub fn is_primal(&self, id: NodeId) -> bool {
         id.0 < self.primal
     }
 
-    /// The node itself.
+    /// Returns a node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0]
     }
 
-    /// The type of a node.
+    /// Returns the type of a node.
     pub fn data_type(&self, id: NodeId) -> &DataType {
         self.node(id).field.data_type()
     }
 
-    /// All nodes that `root` is made of, children first, `root` last.
+    /// Returns the nodes that `root` is made of, children first, `root` last.
     pub fn reachable(&self, root: NodeId) -> Vec<NodeId> {
         self.reachable_from(&[root])
     }
 
-    /// All nodes that the roots are made of, children first.
+    /// Returns the nodes that the roots are made of, children first.
     pub fn reachable_from(&self, roots: &[NodeId]) -> Vec<NodeId> {
         let count = roots.iter().map(|root| root.0 + 1).max().unwrap_or(0);
         let mut reached = vec![false; count];
@@ -129,7 +129,7 @@ impl<'a> Graph<'a> {
         found
     }
 
-    /// Whether a node kept whole, such as a subquery, reads one of the columns.
+    /// Returns whether a node that is kept whole, such as a subquery, reads one of the columns.
     pub fn reads_inside(&self, id: NodeId, columns: &[NodeId]) -> bool {
         let shape = &self.node(id).shape;
         is_opaque(shape) && {
@@ -141,14 +141,14 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// From now on, a column of the schema is this node.
+    /// Binds a column of the schema to a node.
     pub fn bind(&mut self, column: usize, id: NodeId) {
         self.columns.insert(column, id);
     }
 
-    /// The node of this shape over these children, made if there is none yet.
+    /// Returns the node of this shape over these children, and creates it if there is none.
     ///
-    /// A volatile call is a node of its own each time: two draws of `random()` are two values.
+    /// A volatile call is a new node each time: two samples of `random()` are two values.
     pub fn intern(&mut self, shape: Expr, children: Vec<NodeId>) -> Result<NodeId> {
         let key = (shape, children);
         if let Some(id) = self.interned.get(&key) {
@@ -158,7 +158,7 @@ impl<'a> Graph<'a> {
         Ok(self.push(key, field))
     }
 
-    /// The node of an expression that is kept as it is, whatever it reads.
+    /// Adds an expression that is kept whole, whatever it reads.
     pub fn leaf(&mut self, expr: Expr, field: FieldRef) -> NodeId {
         let key = (expr, vec![]);
         match self.interned.get(&key) {
@@ -170,7 +170,7 @@ impl<'a> Graph<'a> {
     fn push(&mut self, key: (Expr, Vec<NodeId>), field: FieldRef) -> NodeId {
         let id = NodeId(self.nodes.len());
         let (shape, children) = &key;
-        let known = table::known(shape, children.len());
+        let known = table::find_entry(shape, children.len());
         let volatile = is_volatile(shape);
         self.nodes.push(Node { shape: shape.clone(), children: children.clone(), field, known, volatile });
         if !volatile {
@@ -179,8 +179,8 @@ impl<'a> Graph<'a> {
         id
     }
 
-    /// The node of this shape over these children, if there is one.
-    pub fn existing(&self, shape: Expr, children: Vec<NodeId>) -> Option<NodeId> {
+    /// Finds the node of this shape over these children.
+    pub fn find(&self, shape: Expr, children: Vec<NodeId>) -> Option<NodeId> {
         self.interned.get(&(shape, children)).copied()
     }
 
@@ -201,12 +201,12 @@ impl<'a> Graph<'a> {
         Ok(with_literals.data.to_field(&operands)?.1)
     }
 
-    /// The placeholders for `count` children in a shape.
+    /// Returns the placeholders for `count` children.
     pub fn operands(count: usize) -> Vec<Expr> {
         (0..count).map(operand).collect()
     }
 
-    /// The node of an expression whose children are already nodes.
+    /// Interns an expression whose children are nodes.
     pub fn intern_with_children(&mut self, expr: Expr, children: Vec<NodeId>) -> Result<NodeId> {
         let mut next = 0;
         let shape = expr.map_children(|_| {
@@ -217,7 +217,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The placeholder for child number `index` in a shape.
+/// Returns the placeholder for a child.
 pub fn operand(index: usize) -> Expr {
     Expr::Column(Column::new_unqualified(index.to_string()))
 }

@@ -19,48 +19,48 @@ pub struct Layers {
     pub roots: Vec<Expr>,
 }
 
-/// When nodes are written as layers.
+/// The size at which nodes are written as layers.
 #[derive(Debug, Clone, Copy)]
 pub struct Threshold {
-    /// The expressions have so many times the operations, at least, once they are written out.
+    /// The expressions have at least this many times the operations when they are not layered.
     pub times: u64,
-    /// And so many more.
+    /// And at least this many more.
     pub more: u64,
     /// How many operations may be repeated within a layer so that a value needs none of its own. DataFusion computes them once,
     /// for what it takes to find them; a layer more takes longer.
     pub repeated: usize,
 }
 
-/// A node of the plan above takes this from the graph.
+/// A node that the plan reads from the graph.
 #[derive(Debug, Clone, Copy)]
 pub struct Root {
-    /// What it computes.
+    /// The node.
     pub node: NodeId,
-    /// Whether it does so for all rows.
+    /// Whether it is evaluated for all rows.
     pub always: bool,
 }
 
-/// What is known of a node.
+/// The assignment of a node to a layer.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
-    /// How often it is used.
+struct Assignment {
+    /// The number of its uses.
     uses: usize,
-    /// How large it is written out, and how large over the layers below its own.
+    /// Its size without layers, and its size over the layers below its own.
     tree: u64,
     size: usize,
-    /// Whether it is an operation that may be computed where it stands in a branch that is not taken.
+    /// Whether it may be evaluated where a branch is not taken.
     movable: bool,
     /// The layer that may compute it.
     layer: usize,
     /// Whether its users are in higher layers.
     cut: bool,
-    /// The highest layer that reads it as a column, if there is one.
+    /// The highest layer that reads it as a column.
     read_by: Option<usize>,
 }
 
-/// The roots as layers if that is much smaller, else written out; none if they are too large. The layers pass on the columns
-/// `kept` of the schema, and `name` names the columns that they add.
-pub fn layers(
+/// Writes the roots as layers if that is much smaller, else without layers. Returns `None` if they are too large. The layers pass on the
+/// columns `kept` of the schema, and `name` names the columns that they add.
+pub fn layer(
     graph: &Graph,
     roots: &[Root],
     kept: &BTreeSet<usize>,
@@ -69,7 +69,7 @@ pub fn layers(
 ) -> Result<Option<Layers>> {
     let nodes: Vec<_> = roots.iter().map(|root| root.node).collect();
     let order = graph.reachable_from(&nodes);
-    let places = places(graph, &order, roots, threshold);
+    let places = assign_layers(graph, &order, roots, threshold);
     let trees = nodes.iter().fold(0_u64, |sum, root| sum.saturating_add(places[root.0].tree));
     let distinct = order.len() as u64;
     let top = nodes.iter().map(|root| places[root.0].layer + usize::from(places[root.0].cut)).max().unwrap_or(0);
@@ -77,7 +77,7 @@ pub fn layers(
         let roots = nodes.iter().map(|root| export(graph, *root)).collect::<Result<_>>()?;
         return Ok(Some(Layers { below: vec![], roots }));
     }
-    let mut writer = Writer {
+    let mut writer = LayerWriter {
         graph,
         places,
         columns: kept.iter().map(|column| (*column, top)).collect(),
@@ -85,7 +85,7 @@ pub fn layers(
         name,
         left: trees,
     };
-    let Some(roots) = writer.all(&nodes, top, Writer::value)? else { return Ok(None) };
+    let Some(roots) = writer.all(&nodes, top, LayerWriter::write_value)? else { return Ok(None) };
     let mut below = vec![];
     for layer in (0..top).rev() {
         let (own, passed): (Vec<_>, Vec<_>) = order
@@ -93,7 +93,7 @@ pub fn layers(
             .filter(|id| writer.places[id.0].read_by.is_some_and(|reader| reader > layer))
             .filter(|id| writer.places[id.0].layer <= layer)
             .partition(|id| writer.places[id.0].layer == layer);
-        let Some(computed) = writer.all(&own, layer, Writer::operation)? else { return Ok(None) };
+        let Some(computed) = writer.all(&own, layer, LayerWriter::write_operation)? else { return Ok(None) };
         let mut exprs = vec![];
         for (column, reader) in &writer.columns {
             if *reader > layer {
@@ -112,8 +112,8 @@ pub fn layers(
     Ok(Some(Layers { below, roots }))
 }
 
-fn places(graph: &Graph, order: &[NodeId], roots: &[Root], threshold: Threshold) -> Vec<Place> {
-    let mut places = vec![Place::default(); order.last().map_or(0, |last| last.0 + 1)];
+fn assign_layers(graph: &Graph, order: &[NodeId], roots: &[Root], threshold: Threshold) -> Vec<Assignment> {
+    let mut places = vec![Assignment::default(); order.last().map_or(0, |last| last.0 + 1)];
     let mut always = vec![false; places.len()];
     for root in roots {
         places[root.node.0].uses += 1;
@@ -147,12 +147,12 @@ fn places(graph: &Graph, order: &[NodeId], roots: &[Root], threshold: Threshold)
         let uses = places[id.0].uses;
         let repeated = uses.saturating_sub(1).saturating_mul(size - 1);
         let cut = movable && repeated > threshold.repeated;
-        places[id.0] = Place { uses, tree, size, movable, layer, cut, read_by: None };
+        places[id.0] = Assignment { uses, tree, size, movable, layer, cut, read_by: None };
     }
     places
 }
 
-/// Whether a node may leave out a child where its value does not matter.
+/// Returns whether a node may leave out a child where its value does not matter.
 fn is_conditional(node: &Node, position: usize) -> bool {
     match &node.shape {
         Expr::Case(case) => position > usize::from(case.expr.is_some()),
@@ -163,19 +163,19 @@ fn is_conditional(node: &Node, position: usize) -> bool {
 }
 
 /// Writes nodes as expressions, from the highest layer down.
-struct Writer<'w, 'a> {
+struct LayerWriter<'w, 'a> {
     graph: &'w Graph<'a>,
-    places: Vec<Place>,
+    places: Vec<Assignment>,
     /// The columns of the schema that are read, and the highest layer that reads each.
     columns: BTreeMap<usize, usize>,
     names: Vec<Option<String>>,
     name: &'w mut dyn FnMut() -> String,
-    /// How many operations may still be written.
+    /// The number of operations that may still be written.
     left: u64,
 }
 
-impl Writer<'_, '_> {
-    /// The expressions of nodes in a layer; none if they are too large.
+impl LayerWriter<'_, '_> {
+    /// Writes nodes in a layer. Returns `None` if they are too large.
     fn all(
         &mut self,
         nodes: &[NodeId],
@@ -185,19 +185,19 @@ impl Writer<'_, '_> {
         nodes.iter().map(|id| write(self, *id, layer)).collect()
     }
 
-    /// A node where a layer reads it: as a column if a lower one computes it.
-    fn value(&mut self, id: NodeId, layer: usize) -> Result<Option<Expr>> {
+    /// Writes a node where a layer reads it: as a column if a lower layer computes it.
+    fn write_value(&mut self, id: NodeId, layer: usize) -> Result<Option<Expr>> {
         let place = &mut self.places[id.0];
         if place.movable && place.layer < layer {
             place.read_by = place.read_by.max(Some(layer));
             return Ok(Some(self.column(id)));
         }
-        self.operation(id, layer)
+        self.write_operation(id, layer)
     }
 
-    /// A node where a layer computes it.
+    /// Writes a node where a layer computes it.
     #[recursive::recursive]
-    fn operation(&mut self, id: NodeId, layer: usize) -> Result<Option<Expr>> {
+    fn write_operation(&mut self, id: NodeId, layer: usize) -> Result<Option<Expr>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
         let node = self.graph.node(id);
@@ -207,7 +207,7 @@ impl Writer<'_, '_> {
             let reader = self.columns.entry(index).or_default();
             *reader = layer.max(*reader);
         }
-        let Some(children) = self.all(&node.children, layer, Self::value)? else { return Ok(None) };
+        let Some(children) = self.all(&node.children, layer, Self::write_value)? else { return Ok(None) };
         let mut children = children.into_iter();
         let written = node.shape.clone().map_children(|_| {
             children
@@ -243,12 +243,12 @@ mod tests {
         let sum = col("x") + col("y");
         let roots = [Root { node: import(&mut graph, &(sum.clone() * sum.clone()))?, always: true }];
         let name = &mut || "shared".to_owned();
-        let made = layers(&graph, &roots, &BTreeSet::from([2]), ALWAYS, name)?;
+        let made = layer(&graph, &roots, &BTreeSet::from([2]), ALWAYS, name)?;
         let Layers { below, roots: written } = made.ok_or_else(|| internal_datafusion_err!("too large"))?;
         assert_eq!(written, [col("shared") * col("shared")]);
         assert_eq!(below, [[col("n"), sum.clone().alias("shared")]]);
         // It is not worth a layer.
-        let made = layers(&graph, &roots, &BTreeSet::new(), Threshold { more: 100, ..ALWAYS }, name)?;
+        let made = layer(&graph, &roots, &BTreeSet::new(), Threshold { more: 100, ..ALWAYS }, name)?;
         let Layers { below, roots: written } = made.ok_or_else(|| internal_datafusion_err!("too large"))?;
         assert_eq!((below.len(), written), (0, vec![sum.clone() * sum]));
         Ok(())

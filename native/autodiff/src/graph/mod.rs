@@ -13,5 +13,5 @@ pub use export::export;
 pub use failures::never_fails;
 pub use import::{import, import_program};
 pub use intern::{Graph, NodeId, operand};
-pub use layers::{Layers, Root, Threshold, layers};
+pub use layers::{Layers, Root, Threshold, layer};
 pub use program::to_program;

@@ -15,9 +15,9 @@ use super::intern::{Graph, Node, NodeId};
 use crate::vocabulary::functions::function;
 
 /// No table has this name: it stands in the place of one in a reference to a line.
-const LINES: &str = "∂";
+const LINE_PREFIX: &str = "∂";
 
-/// The nodes as a program.
+/// Writes nodes as a program.
 pub fn to_program(graph: &Graph, roots: &[NodeId]) -> Result<Expr> {
     let mut lines = vec![];
     let mut written: HashMap<NodeId, Expr> = HashMap::new();
@@ -42,17 +42,17 @@ pub fn to_program(graph: &Graph, roots: &[NodeId]) -> Result<Expr> {
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function("struct")?), lines)))
 }
 
-/// A reference to a line, of the type of that.
+/// Creates a reference to a line, with its type.
 fn reference(line: usize, node: &Node) -> Expr {
     let field = Field::new("", node.field.data_type().clone(), node.field.is_nullable());
-    Expr::OuterReferenceColumn(Arc::new(field), Column::new(Some(TableReference::bare(LINES)), line.to_string()))
+    Expr::OuterReferenceColumn(Arc::new(field), Column::new(Some(TableReference::bare(LINE_PREFIX)), line.to_string()))
 }
 
-/// The number of the line that an expression refers to.
-pub fn referenced(expr: &Expr) -> Option<usize> {
+/// Returns the line that an expression refers to.
+pub fn parse_reference(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::OuterReferenceColumn(_, Column { relation: Some(TableReference::Bare { table }), name, .. })
-            if table.as_ref() == LINES =>
+            if table.as_ref() == LINE_PREFIX =>
         {
             name.parse().ok()
         }

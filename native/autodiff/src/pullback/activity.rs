@@ -1,4 +1,4 @@
-//! Which nodes vary with the variables.
+//! Activity analysis: the nodes that vary with the variables.
 
 use std::collections::HashSet;
 

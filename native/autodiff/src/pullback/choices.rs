@@ -16,17 +16,17 @@ type Sum = fn(&mut Algebra, NodeId, NodeId) -> Result<NodeId>;
 /// The derivatives of `CASE` that are 0 in some branches.
 #[derive(Debug, Default)]
 pub struct Choices {
-    known: HashSet<NodeId>,
+    nodes: HashSet<NodeId>,
     /// The tangents among them, each with its column.
     tangents: HashMap<NodeId, NodeId>,
-    /// How many choices the derivative is taken in: what is found there meets the cotangents of these.
+    /// The depth of nested choices: a derivative within a choice is multiplied by its cotangents later.
     depth: usize,
 }
 
 impl Choices {
-    /// The derivative of CASE by those of its branches, in their order, under the same conditions, so that what a branch not taken
-    /// would compute never enters; none if all are 0.
-    pub fn case(
+    /// Builds the derivative of CASE from those of its branches, in their order, under the same conditions, so that what a branch not taken
+    /// would compute never enters. Returns `None` if all are 0.
+    pub fn differentiate_case(
         &mut self,
         algebra: &mut Algebra,
         nulls: &mut NullSets,
@@ -41,45 +41,45 @@ impl Choices {
         }
         let first = usize::from(case.expr.is_some());
         let mut parts = children.clone();
-        let mut chosen = false;
+        let mut has_choice = false;
         for (value, derivative) in branches(&case).into_iter().zip(derivatives) {
-            let mut required = nulls.of(algebra, children[value]);
+            let mut required = nulls.sources(algebra, children[value]);
             // WHEN x > 0 THEN ...: the condition has seen to it that x is not NULL.
             if first == 0 && (value - first) % 2 == 1 {
-                let seen_to = nulls.ruled_out_by(algebra, children[value - 1]);
-                required.retain(|source| !seen_to.contains(source));
+                let excluded = nulls.excluded_by(algebra, children[value - 1]);
+                required.retain(|source| !excluded.contains(source));
             }
             let exact = nulls.guard(algebra, derivative, &required, None)?;
-            if self.contain(algebra, derivative) {
-                self.known.insert(exact);
-                chosen = true;
+            if self.contains(algebra, derivative) {
+                self.nodes.insert(exact);
+                has_choice = true;
             }
             parts[value] = algebra.cast_to_working_type(exact)?;
-            chosen |= vanishes(algebra, parts[value]);
+            has_choice |= vanishes(algebra, parts[value]);
         }
         let derivative = algebra.intern(Expr::Case(case), parts)?;
         nulls.equate(algebra, derivative, id);
-        if chosen {
-            self.known.insert(derivative);
+        if has_choice {
+            self.nodes.insert(derivative);
         }
         Ok(Some(derivative))
     }
 
-    /// Knows a tangent that is 0 where a branch is taken that does not vary as a choice.
+    /// Records a tangent that is 0 in branches that do not vary as a choice.
     pub fn add_tangent(&mut self, algebra: &Algebra, tangent: NodeId) {
         if let Some(column) = tangent_of(algebra, tangent).filter(|column| *column != tangent) {
-            self.known.insert(tangent);
+            self.nodes.insert(tangent);
             self.tangents.insert(tangent, column);
         }
     }
 
-    /// The product of a cotangent with a tangent, or with a cotangent of what is above, each of which may be a choice and the other
-    /// infinite or NaN. Inside of a choice, which may meet an infinite cotangent, a tangent keeps its condition:
+    /// Multiplies a cotangent by a tangent, or by a cotangent of a node above. Each of the two may be a choice, and the other infinite or
+    /// NaN. Within a choice, which may meet an infinite cotangent, a tangent keeps its condition:
     ///
     /// ```sql
     /// sqrt(least(z, 1.5))                              -- at z = 0, where a CTE has z as greatest(x, 0)
     /// ```
-    pub fn along(
+    pub fn multiply_tangent(
         &mut self,
         algebra: &mut Algebra,
         nulls: &mut NullSets,
@@ -90,16 +90,16 @@ impl Choices {
                 continue;
             }
             if !is_always_finite(algebra, factor) {
-                return self.branch_by_branch(algebra, nulls, factor, choice);
+                return self.multiply_branches(algebra, nulls, factor, choice);
             }
-            if let Some(column) = tangent_of(algebra, choice).filter(|_| !self.are_inside()) {
+            if let Some(column) = tangent_of(algebra, choice).filter(|_| !self.is_inside()) {
                 return multiply(algebra, factor, column);
             }
         }
         multiply(algebra, first, second)
     }
 
-    /// Whether a derivative is that of a choice, or a sum with such a one in it.
+    /// Returns whether a derivative is that of a choice, or a sum with one.
     #[recursive::recursive]
     fn chooses(&self, algebra: &Algebra, id: NodeId) -> bool {
         let node = algebra.node(id);
@@ -107,36 +107,35 @@ impl Choices {
             (Expr::BinaryExpr(binary), [a, b]) if matches!(binary.op, Operator::Plus | Operator::Minus) => {
                 self.chooses(algebra, *a) || self.chooses(algebra, *b)
             }
-            _ => self.contain(algebra, id),
+            _ => self.contains(algebra, id),
         }
     }
 
-    /// The product of a cotangent and the derivative of a `CASE`.
+    /// Multiplies a cotangent by the derivative of a `CASE`.
     ///
-    /// A cotangent that can be infinite goes into the `CASE`, branch by branch, so that a branch that does not vary
-    /// contributes nothing: `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the
-    /// derivatives of a query share it.
-    pub fn pulled_back(
+    /// A cotangent that can be infinite goes into the `CASE`, branch by branch, so that a branch that does not vary contributes nothing:
+    /// `sqrt(greatest(x, 0))` has the derivative 0 at -1. Any other stays outside, where the derivatives of a query share it.
+    pub fn pull_back(
         &mut self,
         algebra: &mut Algebra,
         nulls: &mut NullSets,
         cotangent: NodeId,
         partial: NodeId,
     ) -> Result<NodeId> {
-        let pulled = if !is_finite(algebra, cotangent) {
-            self.branch_by_branch(algebra, nulls, cotangent, partial)?
+        let product = if !is_finite(algebra, cotangent) {
+            self.multiply_branches(algebra, nulls, cotangent, partial)?
         } else if self.chooses(algebra, cotangent) && !is_always_finite(algebra, partial) {
             // The tangents in a derivative may be infinite where the cotangent is that of a branch which is not taken.
-            self.branch_by_branch(algebra, nulls, partial, cotangent)?
+            self.multiply_branches(algebra, nulls, partial, cotangent)?
         } else {
             multiply(algebra, cotangent, partial)?
         };
-        if self.are_inside() { Ok(pulled) } else { self.without_conditions(algebra, nulls, pulled) }
+        if self.is_inside() { Ok(product) } else { self.strip_conditions(algebra, nulls, product) }
     }
 
-    /// The product of a cotangent and the derivative of a `CASE` as one `CASE`.
+    /// Multiplies a cotangent into each branch of the derivative of a `CASE`.
     #[recursive::recursive]
-    fn branch_by_branch(
+    fn multiply_branches(
         &mut self,
         algebra: &mut Algebra,
         nulls: &mut NullSets,
@@ -146,8 +145,8 @@ impl Choices {
         for (op, sum) in [(Operator::Plus, add as Sum), (Operator::Minus, subtract)] {
             let Some((a, b)) = algebra.as_binary(partial, op) else { continue };
             if self.chooses(algebra, a) || self.chooses(algebra, b) {
-                let a = self.branch_by_branch(algebra, nulls, cotangent, a)?;
-                let b = self.branch_by_branch(algebra, nulls, cotangent, b)?;
+                let a = self.multiply_branches(algebra, nulls, cotangent, a)?;
+                let b = self.multiply_branches(algebra, nulls, cotangent, b)?;
                 return sum(algebra, a, b);
             }
         }
@@ -155,20 +154,20 @@ impl Choices {
             let Some((a, b)) = algebra.as_binary(partial, op) else { continue };
             for side in sides {
                 let (choice, other) = if *side == 0 { (a, b) } else { (b, a) };
-                if self.contain(algebra, choice) {
+                if self.contains(algebra, choice) {
                     let one = algebra.number(1.0)?;
                     let factor = if op == Operator::Multiply { other } else { divide(algebra, one, other)? };
                     // The factor may be another choice.
-                    let cotangent = self.branch_by_branch(algebra, nulls, cotangent, factor)?;
-                    return self.branch_by_branch(algebra, nulls, cotangent, choice);
+                    let cotangent = self.multiply_branches(algebra, nulls, cotangent, factor)?;
+                    return self.multiply_branches(algebra, nulls, cotangent, choice);
                 }
             }
         }
         let shape = match &algebra.node(partial).shape {
-            Expr::Case(case) if self.known.contains(&partial) => case.clone(),
+            Expr::Case(case) if self.nodes.contains(&partial) => case.clone(),
             Expr::Negative(_) => {
                 let choice = algebra.node(partial).children[0];
-                let positive = self.branch_by_branch(algebra, nulls, cotangent, choice)?;
+                let positive = self.multiply_branches(algebra, nulls, cotangent, choice)?;
                 return negate(algebra, positive);
             }
             // The other one may be a choice as well.
@@ -176,20 +175,20 @@ impl Choices {
                 && !self.chooses(algebra, partial)
                 && !is_always_finite(algebra, partial) =>
             {
-                return self.branch_by_branch(algebra, nulls, partial, cotangent);
+                return self.multiply_branches(algebra, nulls, partial, cotangent);
             }
             _ => return multiply(algebra, cotangent, partial),
         };
         let mut children = algebra.node(partial).children.clone();
         for value in branches(&shape) {
             if !vanishes(algebra, children[value]) {
-                let contribution = self.branch_by_branch(algebra, nulls, cotangent, children[value])?;
+                let contribution = self.multiply_branches(algebra, nulls, cotangent, children[value])?;
                 children[value] = algebra.cast_to_working_type(contribution)?;
             }
         }
         let product = algebra.intern(Expr::Case(shape), children)?;
         nulls.equate(algebra, product, partial);
-        self.known.insert(product);
+        self.nodes.insert(product);
         Ok(product)
     }
 
@@ -203,14 +202,14 @@ impl Choices {
         self.depth -= 1;
     }
 
-    /// Whether the derivative is taken in a choice.
-    pub fn are_inside(&self) -> bool {
+    /// Returns whether the derivative is taken within a choice.
+    pub fn is_inside(&self) -> bool {
         self.depth > 0
     }
 
-    /// A derivative with tangents in the place of those that have a condition. What these could meet has been multiplied by then.
+    /// Replaces tangents that have a condition by their columns. All that they could meet has been multiplied by then.
     #[recursive::recursive]
-    fn without_conditions(&mut self, algebra: &mut Algebra, nulls: &mut NullSets, id: NodeId) -> Result<NodeId> {
+    fn strip_conditions(&mut self, algebra: &mut Algebra, nulls: &mut NullSets, id: NodeId) -> Result<NodeId> {
         if !self.chooses(algebra, id) {
             return Ok(id);
         }
@@ -221,12 +220,12 @@ impl Choices {
         let (shape, mut children) = (node.shape.clone(), node.children.clone());
         match (&shape, children.as_slice()) {
             (Expr::Negative(_), [choice]) => {
-                let positive = self.without_conditions(algebra, nulls, *choice)?;
+                let positive = self.strip_conditions(algebra, nulls, *choice)?;
                 negate(algebra, positive)
             }
             (Expr::BinaryExpr(binary), [a, b]) => {
-                let a = self.without_conditions(algebra, nulls, *a)?;
-                let b = self.without_conditions(algebra, nulls, *b)?;
+                let a = self.strip_conditions(algebra, nulls, *a)?;
+                let b = self.strip_conditions(algebra, nulls, *b)?;
                 match binary.op {
                     Operator::Multiply => multiply(algebra, a, b),
                     Operator::Divide => divide(algebra, a, b),
@@ -237,40 +236,40 @@ impl Choices {
             }
             (Expr::Case(case), _) => {
                 for value in branches(case) {
-                    let branch = self.without_conditions(algebra, nulls, children[value])?;
+                    let branch = self.strip_conditions(algebra, nulls, children[value])?;
                     children[value] = algebra.cast_to_working_type(branch)?;
                 }
                 let derivative = algebra.intern(shape, children)?;
                 nulls.equate(algebra, derivative, id);
-                self.known.insert(derivative);
+                self.nodes.insert(derivative);
                 Ok(derivative)
             }
             _ => Ok(id),
         }
     }
 
-    /// Whether a derivative is that of a choice, but for factors.
+    /// Returns whether a derivative is that of a choice, apart from factors.
     #[recursive::recursive]
-    pub fn contain(&self, algebra: &Algebra, id: NodeId) -> bool {
+    pub fn contains(&self, algebra: &Algebra, id: NodeId) -> bool {
         let node = algebra.node(id);
         match (&node.shape, node.children.as_slice()) {
-            (Expr::Negative(_), [choice]) => self.contain(algebra, *choice),
+            (Expr::Negative(_), [choice]) => self.contains(algebra, *choice),
             (Expr::BinaryExpr(binary), [a, b]) => match binary.op {
-                Operator::Multiply => self.contain(algebra, *a) || self.contain(algebra, *b),
-                Operator::Divide => self.contain(algebra, *a),
+                Operator::Multiply => self.contains(algebra, *a) || self.contains(algebra, *b),
+                Operator::Divide => self.contains(algebra, *a),
                 _ => false,
             },
-            _ => self.known.contains(&id),
+            _ => self.nodes.contains(&id),
         }
     }
 
-    /// Adds those of another sweep.
+    /// Adds the choices of another sweep.
     pub fn extend(&mut self, other: Self) {
-        self.known.extend(other.known);
+        self.nodes.extend(other.nodes);
     }
 }
 
-/// The column of a tangent: itself, or that which `CASE` has where the tangent is not 0.
+/// Returns the column of a tangent: itself, or the value of the `CASE` where the tangent is not 0.
 pub fn tangent_of(algebra: &Algebra, tangent: NodeId) -> Option<NodeId> {
     let node = algebra.node(tangent);
     let column = match &node.shape {
@@ -284,7 +283,7 @@ pub fn tangent_of(algebra: &Algebra, tangent: NodeId) -> Option<NodeId> {
     matches!(algebra.node(column).shape, Expr::Column(_)).then_some(column)
 }
 
-/// Whether a branch is 0, also if it is so only where it is not NULL.
+/// Returns whether a branch is 0 wherever it is not NULL.
 #[recursive::recursive]
 fn vanishes(algebra: &Algebra, id: NodeId) -> bool {
     let node = algebra.node(id);

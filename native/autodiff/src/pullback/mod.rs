@@ -1,17 +1,17 @@
-//! Reverse mode: cotangents carried from the output of an expression to the variables, where they meet the tangents.
+//! Reverse mode: cotangents are propagated from the output of an expression to the variables, where they are multiplied by the tangents.
 //!
-//! `activity` says what varies, `nulls` where an expression is NULL and how its derivative is made NULL there, `sweep` carries
-//! the cotangents, through `choices` branch by branch, or by what their conditions have `compared`, and `refusal` is what it
-//! answers where there is no derivative.
+//! `activity` finds what varies, `nulls` finds where an expression is NULL and makes its derivative NULL there, `sweep` propagates the
+//! cotangents, through `choices` branch by branch, or through the operands of a `comparison`, and `refusal` has the reasons why there is no
+//! derivative.
 
 mod activity;
 mod choices;
-mod compared;
+mod comparison;
 mod nulls;
 mod refusal;
 mod sweep;
 
 pub use choices::tangent_of;
 pub use nulls::{NullSets, Sources};
-pub use refusal::{Refusal, Stopped};
+pub use refusal::{PullbackError, Refusal};
 pub use sweep::{Direction, Pullback};

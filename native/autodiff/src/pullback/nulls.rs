@@ -18,7 +18,7 @@ use crate::vocabulary::types::is_float;
 /// The nodes any of which being NULL makes an expression NULL.
 pub type Sources = BTreeSet<NodeId>;
 
-/// The sources of all nodes asked for so far.
+/// The sources of nodes, computed on first use.
 #[derive(Debug)]
 pub struct NullSets<'r> {
     rules: &'r Rules,
@@ -26,17 +26,17 @@ pub struct NullSets<'r> {
 }
 
 impl<'r> NullSets<'r> {
-    /// Nothing asked for yet; `rules` say which functions are strict.
+    /// Creates empty sets; `rules` say which functions are strict.
     pub fn new(rules: &'r Rules) -> Self {
         Self { rules, known: HashMap::new() }
     }
 
-    /// The sources of a node.
-    pub fn of(&mut self, algebra: &Algebra, root: NodeId) -> Sources {
+    /// Returns the sources of a node.
+    pub fn sources(&mut self, algebra: &Algebra, root: NodeId) -> Sources {
         if !self.known.contains_key(&root) {
             for id in algebra.reachable(root) {
                 if !self.known.contains_key(&id) {
-                    let sources = self.inherited(algebra, id);
+                    let sources = self.inherited_sources(algebra, id);
                     self.known.insert(id, sources);
                 }
             }
@@ -46,41 +46,41 @@ impl<'r> NullSets<'r> {
 
     /// Records that a node is NULL exactly where `like` is.
     pub fn equate(&mut self, algebra: &Algebra, id: NodeId, like: NodeId) {
-        let sources = self.of(algebra, like);
+        let sources = self.sources(algebra, like);
         self.known.insert(id, sources);
     }
 
-    /// Forgets the sources of what is no part of the primal.
+    /// Removes the sources of nodes that are not of the primal.
     pub fn forget_derivatives(&mut self, algebra: &Algebra) {
         self.known.retain(|id, _| algebra.is_primal(*id));
     }
 
-    fn inherited(&self, algebra: &Algebra, id: NodeId) -> Sources {
+    fn inherited_sources(&self, algebra: &Algebra, id: NodeId) -> Sources {
         let node = algebra.node(id);
-        if let Some(sources) = self.of_case(algebra, id) {
+        if let Some(sources) = self.case_sources(algebra, id) {
             sources
         } else if is_strict(self.rules, algebra, id) {
             node.children.iter().filter_map(|child| self.known.get(child)).flatten().copied().collect()
-        } else if node.field.is_nullable() && !self.takes_what_is_there(algebra, id) {
+        } else if node.field.is_nullable() && !self.ignores_nulls(algebra, id) {
             Sources::from([id])
         } else {
             Sources::new()
         }
     }
 
-    /// Whether a node is one of its children that is not NULL, of which there is always one.
-    fn takes_what_is_there(&self, algebra: &Algebra, id: NodeId) -> bool {
+    /// Returns whether a node is one of its children that is not NULL, of which there is always one.
+    fn ignores_nulls(&self, algebra: &Algebra, id: NodeId) -> bool {
         let node = algebra.node(id);
         node.line().is_some_and(|line| line.nulls == Nulls::AllInputs)
             && node.children.iter().any(|child| self.known.get(child).is_some_and(Sources::is_empty))
     }
 
-    /// The sources of a CASE whose branches all have the same ones, and of a guard.
-    fn of_case(&self, algebra: &Algebra, id: NodeId) -> Option<Sources> {
+    /// Returns the sources of a guard, or of a CASE whose branches all have the same ones.
+    fn case_sources(&self, algebra: &Algebra, id: NodeId) -> Option<Sources> {
         let node = algebra.node(id);
         let Expr::Case(case) = &node.shape else { return None };
         if let (None, [condition, value], None) = (&case.expr, node.children.as_slice(), &case.else_expr) {
-            let mut sources = self.asked_for(algebra, *condition)?;
+            let mut sources = self.tested_sources(algebra, *condition)?;
             sources.extend(self.known.get(value)?);
             return Some(sources);
         }
@@ -91,24 +91,24 @@ impl<'r> NullSets<'r> {
         values.all(|value| self.known.get(value) == Some(sources)).then(|| sources.clone())
     }
 
-    /// The sources of `a` and `b` in the condition `a IS NOT NULL AND b IS NOT NULL`.
+    /// Returns the sources of `a` and `b` for the condition `a IS NOT NULL AND b IS NOT NULL`.
     #[recursive::recursive]
-    fn asked_for(&self, algebra: &Algebra, condition: NodeId) -> Option<Sources> {
+    fn tested_sources(&self, algebra: &Algebra, condition: NodeId) -> Option<Sources> {
         let node = algebra.node(condition);
         match &node.shape {
             Expr::IsNotNull(_) => self.known.get(&node.children[0]).cloned(),
             Expr::BinaryExpr(binary) if binary.op == Operator::And => {
-                let mut sources = self.asked_for(algebra, node.children[0])?;
-                sources.extend(self.asked_for(algebra, node.children[1])?);
+                let mut sources = self.tested_sources(algebra, node.children[0])?;
+                sources.extend(self.tested_sources(algebra, node.children[1])?);
                 Some(sources)
             }
             _ => None,
         }
     }
 
-    /// `derivative`, NULL wherever one of the `required` sources is.
+    /// Makes `derivative` NULL wherever one of the `required` sources is.
     ///
-    /// Instead of several sources of the `primal` it asks for that itself, once for the derivatives by all of its variables.
+    /// Instead of several sources of the `primal` it tests that itself, once for the derivatives by all of its variables.
     pub fn guard(
         &mut self,
         algebra: &mut Algebra,
@@ -119,10 +119,10 @@ impl<'r> NullSets<'r> {
         if required.iter().any(|source| is_null(algebra, *source)) {
             return algebra.null();
         }
-        let present = self.of(algebra, derivative);
+        let present = self.sources(algebra, derivative);
         let mut missing: Vec<_> = required.difference(&present).copied().collect();
         if let Some(primal) = primal {
-            let of_primal = self.of(algebra, primal);
+            let of_primal = self.sources(algebra, primal);
             let others: Vec<_> = missing.iter().copied().filter(|source| !of_primal.contains(source)).collect();
             if missing.len() > others.len() + 1 {
                 missing = [vec![primal], others].concat();
@@ -138,13 +138,13 @@ impl<'r> NullSets<'r> {
         }
         match condition {
             None => Ok(derivative),
-            Some(condition) => place(algebra, condition, derivative),
+            Some(condition) => insert_guard(algebra, condition, derivative),
         }
     }
 
-    /// The sources that are not NULL where a condition holds.
+    /// Returns the sources that are not NULL where a condition holds.
     #[recursive::recursive]
-    pub fn ruled_out_by(&mut self, algebra: &Algebra, condition: NodeId) -> Sources {
+    pub fn excluded_by(&mut self, algebra: &Algebra, condition: NodeId) -> Sources {
         let node = algebra.node(condition);
         let holds_only_for_values = match &node.shape {
             Expr::IsNotNull(_) => true,
@@ -158,17 +158,17 @@ impl<'r> NullSets<'r> {
         let mut sources = Sources::new();
         for child in &node.children {
             if conjunction {
-                sources.extend(self.ruled_out_by(algebra, *child));
+                sources.extend(self.excluded_by(algebra, *child));
             } else if holds_only_for_values {
-                sources.extend(self.of(algebra, *child));
+                sources.extend(self.sources(algebra, *child));
             }
         }
         sources
     }
 
-    /// `derivative`, which cannot be NULL, in a form that the planner sees cannot be.
+    /// Rewrites `derivative`, which cannot be NULL, in a form that the planner knows not to be NULL.
     ///
-    /// Should a rule of the user's be NULL where its function is not, the derivative is no number.
+    /// If a rule of the user's is NULL where its function is not, the derivative is NaN.
     pub fn assert_never(&mut self, algebra: &mut Algebra, derivative: NodeId) -> Result<NodeId> {
         let nan = algebra.number(f64::NAN)?;
         let holds = algebra.is_not_null(derivative)?;
@@ -176,11 +176,11 @@ impl<'r> NullSets<'r> {
     }
 }
 
-/// `derivative`, NULL where the condition does not hold.
+/// Makes `derivative` NULL where the condition does not hold.
 ///
-/// DataFusion computes nothing once for several columns that stands only inside of CASE. So the CASE is put around a single
-/// operand, or around 1, and leaves the parts that other derivatives share outside.
-fn place(algebra: &mut Algebra, condition: NodeId, derivative: NodeId) -> Result<NodeId> {
+/// DataFusion's common-subexpression elimination does not look inside CASE. So the CASE is put around a single operand, or around 1, and
+/// leaves the parts that other derivatives share outside.
+fn insert_guard(algebra: &mut Algebra, condition: NodeId, derivative: NodeId) -> Result<NodeId> {
     let node = algebra.node(derivative);
     let is_leaf = |id: &NodeId| algebra.node(*id).children.is_empty();
     match (&node.shape, node.children.as_slice()) {
@@ -206,12 +206,12 @@ fn is_null(algebra: &Algebra, id: NodeId) -> bool {
     matches!(&algebra.node(id).shape, Expr::Literal(scalar, _) if scalar.is_null())
 }
 
-/// Whether a node is NULL exactly where one of its children is.
+/// Returns whether a node is NULL exactly where one of its children is.
 fn is_strict(rules: &Rules, algebra: &Algebra, id: NodeId) -> bool {
     let node = algebra.node(id);
     match &node.shape {
         Expr::Cast(_) => true,
-        // A conversion between floats never fails.
+        // A cast between floats never fails.
         Expr::TryCast(_) => is_float(node.field.data_type()) && is_float(algebra.data_type(node.children[0])),
         Expr::ScalarFunction(call) => rules.is_strict(&call.func, call.args.len()),
         _ => node.line().is_some_and(|line| line.nulls == Nulls::AnyInput),
@@ -221,7 +221,7 @@ fn is_strict(rules: &Rules, algebra: &Algebra, id: NodeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algebra::shown;
+    use crate::algebra::show;
     use crate::graph::import;
     use crate::vocabulary::testing::columns;
     use datafusion_expr::{Expr, col, lit, when};
@@ -238,7 +238,7 @@ mod tests {
             let id = import(&mut algebra, &expr)?;
             let reads_n = !matches!(expr, Expr::Column(_)) && !own;
             let expected = if own { Sources::from([id]) } else { reads_n.then_some(n).into_iter().collect() };
-            assert_eq!(nulls.of(&algebra, id), expected, "{expr}");
+            assert_eq!(nulls.sources(&algebra, id), expected, "{expr}");
         }
         Ok(())
     }
@@ -252,10 +252,10 @@ mod tests {
         let required = Sources::from([n]);
         assert_eq!(nulls.guard(&mut algebra, n, &required, None)?, n);
         let guarded = nulls.guard(&mut algebra, x, &required, None)?;
-        assert_eq!(shown(&algebra, guarded)?, "CASE WHEN n IS NOT NULL THEN x END");
-        assert_eq!(nulls.of(&algebra, guarded), required);
+        assert_eq!(show(&algebra, guarded)?, "CASE WHEN n IS NOT NULL THEN x END");
+        assert_eq!(nulls.sources(&algebra, guarded), required);
         let condition = import(&mut algebra, &col("n").gt(lit(0.0)).and(col("x").gt(lit(0.0))))?;
-        assert_eq!(nulls.ruled_out_by(&algebra, condition), required);
+        assert_eq!(nulls.excluded_by(&algebra, condition), required);
         Ok(())
     }
 }

@@ -1,24 +1,24 @@
-//! Why an expression has no derivative.
+//! Reasons why an expression has no derivative.
 
 use datafusion_common::DataFusionError;
 
 use crate::graph::NodeId;
 
-/// Why an expression has no derivative: the facts, for whoever words them.
+/// The reason why an expression has no derivative, without words.
 #[derive(Debug)]
 pub enum Refusal {
     /// A decimal that varies with a float.
     Decimal(NodeId),
     /// An expression that varies and has no rule.
     NoRule(NodeId),
-    /// An input that varies and is no number, to a function whose rule is over numbers.
+    /// A varying input that is no number, of a function whose rule is over numbers.
     NoNumber {
         /// The input.
         input: NodeId,
         /// The function.
         function: String,
     },
-    /// A function that the user gave a rule, though it gives no floats.
+    /// A function with a user rule that returns no floats.
     UnusedRule(NodeId),
     /// A formula of a rule that cannot be evaluated over the inputs of this call.
     Formula {
@@ -29,22 +29,22 @@ pub enum Refusal {
     },
 }
 
-/// Why a sweep has stopped.
+/// The error of a sweep.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum PullbackError {
     /// There is no derivative.
     Refused(Box<Refusal>),
-    /// An expression could not be made.
+    /// An expression could not be built.
     Failed(DataFusionError),
 }
 
-impl From<DataFusionError> for Stopped {
+impl From<DataFusionError> for PullbackError {
     fn from(error: DataFusionError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Refusal> for Stopped {
+impl From<Refusal> for PullbackError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(Box::new(refusal))
     }

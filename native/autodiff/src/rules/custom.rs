@@ -12,34 +12,33 @@ use super::scope::OUTPUT;
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, import};
 use crate::table::replacement_of;
-use crate::vocabulary::messages::{cut, message_of};
-use crate::vocabulary::plural::counted;
+use crate::vocabulary::messages::{error_text, truncate};
+use crate::vocabulary::plural::count_noun;
 use crate::vocabulary::syntax::{Signature, parse};
 use crate::vocabulary::transform::is_transform;
 
 /// The most characters of a formula. What is parsed is printed and dropped by recursion, a level for each operator of a
 /// long sum.
-const LONGEST: usize = 10_000;
+const MAX_LENGTH: usize = 10_000;
 
 impl Rule {
-    /// A rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter,
-    /// `["x / hypot(x, y)", "y / hypot(x, y)"]`.
+    /// Creates a rule for a function: its signature, `"hypot(x, y)"`, and its partial derivative by each parameter, `["x / hypot(x, y)", "y
+    /// / hypot(x, y)"]`.
     ///
-    /// The derivatives are SQL over the parameters and `Ω`, the function's own output: numbers, `+ - * / %`, comparisons,
-    /// `AND`, `OR`, `NOT`, `BETWEEN`, `IS NULL`, `CASE`, casts to `REAL` or `DOUBLE`, and calls of DataFusion's own scalar
-    /// functions or of the function itself. A call of the function with its own parameters is the same as `Ω`.
+    /// The derivatives are SQL over the parameters and `Ω`, the function's own output: numbers, `+ - * / %`, comparisons, `AND`, `OR`,
+    /// `NOT`, `BETWEEN`, `IS NULL`, `CASE`, casts to `REAL` or `DOUBLE`, and calls of DataFusion's own scalar functions or of the function
+    /// itself. A call of the function with its own parameters is the same as `Ω`.
     ///
-    /// The rule holds for every function of this name or alias that is called with that many arguments, DataFusion's own
-    /// included, whose rule it replaces.
+    /// The rule holds for every function of this name or alias that is called with that many arguments, DataFusion's own included, whose
+    /// rule it replaces.
     ///
     /// # Errors
-    /// A plan error that shows the SQL, the reason and the way out, if the rule is wrong in any way that can be told
-    /// without evaluating it.
+    /// A plan error that shows the SQL, the reason and a workaround, if the rule is wrong in any way that shows without evaluating it.
     pub fn new(signature: &str, partials: &[&str]) -> Result<Self> {
         Self::with_functions(signature, partials, [])
     }
 
-    /// A rule whose derivatives also call these functions.
+    /// Creates a rule whose derivatives also call these functions.
     ///
     /// # Errors
     /// As for [`new`](Self::new), and if two functions have one name.
@@ -49,24 +48,24 @@ impl Rule {
         functions: impl IntoIterator<Item = Arc<ScalarUDF>>,
     ) -> Result<Self> {
         let rule = Self::parse_custom(signature, partials, functions.into_iter().collect());
-        rule.map_err(|error| plan_datafusion_err!("the rule for {}: {}", cut(signature), message_of(error)))
+        rule.map_err(|error| plan_datafusion_err!("the rule for {}: {}", truncate(signature), error_text(error)))
     }
 
-    /// The rule with the promise that the function is NULL exactly where one of its arguments is. Its derivative then needs
-    /// no look at the function's value to be NULL where that is.
+    /// Adds the promise that the function is NULL exactly where one of its arguments is. Its derivative then need not test the function's
+    /// value to be NULL where that is.
     ///
-    /// This holds without being said for functions of DataFusion that have a rule already.
+    /// Functions of DataFusion that have a rule already need no promise.
     pub fn strict(self) -> Self {
         Self { strict: true, ..self }
     }
 
     fn parse_custom(signature: &str, partials: &[&str], functions: Vec<Arc<ScalarUDF>>) -> Result<Self> {
-        if let Some(long) = partials.iter().chain([&signature]).find(|sql| sql.len() > LONGEST) {
-            return plan_err!("a formula of {} characters is too long; at most {LONGEST} are allowed", long.len());
+        if let Some(long) = partials.iter().chain([&signature]).find(|sql| sql.len() > MAX_LENGTH) {
+            return plan_err!("a formula of {} characters is too long; at most {MAX_LENGTH} are allowed", long.len());
         }
         let call = parse(signature)
-            .map_err(|error| plan_datafusion_err!("{}; write it as a call, such as f(x, y)", message_of(error)))?;
-        let Signature { name, inputs } = Signature::of_call(&call)?;
+            .map_err(|error| plan_datafusion_err!("{}; write it as a call, such as f(x, y)", error_text(error)))?;
+        let Signature { name, inputs } = Signature::from_call(&call)?;
         if let Some(replacement) = replacement_of(&name) {
             return plan_err!(
                 "DataFusion makes {name} a {replacement} before it is differentiated, so no rule would be used"
@@ -83,7 +82,7 @@ impl Rule {
                  needs no rule"
             );
         }
-        if let Some(twice) = repeated(inputs.iter().map(String::as_str)) {
+        if let Some(twice) = find_duplicate(inputs.iter().map(String::as_str)) {
             return plan_err!("two parameters are called {twice}; give each a name of its own");
         }
         if inputs.iter().any(|input| input == OUTPUT) {
@@ -92,12 +91,12 @@ impl Rule {
         if partials.len() != inputs.len() {
             return plan_err!(
                 "{} for {} ({}); give one for each, 0 where there is none",
-                counted(partials.len(), "partial derivative"),
-                counted(inputs.len(), "parameter"),
-                cut(inputs.join(", "))
+                count_noun(partials.len(), "partial derivative"),
+                count_noun(inputs.len(), "parameter"),
+                truncate(inputs.join(", "))
             );
         }
-        if let Some(twice) = repeated(functions.iter().map(|function| function.name())) {
+        if let Some(twice) = find_duplicate(functions.iter().map(|function| function.name())) {
             return plan_err!("two of the functions handed over are called {twice}");
         }
         if functions.iter().any(|function| function.name() == name) {
@@ -112,7 +111,7 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Evaluates the partial derivatives once, over columns of floats, which finds what is wrong with them.
+    /// Evaluates the partial derivatives once, over columns of floats, which finds mistakes in them.
     fn check(&self, partials: &[&str]) -> Result<()> {
         let Derivative::Partials(formulas) = &self.derivative else {
             return internal_err!("the rule for {} is none of the user's", self.name);
@@ -135,13 +134,13 @@ impl Rule {
         let mut bindings = Bindings { rule: self, function: Some(&function), inputs: &inputs, output };
         for ((formula, sql), input) in formulas.iter().zip(partials).zip(&self.inputs) {
             let partial = formula.evaluate(&mut algebra, &mut bindings);
-            let partial =
-                partial.map_err(|error| plan_datafusion_err!("by {input}, {:?}: {}", cut(sql), message_of(error)))?;
+            let partial = partial
+                .map_err(|error| plan_datafusion_err!("by {input}, {:?}: {}", truncate(sql), error_text(error)))?;
             if is_null(&algebra, partial) {
                 return plan_err!(
                     "by {input}, {:?}: it is NULL everywhere, which is not a derivative; give 0 where the function does not \
                      vary with {input}, and no rule if it cannot be differentiated",
-                    cut(sql)
+                    truncate(sql)
                 );
             }
         }
@@ -149,7 +148,7 @@ impl Rule {
     }
 }
 
-/// Whether a number is NULL for all inputs, because it is computed with NULL.
+/// Returns whether a number is NULL for all inputs, because it is computed with NULL.
 fn is_null(algebra: &Algebra, root: NodeId) -> bool {
     let mut null = HashSet::new();
     for id in algebra.reachable(root) {
@@ -168,8 +167,8 @@ fn is_null(algebra: &Algebra, root: NodeId) -> bool {
     null.contains(&root)
 }
 
-/// The first name that occurs for the second time.
-fn repeated<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the first name that occurs a second time.
+fn find_duplicate<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = HashSet::new();
     names.into_iter().find(|name| !seen.insert(*name))
 }

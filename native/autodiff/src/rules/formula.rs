@@ -9,12 +9,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::evaluate::{evaluate, number};
+use super::evaluate::{evaluate, evaluate_number};
 use super::scope::{Call, Scope};
 use crate::algebra::Algebra;
 use crate::graph::{NodeId, export};
 use crate::vocabulary::syntax::{name_of, parse};
-use crate::vocabulary::types::decoded;
+use crate::vocabulary::types::value_type;
 
 /// A derivative as written in a rule: SQL over what the rule names.
 ///
@@ -46,17 +46,17 @@ impl fmt::Debug for Formula {
     }
 }
 
-/// What a call in a formula over given values stands for.
+/// The value of a call in a formula over inputs.
 #[derive(Debug)]
 pub enum Value {
-    /// 0 in every row, which takes with it what it is multiplied with.
+    /// 0 in every row, which also removes its products.
     Zero,
-    /// What this expression, which is not looked into, computes, with its field.
-    Given(Expr, FieldRef),
+    /// The value of this expression, which is not expanded, with its field.
+    Input(Expr, FieldRef),
 }
 
 impl Formula {
-    /// The formula that a text is.
+    /// Parses a formula.
     ///
     /// # Errors
     /// A plan error if it is no expression in SQL.
@@ -64,22 +64,25 @@ impl Formula {
         Ok(Self { text: text.into(), sql: Arc::new(parse(text)?) })
     }
 
-    /// The node of this formula, in the working type.
+    /// Evaluates this formula in the working type.
     pub(crate) fn evaluate(&self, algebra: &mut Algebra, scope: &mut impl Scope) -> Result<NodeId> {
-        number(&self.sql, algebra, scope)
+        evaluate_number(&self.sql, algebra, scope)
     }
 
-    /// The expression of this formula, none if it is 0, in which `value_of` gives the calls that are not of DataFusion's own
-    /// scalar functions by their names and the names that they are over. Numbers are DOUBLE.
+    /// Evaluates this formula to an expression, `None` if it is 0. `value_of` returns the values of calls that are not of DataFusion's own
+    /// scalar functions, by name and the names of their arguments. Numbers are DOUBLE.
     ///
     /// # Errors
     /// Those of `value_of`, and a plan error if the formula is not one over these calls.
-    pub fn over_given(&self, value_of: impl FnMut(&str, &[String]) -> Result<Option<Value>>) -> Result<Option<Expr>> {
+    pub fn evaluate_with(
+        &self,
+        value_of: impl FnMut(&str, &[String]) -> Result<Option<Value>>,
+    ) -> Result<Option<Expr>> {
         let schema = DFSchema::empty();
         let mut algebra = Algebra::new(&schema);
-        let mut given = Given { value_of, values: vec![] };
+        let mut given = ValueScope { value_of, values: vec![] };
         let value = evaluate(&self.sql, &mut algebra, &mut given)?;
-        let is_number = decoded(algebra.data_type(value)).is_numeric();
+        let is_number = value_type(algebra.data_type(value)).is_numeric();
         let root = if is_number { algebra.cast_to_working_type(value)? } else { value };
         if algebra.is_zero(root) {
             return Ok(None);
@@ -95,18 +98,18 @@ impl Formula {
     }
 }
 
-/// Calls whose values are given.
-struct Given<F> {
+/// The scope of calls that have values.
+struct ValueScope<F> {
     value_of: F,
     values: Vec<Expr>,
 }
 
-/// The column that stands in a graph for a value that is given, whose own operations are none of the graph's.
+/// Creates the column that represents an input value in a graph, which does not expand its operations.
 fn stand_in(number: usize) -> Expr {
     Expr::Column(Column::new_unqualified(format!("given value {number}")))
 }
 
-impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
+impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for ValueScope<F> {
     fn name(&mut self, name: &str) -> Result<NodeId> {
         plan_err!("{name} stands beside a call, where only numbers may")
     }
@@ -118,7 +121,7 @@ impl<F: FnMut(&str, &[String]) -> Result<Option<Value>>> Scope for Given<F> {
         Ok(match (self.value_of)(call.name, &names)? {
             None => None,
             Some(Value::Zero) => Some(algebra.number(0.0)?),
-            Some(Value::Given(expr, field)) => {
+            Some(Value::Input(expr, field)) => {
                 let known = self.values.iter().position(|value| *value == expr);
                 let number = known.unwrap_or_else(|| {
                     self.values.push(expr);
@@ -144,20 +147,20 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
     use datafusion_expr::col;
 
-    /// A formula over `f(a)`, which is a column, and `zero(a)`.
+    /// Evaluates a formula over `f(a)`, which is a column, and `zero(a)`.
     fn over(text: &str) -> Result<Option<String>> {
         let value_of = |name: &str, names: &[String]| {
             Ok(match (name, names) {
-                ("f", [of]) => Some(Value::Given(col(of.as_str()), Arc::new(Field::new(of, DataType::Float64, true)))),
+                ("f", [of]) => Some(Value::Input(col(of.as_str()), Arc::new(Field::new(of, DataType::Float64, true)))),
                 ("zero", [_]) => Some(Value::Zero),
                 _ => None,
             })
         };
-        Ok(Formula::parse(text)?.over_given(value_of)?.map(|expr| expr.to_string()))
+        Ok(Formula::parse(text)?.evaluate_with(value_of)?.map(|expr| expr.to_string()))
     }
 
     #[test]
-    fn formulas_over_given_values() -> Result<()> {
+    fn formulas_over_input_values() -> Result<()> {
         for (text, expected) in [
             ("1 + 2 * 3", Some("Float64(7)")),
             ("-(2 - 5)", Some("Float64(3)")),

@@ -8,14 +8,14 @@
 mod custom;
 mod evaluate;
 mod formula;
-mod of_table;
 mod rule;
+mod rule_cache;
+mod rule_set;
 mod scope;
-mod set;
 
 pub use crate::vocabulary::syntax::Signature;
 pub use formula::{Formula, Value};
-pub use of_table::{of_negation, of_operator};
 pub use rule::Rule;
 pub(crate) use rule::{Bindings, Derivative};
-pub use set::Rules;
+pub use rule_cache::{negation_rule, operator_rule};
+pub use rule_set::Rules;

@@ -1,4 +1,4 @@
-//! A rule, and what its formulas are over.
+//! Rules, and the bindings of their formulas.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, internal_datafusion_err, plan_datafusion_err, plan_err};
@@ -12,12 +12,12 @@ use super::formula::Formula;
 use super::scope::{Call, OUTPUT, Scope};
 use crate::algebra::Algebra;
 use crate::graph::{Graph, NodeId};
-use crate::table::{Choice, Known, Nulls, Treatment};
-use crate::vocabulary::functions::known_function;
-use crate::vocabulary::messages::cut;
-use crate::vocabulary::plural::counted;
+use crate::table::{Choice, Nulls, TableEntry, Treatment};
+use crate::vocabulary::functions::find_callable;
+use crate::vocabulary::messages::truncate;
+use crate::vocabulary::plural::count_noun;
 use crate::vocabulary::syntax::name_of;
-use crate::vocabulary::types::decoded;
+use crate::vocabulary::types::value_type;
 
 /// How the derivative of a function is given, in SQL over its inputs and its output `Ω`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -33,19 +33,19 @@ pub enum Derivative {
 pub struct Rule {
     /// The name of the function.
     pub(crate) name: String,
-    /// What the formulas call its inputs.
+    /// The names of its inputs in the formulas.
     pub(crate) inputs: Vec<String>,
-    /// How its derivative is given.
+    /// Its derivative.
     pub(crate) derivative: Derivative,
     /// Whether the result is NULL exactly where an input is.
     pub(crate) strict: bool,
-    /// What the formulas call besides DataFusion's own functions.
+    /// The functions that the formulas call in addition to DataFusion's own.
     pub(crate) functions: Vec<Arc<ScalarUDF>>,
 }
 
 impl Rule {
-    /// The rule of a line of the table for this number of inputs.
-    pub(super) fn of_line(known: &Known, arity: usize) -> Result<Self> {
+    /// Creates the rule of a table entry for this number of inputs.
+    pub(super) fn from_entry(known: &TableEntry, arity: usize) -> Result<Self> {
         let inputs = match &known.inputs {
             Some(inputs) => inputs.clone(),
             None => (1..=arity).map(|number| format!("x{number}")).collect(),
@@ -73,15 +73,15 @@ impl Rule {
     }
 }
 
-/// What the formulas of a rule are over.
+/// The bindings of a rule's formulas.
 pub struct Bindings<'a> {
     /// The rule.
     pub rule: &'a Rule,
     /// The function as the query calls it; none for an operator.
     pub function: Option<&'a Arc<ScalarUDF>>,
-    /// What the function takes.
+    /// The inputs of the function.
     pub inputs: &'a [NodeId],
-    /// What the function gives.
+    /// The output of the function.
     pub output: NodeId,
 }
 
@@ -94,12 +94,12 @@ impl Scope for Bindings<'_> {
         position.and_then(|position| self.inputs.get(position)).copied().ok_or_else(|| {
             plan_datafusion_err!(
                 "there is no {name} here, only the parameters ({}) and {OUTPUT}, the function's own output",
-                cut(self.rule.inputs.join(", "))
+                truncate(self.rule.inputs.join(", "))
             )
         })
     }
 
-    /// A call of the function that the rule is for.
+    /// Evaluates a call of the function that the rule is for.
     fn call(&mut self, algebra: &mut Algebra, call: &Call) -> Result<Option<NodeId>> {
         let rule = self.rule;
         if call.name != rule.name || call.arguments.len() != rule.inputs.len() {
@@ -109,7 +109,7 @@ impl Scope for Bindings<'_> {
             return Ok(Some(self.output));
         }
         let is_callable =
-            |function: &ScalarUDF| known_function(function.name()).is_some_and(|known| known.as_ref() == function);
+            |function: &ScalarUDF| find_callable(function.name()).is_some_and(|known| known.as_ref() == function);
         match self.function.filter(|function| !is_callable(function)) {
             Some(function) => self.recursive_call(algebra, function, call).map(Some),
             None => Ok(None),
@@ -121,20 +121,20 @@ impl Scope for Bindings<'_> {
     }
 
     fn callable(&self) -> String {
-        format!("those of DataFusion and {} with {}", self.rule.name, counted(self.rule.inputs.len(), "argument"))
+        format!("those of DataFusion and {} with {}", self.rule.name, count_noun(self.rule.inputs.len(), "argument"))
     }
 }
 
 impl Bindings<'_> {
-    /// A call of the function that the rule is for with other arguments: the instance of the query, which takes arguments of
-    /// the types that it takes there.
+    /// Builds a call of the function that the rule is for with other arguments: it is the instance of the query, and takes arguments of the
+    /// types that it takes there.
     fn recursive_call(&mut self, algebra: &mut Algebra, function: &Arc<ScalarUDF>, call: &Call) -> Result<NodeId> {
         check_not_volatile(call.sql, function)?;
         let mut operands = vec![];
         for (argument, input) in call.arguments.iter().zip(self.inputs) {
             let taken = algebra.data_type(*input).clone();
             let value = evaluate(argument, algebra, self)?;
-            check_taken(algebra, call.sql, argument, value, &taken)?;
+            check_argument_type(algebra, call.sql, argument, value, &taken)?;
             operands.push(algebra.cast(value, &taken)?);
         }
         let call = ScalarFunction::new_udf(Arc::clone(function), Graph::operands(operands.len()));
@@ -142,10 +142,10 @@ impl Bindings<'_> {
     }
 }
 
-fn check_taken(algebra: &Algebra, call: &Sql, argument: &Sql, value: NodeId, taken: &DataType) -> Result<()> {
+fn check_argument_type(algebra: &Algebra, call: &Sql, argument: &Sql, value: NodeId, taken: &DataType) -> Result<()> {
     let given = algebra.data_type(value);
-    if given == taken || decoded(given).is_numeric() && decoded(taken).is_numeric() {
+    if given == taken || value_type(given).is_numeric() && value_type(taken).is_numeric() {
         return Ok(());
     }
-    plan_err!("{}: {} is {given}, and the function takes {taken} there", cut(call), cut(argument))
+    plan_err!("{}: {} is {given}, and the function takes {taken} there", truncate(call), truncate(argument))
 }

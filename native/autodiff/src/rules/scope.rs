@@ -13,16 +13,16 @@ pub const OUTPUT: &str = "Ω";
 
 /// What the names and calls of a formula mean.
 pub trait Scope {
-    /// The node that a name stands for.
+    /// Returns the node that a name refers to.
     fn name(&mut self, name: &str) -> Result<NodeId>;
 
-    /// The node of a call that means something here; none for that of a function like any other.
+    /// Returns the node of a call that has a meaning in this scope, `None` for an ordinary function.
     fn call(&mut self, algebra: &mut Algebra, call: &Call) -> Result<Option<NodeId>>;
 
-    /// The function that a call means here, if it is not DataFusion's own of that name.
+    /// Returns the function that a call refers to, if it is not DataFusion's own of that name.
     fn function(&self, name: &str) -> Option<&Arc<ScalarUDF>>;
 
-    /// What a formula may call, for messages.
+    /// Lists what a formula may call, for messages.
     fn callable(&self) -> String;
 }
 

@@ -29,7 +29,7 @@ pub const LINES: &[Line] = &[
 pub const METADATA: &[Line] =
     &[variadic_choice("with_metadata", described("with_metadata(x, 'unit', 'm')", &["1"]), |inputs| inputs[0].clone())];
 
-/// The greatest or least of its inputs that are not NULL.
+/// Creates the line of the greatest or least of the inputs that are not NULL.
 const fn extremum(name: &'static str, signature: &'static str, case: fn(&[String]) -> String) -> Line {
     let shown = described(signature, &["CASE WHEN xi = Ω THEN 1 ELSE 0 END"]).variadic();
     variadic_choice(name, shown, case).kinks(FIRST).nulls(Nulls::AllInputs).finite().range(Range::OfInputs)
@@ -43,10 +43,10 @@ fn least(inputs: &[String]) -> String {
     chosen(inputs, "<=", "<")
 }
 
-/// The input that the function returns, the first of equal ones.
+/// Writes the input that the function returns, the first of equal ones.
 ///
-/// Two are compared with each other, which spares the function, where one of them is never NULL: the comparison is NULL where
-/// the other one is, and leaves the one that is not.
+/// If there are two and one is never NULL, they are compared with each other, which spares the function: the comparison is NULL where the
+/// other one is, and leaves the one that is not.
 fn chosen(inputs: &[String], or_equal: &str, strictly: &str) -> String {
     let chosen = first_equal(inputs);
     match inputs {
@@ -59,7 +59,7 @@ fn chosen(inputs: &[String], or_equal: &str, strictly: &str) -> String {
     }
 }
 
-/// The first of the inputs that is the output.
+/// Writes the first of the inputs that is the output.
 fn first_equal(inputs: &[String]) -> String {
     match inputs {
         [one] => one.clone(),

@@ -1,7 +1,7 @@
 //! The families that the table is listed by.
 
 use super::line::{Description, Line, Refusal};
-use super::{arithmetic, choices, described, elementary, refused, rounding, special};
+use super::{arithmetic, choices, descriptions, elementary, refusals, rounding, special};
 
 /// A family of functions and expressions.
 pub struct Family {
@@ -21,20 +21,20 @@ const fn family(name: &'static str, lines: &'static [Line], described: &'static 
 
 /// The table.
 pub static FAMILIES: [Family; 11] = [
-    family("arithmetic", arithmetic::LINES, described::ARITHMETIC),
+    family("arithmetic", arithmetic::LINES, descriptions::ARITHMETIC),
     family("exponentials and logarithms", elementary::EXPONENTIALS, &[]),
     family("powers and roots", elementary::POWERS, &[]),
     family("trigonometry", elementary::TRIGONOMETRY, &[]),
     family("hyperbolic functions", elementary::HYPERBOLIC, &[]),
     family("special functions", special::LINES, &[]),
-    family("selection", choices::LINES, described::CHOICES),
+    family("selection", choices::LINES, descriptions::CHOICES),
     family("rounding and constants", rounding::LINES, rounding::DESCRIBED),
-    Family { refused: refused::CONVERSIONS, ..family("conversions", choices::METADATA, described::CONVERSIONS) },
-    family("conditions", &[], described::CONDITIONS),
-    Family { refused: refused::NESTED_AND_TIMES, ..family("lists, maps, structs and times", &[], &[]) },
+    Family { refused: refusals::CONVERSIONS, ..family("conversions", choices::METADATA, descriptions::CONVERSIONS) },
+    family("conditions", &[], descriptions::CONDITIONS),
+    Family { refused: refusals::NESTED_AND_TIMES, ..family("lists, maps, structs and times", &[], &[]) },
 ];
 
-/// All lines that are looked up.
+/// Iterates over all lines that are looked up.
 pub fn lines() -> impl Iterator<Item = &'static Line> {
     FAMILIES.iter().flat_map(|family| family.lines)
 }

@@ -134,101 +134,101 @@ const fn line(shown: Description, treatment: Treatment, nulls: Nulls) -> Line {
     }
 }
 
-/// A function that is NULL exactly where one of its inputs is.
+/// Creates the line of a function that is NULL exactly where one of its inputs is.
 pub const fn rule(signature: &'static str, partials: &'static [&'static str]) -> Line {
     line(described(signature, partials), Treatment::Partials, Nulls::AnyInput)
 }
 
-/// A function that returns one of its inputs, or NULL.
+/// Creates the line of a function that returns one of its inputs, or NULL.
 pub const fn choice(signature: &'static str, case: &'static str, partials: &'static [&'static str]) -> Line {
     line(described(signature, partials), Treatment::Choice(Choice::Case(case)), Nulls::Own)
 }
 
-/// A function of any number of inputs that returns one of them.
+/// Creates the line of a function of any number of inputs that returns one of them.
 pub const fn variadic_choice(name: &'static str, shown: Description, case: fn(&[String]) -> String) -> Line {
     line(shown, Treatment::Choice(Choice::Variadic(name, case)), Nulls::Own)
 }
 
-/// An expression whose derivative follows from how it is built. It is shown, and never looked up: the planner has replaced it
-/// by simpler expressions, the sweep treats it itself, or it cannot vary because it is no float.
+/// Describes an expression whose derivative follows from its structure. It is shown, and never looked up: the planner has replaced it by
+/// simpler expressions, the sweep treats it itself, or it cannot vary because it is no float.
 pub const fn described(signature: &'static str, partials: &'static [&'static str]) -> Description {
     Description { signature, variadic: false, partials, domain: EVERYWHERE, kinks: &[], replaced: None }
 }
 
-/// A function that is not differentiated, and why.
+/// Describes a function that is not differentiated, with the reason.
 pub const fn refusal(signature: &'static str, reason: &'static str) -> Refusal {
     Refusal { signature, reason }
 }
 
-/// A kink with the partial derivatives that are taken there, and why these.
+/// Describes a kink with the partial derivatives that are used there, and the reason.
 pub const fn kink(at: &'static str, partials: &'static [&'static str], why: &'static str) -> Kink {
     Kink { at, partials, why }
 }
 
 impl Description {
-    /// With partial derivatives that hold where a condition does, and nowhere else.
+    /// Restricts the partial derivatives to a domain, a condition in SQL.
     pub const fn domain(self, domain: &'static str) -> Self {
         Self { domain, ..self }
     }
 
-    /// With points in which they do not hold.
+    /// Adds points in which the partial derivatives do not hold.
     pub const fn kinks(self, kinks: &'static [Kink]) -> Self {
         Self { kinks, ..self }
     }
 
-    /// With any number of inputs, which the signature has as `x1, ..., xn`, and a partial derivative by each, `xi`.
+    /// Allows any number of inputs, which the signature has as `x1, ..., xn`, with a partial derivative by each, `xi`.
     pub const fn variadic(self) -> Self {
         Self { variadic: true, ..self }
     }
 
-    /// A function that is another expression by the time a derivative is taken.
+    /// Marks a function that the planner replaces by another expression before a derivative is taken.
     pub const fn replaced(self, function: &'static str, by: &'static str) -> Self {
         Self { replaced: Some((function, by)), ..self }
     }
 }
 
 impl Line {
-    /// With partial derivatives that hold where a condition does, and nowhere else.
+    /// Restricts the partial derivatives to a domain, a condition in SQL.
     pub const fn domain(self, domain: &'static str) -> Self {
         Self { shown: self.shown.domain(domain), ..self }
     }
 
-    /// With points in which they do not hold.
+    /// Adds points in which the partial derivatives do not hold.
     pub const fn kinks(self, kinks: &'static [Kink]) -> Self {
         Self { shown: self.shown.kinks(kinks), ..self }
     }
 
-    /// NULL where this says.
+    /// Sets where the function is NULL.
     pub const fn nulls(self, nulls: Nulls) -> Self {
         Self { nulls, ..self }
     }
 
-    /// Finite with its derivatives wherever all inputs are.
+    /// Marks it as finite with its derivatives wherever all inputs are.
     pub const fn finite(self) -> Self {
         self.finite_if(Sign::Any).smooth_if(Sign::Any)
     }
 
-    /// Finite wherever all inputs are and have this sign.
+    /// Marks it as finite wherever all inputs are and have this sign.
     pub const fn finite_if(self, inputs: Sign) -> Self {
         Self { finite: Some(inputs), ..self }
     }
 
-    /// With derivatives that are finite wherever all inputs are and have this sign.
+    /// Marks its derivatives as finite wherever all inputs are and have this sign.
     pub const fn smooth_if(self, inputs: Sign) -> Self {
         Self { smooth: Some(inputs), ..self }
     }
 
-    /// With values of this sign.
+    /// Sets the sign of its values.
     pub const fn range(self, range: Range) -> Self {
         Self { range, ..self }
     }
 
-    /// A part of products, which counts for so many of them.
+    /// Marks it as a part of products, which costs as much as this many of them.
     pub const fn algebraic(self, algebraic: Algebraic, cost: usize) -> Self {
         Self { algebraic: Some(algebraic), cost, ..self }
     }
 
-    /// With this value at a number.
+    /// Sets its value at a constant.
     pub const fn at_number(self, value: fn(f64) -> f64) -> Self {
         Self { at_number: Some(value), ..self }
     }

@@ -1,4 +1,4 @@
-//! Lines by the function or operator that a query calls.
+//! Lookup of the line for the function or operator that a query calls.
 
 use datafusion_expr::{Expr, HigherOrderUDF, Operator, ScalarUDF};
 use std::collections::HashMap;
@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 
 use super::families::{FAMILIES, lines};
 use super::line::{Choice, Line, Treatment};
-use crate::vocabulary::functions::{function_of_datafusion, is_higher_order_of_datafusion, known_name};
-use crate::vocabulary::syntax::{Signature, call_of, parse};
+use crate::vocabulary::functions::{find_builtin, is_builtin_higher_order, table_name};
+use crate::vocabulary::syntax::{Signature, parse, parse_call};
 
-/// A line with its signature read.
+/// A line with its parsed signature.
 #[derive(Debug)]
-pub struct Known {
+pub struct TableEntry {
     /// The name of the function or operator.
     pub name: String,
     /// The names of the inputs; none if there may be any number of them.
@@ -20,9 +20,9 @@ pub struct Known {
     pub line: &'static Line,
 }
 
-impl Known {
-    /// None for a signature that cannot be read, of which a test finds that there is none.
-    fn read(line: &'static Line) -> Option<Self> {
+impl TableEntry {
+    /// Parses the signature of a line. A test checks that none fails.
+    fn from_line(line: &'static Line) -> Option<Self> {
         if let Treatment::Choice(Choice::Variadic(name, _)) = &line.treatment {
             return Some(Self { name: (*name).to_owned(), inputs: None, line });
         }
@@ -30,85 +30,85 @@ impl Known {
         Some(Self { name, inputs: Some(inputs), line })
     }
 
-    fn takes(&self, arity: usize) -> bool {
+    fn accepts_arity(&self, arity: usize) -> bool {
         self.inputs.as_ref().map_or(arity > 0, |inputs| inputs.len() == arity)
     }
 }
 
-static LINES: LazyLock<HashMap<String, Vec<Known>>> = LazyLock::new(|| {
-    let mut by_name: HashMap<String, Vec<Known>> = HashMap::new();
-    for known in lines().filter_map(Known::read) {
-        by_name.entry(known.name.clone()).or_default().push(known);
+static LINES: LazyLock<HashMap<String, Vec<TableEntry>>> = LazyLock::new(|| {
+    let mut by_name: HashMap<String, Vec<TableEntry>> = HashMap::new();
+    for entry in lines().filter_map(TableEntry::from_line) {
+        by_name.entry(entry.name.clone()).or_default().push(entry);
     }
     by_name
 });
 
-/// Why functions are not differentiated, by name.
+/// The reasons why functions are not differentiated, by name.
 static REFUSALS: LazyLock<HashMap<String, &str>> = LazyLock::new(|| {
     let refused = FAMILIES.iter().flat_map(|family| family.refused);
-    refused.filter_map(|refusal| Some((name_in(refusal.signature)?, refusal.reason))).collect()
+    refused.filter_map(|refusal| Some((parse_name(refusal.signature)?, refusal.reason))).collect()
 });
 
-/// What the planner replaces functions by, by name.
+/// The replacements that the planner makes for functions, by name.
 static REPLACED: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
     let described = FAMILIES.iter().flat_map(|family| family.described);
     described.filter_map(|shown| shown.replaced).collect()
 });
 
-/// The name of the function that is called, if it is a function.
-fn name_in(signature: &str) -> Option<String> {
-    let (name, _) = call_of(&parse(signature).ok()?).ok()?;
+/// Parses the name of a function in a signature.
+fn parse_name(signature: &str) -> Option<String> {
+    let (name, _) = parse_call(&parse(signature).ok()?).ok()?;
     Some(name)
 }
 
-/// All lines.
+/// Iterates over all entries.
 #[cfg(test)]
-pub fn all() -> impl Iterator<Item = &'static Known> {
+pub fn entries() -> impl Iterator<Item = &'static TableEntry> {
     LINES.values().flatten()
 }
 
-fn of_name(name: &str, arity: usize) -> Option<&'static Known> {
-    LINES.get(name)?.iter().find(|known| known.takes(arity))
+fn find_by_name(name: &str, arity: usize) -> Option<&'static TableEntry> {
+    LINES.get(name)?.iter().find(|entry| entry.accepts_arity(arity))
 }
 
-/// The line of DataFusion's own function or a special function with this number of arguments.
-pub fn of_function(function: &ScalarUDF, arity: usize) -> Option<&'static Known> {
-    of_name(known_name(function)?, arity)
+/// Finds the entry of DataFusion's own function, or of a special function, with this number of arguments.
+pub fn find_function(function: &ScalarUDF, arity: usize) -> Option<&'static TableEntry> {
+    find_by_name(table_name(function)?, arity)
 }
 
-/// The line of a binary operator.
-pub fn of_operator(operator: Operator) -> Option<&'static Known> {
-    of_name(&operator.to_string(), 2)
+/// Finds the entry of a binary operator.
+pub fn find_operator(operator: Operator) -> Option<&'static TableEntry> {
+    find_by_name(&operator.to_string(), 2)
 }
 
-/// The line of the unary minus.
-pub fn of_negation() -> Option<&'static Known> {
-    of_name("-", 1)
+/// Finds the entry of the unary minus.
+pub fn find_negation() -> Option<&'static TableEntry> {
+    find_by_name("-", 1)
 }
 
-/// The line of an expression with this number of children.
-pub fn known(expr: &Expr, arity: usize) -> Option<&'static Known> {
+/// Finds the entry of an expression with this number of children.
+pub fn find_entry(expr: &Expr, arity: usize) -> Option<&'static TableEntry> {
     match expr {
-        Expr::BinaryExpr(binary) => of_operator(binary.op),
-        Expr::Negative(_) => of_negation(),
-        Expr::ScalarFunction(call) => of_function(&call.func, arity),
+        Expr::BinaryExpr(binary) => find_operator(binary.op),
+        Expr::Negative(_) => find_negation(),
+        Expr::ScalarFunction(call) => find_function(&call.func, arity),
         _ => None,
     }
 }
 
-/// Why DataFusion's own function is not differentiated, if it is not.
+/// Returns why DataFusion's own function is not differentiated.
 pub fn refusal_of(function: &ScalarUDF) -> Option<&'static str> {
-    REFUSALS.get(known_name(function)?).copied()
+    REFUSALS.get(table_name(function)?).copied()
 }
 
-/// Why DataFusion's own function of lambdas is not differentiated, if it is not.
+/// Returns why DataFusion's own function of lambdas is not differentiated.
 pub fn refusal_of_higher_order(function: &HigherOrderUDF) -> Option<&'static str> {
-    REFUSALS.get(function.name()).copied().filter(|_| is_higher_order_of_datafusion(function))
+    REFUSALS.get(function.name()).copied().filter(|_| is_builtin_higher_order(function))
 }
 
-/// The expression that DataFusion makes of its function of this name or alias before a derivative is taken.
+/// Returns the expression that DataFusion makes of its function of this name or alias before a derivative is taken.
 pub fn replacement_of(name: &str) -> Option<&'static str> {
-    REPLACED.get(function_of_datafusion(name)?.name()).copied()
+    REPLACED.get(find_builtin(name)?.name()).copied()
 }
 
 #[cfg(test)]
@@ -123,13 +123,13 @@ mod tests {
         let operators = ["+", "-", "*", "/", "%"];
         for line in lines() {
             let signature = line.shown.signature;
-            let known = Known::read(line).unwrap_or_else(|| panic!("{signature} cannot be read"));
-            if let Some(inputs) = &known.inputs {
+            let entry = TableEntry::from_line(line).unwrap_or_else(|| panic!("{signature} cannot be read"));
+            if let Some(inputs) = &entry.inputs {
                 assert_eq!(inputs.len(), line.shown.partials.len(), "{signature}");
             }
-            if !operators.contains(&known.name.as_str()) {
-                let function = known_function(&known.name).and_then(|function| known_name(function));
-                assert_eq!(function, Some(known.name.as_str()), "{signature} is listed under an alias");
+            if !operators.contains(&entry.name.as_str()) {
+                let function = find_callable(&entry.name).and_then(|function| table_name(function));
+                assert_eq!(function, Some(entry.name.as_str()), "{signature} is listed under an alias");
             }
         }
     }
@@ -140,8 +140,8 @@ mod tests {
         let higher_order = all_default_higher_order_functions();
         for family in &FAMILIES {
             for refusal in family.refused.iter().filter(|refusal| !refusal.signature.starts_with("CAST(")) {
-                let name = name_in(refusal.signature).unwrap_or_else(|| panic!("{} is no call", refusal.signature));
-                let found = nested.iter().find(|own| own.name() == name).or_else(|| function_of_datafusion(&name));
+                let name = parse_name(refusal.signature).unwrap_or_else(|| panic!("{} is no call", refusal.signature));
+                let found = nested.iter().find(|own| own.name() == name).or_else(|| find_builtin(&name));
                 let reason = match found {
                     Some(function) => refusal_of(function),
                     None => higher_order

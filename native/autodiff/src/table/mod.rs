@@ -6,21 +6,22 @@
 
 mod arithmetic;
 mod choices;
-mod described;
+mod descriptions;
 mod elementary;
 mod families;
 mod line;
 mod lookup;
 mod record_batch;
-mod refused;
+mod refusals;
 mod rounding;
 mod special;
 
 pub use line::{Algebraic, Choice, Line, Nulls, Range, Sign, Treatment};
 #[cfg(test)]
-pub use lookup::all;
+pub use lookup::entries;
 pub use lookup::{
-    Known, known, of_function, of_negation, of_operator, refusal_of, refusal_of_higher_order, replacement_of,
+    TableEntry, find_entry, find_function, find_negation, find_operator, refusal_of, refusal_of_higher_order,
+    replacement_of,
 };
 pub use record_batch::rule_table;
-pub use refused::{DECIMAL, TEXT, TIME};
+pub use refusals::{DECIMAL, TEXT, TIME};

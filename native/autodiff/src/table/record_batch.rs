@@ -89,7 +89,7 @@ pub fn rule_table() -> Result<RecordBatch> {
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }
 
-/// The names of the inputs in a signature of any form, in order.
+/// Returns the names of the inputs in a signature of any form, in order.
 fn inputs(signature: &str) -> Result<Vec<String>> {
     let (mut names, mut bound) = (vec![], vec![]);
     let _: ControlFlow<()> = visit_expressions(&parse(signature)?, |part| {
@@ -105,7 +105,7 @@ fn inputs(signature: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A list of strings for each row.
+/// Builds a column of lists of strings.
 fn lists<'a, S: AsRef<str> + 'a>(rows: impl Iterator<Item = &'a [S]> + Clone) -> ArrayRef {
     let values: StringArray = rows.clone().flatten().map(|text| Some(text.as_ref())).collect();
     list_array(rows.map(<[S]>::len), Arc::new(values))

@@ -7,9 +7,9 @@ use datafusion_expr::logical_plan::Subquery;
 use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::HashSet;
 
-use super::functions::stopped;
+use super::functions::stop_gradient_argument;
 
-/// Whether an expression reads columns in a way its children do not show, and is kept whole.
+/// Returns whether an expression reads columns in a way that its children do not show, and is kept whole.
 pub fn is_opaque(expr: &Expr) -> bool {
     matches!(
         expr,
@@ -25,8 +25,8 @@ pub fn is_opaque(expr: &Expr) -> bool {
     )
 }
 
-/// Whether an expression may be another value each time it is evaluated, because it calls a volatile function or a subquery in
-/// it does, as `(SELECT random())`.
+/// Returns whether each evaluation of an expression may give another value, because it calls a volatile function, or a subquery in it does,
+/// as `(SELECT random())`.
 pub fn is_volatile(expr: &Expr) -> bool {
     let found = expr.exists(|part| {
         Ok(part.is_volatile_node() || subquery_of(part).is_some_and(|subquery| is_volatile_plan(&subquery.subquery)))
@@ -47,14 +47,14 @@ fn is_volatile_plan(plan: &LogicalPlan) -> bool {
     found
 }
 
-/// Whether an expression has a subquery in it.
+/// Returns whether an expression contains a subquery.
 pub fn has_subquery(expr: &Expr) -> bool {
     let found = expr.exists(|part| Ok(subquery_of(part).is_some()));
     debug_assert!(found.is_ok(), "the closure never fails");
     found.unwrap_or(true)
 }
 
-/// The subquery that an expression is, itself or with what it is compared with.
+/// Returns the subquery that an expression is or is compared with.
 pub fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {
         Expr::ScalarSubquery(subquery)
@@ -65,17 +65,17 @@ pub fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
-/// All columns that an expression reads, those that a subquery takes from around it included.
+/// Returns all columns that an expression reads, including the outer columns of subqueries.
 pub fn columns_read(expr: &Expr) -> HashSet<Column> {
-    read(expr, |_| false)
+    collect_columns(expr, |_| false)
 }
 
-/// The columns that an expression reads and may vary with: not those that only `stop_gradient` reads.
+/// Returns the columns that an expression may vary with: not those that only `stop_gradient` reads.
 pub fn columns_followed(expr: &Expr) -> HashSet<Column> {
-    read(expr, |part| stopped(part).is_some())
+    collect_columns(expr, |part| stop_gradient_argument(part).is_some())
 }
 
-fn read(expr: &Expr, is_left_out: impl Fn(&Expr) -> bool) -> HashSet<Column> {
+fn collect_columns(expr: &Expr, is_left_out: impl Fn(&Expr) -> bool) -> HashSet<Column> {
     let mut columns = HashSet::new();
     let visited = expr.apply(|part| {
         if is_left_out(part) {

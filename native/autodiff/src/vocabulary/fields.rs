@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::types::is_float;
 
-/// The type of an expression, and whether it may be NULL, as `to_field` has them.
+/// Returns the type and nullability of an expression, as `to_field` does.
 ///
-/// That composes the name of every part on the way, which takes the square of the size of a deep expression.
+/// `to_field` composes the name of every part on the way, which takes the square of the size of a deep expression.
 ///
 /// # Errors
 /// If the expression cannot be typed over the columns.
@@ -51,7 +51,7 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
     }
 }
 
-/// The type of an expression.
+/// Returns the type of an expression.
 ///
 /// # Errors
 /// If the expression cannot be typed over the columns.

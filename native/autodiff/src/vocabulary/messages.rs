@@ -11,22 +11,23 @@ use std::sync::Arc;
 
 use super::transform::Transform;
 
-/// An expression in SQL as the user may have written it, cut where it would drown a message.
-pub fn abbreviated(expr: &Expr) -> String {
-    let asked =
-        expr.clone().transform_up(|part| Ok(asked_for(&part).map_or_else(|| Transformed::no(part), Transformed::yes)));
+/// Shows an expression in SQL as the user may have written it, truncated if it is long.
+pub fn abbreviate(expr: &Expr) -> String {
+    let asked = expr
+        .clone()
+        .transform_up(|part| Ok(variable_of_seed(&part).map_or_else(|| Transformed::no(part), Transformed::yes)));
     let expr = asked.map_or_else(|_| expr.clone(), |asked| asked.data);
     let sql = Unparser::default().with_pretty(true).expr_to_sql(&expr);
     let text = sql.map_or_else(|_| expr.human_display().to_string(), |sql| sql.to_string());
-    cut(as_written(&text))
+    truncate(restore_source_names(&text))
 }
 
-/// With this the names of columns and relations start that derivatives add to a plan.
+/// The prefix of columns and relations that derivatives add to a plan.
 const MARK: char = '∂';
-/// This stands between the names of a column and a variable in that of a derivative.
+/// The separator between column and variable in the name of a derivative.
 const PER: &str = "/∂";
 
-/// Whether an expression is a column that derivatives have added, or reads one to say where another is 0.
+/// Returns whether an expression is a column that derivatives have added, or reads one to say where another is 0.
 pub fn is_added(expr: &Expr) -> bool {
     match expr {
         Expr::Column(column) => column.name.starts_with(MARK),
@@ -35,8 +36,9 @@ pub fn is_added(expr: &Expr) -> bool {
     }
 }
 
-/// The call of `grad` that a call of `jvp` stands for which reads columns that derivatives have added, by one of these or along it.
-fn asked_for(expr: &Expr) -> Option<Expr> {
+/// Converts a call of `jvp` that reads columns that derivatives have added, as variable or tangent, to the call of `grad` that it stands
+/// for.
+fn variable_of_seed(expr: &Expr) -> Option<Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [function, variable, tangents @ ..] = call.args.as_slice() else { return None };
     let is_asked = is_added(variable) || tangents.iter().step_by(2).any(is_added);
@@ -49,9 +51,9 @@ fn asked_for(expr: &Expr) -> Option<Expr> {
     Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(grad), vec![function.clone(), variable.clone()])))
 }
 
-/// A text with the columns that derivatives have added to a plan called as what they are of: `val` for `∂rows."∂val #2"`, and
-/// `grad(y, x)` for `m."∂y/∂x"`.
-pub fn as_written(text: &str) -> String {
+/// Replaces columns that derivatives have added to a plan by what they stand for: `∂rows."∂val #2"` by `val`, and `m."∂y/∂x"` by `grad(y,
+/// x)`.
+pub fn restore_source_names(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some(start) = rest.find(MARK) {
@@ -65,16 +67,16 @@ pub fn as_written(text: &str) -> String {
             shown.pop();
         }
         rest = behind;
-        // A relation that has been added is not known to the user.
+        // The user does not know a relation that has been added.
         match behind.strip_prefix('.') {
             Some(column) if column.starts_with(|next: char| next.is_alphanumeric() || "∂_\"".contains(next)) => {
                 rest = column
             }
             _ => {
                 if name.contains(PER) {
-                    shown.truncate(unqualified(&shown).len());
+                    shown.truncate(strip_qualifier(&shown).len());
                 }
-                shown.push_str(&plain(name));
+                shown.push_str(&strip_marks(name));
             }
         }
     }
@@ -82,7 +84,7 @@ pub fn as_written(text: &str) -> String {
     shown
 }
 
-/// Where a name that is not quoted ends, with the number that tells it from others.
+/// Returns the end of an unquoted name, with its number.
 fn plain_end(text: &str) -> usize {
     let is_part = |part: char| part.is_alphanumeric() || part == '_' || part == MARK;
     let mut end = 0;
@@ -100,8 +102,8 @@ fn plain_end(text: &str) -> usize {
     }
 }
 
-/// A text without the relation by which it qualifies what follows.
-fn unqualified(text: &str) -> &str {
+/// Strips the relation that qualifies a name.
+fn strip_qualifier(text: &str) -> &str {
     let Some(relation) = text.strip_suffix('.') else { return text };
     match relation.strip_suffix('"').and_then(|quoted| quoted.rfind('"')) {
         Some(start) => &relation[..start],
@@ -109,31 +111,31 @@ fn unqualified(text: &str) -> &str {
     }
 }
 
-/// A name without the mark, and without the number that tells it from others; a derivative as it is asked for.
-fn plain(name: &str) -> String {
+/// Strips the mark and the number from a name; a derivative becomes the call of `grad`.
+fn strip_marks(name: &str) -> String {
     let plain = match name.rsplit_once(" #") {
         Some((plain, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => plain,
         _ => name,
     };
     if let Some((of, variable)) = plain.strip_prefix(MARK).and_then(|name| name.rsplit_once(PER)) {
-        return format!("{}({}, {})", Transform::Grad.name(), self::plain(of), self::plain(variable));
+        return format!("{}({}, {})", Transform::Grad.name(), self::strip_marks(of), self::strip_marks(variable));
     }
     let plain = plain.trim_start_matches(MARK);
     let is_simple = plain.chars().all(|part| part.is_ascii_lowercase() || part.is_ascii_digit() || part == '_');
     if is_simple { plain.to_owned() } else { format!("\"{plain}\"") }
 }
 
-/// What a message shows of a text that the user wrote, or that was made of one: its beginning, if it is long.
-pub fn cut(text: impl fmt::Display) -> String {
-    const LONGEST: usize = 200;
+/// Truncates a text that the user wrote, or that was made of one, if it is long.
+pub fn truncate(text: impl fmt::Display) -> String {
+    const MAX_LENGTH: usize = 200;
     let text = text.to_string();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{} ...", &text[..end]),
         None => text,
     }
 }
 
-/// What is expected of the arguments of an operator that it differentiates by.
+/// Says what an operator expects of the arguments that it differentiates by.
 pub fn must_be_column(operator: &str) -> String {
     match operator {
         "jvp" => "the variables of jvp must be columns".to_owned(),
@@ -141,8 +143,8 @@ pub fn must_be_column(operator: &str) -> String {
     }
 }
 
-/// What a message calls a literal.
-pub fn kind_of_literal(value: &ScalarValue) -> &'static str {
+/// Names the kind of a literal.
+pub fn literal_kind(value: &ScalarValue) -> &'static str {
     match value.data_type() {
         _ if value.is_null() => "a constant",
         text if text.is_string() => "a string",
@@ -151,16 +153,16 @@ pub fn kind_of_literal(value: &ScalarValue) -> &'static str {
     }
 }
 
-/// What to write in place of a literal that a column or an expression was expected for: the name or the SQL that a string has, without
-/// its quotes. None for what is no string.
-pub fn without_quotes(value: &ScalarValue) -> Option<String> {
+/// Advises what to write in place of a literal where a column or an expression is expected: the name or the SQL in a string, without its
+/// quotes. Returns `None` if the literal is no string.
+pub fn unquoted_advice(value: &ScalarValue) -> Option<String> {
     let text = value.try_as_str()??.trim();
     let is_sql = |text: &str| text.chars().all(|part| part.is_ascii_graphic() || part == ' ');
-    (!text.is_empty() && is_sql(text)).then(|| format!("Write {} without quotes", cut(text)))
+    (!text.is_empty() && is_sql(text)).then(|| format!("Write {} without quotes", truncate(text)))
 }
 
-/// The message of an error without what it starts with when displayed.
-pub fn message_of(error: DataFusionError) -> String {
+/// Returns the message of an error without the prefix of its kind.
+pub fn error_text(error: DataFusionError) -> String {
     match error {
         DataFusionError::Plan(message) | DataFusionError::Internal(message) => message,
         other => other.strip_backtrace(),
@@ -176,24 +178,24 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        assert_eq!(cut("x"), "x");
-        assert_eq!(cut("∂".repeat(200)), "∂".repeat(200));
-        assert_eq!(cut("∂".repeat(201)), format!("{} ...", "∂".repeat(200)));
-        assert_eq!(abbreviated(&(col("x") * (col("y") + lit(1)))), "x * (y + 1)");
+        assert_eq!(truncate("x"), "x");
+        assert_eq!(truncate("∂".repeat(200)), "∂".repeat(200));
+        assert_eq!(truncate("∂".repeat(201)), format!("{} ...", "∂".repeat(200)));
+        assert_eq!(abbreviate(&(col("x") * (col("y") + lit(1)))), "x * (y + 1)");
     }
 
     #[test]
     fn the_message_of_an_error_is_without_its_kind() {
-        assert_eq!(message_of(plan_datafusion_err!("why")), "why");
-        assert_eq!(message_of(DataFusionError::Execution("why".to_owned())), "Execution error: why");
+        assert_eq!(error_text(plan_datafusion_err!("why")), "why");
+        assert_eq!(error_text(DataFusionError::Execution("why".to_owned())), "Execution error: why");
     }
 
     #[test]
     fn strings_are_to_be_written_without_quotes() {
-        assert_eq!(without_quotes(&ScalarValue::from("x")).as_deref(), Some("Write x without quotes"));
-        assert_eq!(without_quotes(&ScalarValue::from("x * y")).as_deref(), Some("Write x * y without quotes"));
+        assert_eq!(unquoted_advice(&ScalarValue::from("x")).as_deref(), Some("Write x without quotes"));
+        assert_eq!(unquoted_advice(&ScalarValue::from("x * y")).as_deref(), Some("Write x * y without quotes"));
         for other in [ScalarValue::from(""), ScalarValue::from("\n"), ScalarValue::Utf8(None), ScalarValue::from(1.0)] {
-            assert_eq!(without_quotes(&other), None, "{other}");
+            assert_eq!(unquoted_advice(&other), None, "{other}");
         }
     }
 
@@ -205,7 +207,7 @@ mod tests {
             (ScalarValue::from(true), "a constant"),
             (ScalarValue::Float64(None), "a constant"),
         ] {
-            assert_eq!(kind_of_literal(&value), kind, "{value}");
+            assert_eq!(literal_kind(&value), kind, "{value}");
         }
     }
 
@@ -223,18 +225,18 @@ mod tests {
             ("comes from ∂rows.", "comes from rows."),
             ("no such column", "no such column"),
         ] {
-            assert_eq!(as_written(text), shown);
+            assert_eq!(restore_source_names(text), shown);
         }
     }
 
     #[test]
     fn expressions_are_shown_without_what_has_been_added() {
         let added = Expr::Column(Column::new(Some("∂groups"), "∂sum #2"));
-        let shown = abbreviated(&power(cast(added, DataType::Float64), col("t.y")));
+        let shown = abbreviate(&power(cast(added, DataType::Float64), col("t.y")));
         assert_eq!(shown, "power(CAST(sum AS DOUBLE), t.y)");
         let jvp = create_udf("jvp", vec![], DataType::Float64, Volatility::Immutable, Arc::new(|_| internal_err!("")));
         let [added, cotangent] = ["∂val #2", "∂cotangent"].map(|name| Expr::Column(Column::new_unqualified(name)));
-        let shown = |arguments| abbreviated(&jvp.call(arguments));
+        let shown = |arguments| abbreviate(&jvp.call(arguments));
         assert_eq!(shown(vec![added.clone() * col("y"), added.clone(), lit(1.0)]), "grad(val * y, val)");
         assert_eq!(shown(vec![added, col("y"), cotangent]), "grad(val, y)");
         assert_eq!(shown(vec![col("x"), col("x"), lit(1.0)]), "jvp(x, x, 1.0)");

@@ -1,13 +1,13 @@
-//! What everything above speaks of: types, columns, DataFusion's own functions, expressions that keep words of another engine, the
-//! differential operators, the SQL that rules are written in, and messages.
+//! Shared vocabulary: types, columns, DataFusion's own functions, opaque expressions of another engine, the differential operators, the SQL
+//! of rules, and messages.
 
 pub mod columns;
 pub mod fields;
 pub mod functions;
 pub mod messages;
+pub mod opaque_expr;
 pub mod plural;
 pub mod refusals;
-pub mod spelled;
 pub mod syntax;
 #[cfg(test)]
 pub mod testing;

@@ -1,11 +1,11 @@
-//! Numbers of things in messages.
+//! Numbers with nouns in messages.
 
-/// How many there are of what has this name in the singular.
+/// Writes a number with a noun, which is given in the singular.
 ///
 /// ```text
 /// no arguments       1 argument       2 arguments
 /// ```
-pub fn counted(count: usize, name: &str) -> String {
+pub fn count_noun(count: usize, name: &str) -> String {
     match count {
         0 => format!("no {name}s"),
         1 => format!("1 {name}"),
@@ -15,10 +15,10 @@ pub fn counted(count: usize, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::count_noun;
 
     #[test]
     fn one_is_in_the_singular() {
-        assert_eq!([0, 1, 2].map(|count| counted(count, "argument")), ["no arguments", "1 argument", "2 arguments"]);
+        assert_eq!([0, 1, 2].map(|count| count_noun(count, "argument")), ["no arguments", "1 argument", "2 arguments"]);
     }
 }

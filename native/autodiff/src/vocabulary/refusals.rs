@@ -1,19 +1,19 @@
-//! The kinds of what is refused.
+//! The kinds of refusals.
 
 use datafusion_common::DataFusionError;
 
 /// Why a derivative is refused. A message of a kind begins with its name, by which bindings make exceptions of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// What has no derivative that is known.
+    /// No derivative is known.
     MissingRule,
-    /// What cannot be differentiated by.
+    /// One cannot differentiate by it.
     Variable,
-    /// What is no number.
+    /// It is no number.
     NotNumeric,
-    /// What derivatives do not see through.
+    /// Derivatives do not see through it.
     UnsupportedRelation,
-    /// A session that does not simplify calls.
+    /// The session does not simplify calls.
     MissingEngine,
     /// Anything else.
     Other,
@@ -29,23 +29,23 @@ const ALL: [Refused; 6] = [
 ];
 
 impl Refused {
-    /// The kind of an error that planning or running a statement ends in; none if it is not about a derivative.
+    /// Returns the kind of an error of planning or execution, `None` if it is not about a derivative.
     ///
     /// ```
     /// # use datafusion_common::{DataFusionError, plan_datafusion_err};
     /// # use xql_autodiff::Refused;
     /// let error = plan_datafusion_err!("MissingRuleError: no derivative of floor(x)").context("in a view");
-    /// assert_eq!(Refused::of(&error), Some(Refused::MissingRule));
-    /// assert_eq!(Refused::of(&plan_datafusion_err!("no table t")), None);
+    /// assert_eq!(Refused::from_error(&error), Some(Refused::MissingRule));
+    /// assert_eq!(Refused::from_error(&plan_datafusion_err!("no table t")), None);
     /// ```
-    pub fn of(error: &DataFusionError) -> Option<Self> {
+    pub fn from_error(error: &DataFusionError) -> Option<Self> {
         let (DataFusionError::Plan(message) | DataFusionError::Execution(message)) = error.find_root() else {
             return None;
         };
         ALL.into_iter().find(|kind| message.strip_prefix(kind.name()).is_some_and(|rest| rest.starts_with(": ")))
     }
 
-    /// What a message of this kind begins with, before a colon, and what the exception is called in Python.
+    /// Returns the prefix of messages of this kind, before a colon, which is also the name of the exception in Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::MissingRule => "MissingRuleError",
@@ -57,16 +57,16 @@ impl Refused {
         }
     }
 
-    /// An error of this kind, unless its message says already which kind it is of, as that of a call in a branch of a UNION does.
+    /// Marks an error as one of this kind, unless its message already has a kind, as that of a call in a branch of a UNION does.
     pub fn mark(self, error: DataFusionError) -> DataFusionError {
         match error {
-            DataFusionError::Plan(message) => DataFusionError::Plan(self.marked(message)),
-            DataFusionError::Execution(message) => DataFusionError::Execution(self.marked(message)),
+            DataFusionError::Plan(message) => DataFusionError::Plan(self.add_mark(message)),
+            DataFusionError::Execution(message) => DataFusionError::Execution(self.add_mark(message)),
             other => other,
         }
     }
 
-    fn marked(self, message: String) -> String {
+    fn add_mark(self, message: String) -> String {
         let known = ALL.into_iter().find_map(|kind| {
             let mark = format!("{}: ", kind.name());
             message.contains(&mark).then(|| (kind, message.replacen(&mark, "", 1)))

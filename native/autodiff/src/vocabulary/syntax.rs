@@ -9,9 +9,9 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use crate::vocabulary::messages::cut;
+use crate::vocabulary::messages::truncate;
 
-/// An expression and nothing after it.
+/// Parses an expression with nothing after it.
 ///
 /// # Errors
 /// A plan error if the text is anything else.
@@ -21,7 +21,9 @@ pub fn parse(sql: &str) -> Result<Sql> {
         parser.expect_token(&Token::EOF)?;
         Ok(parsed)
     });
-    parsed.map_err(|error| plan_datafusion_err!("{:?} cannot be parsed as an expression: {}", cut(sql), cut(error)))
+    parsed.map_err(|error| {
+        plan_datafusion_err!("{:?} cannot be parsed as an expression: {}", truncate(sql), truncate(error))
+    })
 }
 
 /// The left-hand side of a rule: a function or operator and the names of its inputs.
@@ -34,7 +36,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The signature of a line of a table, which may be one of an operator.
+    /// Parses the signature of a line of a table, which may be that of an operator.
     ///
     /// # Errors
     /// A plan error if it is none.
@@ -43,17 +45,17 @@ impl Signature {
             Sql::BinaryOp { left, op, right } => Self::new(op.to_string(), &[&left, &right]),
             Sql::UnaryOp { op, expr } => Self::new(op.to_string(), &[&expr]),
             call => {
-                let (name, inputs) = call_of(&call)?;
-                Self::new(name, &inputs.into_iter().map(unconverted).collect::<Vec<_>>())
+                let (name, inputs) = parse_call(&call)?;
+                Self::new(name, &inputs.into_iter().map(strip_cast).collect::<Vec<_>>())
             }
         }
     }
 
-    /// The signature of a function.
+    /// Reads the signature of a function.
     ///
     /// # Errors
     /// A plan error if it is none.
-    pub fn of_call(sql: &Sql) -> Result<Self> {
+    pub fn from_call(sql: &Sql) -> Result<Self> {
         if let Sql::Function(call) = sql
             && call.name.0.len() > 1
         {
@@ -63,13 +65,13 @@ impl Signature {
             return plan_err!(
                 "functions of DataFusion are in no schema, and {} names one; if the function itself is called {}, quote \
                  the whole, {}(...)",
-                cut(&call.name),
-                cut(&name),
-                cut(quote_identifier(&name))
+                truncate(&call.name),
+                truncate(&name),
+                truncate(quote_identifier(&name))
             );
         }
-        let (name, inputs) = call_of(sql).map_err(|_| {
-            plan_datafusion_err!("{} is not a call of a function with its parameters, such as f(x, y)", cut(sql))
+        let (name, inputs) = parse_call(sql).map_err(|_| {
+            plan_datafusion_err!("{} is not a call of a function with its parameters, such as f(x, y)", truncate(sql))
         })?;
         Self::new(name, &inputs)
     }
@@ -77,40 +79,40 @@ impl Signature {
     fn new(name: String, inputs: &[&Sql]) -> Result<Self> {
         let inputs = inputs.iter().map(|input| {
             name_of(input).ok_or_else(|| {
-                plan_datafusion_err!("{} is not a name; parameters are plain names, such as f(x, y)", cut(input))
+                plan_datafusion_err!("{} is not a name; parameters are plain names, such as f(x, y)", truncate(input))
             })
         });
         Ok(Self { name, inputs: inputs.collect::<Result<_>>()? })
     }
 }
 
-/// The name that an expression is, in lower case unless it is quoted, as in all SQL of DataFusion.
+/// Returns the name that an expression is, in lower case unless it is quoted, as in all SQL of DataFusion.
 pub fn name_of(sql: &Sql) -> Option<String> {
     match sql {
-        Sql::Identifier(name) => Some(normalized(name)),
+        Sql::Identifier(name) => Some(normalize(name)),
         _ => None,
     }
 }
 
-/// The expression without a conversion around it: `n` in `CAST(n AS BIGINT)`, an input that is a whole number.
-pub fn unconverted(sql: &Sql) -> &Sql {
+/// Strips a cast from an expression: `n` in `CAST(n AS BIGINT)`, an input that is an integer.
+pub fn strip_cast(sql: &Sql) -> &Sql {
     match sql {
         Sql::Cast { expr, .. } => expr,
         other => other,
     }
 }
 
-/// The function that a call names, and its arguments. floor, ceil and struct are syntax of their own to the parser.
+/// Returns the function that a call names, and its arguments. The parser has syntax of its own for floor, ceil and struct.
 ///
 /// # Errors
 /// A plan error if it is no call.
-pub fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
+pub fn parse_call(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
     const PLAIN: CeilFloorKind = CeilFloorKind::DateTimeField(DateTimeField::NoDateTime);
     match sql {
         Sql::Function(call) => {
-            let arguments = arguments(call).ok_or_else(|| unsupported(sql))?;
+            let arguments = arguments(call).ok_or_else(|| unsupported_error(sql))?;
             let name = match call.name.0.as_slice() {
-                [part] => part.as_ident().map(normalized),
+                [part] => part.as_ident().map(normalize),
                 _ => None,
             };
             Ok((name.unwrap_or_else(|| call.name.to_string()), arguments))
@@ -118,11 +120,11 @@ pub fn call_of(sql: &Sql) -> Result<(String, Vec<&Sql>)> {
         Sql::Floor { expr, field: PLAIN } => Ok(("floor".to_owned(), vec![expr])),
         Sql::Ceil { expr, field: PLAIN } => Ok(("ceil".to_owned(), vec![expr])),
         Sql::Struct { values, fields } if fields.is_empty() => Ok(("struct".to_owned(), values.iter().collect())),
-        other => Err(unsupported(other)),
+        other => Err(unsupported_error(other)),
     }
 }
 
-/// The arguments of a call that has nothing but arguments: no FILTER, OVER, DISTINCT, names or stars.
+/// Returns the arguments of a call that has nothing but arguments: no FILTER, OVER, DISTINCT, names or stars.
 fn arguments(call: &Function) -> Option<Vec<&Sql>> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let plain = call.parameters == FunctionArguments::None
@@ -139,20 +141,20 @@ fn arguments(call: &Function) -> Option<Vec<&Sql>> {
     if plain { arguments.collect() } else { None }
 }
 
-/// A name in lower case unless it is quoted.
-pub fn normalized(name: &Ident) -> String {
+/// Normalizes a name to lower case unless it is quoted.
+pub fn normalize(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
         None => name.value.to_ascii_lowercase(),
     }
 }
 
-/// The error for SQL that has no place in a formula.
-pub fn unsupported(sql: &Sql) -> DataFusionError {
+/// Creates the error for SQL that no formula may contain.
+pub fn unsupported_error(sql: &Sql) -> DataFusionError {
     plan_datafusion_err!(
         "a formula cannot be written with {}; it has numbers, parameters, + - * / %, comparisons, AND, OR, NOT, \
          BETWEEN, IS NULL, CASE, casts to REAL or DOUBLE, and calls of scalar functions (power(x, y) for a power)",
-        cut(sql)
+        truncate(sql)
     )
 }
 
@@ -189,7 +191,7 @@ mod tests {
             ("x + y", "not a call of a function with its parameters"),
             ("s.f(x)", "functions of DataFusion are in no schema"),
         ] {
-            let error = parse(sql).and_then(|sql| Signature::of_call(&sql)).map_err(|error| error.to_string());
+            let error = parse(sql).and_then(|sql| Signature::from_call(&sql)).map_err(|error| error.to_string());
             assert!(error.as_ref().is_err_and(|error| error.contains(reason)), "{sql}: {error:?}");
         }
         Ok(())

@@ -1,9 +1,9 @@
-//! What unit tests differentiate by.
+//! Columns for unit tests.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::{DFSchema, Result};
 
-/// The columns `x` and `y`, which are never NULL, `n`, which may be, and the whole number `i`.
+/// Returns a schema with the columns `x` and `y`, which are never NULL, `n`, which may be, and the integer `i`.
 pub fn columns() -> Result<DFSchema> {
     let fields = vec![
         Field::new("x", DataType::Float64, false),

@@ -2,9 +2,9 @@
 
 use datafusion_common::{Result, plan_err};
 
-use super::plural::counted;
+use super::plural::count_noun;
 
-/// What a differential operator makes of an expression.
+/// A transformation of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transform {
     /// The derivative by a column.
@@ -18,7 +18,7 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// The name of the operator in SQL.
+    /// Returns the name of the operator in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Self::Grad => "grad",
@@ -27,7 +27,7 @@ impl Transform {
         }
     }
 
-    /// What stands for it where several are asked for at once.
+    /// Returns its key in a batch request.
     pub fn key(self) -> &'static str {
         match self {
             Self::Tangent => "tangent",
@@ -35,12 +35,12 @@ impl Transform {
         }
     }
 
-    /// The one that a key stands for.
-    pub fn of_key(key: &str) -> Option<Self> {
+    /// Returns the transformation of a key.
+    pub fn from_key(key: &str) -> Option<Self> {
         [Self::Grad, Self::Jvp, Self::Vjp, Self::Tangent].into_iter().find(|transform| transform.key() == key)
     }
 
-    /// How the operator is called.
+    /// Returns how the operator is called.
     pub fn usage(self) -> &'static str {
         match self {
             Self::Grad => "grad(expression, column)",
@@ -49,7 +49,7 @@ impl Transform {
         }
     }
 
-    /// The error of a call with `count` arguments, if that is not a number of arguments this operator takes.
+    /// Checks that this operator takes `count` arguments.
     ///
     /// # Errors
     /// A plan error that shows how the operator is called.
@@ -62,7 +62,7 @@ impl Transform {
         if fits {
             Ok(())
         } else {
-            let (given, is) = (counted(count, "argument"), if count == 1 { "is" } else { "are" });
+            let (given, is) = (count_noun(count, "argument"), if count == 1 { "is" } else { "are" });
             plan_err!("{given} {is} given to {}; call it as {}", self.name(), self.usage())
         }
     }
@@ -76,7 +76,7 @@ impl Transform {
     }
 }
 
-/// Whether a function of this name is a differential operator.
+/// Returns whether a function of this name is a differential operator.
 pub fn is_transform(name: &str) -> bool {
     [Transform::Grad, Transform::Jvp, Transform::Vjp].iter().any(|transform| transform.name() == name)
 }
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn keys_lead_back() {
         for transform in [Transform::Grad, Transform::Jvp, Transform::Vjp, Transform::Tangent] {
-            assert_eq!(Transform::of_key(transform.key()), Some(transform));
+            assert_eq!(Transform::from_key(transform.key()), Some(transform));
             assert!(is_transform(transform.name()));
         }
-        assert!(Transform::of_key("sin").is_none() && !is_transform("tangent"));
+        assert!(Transform::from_key("sin").is_none() && !is_transform("tangent"));
     }
 }

@@ -1,17 +1,17 @@
-//! Which types can vary, and which type a derivative has.
+//! Types that can vary, and the type of a derivative.
 
 use arrow::datatypes::DataType;
 
-/// Whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
+/// Returns whether values of this type are real numbers that can vary: floats, also when dictionary-encoded.
 pub fn is_float(data_type: &DataType) -> bool {
-    matches!(decoded(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
+    matches!(value_type(data_type), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
-/// Whether a value of this type can vary with a float, so that a number made of it again has a derivative that is not 0 by the
-/// type alone.
+/// Returns whether a value of this type can vary with a float, so that a number converted back from it has a derivative that is not 0 by
+/// the type alone.
 ///
-/// Whole numbers and booleans are constant between jumps. Whatever else there is may hold all digits of a float: a decimal, a
-/// string, a time, a list.
+/// Integers and booleans are constant between jumps. Values of any other type may hold all digits of a float: a decimal, a string, a time,
+/// a list.
 pub fn can_vary(data_type: &DataType) -> bool {
     match data_type {
         DataType::Null | DataType::Boolean => false,
@@ -29,18 +29,18 @@ pub fn can_vary(data_type: &DataType) -> bool {
     }
 }
 
-/// The type of the values, for a dictionary-encoded type; the type itself for others.
-pub fn decoded(data_type: &DataType) -> &DataType {
+/// Returns the value type of a dictionary-encoded type, and any other type itself.
+pub fn value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
         plain => plain,
     }
 }
 
-/// Float32 if the expression and all columns are Float32, else Float64.
+/// Returns Float32 if the expression and all columns are Float32, else Float64.
 pub fn result_type<'a>(expression: &'a DataType, columns: impl IntoIterator<Item = &'a DataType>) -> DataType {
     let mut types = std::iter::once(expression).chain(columns);
-    if types.all(|t| decoded(t) == &DataType::Float32) { DataType::Float32 } else { DataType::Float64 }
+    if types.all(|t| value_type(t) == &DataType::Float32) { DataType::Float32 } else { DataType::Float64 }
 }
 
 #[cfg(test)]

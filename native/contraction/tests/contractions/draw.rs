@@ -1,4 +1,4 @@
-//! Random numbers, the same in every run unless `XQL_FFI_TEST_SEED` gives another seed; `random` draws one.
+//! Random numbers, the same in every run unless `XQL_FFI_TEST_SEED` sets another seed; `random` draws one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Draw(u64);
 
 impl Draw {
-    /// The generator of a run. The seed is shown where a test fails.
-    pub fn of_run() -> Self {
+    /// Creates the generator of a run and prints its seed, which a failing test shows.
+    pub fn from_env() -> Self {
         let seed = match std::env::var("XQL_FFI_TEST_SEED").as_deref() {
             Ok("random") => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
             Ok(seed) => seed.parse().expect("a number"),
@@ -17,7 +17,7 @@ impl Draw {
         Self(seed)
     }
 
-    /// A number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -26,23 +26,23 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below another one.
+    /// Returns a number below another one.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     pub fn unit(&mut self) -> f64 {
         self.next() as f64 / u64::MAX as f64
     }
 
-    /// True so often of a hundred times.
+    /// Returns true in so many of a hundred calls.
     pub fn percent(&mut self, times: usize) -> bool {
         self.below(100) < times
     }
 
-    /// One of several.
-    pub fn of<'t, T>(&mut self, all: &'t [T]) -> &'t T {
+    /// Returns one of several values.
+    pub fn pick<'t, T>(&mut self, all: &'t [T]) -> &'t T {
         &all[self.below(all.len())]
     }
 }

@@ -1,8 +1,8 @@
-//! Sums of products by every kernel, beside those by the join and the groups that DataFusion has for them.
+//! Tests of sums of products by every kernel against DataFusion's join and aggregation.
 
-mod changing;
 mod draw;
-mod lookups;
+mod mutable_table;
 mod named;
 mod random;
 mod session;
+mod unique_key_joins;

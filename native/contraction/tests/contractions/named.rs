@@ -1,4 +1,4 @@
-//! Sums whose result is known, and what is shown of them.
+//! Sums whose result is known, and what `EXPLAIN` shows of them.
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use datafusion::common::{Result, assert_contains};
@@ -14,22 +14,22 @@ use std::time::Duration;
 use xql_contraction::Contractions;
 
 use super::draw::Draw;
-use super::session::{WAYS, by, count, metric, planned, session, shown, sums, totals};
+use super::session::{WAYS, contract, count, metric, plan_sql, session, show, sums, totals};
 
 const PAIRS: &str = "SELECT a.g, b.h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
 
-/// Makes a table of rows.
+/// Creates a table of rows.
 async fn create(ctx: &SessionContext, table: &str, rows: &str) -> Result<()> {
     ctx.sql(&format!("CREATE TABLE {table} AS VALUES {rows}")).await?.collect().await?;
     Ok(())
 }
 
-/// Two tables of a key, a group and a value each.
+/// Creates two tables of a key, a group and a value each.
 async fn tables(a: &str, b: &str) -> Result<SessionContext> {
     with_keys("INT", a, b).await
 }
 
-/// The same with keys of a type.
+/// Creates two such tables with keys of a type.
 async fn with_keys(key: &str, a: &str, b: &str) -> Result<SessionContext> {
     let ctx = session(2);
     create(&ctx, &format!("a (k {key}, g VARCHAR, v DOUBLE)"), a).await?;
@@ -37,7 +37,7 @@ async fn with_keys(key: &str, a: &str, b: &str) -> Result<SessionContext> {
     Ok(ctx)
 }
 
-/// Tables of which one is to choose pairs of rows of the other two.
+/// Creates three tables: rows of `w` sample the product of `x` and `g`.
 async fn three(x: &str, g: &str, w: &str) -> Result<SessionContext> {
     let ctx = session(2);
     create(&ctx, "x (p INT, s INT, v DOUBLE)", x).await?;
@@ -46,40 +46,40 @@ async fn three(x: &str, g: &str, w: &str) -> Result<SessionContext> {
     Ok(ctx)
 }
 
-/// A sum over `g` and pairs of rows of `x` and `w`, which are joined so, by the rows of `w`.
-fn chosen(sum: &str, join: &str) -> String {
+/// Returns a sum over `g` and pairs of rows of `x` and `w`, grouped by the rows of `w`.
+fn sampled(sum: &str, join: &str) -> String {
     let pairs = "(SELECT x.s, w.q, w.row, x.v AS xv, w.v AS wv FROM x JOIN w ON x.p = w.p) AS j";
     let join = join.replace("pairs", pairs);
     format!("SELECT j.row, {sum} AS total FROM {join} ON g.s = j.s AND g.q = j.q GROUP BY j.row")
 }
 
-/// The sums of a statement in each way, which are the same.
+/// Returns the sums of a statement after checking that each mode contracts it and that all agree.
 async fn all(ctx: &SessionContext, sql: &str) -> Result<Vec<(String, Option<f64>)>> {
     for way in WAYS {
-        let plan = by(&planned(ctx, sql).await?, way)?;
-        assert_eq!(count(&plan), 1, "{}", shown(&plan));
+        let plan = contract(&plan_sql(ctx, sql).await?, way)?;
+        assert_eq!(count(&plan), 1, "{}", show(&plan));
     }
     each(ctx, sql).await
 }
 
-/// The same of a statement that need not be one of sums of products.
+/// Returns the sums of a statement after checking that all modes agree.
 async fn each(ctx: &SessionContext, sql: &str) -> Result<Vec<(String, Option<f64>)>> {
     let mut found = vec![];
     for way in WAYS {
-        found.push(sums(by(&planned(ctx, sql).await?, way)?, ctx.task_ctx()).await?);
+        found.push(sums(contract(&plan_sql(ctx, sql).await?, way)?, ctx.task_ctx()).await?);
     }
     let text = |sums: &BTreeMap<_, _>| format!("{sums:?}");
     found.iter().for_each(|sums| assert_eq!(text(sums), text(&found[0])));
     Ok(found.swap_remove(0).into_iter().collect())
 }
 
-/// Sums by their keys, as they are expected.
-fn of_keys<const N: usize>(sums: [(&str, Option<f64>); N]) -> Vec<(String, Option<f64>)> {
+/// Returns expected sums by key.
+fn expected<const N: usize>(sums: [(&str, Option<f64>); N]) -> Vec<(String, Option<f64>)> {
     sums.map(|(key, sum)| (key.to_owned(), sum)).into()
 }
 
 #[tokio::test]
-async fn a_group_is_there_without_a_sum() -> Result<()> {
+async fn a_group_exists_without_a_sum() -> Result<()> {
     let ctx =
         tables("(1, 'x', NULL), (1, 'y', 2.0), (9, 'z', 1.0)", "(1, 'p', 3.0), (1, 'q', NULL), (8, 'r', 1.0)").await?;
     let found = all(&ctx, PAIRS).await?;
@@ -88,9 +88,9 @@ async fn a_group_is_there_without_a_sum() -> Result<()> {
     Ok(())
 }
 
-/// Rows of one place are not added before an infinity meets them.
+/// Rows of one element are not added before they are multiplied with an infinity.
 #[tokio::test]
-async fn an_infinity_meets_each_row() -> Result<()> {
+async fn an_infinity_multiplies_each_row() -> Result<()> {
     let ctx = tables("(1, 'x', 'inf'), (2, 'x', 1.0)", "(1, 'p', 3.0), (1, 'p', -1.0), (2, 'p', 1.0)").await?;
     let found = all(&ctx, PAIRS).await?;
     assert!(matches!(found.as_slice(), [(key, Some(sum))] if key == "x|p" && sum.is_nan()), "{found:?}");
@@ -98,7 +98,7 @@ async fn an_infinity_meets_each_row() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_infinity_meets_rows_only() -> Result<()> {
+async fn an_infinity_multiplies_no_missing_row() -> Result<()> {
     let ctx =
         tables("(1, 'x', 'Infinity'), (2, 'x', 2.0)", "(1, 'p', 1.0), (2, 'p', 1.0), (2, 'q', 5.0), (1, 'r', 0.0)")
             .await?;
@@ -108,9 +108,9 @@ async fn an_infinity_meets_rows_only() -> Result<()> {
     Ok(())
 }
 
-/// What is not finite may be on either side of a product, beside rows that are not there.
+/// A value that is not finite may be in either factor, beside missing rows.
 #[tokio::test]
-async fn an_infinity_of_either_input_meets_rows_only() -> Result<()> {
+async fn an_infinity_of_either_input_multiplies_no_missing_row() -> Result<()> {
     let (infinite, finite) = ("(1, 'p', 'inf'), (2, 'p', 3.0)", "(1, 'p', 1.0), (2, 'q', 2.0)");
     for [a, b] in [[infinite, finite], [finite, infinite]] {
         let found = all(&tables(a, b).await?, PAIRS).await?;
@@ -120,45 +120,45 @@ async fn an_infinity_of_either_input_meets_rows_only() -> Result<()> {
     Ok(())
 }
 
-/// Products are not added before they are multiplied with the infinite factor of the row that chooses them.
+/// Products are not added before they are multiplied with an infinite sampling factor.
 #[tokio::test]
-async fn an_infinite_factor_meets_each_product_that_it_chooses() -> Result<()> {
+async fn an_infinite_factor_multiplies_each_product_that_it_samples() -> Result<()> {
     let ctx = three(
         "(0, 0, 2.0), (0, 1, -1.0), (1, 0, 1.0), (1, 1, 1.0)",
         "(0, 0, 1.0), (1, 0, 1.0)",
         "(0, 0, 1, 'inf'), (1, 0, 2, 'inf'), (1, 0, 3, 3.0)",
     )
     .await?;
-    let found = all(&ctx, &chosen("SUM(g.v * j.xv * j.wv)", "g JOIN pairs")).await?;
+    let found = all(&ctx, &sampled("SUM(g.v * j.xv * j.wv)", "g JOIN pairs")).await?;
     let shown: Vec<_> = found.iter().map(|(key, sum)| format!("{key} {}", sum.unwrap_or(-1.0))).collect();
     assert_eq!(shown, ["1 NaN", "2 inf", "3 6"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn keys_that_differ_by_powers_of_two_are_told_apart() -> Result<()> {
+async fn keys_that_differ_by_powers_of_two_are_distinct() -> Result<()> {
     let ctx =
         with_keys("BIGINT", "(1, 'x', 1.0), (4294967297, 'x', 10.0)", "(1, 'p', 2.0), (4294967297, 'q', 3.0)").await?;
-    assert_eq!(all(&ctx, PAIRS).await?, of_keys([("x|p", Some(2.0)), ("x|q", Some(30.0))]));
+    assert_eq!(all(&ctx, PAIRS).await?, expected([("x|p", Some(2.0)), ("x|q", Some(30.0))]));
     let sql = PAIRS.replace("a.g, b.h", "a.k, b.h");
-    assert_eq!(all(&ctx, &sql).await?, of_keys([("1|p", Some(2.0)), ("4294967297|q", Some(30.0))]));
+    assert_eq!(all(&ctx, &sql).await?, expected([("1|p", Some(2.0)), ("4294967297|q", Some(30.0))]));
     Ok(())
 }
 
-/// DataFusion's versions do not agree which of these are equal, so that its own join says it.
+/// DataFusion's versions disagree on which of these keys are equal, so DataFusion's own join decides.
 #[tokio::test]
-async fn keys_that_may_be_equal_or_not_are_handed_over() -> Result<()> {
+async fn keys_of_disputed_equality_fall_back() -> Result<()> {
     for keys in [["'NaN'", "-'NaN'::DOUBLE"], ["0.0", "-0.0"]] {
         let [a, b] = [["'x'", "'y'"], ["'p'", "'q'"]].map(|groups| {
             format!("({}, {}, 2.0), ({}, {}, 3.0), (1.0, 'z', 5.0)", keys[0], groups[0], keys[1], groups[1])
         });
         let ctx = with_keys("DOUBLE", &a, &b).await?;
-        let expected = sums(planned(&ctx, PAIRS).await?, ctx.task_ctx()).await?;
+        let expected = sums(plan_sql(&ctx, PAIRS).await?, ctx.task_ctx()).await?;
         assert_eq!(expected["z|z"], Some(25.0));
         for way in WAYS {
-            let plan = by(&planned(&ctx, PAIRS).await?, way)?;
+            let plan = contract(&plan_sql(&ctx, PAIRS).await?, way)?;
             assert_eq!(sums(Arc::clone(&plan), ctx.task_ctx()).await?, expected, "{way}");
-            assert_eq!(metric(&plan, "handed_over"), Some(1), "{way}: {a}");
+            assert_eq!(metric(&plan, "fallback"), Some(1), "{way}: {a}");
         }
     }
     Ok(())
@@ -168,9 +168,9 @@ async fn keys_that_may_be_equal_or_not_are_handed_over() -> Result<()> {
 async fn keys_that_are_null_are_groups_and_join_nothing() -> Result<()> {
     let ctx = tables("(NULL, 'x', 1.0), (1, NULL, 2.0)", "(NULL, 'p', 3.0), (1, NULL, 4.0)").await?;
     assert_eq!(all(&ctx, PAIRS).await?, [("NULL|NULL".to_owned(), Some(8.0))]);
-    let told_apart = PAIRS.replace("a.k = b.k", "a.k IS NOT DISTINCT FROM b.k");
+    let null_safe = PAIRS.replace("a.k = b.k", "a.k IS NOT DISTINCT FROM b.k");
     let expected = [("NULL|NULL".to_owned(), Some(8.0)), ("x|p".to_owned(), Some(3.0))];
-    assert_eq!(all(&ctx, &told_apart).await?, expected);
+    assert_eq!(all(&ctx, &null_safe).await?, expected);
     Ok(())
 }
 
@@ -184,9 +184,9 @@ async fn no_rows_have_no_sums() -> Result<()> {
     Ok(())
 }
 
-/// What is no sum of products over two or three inputs stays as DataFusion plans it.
+/// Other aggregations and joins stay as DataFusion plans them.
 #[tokio::test]
-async fn other_sums_stay() -> Result<()> {
+async fn other_sums_are_not_contracted() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0)", "(1, 'p', 3.0)").await?;
     for sql in [
         PAIRS.replace("a.v * b.v", "a.v / (a.v + b.v)"),
@@ -207,29 +207,30 @@ async fn other_sums_stay() -> Result<()> {
         "SELECT a.g || b.h AS gh, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g || b.h".to_owned(),
         "SELECT a.g, SUM(a.v) AS total FROM a GROUP BY a.g".to_owned(),
     ] {
-        let plan = by(&planned(&ctx, &sql).await?, Contractions::On)?;
-        assert_eq!(count(&plan), 0, "{sql}\n{}", shown(&plan));
+        let plan = contract(&plan_sql(&ctx, &sql).await?, Contractions::On)?;
+        assert_eq!(count(&plan), 0, "{sql}\n{}", show(&plan));
     }
-    let plan = planned(&ctx, PAIRS).await?;
-    assert_eq!(shown(&by(&plan, Contractions::Off)?), shown(&plan));
+    let plan = plan_sql(&ctx, PAIRS).await?;
+    assert_eq!(show(&contract(&plan, Contractions::Off)?), show(&plan));
     Ok(())
 }
 
-/// What is drawn for each row of a join is no key of the rows that it joins.
+/// A random value is draw_case for each row of a join, so it is no key of an input.
 #[tokio::test]
-async fn what_is_drawn_is_no_key() -> Result<()> {
+async fn a_volatile_expression_is_no_key() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0)", "(1, 'p', 3.0)").await?;
     let sql = "SELECT a.g, SUM(a.v * j.v * j.u) AS total
                FROM a JOIN (SELECT b.k AS k, b.v, c.v AS u FROM b JOIN a c ON b.k = c.k) j ON a.k = j.k GROUP BY a.g";
     for (key, is_seen_through) in [("b.k", true), ("b.k + CAST(random() AS INT)", false)] {
-        let plan = by(&planned(&ctx, &sql.replace("b.k AS k", &format!("{key} AS k"))).await?, Contractions::On)?;
-        assert_eq!(count(&plan), 1, "{}", shown(&plan));
-        assert_eq!(shown(&plan).contains(" of 2"), is_seen_through, "{}", shown(&plan));
+        let plan =
+            contract(&plan_sql(&ctx, &sql.replace("b.k AS k", &format!("{key} AS k"))).await?, Contractions::On)?;
+        assert_eq!(count(&plan), 1, "{}", show(&plan));
+        assert_eq!(show(&plan).contains(" of 2"), is_seen_through, "{}", show(&plan));
     }
     Ok(())
 }
 
-/// A sum of products is NULL where one of them is, and a group is there without any.
+/// A sum of products is NULL where one of them is, and a group exists without a sum.
 #[tokio::test]
 async fn groups_have_sums_counts_and_averages() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', NULL), (2, 'y', NULL)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
@@ -241,28 +242,28 @@ async fn groups_have_sums_counts_and_averages() -> Result<()> {
         ("y|p".to_owned(), vec![None, Some(1.0), Some(0.0), None]),
     ]);
     for way in WAYS {
-        let plan = by(&planned(&ctx, &sql).await?, way)?;
-        assert_eq!(count(&plan), 1, "{}", shown(&plan));
+        let plan = contract(&plan_sql(&ctx, &sql).await?, way)?;
+        assert_eq!(count(&plan), 1, "{}", show(&plan));
         assert_eq!(totals(plan, ctx.task_ctx()).await?, expected, "{way}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_plan_shows_what_is_summed_and_how() -> Result<()> {
+async fn explain_shows_terms_and_kernel() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 2.0)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
-    let plan = by(&planned(&ctx, PAIRS).await?, Contractions::Dense)?;
+    let plan = contract(&plan_sql(&ctx, PAIRS).await?, Contractions::Dense)?;
     assert_contains!(
-        shown(&plan),
+        show(&plan),
         "ContractionExec: by=[g@1 of 0, h@1 of 1], on=[k@0 of 0 = k@0 of 1], sum=[v@2 of 0 * v@2 of 1]"
     );
     sums(Arc::clone(&plan), ctx.task_ctx()).await?;
-    for (name, value) in [("dense", 1), ("pairs", 2), ("filling", 100)] {
+    for (name, value) in [("dense", 1), ("pairs", 2), ("density", 100)] {
         assert_eq!(metric(&plan, name), Some(value), "{name}");
     }
-    let plan = by(&planned(&ctx, PAIRS).await?, Contractions::HandedOver)?;
+    let plan = contract(&plan_sql(&ctx, PAIRS).await?, Contractions::Fallback)?;
     sums(Arc::clone(&plan), ctx.task_ctx()).await?;
-    assert_eq!((metric(&plan, "handed_over"), metric(&plan, "dense")), (Some(1), None));
+    assert_eq!((metric(&plan, "fallback"), metric(&plan, "dense")), (Some(1), None));
     Ok(())
 }
 
@@ -271,13 +272,13 @@ async fn a_factor_reads_what_its_input_has_computed() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 0.5)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
     let sql = "SELECT a.g, b.h, SUM(a.t * (1 - tanh(a.v) * tanh(a.v)) * b.v) AS total
         FROM (SELECT k, g, v, tanh(v) AS t FROM a) a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
-    let plan = by(&planned(&ctx, sql).await?, Contractions::On)?;
-    assert_contains!(shown(&plan), "sum=[t@3 * (1 - t@3 * t@3) of 0 * v@2 of 1]");
+    let plan = contract(&plan_sql(&ctx, sql).await?, Contractions::On)?;
+    assert_contains!(show(&plan), "sum=[t@3 * (1 - t@3 * t@3) of 0 * v@2 of 1]");
     let of = |v: f64, w: f64| v.tanh() * (1.0 - v.tanh() * v.tanh()) * w;
     let found = all(&ctx, sql).await?;
     let expected = of(1.0, 3.0) + of(0.5, 4.0);
     assert!(matches!(found.as_slice(), [(_, Some(sum))] if (sum - expected).abs() < 1e-14), "{found:?}");
-    // The input computes from another column of the same place and name.
+    // The input computes it from another column of the same index and name.
     let sql = "SELECT a.g, b.h, SUM((a.t + tanh(a.v)) * b.v) AS total
         FROM (SELECT k, g, v / 2 AS v, tanh(v) AS t FROM a) a JOIN b ON a.k = b.k GROUP BY a.g, b.h";
     let found = all(&ctx, sql).await?;
@@ -287,9 +288,9 @@ async fn a_factor_reads_what_its_input_has_computed() -> Result<()> {
     Ok(())
 }
 
-/// A missing row has no value that it has computed either.
+/// A missing row has no computed column either.
 #[tokio::test]
-async fn a_missing_row_has_computed_nothing() -> Result<()> {
+async fn a_missing_row_has_no_computed_columns() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 0.5)", "(1, 'p', NULL), (1, 'p', 4.0)").await?;
     let sql = "SELECT a.g, b.h, SUM(a.v * COALESCE(b.v, 5.0) * COALESCE(b.c, 2.0)) AS total
         FROM a LEFT JOIN (SELECT k, h, v, COALESCE(v, 5.0) AS c FROM b) b ON a.k = b.k GROUP BY a.g, b.h";
@@ -299,34 +300,34 @@ async fn a_missing_row_has_computed_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A row stays without a partner among those that are multiplied, be it that its key is NULL or that no row has it.
+/// An outer join keeps a row without a match, whether its key is NULL or no row has it.
 #[tokio::test]
-async fn rows_that_choose_nothing_stay_in_an_outer_join() -> Result<()> {
+async fn an_outer_join_keeps_rows_that_sample_nothing() -> Result<()> {
     let many: String = (0..20).map(|row| format!(", ({row}, 9, 1.0)")).collect();
     for more in ["", &many] {
         let g = format!("(0, 0, 2.0){more}");
         let ctx = three("(0, 0, 3.0)", &g, "(0, 0, 1, 1.0), (0, NULL, 2, 1.0), (0, 5, 3, 1.0), (4, 0, 4, 1.0)").await?;
         for join in ["g RIGHT JOIN pairs", "pairs LEFT JOIN g"] {
-            let found = all(&ctx, &chosen("SUM(g.v * j.xv)", join)).await?;
-            assert_eq!(found, of_keys([("1", Some(6.0)), ("2", None), ("3", None)]), "{join}");
-            // What an expression makes of a missing row is something.
-            let found = each(&ctx, &chosen("SUM(COALESCE(g.v, 5.0) * j.xv)", join)).await?;
-            assert_eq!(found, of_keys([("1", Some(6.0)), ("2", Some(15.0)), ("3", Some(15.0))]), "{join}");
+            let found = all(&ctx, &sampled("SUM(g.v * j.xv)", join)).await?;
+            assert_eq!(found, expected([("1", Some(6.0)), ("2", None), ("3", None)]), "{join}");
+            // An expression may map the NULLs of a missing row to a value.
+            let found = each(&ctx, &sampled("SUM(COALESCE(g.v, 5.0) * j.xv)", join)).await?;
+            assert_eq!(found, expected([("1", Some(6.0)), ("2", Some(15.0)), ("3", Some(15.0))]), "{join}");
         }
     }
     Ok(())
 }
 
-/// A row whose partners do not fulfil the condition of an outer join stays without one.
+/// A row whose matches do not satisfy the condition of an outer join stays, with NULLs.
 #[tokio::test]
 async fn the_condition_of_an_outer_join_is_none_of_its_groups() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (1, 'a', 2.0)", "(1, 'p', 3.0)").await?;
     let sql = PAIRS.replace("a JOIN b", "a LEFT JOIN b").replace("a.k = b.k", "a.k = b.k AND a.g < b.h");
-    assert_eq!(each(&ctx, &sql).await?, of_keys([("a|p", Some(6.0)), ("x|NULL", None)]));
+    assert_eq!(each(&ctx, &sql).await?, expected([("a|p", Some(6.0)), ("x|NULL", None)]));
     Ok(())
 }
 
-/// Aggregates in each way. Those of several columns are not planned as groups of groups.
+/// Several distinct aggregates, which DataFusion does not plan as nested aggregations.
 #[tokio::test]
 async fn equal_values_are_added_once_where_they_are_to_be_distinct() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (1, 'x', 3.0), (2, 'x', 3.0)", "(1, 'p', 2.0), (2, 'p', 2.0)").await?;
@@ -341,7 +342,7 @@ async fn equal_values_are_added_once_where_they_are_to_be_distinct() -> Result<(
         let expected = expected.into_iter().map(|(key, values)| (key.to_owned(), values.map(Some).to_vec()));
         let expected: BTreeMap<_, _> = expected.collect();
         for way in WAYS {
-            let plan = by(&planned(&ctx, sql).await?, way)?;
+            let plan = contract(&plan_sql(&ctx, sql).await?, way)?;
             assert_eq!(totals(plan, ctx.task_ctx()).await?, expected, "{way}");
         }
     }
@@ -352,11 +353,11 @@ async fn equal_values_are_added_once_where_they_are_to_be_distinct() -> Result<(
 async fn a_sum_by_numbers_is_over_the_rows_of_its_condition() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (1, 'y', 2.0), (2, 'x', 4.0)", "(1, 'p', 1.0)").await?;
     let found = each(&ctx, "SELECT k, SUM(v) FILTER (WHERE g = 'y') AS total FROM a GROUP BY k").await?;
-    assert_eq!(found, of_keys([("1", Some(2.0)), ("2", None)]));
+    assert_eq!(found, expected([("1", Some(2.0)), ("2", None)]));
     Ok(())
 }
 
-/// A table of random rows in some order, dealt out to partitions.
+/// Creates a table of shuffled rows in random partitions.
 fn shuffled(ctx: &SessionContext, name: &str, rows: &mut [(i64, i64, f64)], draw: &mut Draw) -> Result<()> {
     for last in (1..rows.len()).rev() {
         rows.swap(last, draw.below(last + 1));
@@ -374,7 +375,7 @@ fn shuffled(ctx: &SessionContext, name: &str, rows: &mut [(i64, i64, f64)], draw
 
 #[tokio::test]
 async fn sums_are_the_same_to_the_last_bit_in_whatever_order_rows_come() -> Result<()> {
-    let mut draw = Draw::of_run();
+    let mut draw = Draw::from_env();
     let mut row = |keys, groups| (draw.below(keys) as i64, draw.below(groups) as i64, draw.unit() - 0.5);
     let mut a: Vec<_> = (0..2000).map(|_| row(30, 20)).collect();
     let mut b: Vec<_> = (0..1000).map(|_| row(30, 15)).collect();
@@ -385,7 +386,7 @@ async fn sums_are_the_same_to_the_last_bit_in_whatever_order_rows_come() -> Resu
             let ctx = session(2);
             shuffled(&ctx, "a", &mut a, &mut draw)?;
             shuffled(&ctx, "b", &mut b, &mut draw)?;
-            let plan = by(&planned(&ctx, sql).await?, way)?;
+            let plan = contract(&plan_sql(&ctx, sql).await?, way)?;
             assert_eq!(count(&plan), 1);
             let sums = sums(plan, ctx.task_ctx()).await?;
             assert_eq!(sums.len(), 300);
@@ -396,22 +397,22 @@ async fn sums_are_the_same_to_the_last_bit_in_whatever_order_rows_come() -> Resu
     Ok(())
 }
 
-/// A plan with so much memory, and its sums.
+/// Executes a plan with limited memory.
 async fn with_memory(ctx: &SessionContext, bytes: usize) -> Result<(usize, Option<usize>, Arc<dyn MemoryPool>)> {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
     let context = TaskContext::default().with_runtime(runtime).with_session_config(SessionConfig::new());
     let sql = "SELECT a.g, b.g AS h, SUM(a.v * b.v) AS total FROM a JOIN b ON a.k = b.k GROUP BY a.g, b.g";
-    let plan = by(&planned(ctx, sql).await?, Contractions::On)?;
+    let plan = contract(&plan_sql(ctx, sql).await?, Contractions::On)?;
     let sums = sums(Arc::clone(&plan), Arc::new(context)).await?;
-    Ok((sums.len(), metric(&plan, "handed_over"), pool))
+    Ok((sums.len(), metric(&plan, "fallback"), pool))
 }
 
-/// Without memory for arrays, rows are handed over wherever reading or computing has come to, and none is lost.
+/// Without memory for matrices the fallback plan takes over, however far reading or computing has come, and no row is lost.
 #[tokio::test]
-async fn rows_are_handed_over_where_memory_ends() -> Result<()> {
+async fn the_fallback_takes_over_when_memory_runs_out() -> Result<()> {
     let ctx = session(2);
-    let mut draw = Draw::of_run();
+    let mut draw = Draw::from_env();
     let mut row = |keys, groups| (draw.below(keys) as i64, draw.below(groups) as i64, draw.unit());
     let mut a: Vec<_> = (0..20_000).map(|_| row(50, 20)).collect();
     let mut b: Vec<_> = (0..500).map(|_| row(50, 15)).collect();
@@ -419,10 +420,10 @@ async fn rows_are_handed_over_where_memory_ends() -> Result<()> {
     shuffled(&ctx, "b", &mut b, &mut draw)?;
     let mut seen = vec![];
     for bytes in [400_000, 700_000, 1_200_000, 1_900_000, 2_300_000, 100_000_000] {
-        let (rows, handed_over, pool) = with_memory(&ctx, bytes).await?;
+        let (rows, fallback, pool) = with_memory(&ctx, bytes).await?;
         assert_eq!(rows, 300, "{bytes}");
         assert_eq!(pool.reserved(), 0, "{bytes}");
-        seen.push(handed_over.is_some());
+        seen.push(fallback.is_some());
     }
     assert!(seen[0] && !seen[5], "{seen:?}");
     let error = with_memory(&ctx, 1000).await.map(|_| ()).expect_err("nor has DataFusion memory").to_string();
@@ -431,10 +432,10 @@ async fn rows_are_handed_over_where_memory_ends() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_plan_that_is_reset_computes_anew() -> Result<()> {
+async fn a_reset_plan_is_computed_again() -> Result<()> {
     let ctx = tables("(1, 'x', 1.0), (2, 'x', 2.0)", "(1, 'p', 3.0), (2, 'p', 4.0)").await?;
     for way in WAYS {
-        let plan = by(&planned(&ctx, PAIRS).await?, way)?;
+        let plan = contract(&plan_sql(&ctx, PAIRS).await?, way)?;
         for _ in 0..2 {
             let found = sums(reset_plan_states(Arc::clone(&plan))?, ctx.task_ctx()).await?;
             assert_eq!(found, BTreeMap::from([("x|p".to_owned(), Some(11.0))]));
@@ -443,8 +444,8 @@ async fn a_plan_that_is_reset_computes_anew() -> Result<()> {
     Ok(())
 }
 
-/// So many rows of two columns by numbers, each of which comes twice in a row.
-fn numbered(ctx: &SessionContext, rows: i64) -> Result<()> {
+/// Creates a table in which each number comes twice in a row.
+fn create_numbered(ctx: &SessionContext, rows: i64) -> Result<()> {
     let number: ArrayRef = Arc::new((0..rows).map(|row| row / 2).collect::<Int64Array>());
     let u: ArrayRef = Arc::new((0..rows).map(|row| (row % 3 > 0).then_some(row as f64)).collect::<Float64Array>());
     let v: ArrayRef = Arc::new((0..rows).map(|row| -(row as f64)).collect::<Float64Array>());
@@ -457,8 +458,8 @@ fn numbered(ctx: &SessionContext, rows: i64) -> Result<()> {
 #[tokio::test]
 async fn several_columns_are_summed_by_a_number() -> Result<()> {
     let ctx = session(3);
-    numbered(&ctx, 4000)?;
-    // The numbers of doubles are exact, so that they are keys here.
+    create_numbered(&ctx, 4000)?;
+    // The sums of these doubles are exact, so they can be compared.
     let found = all(&ctx, "SELECT n, SUM(u) AS u, SUM(v) AS v FROM a GROUP BY n").await?;
     assert_eq!(found.len(), 2000);
     let expected = |n: i64| {
@@ -472,9 +473,9 @@ async fn several_columns_are_summed_by_a_number() -> Result<()> {
     Ok(())
 }
 
-/// Rows that come by their numbers, some without a value. What stands in its place is no value.
+/// Consecutive keys, some without a value. The value under a NULL does not count.
 #[tokio::test]
-async fn neighbours_without_a_value_add_nothing() -> Result<()> {
+async fn consecutive_keys_without_a_value_add_nothing() -> Result<()> {
     let ctx = session(1);
     let batch = |known: [bool; 3]| {
         let values = Float64Array::new(vec![1.0, 2.0, 4.0].into(), Some(known.to_vec().into()));
@@ -485,12 +486,12 @@ async fn neighbours_without_a_value_add_nothing() -> Result<()> {
     let batches = vec![batch([false, true, false])?, batch([false, false, true])?];
     ctx.register_table("a", Arc::new(MemTable::try_new(batches[0].schema(), vec![batches])?))?;
     let found = all(&ctx, "SELECT n, SUM(v) AS total FROM a GROUP BY n").await?;
-    assert_eq!(found, of_keys([("0", None), ("1", Some(2.0)), ("2", Some(4.0))]));
+    assert_eq!(found, expected([("0", None), ("1", Some(2.0)), ("2", Some(4.0))]));
     Ok(())
 }
 
 #[tokio::test]
-async fn what_memory_ends_for_is_handed_over_with_the_sums_so_far() -> Result<()> {
+async fn a_dense_key_aggregate_falls_back_with_the_sums_so_far() -> Result<()> {
     let sql = "SELECT n, SUM(v) AS v FROM a GROUP BY n";
     let mut ways = vec![];
     for bytes in [60_000, 250_000, 1_000_000] {
@@ -498,17 +499,17 @@ async fn what_memory_ends_for_is_handed_over_with_the_sums_so_far() -> Result<()
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc()?;
         let config = SessionConfig::new().with_target_partitions(1).with_batch_size(64);
         let ctx = SessionContext::new_with_config_rt(config, runtime);
-        numbered(&ctx, 40_000)?;
-        let plan = by(&planned(&ctx, sql).await?, Contractions::On)?;
-        // DataFusion's groups need more than the least has as well.
+        create_numbered(&ctx, 40_000)?;
+        let plan = contract(&plan_sql(&ctx, sql).await?, Contractions::On)?;
+        // DataFusion's aggregation itself needs more than the smallest limit.
         let found = sums(Arc::clone(&plan), ctx.task_ctx()).await;
-        ways.push(metric(&plan, "handed_over").unwrap_or_default());
+        ways.push(metric(&plan, "fallback").unwrap_or_default());
         match found {
             Ok(found) => assert_eq!(found["19999"], Some(-(39_998.0 + 39_999.0))),
             Err(error) => assert!(error.to_string().contains("Resources exhausted"), "{error}"),
         }
         drop(plan);
-        // Tasks that an error ends give their memory back when they are polled for the last time.
+        // Tasks that an error has ended return their memory when they are polled for the last time.
         for _ in 0..1000 {
             if pool.reserved() > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;

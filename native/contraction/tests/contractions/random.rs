@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xql_contraction::Contractions;
 
-use super::changing::Changing;
 use super::draw::Draw;
-use super::session::{WAYS, by, count, metric, planned, session, totals};
+use super::mutable_table::MutableTable;
+use super::session::{WAYS, contract, count, metric, plan_sql, session, totals};
 
-/// What a value is drawn from.
+/// The distribution of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Values {
     Plain,
@@ -49,7 +49,7 @@ const KEY_TYPES: [KeyType; 8] = [
     KeyType::Float,
 ];
 
-/// A key of so many values, some of which may be NULL.
+/// Creates a key column of up to `values` distinct values, `nulls` percent of them NULL.
 pub fn key(draw: &mut Draw, of: KeyType, rows: usize, values: usize, nulls: usize) -> ArrayRef {
     let codes: Vec<_> = (0..rows).map(|_| (!draw.percent(nulls)).then(|| draw.below(values) as i64)).collect();
     let codes = codes.into_iter();
@@ -70,25 +70,25 @@ fn value(draw: &mut Draw, values: Values) -> Option<f64> {
         return None;
     }
     if values == Values::Special && draw.percent(15) {
-        return Some(*draw.of(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e90, -1e90, 1e-310]));
+        return Some(*draw.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e90, -1e90, 1e-310]));
     }
     if values == Values::Huge && draw.percent(30) {
-        return Some(*draw.of(&[1e308, -1e308, 1e-308]));
+        return Some(*draw.pick(&[1e308, -1e308, 1e-308]));
     }
     Some(draw.unit() * 4.0 - 2.0)
 }
 
-pub fn of_values(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
+pub fn values_column(draw: &mut Draw, values: Values, rows: usize) -> ArrayRef {
     Arc::new((0..rows).map(|_| value(draw, values)).collect::<Float64Array>())
 }
 
-/// A table of columns, in several batches and partitions.
+/// Creates a table in several batches and partitions.
 pub fn add_table(
     ctx: &SessionContext,
     draw: &mut Draw,
     name: &str,
     columns: Vec<(&str, ArrayRef)>,
-) -> Result<Vec<Changing>> {
+) -> Result<Vec<MutableTable>> {
     let batch =
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))?;
     let mut partitions = vec![vec![]; 1 + draw.below(3)];
@@ -99,10 +99,10 @@ pub fn add_table(
         partitions[of].push(batch.slice(first, length));
         first += length;
     }
-    Changing::register(ctx, name, &batch.schema(), partitions)
+    MutableTable::register(ctx, name, &batch.schema(), partitions)
 }
 
-/// How many rows and values a case has.
+/// The numbers of rows and distinct values of a case.
 struct Sizes {
     rows: [usize; 3],
     groups: [usize; 2],
@@ -112,34 +112,34 @@ struct Sizes {
 
 fn sizes(draw: &mut Draw) -> Sizes {
     let rows = |draw: &mut Draw| {
-        let most = *draw.of(&[5, 40, 300]);
+        let most = *draw.pick(&[5, 40, 300]);
         if draw.percent(5) { 0 } else { 1 + draw.below(most) }
     };
     Sizes {
         rows: [rows(draw), rows(draw), rows(draw)],
         groups: [1 + draw.below(12), 1 + draw.below(80)],
         keys: 1 + draw.below(12),
-        nulls: *draw.of(&[0, 0, 15]),
+        nulls: *draw.pick(&[0, 0, 15]),
     }
 }
 
-/// A sum over tables, and the sum of its absolute products.
+/// A sum over tables, and the same sum of absolute values.
 struct Case {
-    tables: Vec<Changing>,
-    /// What its values are drawn from.
+    tables: Vec<MutableTable>,
+    /// The distribution of its values.
     values: Values,
     statements: [String; 2],
 }
 
-/// Aggregates beside a sum, each with one that is as large as the absolute values of what it is of.
+/// Draws further aggregates, each with its bound: the same of absolute values.
 fn more(draw: &mut Draw, of: Values, products: [&str; 5]) -> Vec<[String; 2]> {
     let number = if draw.percent(50) { 0 } else { 1 + draw.below(3) };
     let one = |draw: &mut Draw| {
-        let [a, b] = [*draw.of(&products), *draw.of(&products)];
-        // A sum may overflow before it is multiplied by the factor of a row that chooses it.
+        let [a, b] = [*draw.pick(&products), *draw.pick(&products)];
+        // A sum may overflow before it is multiplied by a sampling factor.
         let a = if of == Values::Huge { a.trim_end_matches(" * w.v") } else { a };
         let absolute = format!("abs({a})");
-        // What overflows in one row is infinite beside another product, and no more than large without it.
+        // A product that overflows is infinite in a sum of products, but only large by itself.
         match draw.below(if of == Values::Huge { 3 } else { 5 }) {
             0 => [format!("COUNT({a})"), format!("COUNT({a})")],
             1 => [format!("AVG({a})"), format!("AVG({absolute})")],
@@ -151,21 +151,21 @@ fn more(draw: &mut Draw, of: Values, products: [&str; 5]) -> Vec<[String; 2]> {
     (0..number).map(|_| one(draw)).collect()
 }
 
-/// The sum of a product with more aggregates, and the same of absolute values.
+/// Returns the sum of a product with further aggregates, and the same of absolute values.
 fn aggregates(product: &str, more: &[[String; 2]]) -> [Vec<String>; 2] {
     let sum = [format!("SUM({product})"), format!("SUM(abs({product}))")];
     [0, 1].map(|which| [&sum].into_iter().chain(more).map(|aggregate| aggregate[which].clone()).collect())
 }
 
-/// A sum over two tables.
+/// Draws a sum over two tables.
 fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let mut tables = vec![];
     let Sizes { rows, groups, keys, nulls } = sizes(draw);
-    let of = *draw.of(&[Values::Plain, Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
-    let types: Vec<_> = (0..4).map(|_| *draw.of(&KEY_TYPES)).collect();
+    let of = *draw.pick(&[Values::Plain, Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
+    let types: Vec<_> = (0..4).map(|_| *draw.pick(&KEY_TYPES)).collect();
     for (side, name) in ["a", "b"].into_iter().enumerate() {
         let count = rows[side];
-        let single = of_values(draw, of, count);
+        let single = values_column(draw, of, count);
         let single: ArrayRef = Arc::new(
             single
                 .as_any()
@@ -180,13 +180,13 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
             ("l", key(draw, types[1], count, 2, nulls)),
             ("g", key(draw, types[2], count, groups[side], nulls)),
             ("h", key(draw, types[3], count, 2, nulls)),
-            ("v", of_values(draw, of, count)),
-            ("u", of_values(draw, of, count)),
+            ("v", values_column(draw, of, count)),
+            ("u", values_column(draw, of, count)),
             ("r", single),
         ];
         tables.extend(add_table(ctx, draw, name, columns)?);
     }
-    let product = (*draw.of(&[
+    let product = (*draw.pick(&[
         "a.v * b.v",
         "a.v * b.v",
         "tanh(a.v) * b.v / 2",
@@ -202,18 +202,18 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "coalesce(a.v, 0) * coalesce(b.v, 0.5)",
     ]))
     .to_owned();
-    // Three factors are multiplied in another order, and what is too large or too small on the way is infinite or 0 in one of them.
+    // Three factors are multiplied in another order, and an intermediate product may overflow or underflow in one of them.
     let is_extreme = of == Values::Huge || of == Values::Special && product.contains(") * a.u");
     let product = if is_extreme { "a.v * b.v".to_owned() } else { product };
-    let filter = *draw.of(&["", "", "", " FILTER (WHERE a.v > 0)", " FILTER (WHERE a.u < 1 AND b.v > -1)"]);
-    let on = *draw.of(&[
+    let filter = *draw.pick(&["", "", "", " FILTER (WHERE a.v > 0)", " FILTER (WHERE a.u < 1 AND b.v > -1)"]);
+    let on = *draw.pick(&[
         "a.k = b.k",
         "a.k = b.k",
         "a.k = b.k AND a.l = b.l",
         "a.k IS NOT DISTINCT FROM b.k",
         "(a.k IS NOT DISTINCT FROM b.k) AND (a.l IS NOT DISTINCT FROM b.l)",
     ]);
-    let by = *draw.of(&[
+    let by = *draw.pick(&[
         "a.g, b.g",
         "a.g, b.g",
         "b.g, a.h, a.g",
@@ -223,12 +223,12 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "a.g, a.h, b.g, b.h",
         "b.g, a.l",
     ]);
-    // A condition of the keys of groups is one of the groups.
+    // A condition on the keys of groups is one on the groups.
     let masks = ["a.g < b.g", "a.g <> b.g", "(a.g IS DISTINCT FROM b.g)", "coalesce(a.g > b.g, true)"];
-    // What a mask says of rows without a partner is another thing.
-    let kind = *draw.of(&["INNER", "INNER", "LEFT", "RIGHT"]);
+    // A mask in an outer join is not supported.
+    let kind = *draw.pick(&["INNER", "INNER", "LEFT", "RIGHT"]);
     let is_masked = kind == "INNER" && draw.percent(25);
-    let mask = if is_masked { format!(" AND {}", draw.of(&masks)) } else { String::new() };
+    let mask = if is_masked { format!(" AND {}", draw.pick(&masks)) } else { String::new() };
     let more =
         more(draw, of, ["a.v * b.v", "b.u * a.u", "a.u", "a.v / 3 * b.u", "CASE WHEN a.u > 0 THEN a.u * b.v END"]);
     let statements = aggregates(&product, &more).map(|aggregates| {
@@ -242,12 +242,12 @@ fn pairs(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     Ok(Case { tables, values: of, statements })
 }
 
-/// The same where rows of a third table choose pairs of the other two.
-fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
+/// Draws a sum in which rows of a third table sample the product of the other two.
+fn sampled(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     let mut tables = vec![];
     let Sizes { rows, groups, keys, nulls } = sizes(draw);
-    let of = *draw.of(&[Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
-    let types: Vec<_> = (0..4).map(|_| *draw.of(&KEY_TYPES)).collect();
+    let of = *draw.pick(&[Values::Plain, Values::WithNulls, Values::Special, Values::Huge]);
+    let types: Vec<_> = (0..4).map(|_| *draw.pick(&KEY_TYPES)).collect();
     let [p, q, s] = [groups[0], groups[1], keys];
     for (number, (name, keys)) in [("x", [p, s]), ("g", [s, q]), ("w", [p, q])].into_iter().enumerate() {
         let count = rows[number];
@@ -260,7 +260,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         let mut columns = vec![
             (first.0, key(draw, of_type(first.1), count, keys[0], nulls)),
             (second.0, key(draw, of_type(second.1), count, keys[1], nulls)),
-            ("v", of_values(draw, of, count)),
+            ("v", values_column(draw, of, count)),
         ];
         if name == "w" {
             let row: ArrayRef = if draw.percent(70) {
@@ -272,7 +272,7 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         }
         tables.extend(add_table(ctx, draw, name, columns)?);
     }
-    let product = *draw.of(&[
+    let product = *draw.pick(&[
         "g.v * x.v",
         "g.v * CASE WHEN w.v IS NOT NULL THEN x.v END",
         "g.v * x.v * w.v",
@@ -281,14 +281,14 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
         "g.v * CASE WHEN w.v > 0 AND x.v < 1 THEN x.v END",
     ]);
     let product = if of == Values::Huge { "g.v * x.v" } else { product };
-    let (kind, is) = *draw.of(&[
+    let (kind, is) = *draw.pick(&[
         ("RIGHT", "IS NOT DISTINCT FROM"),
         ("RIGHT", "="),
         ("INNER", "="),
         ("INNER", "IS NOT DISTINCT FROM"),
     ]);
-    // Rows that choose may have no partner in `x`.
-    let lower = *draw.of(&["INNER", "INNER", "RIGHT"]);
+    // Rows that sample may have no match in `x`.
+    let lower = *draw.pick(&["INNER", "INNER", "RIGHT"]);
     let and = if draw.percent(75) { format!(" AND (g.q {is} j.q)") } else { String::new() };
     let more = more(draw, of, ["g.v * x.v", "x.v * g.v * w.v", "g.v / 4", "g.v * x.v / 2", "g.v"]);
     let statements = aggregates(product, &more).map(|aggregates| {
@@ -307,13 +307,13 @@ fn chosen(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     Ok(Case { tables, values: of, statements })
 }
 
-/// Sums by whole numbers. Most are positions, but some are NULL, negative or far away, in the first rows or in the last.
+/// Draws a sum by integer keys. Most are indexes, but some are NULL, negative or large, in the first rows or in the last.
 fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
-    let of = *draw.of(&[Values::Plain, Values::WithNulls, Values::Special]);
-    let rows = *draw.of(&[0, 1, 40, 900]);
-    let (near, far) = (*draw.of(&[1, 7, 400]), *draw.of(&[400, 400, 1 << 40]));
-    let (first, nulls) = (*draw.of(&[0, 0, 0, -3]), *draw.of(&[0, 0, 0, 10]));
-    let begin = *draw.of(&[0, rows / 2, rows]);
+    let of = *draw.pick(&[Values::Plain, Values::WithNulls, Values::Special]);
+    let rows = *draw.pick(&[0, 1, 40, 900]);
+    let (near, far) = (*draw.pick(&[1, 7, 400]), *draw.pick(&[400, 400, 1 << 40]));
+    let (first, nulls) = (*draw.pick(&[0, 0, 0, -3]), *draw.pick(&[0, 0, 0, 10]));
+    let begin = *draw.pick(&[0, rows / 2, rows]);
     let number = |row: usize| {
         let is_none = draw.percent(if row < begin { 0 } else { nulls });
         let distance = draw.below(if row < begin { near } else { far }) as i64;
@@ -321,9 +321,9 @@ fn by_number(ctx: &SessionContext, draw: &mut Draw) -> Result<Case> {
     };
     let numbers: ArrayRef = Arc::new((0..rows).map(number).collect::<Int64Array>());
     let fits = far < 1 << 32 && first == 0;
-    let narrow = draw.of(&[DataType::Int64, DataType::Int16, DataType::UInt16, DataType::UInt64]);
+    let narrow = draw.pick(&[DataType::Int64, DataType::Int16, DataType::UInt16, DataType::UInt64]);
     let numbers = if fits { cast(&numbers, narrow)? } else { numbers };
-    let values = of_values(draw, of, rows);
+    let values = values_column(draw, of, rows);
     let tables = add_table(ctx, draw, "a", vec![("k", numbers), ("v", values)])?;
     let sum = |sum: &str| format!("SELECT k, SUM({sum}) AS total FROM (SELECT k, v, abs(v) AS size FROM a) GROUP BY k");
     Ok(Case { tables, values: of, statements: [sum("v"), sum("size")] })
@@ -342,7 +342,7 @@ fn are_close(found: Option<f64>, expected: Option<f64>, size: Option<f64>) -> bo
     }
 }
 
-/// The sums of a case as DataFusion has them.
+/// The sums of a case, computed by DataFusion.
 struct Expected {
     sums: Totals,
     sizes: Totals,
@@ -353,8 +353,8 @@ type Totals = BTreeMap<String, Vec<Option<f64>>>;
 impl Expected {
     async fn of(ctx: &SessionContext, case: &Case) -> Result<Self> {
         let [sql, sizes] = &case.statements;
-        let sums = totals(planned(ctx, sql).await?, ctx.task_ctx()).await?;
-        Ok(Self { sums, sizes: totals(planned(ctx, sizes).await?, ctx.task_ctx()).await? })
+        let sums = totals(plan_sql(ctx, sql).await?, ctx.task_ctx()).await?;
+        Ok(Self { sums, sizes: totals(plan_sql(ctx, sizes).await?, ctx.task_ctx()).await? })
     }
 
     fn check(&self, case: &Case, found: Totals, way: Contractions) {
@@ -363,7 +363,7 @@ impl Expected {
         let sums = found.iter().flat_map(|(key, sums)| sums.iter().enumerate().map(move |(at, sum)| (key, at, *sum)));
         for (key, at, sum) in sums {
             let (expected, size) = (self.sums[key][at], self.sizes[key][at]);
-            // What overflows on the way is infinite in one order and not in another.
+            // An intermediate sum that overflows is infinite in one order and not in another.
             let overflows = case.values == Values::Huge && size.is_some_and(f64::is_infinite);
             assert!(overflows || are_close(sum, expected, size), "{way}: {sum:?} is not {expected:?} for {key}: {sql}");
             assert_eq!(sum.is_none(), expected.is_none(), "{way}: {key}: {sql}");
@@ -372,12 +372,12 @@ impl Expected {
     }
 }
 
-/// Executes a sum in every way, and says how often each kernel was taken.
+/// Executes a sum in every mode, counts the kernels, and returns whether the sum was contracted.
 async fn check(ctx: &SessionContext, case: &Case, kernels: [&str; 2], taken: &mut [usize; 2]) -> Result<bool> {
     let expected = Expected::of(ctx, case).await?;
     let mut is_contracted = false;
     for way in WAYS {
-        let contraction = by(&planned(ctx, &case.statements[0]).await?, way)?;
+        let contraction = contract(&plan_sql(ctx, &case.statements[0]).await?, way)?;
         is_contracted = count(&contraction) > 0;
         expected.check(case, totals(Arc::clone(&contraction), ctx.task_ctx()).await?, way);
         if way == Contractions::On {
@@ -389,10 +389,10 @@ async fn check(ctx: &SessionContext, case: &Case, kernels: [&str; 2], taken: &mu
     Ok(is_contracted)
 }
 
-/// Executes the plans of a sum again and again, while the rows of the tables change or stay.
+/// Executes the plans of a sum several times while the rows of the tables change or stay.
 async fn check_again(ctx: &SessionContext, case: &Case, draw: &mut Draw) -> Result<()> {
-    let plan = planned(ctx, &case.statements[0]).await?;
-    let plans = WAYS.into_iter().map(|way| Ok((way, by(&plan, way)?)));
+    let plan = plan_sql(ctx, &case.statements[0]).await?;
+    let plans = WAYS.into_iter().map(|way| Ok((way, contract(&plan, way)?)));
     let plans: Vec<_> = plans.collect::<Result<_>>()?;
     for _ in 0..6 {
         let expected = Expected::of(ctx, case).await?;
@@ -412,16 +412,16 @@ pub fn cases() -> usize {
     std::env::var("XQL_FFI_TEST_SUMS").map_or(150, |cases| cases.parse().expect("a number"))
 }
 
-/// Draws tables, and the statements of a case over them.
-type Drawn = fn(&SessionContext, &mut Draw) -> Result<Case>;
+/// Draws tables and the statements of a case.
+type DrawCase = fn(&SessionContext, &mut Draw) -> Result<Case>;
 
-/// Checks as many cases as there are to be, most of which have to be computed as arrays, and each of the ways to be taken.
-async fn check_all(drawn: Drawn, kernels: [&str; 2]) -> Result<()> {
-    let mut draw = Draw::of_run();
+/// Checks all cases. Most have to be contracted, and each kernel has to be used.
+async fn check_all(draw_case: DrawCase, kernels: [&str; 2]) -> Result<()> {
+    let mut draw = Draw::from_env();
     let (mut found, mut taken) = (0, [0; 2]);
     for _ in 0..cases() {
         let ctx = session(1 + draw.below(3));
-        let case = drawn(&ctx, &mut draw)?;
+        let case = draw_case(&ctx, &mut draw)?;
         found += usize::from(check(&ctx, &case, kernels, &mut taken).await?);
     }
     println!("{found} of {} as arrays: {kernels:?} {taken:?}", cases());
@@ -431,27 +431,27 @@ async fn check_all(drawn: Drawn, kernels: [&str; 2]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn sums_of_pairs_are_those_of_the_join() -> Result<()> {
+async fn products_equal_the_sums_of_the_join() -> Result<()> {
     check_all(pairs, ["dense", "sparse"]).await
 }
 
 #[tokio::test]
-async fn sums_of_chosen_pairs_are_those_of_the_joins() -> Result<()> {
-    check_all(chosen, ["dense", "sparse"]).await
+async fn sampled_products_equal_the_sums_of_the_joins() -> Result<()> {
+    check_all(sampled, ["dense", "sparse"]).await
 }
 
 #[tokio::test]
-async fn sums_by_numbers_are_those_of_groups() -> Result<()> {
-    check_all(by_number, ["numbers", "handed_over"]).await
+async fn dense_key_aggregates_equal_the_sums_of_groups() -> Result<()> {
+    check_all(by_number, ["keys", "fallback"]).await
 }
 
 #[tokio::test]
-async fn an_execution_gives_the_sums_of_its_own_rows() -> Result<()> {
-    let mut draw = Draw::of_run();
+async fn a_cached_encoding_never_changes_a_sum() -> Result<()> {
+    let mut draw = Draw::from_env();
     for number in 0..cases() {
         let ctx = session(1 + draw.below(3));
-        let drawn: Drawn = if number % 2 == 0 { pairs } else { chosen };
-        let case = drawn(&ctx, &mut draw)?;
+        let draw_case: DrawCase = if number % 2 == 0 { pairs } else { sampled };
+        let case = draw_case(&ctx, &mut draw)?;
         check_again(&ctx, &case, &mut draw).await?;
     }
     Ok(())

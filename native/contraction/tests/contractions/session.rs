@@ -1,4 +1,4 @@
-//! Sessions, and statements that are executed with sums of products as arrays and without.
+//! Sessions, and statements executed with and without contraction.
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
@@ -11,45 +11,46 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use xql_contraction::{Contractions, contracted};
+use xql_contraction::{Contractions, contract_sums};
 
-/// All ways in which sums are computed.
+/// All modes.
 pub const WAYS: [Contractions; 4] =
-    [Contractions::On, Contractions::Dense, Contractions::Sparse, Contractions::HandedOver];
+    [Contractions::On, Contractions::Dense, Contractions::Sparse, Contractions::Fallback];
 
-/// A session with so many partitions.
+/// Creates a session.
 pub fn session(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions).with_batch_size(64))
 }
 
-/// The plan of a statement.
-pub async fn planned(ctx: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
+/// Plans a statement.
+pub async fn plan_sql(ctx: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
     ctx.sql(sql).await?.create_physical_plan().await
 }
 
-/// A plan as text.
-pub fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
+/// Shows a plan.
+pub fn show(plan: &Arc<dyn ExecutionPlan>) -> String {
     displayable(plan.as_ref()).indent(true).to_string()
 }
 
-/// How many sums a plan computes as arrays.
+/// Counts the contracted sums of a plan.
 pub fn count(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    shown(plan).lines().filter(|line| line.contains("ContractionExec") || line.contains("NumberedSumsExec")).count()
+    show(plan).lines().filter(|line| line.contains("ContractionExec") || line.contains("DenseKeyAggregateExec")).count()
 }
 
-/// The value of a metric of the sums of a plan that has been executed.
+/// Returns a metric of the contracted sums of an executed plan.
 pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Option<usize> {
     let own = plan.metrics().and_then(|metrics| metrics.sum_by_name(name)).map(|value| value.as_usize());
     own.or_else(|| plan.children().into_iter().find_map(|child| metric(child, name)))
 }
 
-/// The first sum of a plan by its keys, as text.
+/// Returns the first aggregate of a plan by its keys as text.
 pub async fn sums(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<BTreeMap<String, Option<f64>>> {
     let totals = totals(plan, context).await?;
     Ok(totals.into_iter().map(|(key, totals)| (key, totals[0])).collect())
 }
 
-/// The aggregates of a plan by their keys, as text. Their columns come last, and those that are called `total` and a number are several.
+/// Returns the aggregates of a plan by their keys as text. The columns of aggregates come last; those whose names begin with `total` are
+/// several.
 pub async fn totals(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -77,7 +78,7 @@ fn rows(batch: &RecordBatch) -> Result<Vec<(String, Vec<Option<f64>>)>> {
     Ok(keys.into_iter().zip(totals).collect())
 }
 
-/// The values of columns as text, by row.
+/// Shows the values of columns by row.
 pub fn texts(columns: &[ArrayRef], rows: usize) -> Result<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let shown = columns.iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
@@ -86,7 +87,7 @@ pub fn texts(columns: &[ArrayRef], rows: usize) -> Result<Vec<String>> {
     Ok((0..rows).map(text).collect())
 }
 
-/// A plan with its sums computed in one way.
-pub fn by(plan: &Arc<dyn ExecutionPlan>, way: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
-    contracted(Arc::clone(plan), way)
+/// Contracts a plan.
+pub fn contract(plan: &Arc<dyn ExecutionPlan>, way: Contractions) -> Result<Arc<dyn ExecutionPlan>> {
+    contract_sums(Arc::clone(plan), way)
 }

@@ -8,7 +8,7 @@ use datafusion_expr::{Expr, Join, LogicalPlan};
 use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::{OptimizerConfig, OptimizerContext, OptimizerRule};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::vocabulary::decorrelated::decorrelated;
@@ -94,7 +94,7 @@ fn correlated(expression: &Expr) -> Result<Vec<&Subquery>> {
             {
                 found.push(subquery);
             }
-            part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
+            part if stop_gradient_argument(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             _ => {}
         }
         Ok(TreeNodeRecursion::Continue)

@@ -5,7 +5,7 @@ use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, ExprSchemable, Operator, ScalarUDF, binary_expr, lit};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::transform::Transform;
 
 use crate::tangents::linearize::check_subqueries;
@@ -47,7 +47,7 @@ impl<'c> DirectionalDerivative<'c> {
     /// Reads a call; nothing if arguments are missing, which `simplify` says.
     pub fn parse(call: &'c Expr) -> Option<Self> {
         let Expr::ScalarFunction(ScalarFunction { func, args }) = call else { return None };
-        let transform = Transform::of_key(func.name())?;
+        let transform = Transform::from_key(func.name())?;
         let (function, arguments) = args.split_first()?;
         let terms = transform.seeds(arguments).into_iter();
         let terms: Vec<_> = terms.map(|(variable, seed)| Term { variable: unaliased(variable), seed }).collect();
@@ -113,7 +113,7 @@ impl<'c> DirectionalDerivative<'c> {
                 Some(sum) => binary_expr(sum, Operator::Plus, term),
             });
         }
-        sum.map_or_else(|| internal_err!("{} has no variable", abbreviated(self.call)), Ok)
+        sum.map_or_else(|| internal_err!("{} has no variable", abbreviate(self.call)), Ok)
     }
 }
 

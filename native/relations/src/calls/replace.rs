@@ -5,7 +5,7 @@ use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::by_row::{ReadBy, null_with, reads};
 use super::call::Call;
@@ -95,7 +95,7 @@ fn check_outer(call: &Call, query: usize, by: By, context: &mut Context) -> Resu
     }
     plan_err!(
         "{}: what it reads of the query around it varies with {}. Take the derivative there",
-        abbreviated(call.derivative.call),
+        abbreviate(call.derivative.call),
         by.variable
     )
 }

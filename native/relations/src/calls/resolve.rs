@@ -5,7 +5,7 @@ use datafusion_common::{Column, Result, plan_datafusion_err, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::Refused;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::is_float;
 
 use super::context::Context;
@@ -52,7 +52,7 @@ impl Resolved {
                     Some(Self { column, named: named.clone(), owner: Owner::OuterQuery { query, input } })
                 });
                 match found {
-                    None => plan_err!("{}: no query around it has a column {named}", abbreviated(call)),
+                    None => plan_err!("{}: no query around it has a column {named}", abbreviate(call)),
                     found => Ok(found),
                 }
             }
@@ -87,7 +87,7 @@ fn check_first_rows(variable: &Expr, call: &Expr, inputs: &Inputs, iterated: &[L
         return Err(Refused::Variable.mark(plan_datafusion_err!(
             "{}: the variable must be a column of floats; {column} is {data_type}, as it is in the first rows of the recursive query {}, \
              to which each step is converted. {}",
-            abbreviated(call),
+            abbreviate(call),
             query.name,
             make_it_a_double(first, data_type)
         )));

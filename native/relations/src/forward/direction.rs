@@ -5,8 +5,8 @@ use datafusion_common::{Column, DFSchema, Result, plan_err};
 use datafusion_expr::{Expr, ExprSchemable, ScalarUDF};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
-use xql_autodiff::vocabulary::types::{decoded, result_type};
+use xql_autodiff::vocabulary::messages::abbreviate;
+use xql_autodiff::vocabulary::types::{result_type, value_type};
 
 use super::shared_tangents::Cell;
 use crate::rows::Guarded;
@@ -62,7 +62,7 @@ impl Direction {
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from. Write the expression of the column \
                      in the call itself, in place of the column",
-                    abbreviated(expr),
+                    abbreviate(expr),
                     self.variable
                 );
             }
@@ -121,6 +121,6 @@ impl Direction {
 
     /// The type of the tangent of a column of this type.
     pub fn tangent_type(&self, primal: &DataType) -> DataType {
-        result_type(decoded(primal), [&self.variable_type])
+        result_type(value_type(primal), [&self.variable_type])
     }
 }

@@ -16,7 +16,7 @@ use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Part
 use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
-use xql_contraction::held_by;
+use xql_contraction::memory_size;
 
 use super::frame::Frame;
 use super::given::{Binding, Id};
@@ -219,7 +219,7 @@ impl Outside {
         let options = SortOptions { descending: false, nulls_first: true };
         let order = sort_to_indices(rows.column(0), Some(options), None)?;
         let rows = take_record_batch(&rows, &order)?;
-        Ok(Self { size: held_by(rows.columns()), rows: Some(rows) })
+        Ok(Self { size: memory_size(rows.columns()), rows: Some(rows) })
     }
 
     /// Takes the rows from a number on, and adds them to those that are counted from there.

@@ -12,7 +12,7 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Instant;
-use xql_contraction::held_by;
+use xql_contraction::memory_size;
 
 use super::batch::batch_of;
 use super::values::Values;
@@ -135,10 +135,10 @@ async fn collect(
         let rows = batch.num_rows();
         if rows > 0 {
             let mut columns = batch.columns().to_vec();
-            let mut held = if kept.rows { 0 } else { held_by(&columns) };
+            let mut held = if kept.rows { 0 } else { memory_size(&columns) };
             if numbered {
                 let numbers: ArrayRef = Arc::new(numbers.by_ref().take(rows).collect::<UInt64Array>());
-                held += held_by(std::slice::from_ref(&numbers));
+                held += memory_size(std::slice::from_ref(&numbers));
                 columns.push(numbers);
             }
             let batch = batch_of(&schema, columns, rows)?;

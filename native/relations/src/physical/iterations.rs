@@ -11,7 +11,7 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::execution_plan::collect_partitioned;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Weak};
-use xql_contraction::held_by;
+use xql_contraction::memory_size;
 
 use super::batch::batch_of;
 use super::frame::Frame;
@@ -72,7 +72,8 @@ impl Steps {
         }
         let numbers: Vec<_> = numbers.iter().map(AsRef::as_ref).collect();
         let numbers: ArrayRef = if numbers.is_empty() { new_empty_array(&DataType::UInt64) } else { concat(&numbers)? };
-        let size = rows.iter().map(|batch| held_by(batch.columns())).sum::<usize>() + held_by(&[Arc::clone(&numbers)]);
+        let size =
+            rows.iter().map(|batch| memory_size(batch.columns())).sum::<usize>() + memory_size(&[Arc::clone(&numbers)]);
         Ok(State { batches: rows.into(), numbers: as_uint64_array(&numbers)?.clone(), size })
     }
 

@@ -7,7 +7,7 @@ use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::refusals::Refused;
-use xql_contraction::held_by;
+use xql_contraction::memory_size;
 
 use super::checkpoints::{Checkpoints, between};
 use super::frame::Frame;
@@ -99,7 +99,7 @@ impl Tape {
     /// Accounts for rows that somebody reads. If all iterations are kept, these hold them, but for the last column.
     pub fn hold(&self, batches: &[RecordBatch]) -> Result<()> {
         let first = |batch: &RecordBatch| if self.is_thinned() { 0 } else { batch.num_columns() - 1 };
-        self.reservation.try_grow(batches.iter().map(|batch| held_by(&batch.columns()[first(batch)..])).sum())
+        self.reservation.try_grow(batches.iter().map(|batch| memory_size(&batch.columns()[first(batch)..])).sum())
     }
 
     /// The iterations, to go back through them.

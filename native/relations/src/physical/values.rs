@@ -11,7 +11,7 @@ use datafusion_physical_plan::metrics::Gauge;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use xql_contraction::held_by;
+use xql_contraction::memory_size;
 
 use super::lock::locked;
 
@@ -82,12 +82,12 @@ impl Values {
         computed.read += 1;
         let array = match computed.array.take() {
             Some(array) => {
-                self.reservation.shrink(held_by(std::slice::from_ref(&array)));
+                self.reservation.shrink(memory_size(std::slice::from_ref(&array)));
                 array
             }
             None => compute()?,
         };
-        if computed.read < readers && self.reservation.try_grow(held_by(std::slice::from_ref(&array))).is_ok() {
+        if computed.read < readers && self.reservation.try_grow(memory_size(std::slice::from_ref(&array))).is_ok() {
             self.held.set_max(self.rows + self.reservation.size());
             computed.array = Some(Arc::clone(&array));
         }

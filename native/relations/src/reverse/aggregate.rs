@@ -5,7 +5,7 @@ use datafusion_expr::expr::AggregateFunction;
 use datafusion_expr::{Aggregate, Expr, LogicalPlan};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::is_volatile;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::builder::RegionBuilder;
 use super::contraction::with_sides_apart;
@@ -47,7 +47,7 @@ pub fn aggregate(builder: &mut RegionBuilder, node: Node, aggregate: &Aggregate)
     let mut calls = vec![];
     for (expr, written) in aggregate.aggr_expr.iter().zip(written) {
         let Expr::AggregateFunction(call) = expr.clone().unalias_nested().data else {
-            return plan_err!("{} is not an aggregate", abbreviated(written));
+            return plan_err!("{} is not an aggregate", abbreviate(written));
         };
         calls.push((over_columns(builder, call, &mut below, schema)?, written.clone()));
     }

@@ -8,7 +8,7 @@ use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::vocabulary::nodes::{any_node, any_part};
 
@@ -72,7 +72,7 @@ pub fn correlated<T>(subquery: &Subquery) -> Result<T> {
     if any_node(&subquery.subquery, |node| Ok(is_lateral(node)))? {
         return plan_err!("{LATERAL}");
     }
-    let shown = abbreviated(&Expr::ScalarSubquery(subquery.clone()));
+    let shown = abbreviate(&Expr::ScalarSubquery(subquery.clone()));
     if let Some(column) = used_outside(subquery)? {
         return plan_err!(
             "the correlated subquery {shown} reads the relation of the variable and {column} of the query around it, for which DataFusion \

@@ -5,7 +5,7 @@ use datafusion_common::{Column, DFSchema, JoinType, NullEquality, Result, intern
 use datafusion_expr::Expr;
 use datafusion_expr::expr::{Exists, InSubquery, SetComparison};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::builder::RegionBuilder;
 use super::region::Region;
@@ -26,7 +26,7 @@ pub fn inside(builder: &mut RegionBuilder, region: &mut Region, expr: &Expr, sch
         Expr::ScalarSubquery(subquery) if builder.varies(&subquery.subquery)? => {
             let value = builder.subquery(&subquery)?;
             let Some(column) = value.columns.first().cloned() else {
-                return plan_err!("the subquery {} has no column", abbreviated(&Expr::ScalarSubquery(subquery)));
+                return plan_err!("the subquery {} has no column", abbreviate(&Expr::ScalarSubquery(subquery)));
             };
             region.put_beside(value, vec![], JoinType::Inner, NullEquality::NullEqualsNothing)?;
             Ok(Transformed::new(Expr::Column(column), true, TreeNodeRecursion::Jump))

@@ -7,7 +7,7 @@ use datafusion_expr::utils::conjunction;
 use datafusion_expr::{Cast, Expr, cast, when};
 use xql_autodiff::is_smooth;
 use xql_autodiff::vocabulary::columns::columns_followed;
-use xql_autodiff::vocabulary::spelled::read;
+use xql_autodiff::vocabulary::opaque_expr::unwrap_opaque;
 
 use super::region::Region;
 
@@ -23,7 +23,7 @@ impl Linear {
     pub fn of(expr: &Expr, region: &Region) -> Result<Option<Self>> {
         let varies = |expr: &Expr| !region.varying_in(expr).is_empty();
         let mut filled = vec![];
-        let known = read(expr.clone())?.data.transform_up(|part| {
+        let known = unwrap_opaque(expr.clone())?.data.transform_up(|part| {
             chosen(part)?.transform_data(|part| match taken(&part, varies) {
                 Some(taken) => {
                     filled.push(taken.clone());

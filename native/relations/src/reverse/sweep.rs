@@ -9,8 +9,8 @@ use datafusion_expr::{
 use datafusion_functions::core::expr_fn::nullif;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
-use xql_autodiff::vocabulary::types::decoded;
+use xql_autodiff::vocabulary::messages::abbreviate;
+use xql_autodiff::vocabulary::types::value_type;
 
 use super::adjoint::contributions;
 use super::contraction::{PulledJoin, with_groups_once};
@@ -358,8 +358,8 @@ impl<'a> Sweep<'a> {
 /// The error for a column of decimals that varies.
 pub fn check_float(column: &Column, schema: &DFSchema) -> Result<()> {
     let data_type = schema.qualified_field_from_column(column)?.1.data_type();
-    if decoded(data_type).is_decimal() {
-        let shown = abbreviated(&Expr::Column(column.clone()));
+    if value_type(data_type).is_decimal() {
+        let shown = abbreviate(&Expr::Column(column.clone()));
         return plan_err!(
             "{shown} varies with a float but is {data_type}, and decimals are not differentiated. Convert the decimals among its \
              inputs, CAST(... AS DOUBLE)"

@@ -166,7 +166,7 @@ impl TangentFormula {
         inputs: &[Input],
         mut value_of: impl FnMut(FormulaCall) -> Result<(Expr, FieldRef)>,
     ) -> Result<Option<Expr>> {
-        self.formula.over_given(|function, names| {
+        self.formula.evaluate_with(|function, names| {
             if names.is_empty() || names.iter().any(|name| self.argument(name, inputs).is_none()) {
                 return Ok(None);
             }
@@ -185,7 +185,7 @@ impl TangentFormula {
                 });
             }
             let (value, field) = value_of(FormulaCall::new(function, values)?)?;
-            Ok(Some(Value::Given(value, field)))
+            Ok(Some(Value::Input(value, field)))
         })
     }
 

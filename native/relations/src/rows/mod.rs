@@ -22,7 +22,7 @@ use calls::{Extremum, FormulaCall, is_choice};
 use formulas::{Input, TangentFormula};
 use frame_sums::FrameSum;
 use without_formula::{DISTINCT_BEFORE, way_without};
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::is_float;
 
 /// The rows that aggregates and window functions are over, with the tangents of their columns by a variable.
@@ -145,14 +145,14 @@ impl Over<'_> {
         if call.distinct() && !formula.is_some_and(|formula| formula.ignores_repetition) {
             return plan_err!(
                 "{}: no derivative by {} is known for an aggregate of DISTINCT values. {DISTINCT_BEFORE}",
-                abbreviated(function),
+                abbreviate(function),
                 self.variable
             );
         }
         let Some(formula) = formula else {
             return plan_err!(
                 "{} varies with {}, and no derivative is known for the function {}. {}",
-                abbreviated(function),
+                abbreviate(function),
                 self.variable,
                 definition.name(),
                 way_without(definition.name())
@@ -235,7 +235,7 @@ impl Call {
         match expr.clone().unalias_nested().data {
             Expr::AggregateFunction(call) => Ok(Self::Aggregate(call)),
             Expr::WindowFunction(call) => Ok(Self::Window(call)),
-            other => plan_err!("{} is neither an aggregate nor a window function", abbreviated(&other)),
+            other => plan_err!("{} is neither an aggregate nor a window function", abbreviate(&other)),
         }
     }
 

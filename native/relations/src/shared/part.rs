@@ -15,7 +15,7 @@ use crate::vocabulary::nodes::any_part;
 /// does a full join.
 ///
 /// ```text
-/// Left Join: a.∂row = b.∂row             ->      TableScan: ∂joined                EXPLAIN shows LookupExec: on=[∂row of 0 = ∂row of 1]
+/// Left Join: a.∂row = b.∂row             ->      TableScan: ∂joined                EXPLAIN shows UniqueKeyJoinExec: on=[∂row of 0 = ∂row of 1]
 /// ```
 ///
 /// # Errors

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 use xql_autodiff::vocabulary::columns::{has_subquery, is_volatile};
 use xql_autodiff::vocabulary::refusals::Refused;
-use xql_contraction::contracted;
+use xql_contraction::contract_sums;
 use xql_guard::on_stack_of;
 
 use super::iterations::Iterations;
@@ -363,7 +363,7 @@ fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Resu
 /// enough of a stack.
 async fn alone(plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
     let planned = on_stack_of(NEEDED, STACK, state.create_physical_plan(plan)).await?;
-    asked(contracted(planned, contractions(state.config_options()))?)
+    asked(contract_sums(planned, contractions(state.config_options()))?)
 }
 
 /// Bytes of the stack that the host takes to plan one relation, several times over.

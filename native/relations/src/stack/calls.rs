@@ -13,7 +13,7 @@ use xql_autodiff::vocabulary::columns::is_opaque;
 use xql_autodiff::vocabulary::fields::{field_of, type_of};
 use xql_autodiff::vocabulary::transform::Transform;
 use xql_autodiff::vocabulary::types::result_type;
-use xql_autodiff::{Call, Graph, import_program, together};
+use xql_autodiff::{Call, Graph, batch_request, import_program};
 
 use crate::vocabulary::names::Names;
 use crate::vocabulary::operators::Operators;
@@ -155,7 +155,7 @@ impl<'o> Calls<'o> {
                 asked.push(Call { transform: *transform, directions });
             }
             // As DataFusion does before it asks for a derivative.
-            let question = together(simplified(expr)?, &asked);
+            let question = batch_request(simplified(expr)?, &asked);
             let Ok(ExprSimplifyResult::Simplified(program)) = tangent.simplify(question, info) else {
                 return Ok(false);
             };

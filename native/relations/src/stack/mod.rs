@@ -30,7 +30,7 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::{Graph, Root, Threshold, import, layers};
+use xql_autodiff::{Graph, Root, Threshold, import, layer};
 
 use self::calls::Calls;
 use self::parts::replace_parts;
@@ -97,7 +97,7 @@ fn stack(plan: LogicalPlan, operators: &Operators, size: Size, names: &mut Names
         roots.push(Root { node: import(&mut graph, &simplifier.simplify(part)?)?, always });
     }
     let named = &mut || names.part("value");
-    let Some(layers) = layers(&graph, &roots, &kept, size.threshold, named)? else { return Ok(Transformed::no(plan)) };
+    let Some(layers) = layer(&graph, &roots, &kept, size.threshold, named)? else { return Ok(Transformed::no(plan)) };
     let mut below = Arc::unwrap_or_clone(input);
     for exprs in layers.below {
         below = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below))?);

@@ -11,11 +11,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{columns_followed, columns_read, is_opaque, subquery_of};
 use xql_autodiff::vocabulary::fields::{field_of, type_of};
-use xql_autodiff::vocabulary::functions::stopped;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::functions::stop_gradient_argument;
+use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::transform::Transform;
 use xql_autodiff::vocabulary::types::{can_vary, is_float, result_type};
-use xql_autodiff::{Varies, inactive};
+use xql_autodiff::{Varies, inactive_condition};
 
 use super::pairs::linearize_pair;
 use super::tangent::{Linearized, Tangent, Tangents};
@@ -49,7 +49,7 @@ pub fn depends_on(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Column>> {
                 open.extend(case.else_expr.as_deref());
             }
             Expr::Column(_) => columns.extend(columns_read(part)),
-            part if stopped(part).is_some() => {}
+            part if stop_gradient_argument(part).is_some() => {}
             part if is_opaque(part) => columns.extend(columns_followed(part)),
             part => {
                 part.apply_children(|child| {
@@ -137,8 +137,8 @@ impl Function {
         if !is_float(data_type) {
             return plan_err!(
                 "{} varies with {} and must be a float; it is {data_type}. Use the number that it is made of",
-                abbreviated(unmarked(expr)),
-                abbreviated(&arguments[1])
+                abbreviate(unmarked(expr)),
+                abbreviate(&arguments[1])
             );
         }
         Ok(Linearized::Derived(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(jvp), arguments))))
@@ -161,7 +161,7 @@ impl Function {
         // Some functions, as `coalesce`, are a CASE only then. What has no derivative says so when that is asked for.
         let info = SimplifyContext::builder().with_schema(Arc::new(carried.clone())).build();
         let Ok(expr) = ExprSimplifier::new(info).simplify(unmarked(&self.expr).clone()) else { return Ok(None) };
-        inactive(&expr, carried, &varies)
+        inactive_condition(&expr, carried, &varies)
     }
 
     /// The type of a tangent that [`linearize`](Self::linearize) has given, over the columns with theirs.
@@ -208,7 +208,7 @@ pub fn check_subqueries(arguments: &[Expr]) -> Result<()> {
             return plan_err!(
                 "the correlated subquery {} reads {column} of the query around it, which varies. xql-ffi does not \
                  differentiate such subqueries. Write it as a join",
-                abbreviated(part)
+                abbreviate(part)
             );
         }
         Ok(TreeNodeRecursion::Continue)

@@ -19,7 +19,7 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{JoinType, Result};
 use datafusion_expr::{Expr, Join, LogicalPlan, SubqueryAlias};
 use xql_autodiff::vocabulary::columns::columns_followed;
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use super::identity::{Kind, kind_of};
 
@@ -56,7 +56,7 @@ pub fn subqueries_read(expression: &Expr) -> Result<Vec<&LogicalPlan>> {
     expression.apply(|part| {
         match part {
             Expr::ScalarSubquery(subquery) => queries.push(&subquery.subquery),
-            part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
+            part if stop_gradient_argument(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             _ => {}
         }
         Ok(TreeNodeRecursion::Continue)

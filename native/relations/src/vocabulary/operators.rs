@@ -60,7 +60,7 @@ impl Operators {
             self.tangents.iter().position(same)
         };
         if let Some(operator) = (self.recognize)(&call.func) {
-            return Some((number(&operator.tangent)?, Transform::of_key(call.func.name())?));
+            return Some((number(&operator.tangent)?, Transform::from_key(call.func.name())?));
         }
         if call.func.name() != Transform::Tangent.name() {
             return None;

@@ -3,7 +3,7 @@
 use datafusion_common::{Column, DFSchema, JoinType, Result};
 use datafusion_expr::utils::grouping_set_to_exprlist;
 use datafusion_expr::{Distinct, Expr, ExprSchemable, Join, LogicalPlan, Unnest};
-use xql_autodiff::vocabulary::spelled::converted;
+use xql_autodiff::vocabulary::opaque_expr::cast_operand;
 use xql_autodiff::vocabulary::types::is_float;
 
 use super::markers::marked;
@@ -30,7 +30,7 @@ pub fn passed_on<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
         Expr::Alias(alias) => passed_on(&alias.expr, schema),
         Expr::Cast(cast) if is_float(cast.field.data_type()) && float(&cast.expr) => passed_on(&cast.expr, schema),
         Expr::TryCast(cast) if is_float(cast.field.data_type()) && float(&cast.expr) => passed_on(&cast.expr, schema),
-        expr => match converted(expr) {
+        expr => match cast_operand(expr) {
             Some(part) if float(part) => passed_on(part, schema),
             _ => None,
         },

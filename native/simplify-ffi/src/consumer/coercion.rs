@@ -1,4 +1,4 @@
-//! Calls, in an answer, of functions whose types the provider does not know.
+//! Calls of functions that an answer names and whose types the provider does not know.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::type_coercion::functions::fields_with_udf;
 use datafusion_expr::{Cast, Expr, ReturnFieldArgs, ScalarUDF, Volatility};
 
-use crate::table::{Node, Table, placeholder, placeholders};
+use crate::table::{Node, NodeTable, placeholder, placeholders};
 
-/// The entry of a call whose arguments, all of type `data_type`, are cast to what the function takes, and whose result is cast
-/// back: for a `slope` of Float32, `CAST(slope(CAST(x AS Float32)) AS Float64)`.
+/// Appends a call whose arguments, all of type `data_type`, are cast to the parameters of the function, and whose result is cast back: for
+/// a `slope` of Float32, `CAST(slope(CAST(x AS Float32)) AS Float64)`.
 pub(crate) fn push_coerced_call(
-    table: &mut Table,
+    table: &mut NodeTable,
     function: &Arc<ScalarUDF>,
     arguments: &[u32],
     data_type: &DataType,
@@ -22,7 +22,7 @@ pub(crate) fn push_coerced_call(
     if function.signature().volatility == Volatility::Volatile {
         return plan_err!("the function '{name}' is volatile, and simplify may not call it: its result would change");
     }
-    let parameters = parameters(function, data_type, arguments.len())?;
+    let parameters = coerce_parameters(function, data_type, arguments.len())?;
     let scalars = vec![None; parameters.len()];
     let returned =
         function.return_field_from_args(ReturnFieldArgs { arg_fields: &parameters, scalar_arguments: &scalars })?;
@@ -39,9 +39,9 @@ pub(crate) fn push_coerced_call(
     push_cast(table, call, returned.data_type(), data_type)
 }
 
-/// What a function takes for `count` arguments of a type, or if it does not take that type, of another float type: DataFusion
-/// never makes Float64 Float32 by itself.
-fn parameters(function: &ScalarUDF, data_type: &DataType, count: usize) -> Result<Vec<FieldRef>> {
+/// Coerces `count` arguments of a type to the parameters of a function. If it does not take that type, tries other float types: DataFusion
+/// never casts Float64 to Float32 by itself.
+fn coerce_parameters(function: &ScalarUDF, data_type: &DataType, count: usize) -> Result<Vec<FieldRef>> {
     let arguments = |data_type: &DataType| {
         let field: FieldRef = Arc::new(Field::new("", data_type.clone(), true));
         vec![field; count]
@@ -57,7 +57,7 @@ fn parameters(function: &ScalarUDF, data_type: &DataType, count: usize) -> Resul
     })
 }
 
-fn push_cast(table: &mut Table, entry: u32, from: &DataType, to: &DataType) -> Result<u32> {
+fn push_cast(table: &mut NodeTable, entry: u32, from: &DataType, to: &DataType) -> Result<u32> {
     if from == to {
         return Ok(entry);
     }

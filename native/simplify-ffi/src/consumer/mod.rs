@@ -22,7 +22,7 @@ use prost::Message;
 use xql_guard::{check_interrupted, guard};
 
 use crate::abi::FFI_ScalarUDFSimplify;
-use crate::consumer::request::Question;
+use crate::consumer::request::PendingRequest;
 use crate::consumer::typing::return_field;
 use crate::wire::error::malformed;
 use crate::wire::{Answer, Outcome};
@@ -39,8 +39,7 @@ pub struct SimplifyingScalarUDF {
 }
 
 impl SimplifyingScalarUDF {
-    /// Joins a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) and the `simplify` imported
-    /// beside it.
+    /// Combines a function imported from [`FFI_ScalarUDF`](datafusion_ffi::udf::FFI_ScalarUDF) with the `simplify` imported beside it.
     pub fn new(function: Arc<dyn ScalarUDFImpl>, simplify: FFI_ScalarUDFSimplify) -> Self {
         Self {
             function: ScalarUDF::new_from_shared_impl(function),
@@ -50,17 +49,17 @@ impl SimplifyingScalarUDF {
         }
     }
 
-    /// Lets `simplify` answer with calls of these functions, by name, besides those in its arguments.
+    /// Allows answers to call these functions, by name, in addition to those in the arguments.
     pub fn with_extra_functions(self, extra_functions: Vec<Arc<ScalarUDF>>) -> Self {
         Self { extra_functions, ..self }
     }
 
-    /// Keeps other functions of the provider with it, for rules that replace calls of the one by calls of another.
+    /// Attaches other functions of the provider, for rules that replace calls of the one by calls of another.
     pub fn with_companions(self, companions: Vec<Arc<ScalarUDF>>) -> Self {
         Self { companions, ..self }
     }
 
-    /// The functions that [`with_companions`](Self::with_companions) keeps.
+    /// Returns the functions that [`with_companions`](Self::with_companions) has attached.
     pub fn companions(&self) -> &[Arc<ScalarUDF>] {
         &self.companions
     }
@@ -69,14 +68,14 @@ impl SimplifyingScalarUDF {
         self.function.inner().as_ref()
     }
 
-    fn ask(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let question = Question::new(args, info, &self.extra_functions)?;
-        let answer = self.simplify.call(&question.request.encode_to_vec());
+    fn request_simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let pending = PendingRequest::new(args, info, &self.extra_functions)?;
+        let answer = self.simplify.call(&pending.request.encode_to_vec());
         let answer = Answer::decode(answer.as_slice()?).map_err(malformed)?;
         match answer.outcome {
-            Some(Outcome::Original(_)) => Ok(ExprSimplifyResult::Original(question.arguments()?)),
+            Some(Outcome::Original(_)) => Ok(ExprSimplifyResult::Original(pending.arguments()?)),
             Some(Outcome::Simplified(simplified)) => {
-                let expr = question.answered(simplified, &self.function, info.schema())?;
+                let expr = pending.decode_answer(simplified, &self.function, info.schema())?;
                 Ok(ExprSimplifyResult::Simplified(expr))
             }
             Some(Outcome::Failure(failure)) => Err(failure.into()),
@@ -102,12 +101,12 @@ impl Hash for SimplifyingScalarUDF {
     }
 }
 
-// It delegates, so a method that is left out is a mistake. Sessions of DataFusion 55 import functions in another way.
+// Every method delegates, so the lint reports a missing one. Sessions of DataFusion 55 import functions in another way.
 #[cfg_attr(not(feature = "datafusion-55"), warn(clippy::missing_trait_methods))]
 impl ScalarUDFImpl for SimplifyingScalarUDF {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         check_interrupted()?;
-        guard(format_args!("simplify of '{}'", self.name()), || self.ask(args, info))
+        guard(format_args!("simplify of '{}'", self.name()), || self.request_simplify(args, info))
     }
 
     fn name(&self) -> &str {

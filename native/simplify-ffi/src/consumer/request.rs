@@ -1,4 +1,4 @@
-//! What a consumer asks, and the expression it makes of the answer.
+//! The request of a consumer, and the expression that it builds from the answer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use datafusion_expr::{Expr, ExprSchemable, ReturnFieldArgs, ScalarUDF};
 use datafusion_proto::protobuf;
 
 use crate::consumer::coercion::push_coerced_call;
-use crate::consumer::typing::{Types, return_field};
-use crate::table::expand::{depth, expand};
-use crate::table::flatten::{Crossing, Flattener, Opened};
-use crate::table::message::{is_carried, is_default, node_from_wire};
-use crate::table::opaque::{is_opaque, reads, volatility};
-use crate::table::{Node, Table, join, placeholders, split};
+use crate::consumer::typing::{NodeTypes, return_field};
+use crate::table::expand::{expand, max_depth};
+use crate::table::flatten::{Deconstructed, Encoding, Flattener};
+use crate::table::message::{is_builtin, is_encodable, node_from_wire};
+use crate::table::opaque::{is_opaque, read_columns, volatility};
+use crate::table::{Node, NodeTable, join, placeholders, split};
 use crate::wire::error::malformed;
 use crate::wire::field::{field_from_wire, field_to_wire, schema_to_wire};
 use crate::wire::{ABI_VERSION, Call, Entry, Function, Kind, Request, Simplified, Time, Volatility};
 
-/// How deep an answer may be: so many levels for each entry of the request, and so many more. The host clones, compares and
-/// drops it level by level, on whichever stack it has.
-const DEPTH: (usize, usize) = (4, 1000);
+/// The maximum depth of an answer: this many levels for each entry of the request, and this many more. The host clones, compares and drops
+/// it recursively, on whichever stack it has.
+const MAX_DEPTH: (usize, usize) = (4, 1000);
 
-/// A request that has been asked, with what its answer refers to.
-pub(crate) struct Question<'a> {
-    /// What crosses.
+/// A request with the expressions that its answer may refer to.
+pub(crate) struct PendingRequest<'a> {
+    /// The message.
     pub request: Request,
-    table: Table,
+    table: NodeTable,
     functions: Vec<Arc<ScalarUDF>>,
     extra_functions: &'a [Arc<ScalarUDF>],
 }
 
-impl<'a> Question<'a> {
-    /// The question for a call with these arguments. Answers may call the extra functions as well.
+impl<'a> PendingRequest<'a> {
+    /// Encodes a call with these arguments. Answers may call the extra functions as well.
     pub(crate) fn new(args: Vec<Expr>, info: &SimplifyContext, extra_functions: &'a [Arc<ScalarUDF>]) -> Result<Self> {
-        let mut table = Table::default();
-        let mut functions = Functions::default();
+        let mut table = NodeTable::default();
+        let mut functions = FunctionList::default();
         let schema = info.schema();
-        let mut flattener = Flattener::new(&mut table, |expr| open(expr, schema, &mut functions));
+        let mut flattener = Flattener::new(&mut table, |expr| deconstruct(expr, schema, &mut functions));
         let arguments = args.into_iter().map(|arg| flattener.add(arg)).collect::<Result<_>>()?;
         let entries = flattener.finish();
         let functions = functions.list;
         let request = Request {
             abi_version: ABI_VERSION,
             datafusion_major: datafusion_ffi::version(),
-            schema: schema_to_wire(schema, &names_in(&entries))?,
+            schema: schema_to_wire(schema, &column_names(&entries))?,
             query_execution_start_time: info
                 .query_execution_start_time()
                 .map(|time| Time { seconds: time.timestamp(), nanoseconds: time.timestamp_subsec_nanos() }),
@@ -59,30 +59,35 @@ impl<'a> Question<'a> {
         Ok(Self { request, table, functions, extra_functions })
     }
 
-    /// The arguments as they were.
+    /// Returns the arguments as they were.
     pub(crate) fn arguments(&self) -> Result<Vec<Expr>> {
         let (args, _) = expand(self.table.nodes(), &self.request.arguments)?;
         Ok(args)
     }
 
-    /// The expression of an answer to what was asked for a call of `function`.
-    pub(crate) fn answered(mut self, simplified: Simplified, function: &ScalarUDF, schema: &DFSchema) -> Result<Expr> {
-        let mut types = Types::of_request(self.table.nodes(), schema);
-        let returned = self.returned(function, &types);
-        let allowed = DEPTH.0 * self.table.nodes().len() + DEPTH.1;
-        // Where the entries that the answer counts are in the table, which has casts besides.
-        let mut places: Vec<u32> = (0..self.table.next_entry()?).collect();
+    /// Decodes the answer to the request for a call of `function`.
+    pub(crate) fn decode_answer(
+        mut self,
+        simplified: Simplified,
+        function: &ScalarUDF,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
+        let mut types = NodeTypes::from_request(self.table.nodes(), schema);
+        let returned = self.call_field(function, &types);
+        let allowed = MAX_DEPTH.0 * self.table.nodes().len() + MAX_DEPTH.1;
+        // The table index of each entry of the answer; the table has casts as well.
+        let mut indices: Vec<u32> = (0..self.table.next_entry()?).collect();
         for entry in simplified.entries {
-            let place = match entry.kind.ok_or_else(|| malformed("an entry without kind"))? {
-                Kind::Call(call) => self.push_call(call, &places)?,
+            let index = match entry.kind.ok_or_else(|| malformed("an entry without kind"))? {
+                Kind::Call(call) => self.push_call(call, &indices)?,
                 kind => {
                     let Node { shape, children } = node_from_wire(kind)?;
-                    self.table.push(Node { shape, children: placed(&children, &places)? }, false)?
+                    self.table.push(Node { shape, children: resolve_entries(&children, &indices)? }, false)?
                 }
             };
-            places.push(place);
+            indices.push(index);
         }
-        let root = places.get(simplified.root as usize).ok_or_else(|| malformed("a root is not in the table"))?;
+        let root = indices.get(simplified.root as usize).ok_or_else(|| malformed("a root is not in the table"))?;
         types.extend(self.table.nodes(), schema)?;
         if let (Some(returned), Some(given)) = (returned, types.get(*root))
             && !DFSchema::datatype_is_logically_equal(returned.data_type(), given.data_type())
@@ -92,7 +97,7 @@ impl<'a> Question<'a> {
                 "simplify gave an expression of type {given} for a call of '{name}', which returns {returned}"
             );
         }
-        let depth = depth(self.table.nodes())?;
+        let depth = max_depth(self.table.nodes())?;
         if depth > allowed {
             return resources_err!(
                 "simplify gave an expression that is {depth} levels deep; at most {allowed} may come back"
@@ -102,8 +107,8 @@ impl<'a> Question<'a> {
         exprs.pop().ok_or_else(|| malformed("an answer without expression"))
     }
 
-    /// What the call returns, if that can be told.
-    fn returned(&self, function: &ScalarUDF, types: &Types) -> Option<FieldRef> {
+    /// Returns the field of the call, if it can be computed.
+    fn call_field(&self, function: &ScalarUDF, types: &NodeTypes) -> Option<FieldRef> {
         let arguments = &self.request.arguments;
         let fields: Vec<_> = arguments.iter().map(|&entry| types.get(entry).cloned()).collect::<Option<_>>()?;
         let literal = |&entry: &u32| match &self.table.nodes()[entry as usize].shape {
@@ -115,8 +120,8 @@ impl<'a> Question<'a> {
         return_field(function, args).ok()
     }
 
-    fn push_call(&mut self, call: Call, places: &[u32]) -> Result<u32> {
-        let children = placed(&call.arguments, places)?;
+    fn push_call(&mut self, call: Call, indices: &[u32]) -> Result<u32> {
+        let children = resolve_entries(&call.arguments, indices)?;
         let number = call.function as usize;
         if let Some(function) = self.functions.get(number) {
             let call = ScalarFunction::new_udf(Arc::clone(function), placeholders(children.len()));
@@ -131,15 +136,15 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Where entries that the answer counts are in the table.
-fn placed(entries: &[u32], places: &[u32]) -> Result<Vec<u32>> {
-    let place = |entry: &u32| places.get(*entry as usize).copied();
+/// Translates entries of the answer to table indices.
+fn resolve_entries(entries: &[u32], indices: &[u32]) -> Result<Vec<u32>> {
+    let index = |entry: &u32| indices.get(*entry as usize).copied();
     let precede = || malformed("an entry refers to one that does not precede it");
-    entries.iter().map(|entry| place(entry).ok_or_else(precede)).collect()
+    entries.iter().map(|entry| index(entry).ok_or_else(precede)).collect()
 }
 
-/// The names of the columns among these entries. No others are looked up, and a table may have thousands.
-fn names_in(entries: &[Entry]) -> HashSet<&str> {
+/// Collects the names of columns among the entries. Only their fields are encoded: a table may have thousands.
+fn column_names(entries: &[Entry]) -> HashSet<&str> {
     entries
         .iter()
         .filter_map(|entry| match &entry.kind {
@@ -149,21 +154,21 @@ fn names_in(entries: &[Entry]) -> HashSet<&str> {
         .collect()
 }
 
-/// The functions of the consumer that the arguments call, each once.
+/// The distinct functions of the consumer that the arguments call.
 #[derive(Default)]
-struct Functions {
+struct FunctionList {
     list: Vec<Arc<ScalarUDF>>,
-    numbers: HashMap<Arc<ScalarUDF>, u32>,
+    indices: HashMap<Arc<ScalarUDF>, u32>,
 }
 
-impl Functions {
-    fn number(&mut self, udf: &Arc<ScalarUDF>) -> Result<u32> {
-        if let Some(number) = self.numbers.get(udf) {
+impl FunctionList {
+    fn intern(&mut self, udf: &Arc<ScalarUDF>) -> Result<u32> {
+        if let Some(number) = self.indices.get(udf) {
             return Ok(*number);
         }
         let number = u32::try_from(self.list.len()).map_err(malformed)?;
         self.list.push(Arc::clone(udf));
-        self.numbers.insert(Arc::clone(udf), number);
+        self.indices.insert(Arc::clone(udf), number);
         Ok(number)
     }
 }
@@ -176,33 +181,37 @@ fn function_to_wire(udf: &ScalarUDF) -> Function {
     }
 }
 
-/// Parts an expression of the consumer from its children and decides how it crosses.
-fn open(expr: Expr, schema: &DFSchema, functions: &mut Functions) -> Result<Opened> {
+/// Separates an expression of the consumer from its children and decides its encoding.
+fn deconstruct(expr: Expr, schema: &DFSchema, functions: &mut FunctionList) -> Result<Deconstructed> {
     if is_opaque(&expr) {
-        return open_opaque(expr, schema);
+        return deconstruct_opaque(expr, schema);
     }
     if let Expr::ScalarFunction(call) = &expr
-        && !is_default(&call.func)?
+        && !is_builtin(&call.func)?
     {
-        let crossing = Crossing::Call { function: functions.number(&call.func)?, return_field: field(&expr, schema)? };
+        let encoding =
+            Encoding::Call { function: functions.intern(&call.func)?, return_field: output_field(&expr, schema)? };
         let (shape, children) = split(expr)?;
-        return Ok(Opened { shape, children, crossing });
+        return Ok(Deconstructed { shape, children, encoding });
     }
     let (shape, children) = split(expr)?;
-    if matches!(shape, Expr::Column(_) | Expr::OuterReferenceColumn(_, _)) || is_carried(&shape) {
-        return Ok(Opened { shape, children, crossing: Crossing::Node });
+    if matches!(shape, Expr::Column(_) | Expr::OuterReferenceColumn(_, _)) || is_encodable(&shape) {
+        return Ok(Deconstructed { shape, children, encoding: Encoding::Node });
     }
-    open_opaque(join(shape, children)?, schema)
+    deconstruct_opaque(join(shape, children)?, schema)
 }
 
-fn open_opaque(expr: Expr, schema: &DFSchema) -> Result<Opened> {
-    let crossing =
-        Crossing::Opaque { printed: expr.to_string(), field: field(&expr, schema)?, volatility: volatility(&expr)? };
-    Ok(Opened { children: reads(&expr, schema)?, shape: expr, crossing })
+fn deconstruct_opaque(expr: Expr, schema: &DFSchema) -> Result<Deconstructed> {
+    let encoding = Encoding::Opaque {
+        printed: expr.to_string(),
+        field: output_field(&expr, schema)?,
+        volatility: volatility(&expr)?,
+    };
+    Ok(Deconstructed { children: read_columns(&expr, schema)?, shape: expr, encoding })
 }
 
-/// What an expression gives, if that can be told.
-fn field(expr: &Expr, schema: &DFSchema) -> Result<Option<protobuf::Field>> {
+/// Returns the field of an expression, if it can be computed.
+fn output_field(expr: &Expr, schema: &DFSchema) -> Result<Option<protobuf::Field>> {
     match expr.to_field(schema) {
         Ok((_, field)) => Ok(Some(field_to_wire(&field)?)),
         Err(_) => Ok(None),

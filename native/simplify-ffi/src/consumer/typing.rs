@@ -10,9 +10,9 @@ use xql_guard::guard;
 use crate::table::{Node, join, placeholder};
 use crate::wire::error::malformed;
 
-/// What a call of an imported function returns.
+/// Returns the field of a call of an imported function.
 ///
-/// The name of a field is that of an expression. It crosses as a string that ends in NUL, so it may not have one within.
+/// A field has the name of an expression. Names cross the boundary as strings that end in NUL, so a NUL within one is escaped.
 pub(crate) fn return_field(function: &ScalarUDF, args: ReturnFieldArgs) -> Result<FieldRef> {
     let named = |field: &FieldRef| match field.name().contains('\0') {
         true => Arc::new(field.as_ref().clone().with_name(field.name().replace('\0', "\\0"))),
@@ -24,17 +24,17 @@ pub(crate) fn return_field(function: &ScalarUDF, args: ReturnFieldArgs) -> Resul
     })
 }
 
-/// What each node of a table gives, found once for each, without recursion.
-pub(crate) struct Types {
+/// The field of each node of a table, computed once and without recursion.
+pub(crate) struct NodeTypes {
     /// `None` for what the consumer's own expressions do not tell, and what reads it.
     fields: Vec<Option<FieldRef>>,
-    /// Functions of which calls of the consumer have no type. Volatile ones come back as calls of the answer.
+    /// Functions whose calls have no type in the consumer. If they are volatile, the answer has calls of its own.
     untyped: Vec<Arc<ScalarUDF>>,
 }
 
-impl Types {
-    /// Of the consumer's own nodes, which are taken as they are.
-    pub(crate) fn of_request(nodes: &[Node], schema: &DFSchema) -> Self {
+impl NodeTypes {
+    /// Computes the fields of the consumer's own nodes. Errors leave a node without field.
+    pub(crate) fn from_request(nodes: &[Node], schema: &DFSchema) -> Self {
         let mut types = Self { fields: Vec::with_capacity(nodes.len()), untyped: vec![] };
         for (entry, node) in nodes.iter().enumerate() {
             let field = types.field(nodes, entry, schema);
@@ -48,7 +48,7 @@ impl Types {
         types
     }
 
-    /// Of the nodes after those that it knows, which an answer added.
+    /// Computes the fields of the nodes that an answer has added.
     ///
     /// # Errors
     /// [`Plan`](datafusion_common::DataFusionError::Plan) for a node that has no type.
@@ -65,7 +65,7 @@ impl Types {
         Ok(())
     }
 
-    /// What the node of an entry gives, if that can be told.
+    /// Returns the field of an entry, if it is known.
     pub(crate) fn get(&self, entry: u32) -> Option<&FieldRef> {
         self.fields.get(entry as usize)?.as_ref()
     }
@@ -86,7 +86,7 @@ impl Types {
     }
 }
 
-/// What the placeholders of a shape stand for.
+/// The fields of the placeholders of a shape.
 #[derive(Debug)]
 struct Operands<'a> {
     fields: Vec<&'a FieldRef>,

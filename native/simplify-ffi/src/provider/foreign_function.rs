@@ -1,4 +1,4 @@
-//! What stands, on the side of the provider, for something only the consumer has.
+//! Stand-ins in the provider for what only the consumer has.
 
 use std::sync::Arc;
 
@@ -19,49 +19,49 @@ pub struct ForeignFunction {
     return_field: Option<FieldRef>,
 }
 
-/// What a stand-in stands for.
+/// The role of a stand-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
-    /// Stands for a function, by its place in the request's list.
+    /// A function, by its index in the request.
     Function(u32),
-    /// Stands for a whole expression, by its entry.
+    /// An expression, by its entry.
     Opaque(u32),
-    /// Stands for one of the request's extra functions, by its name.
+    /// An extra function of the request, by its name.
     Named,
 }
 
 impl ForeignFunction {
-    /// A stand-in of this name. One with a field returns that, whatever its arguments are.
+    /// Creates a stand-in of this name. With a field it returns that, whatever its arguments are.
     pub(crate) fn new(name: String, role: Role, volatility: Volatility, return_field: Option<FieldRef>) -> Self {
         Self { name, aliases: vec![], role, signature: Signature::user_defined(volatility), return_field }
     }
 
-    /// Stands for the function that the consumer has under this name, for calls in answers.
+    /// Creates a stand-in for the function that the consumer has under this name, for calls in answers.
     ///
-    /// It takes any number of floats, all of one type, and returns that type, Float64 without arguments: the consumer
-    /// coerces them to what its function takes and returns.
-    pub fn named(name: impl Into<String>) -> Self {
+    /// It takes any number of floats, all of one type, and returns that type, Float64 without arguments: the consumer coerces them to the
+    /// types of its function.
+    pub fn from_name(name: impl Into<String>) -> Self {
         Self::new(name.into(), Role::Named, Volatility::Immutable, None)
     }
 
-    /// The same by other names, too.
+    /// Adds other names.
     pub(crate) fn with_aliases(self, aliases: Vec<String>) -> Self {
         Self { aliases, ..self }
     }
 
-    /// What it stands for.
+    /// Returns the role.
     pub(crate) fn role(&self) -> Role {
         self.role
     }
 
-    /// Whether this stands for a whole expression rather than for a function: then the name is that expression as
-    /// printed, the arguments are the columns it reads, and a call with other arguments is an error.
+    /// Returns whether this stands for an expression rather than for a function: then the name is that expression as printed, the arguments
+    /// are the columns it reads, and a call with other arguments is an error.
     pub fn is_opaque(&self) -> bool {
         matches!(self.role, Role::Opaque(_))
     }
 
-    /// The place in the request: of the function in its list of functions, of an opaque expression in its table. A
-    /// function that is known by name has none before it is called.
+    /// Returns the index in the request: of a function among its functions, of an opaque expression in its table. A function that is known
+    /// by name has none before it is called.
     pub fn index(&self) -> Option<u32> {
         match self.role {
             Role::Function(index) | Role::Opaque(index) => Some(index),

@@ -15,29 +15,29 @@ use xql_guard::guard;
 
 use crate::provider::foreign_function::{ForeignFunction, Role};
 use crate::table::expand::{expand, with_stack_for};
-use crate::table::flatten::{Crossing, Flattener, Opened};
-use crate::table::message::{is_default, node_from_wire, without_metadata};
+use crate::table::flatten::{Deconstructed, Encoding, Flattener};
+use crate::table::message::{is_builtin, node_from_wire, strip_metadata};
 use crate::table::opaque::is_opaque;
-use crate::table::{Node, Table, placeholders, split};
+use crate::table::{Node, NodeTable, placeholders, split};
 use crate::wire::error::malformed;
 use crate::wire::field::{field_from_wire, field_to_wire, schema_from_wire};
 use crate::wire::{ABI_VERSION, Answer, Call, Function, Kind, Opaque, Outcome, Request, Simplified, Time};
 
-/// The encoded answer to an encoded request; every failure is one of its outcomes.
-pub(crate) fn answer(udf: &ScalarUDF, request: &[u8]) -> Vec<u8> {
+/// Answers an encoded request. Every failure is one of the outcomes of the answer.
+pub(crate) fn answer_request(udf: &ScalarUDF, request: &[u8]) -> Vec<u8> {
     let outcome = guard(format_args!("simplify of '{}'", udf.name()), || {
         let request = Request::decode(request).map_err(malformed)?;
         simplify(udf, request)
     });
-    encode(outcome)
+    encode_outcome(outcome)
 }
 
-/// The encoded answer that only says what failed.
-pub(crate) fn failure(error: DataFusionError) -> Vec<u8> {
-    encode(Err(error))
+/// Encodes an answer that only reports a failure.
+pub(crate) fn encode_failure(error: DataFusionError) -> Vec<u8> {
+    encode_outcome(Err(error))
 }
 
-fn encode(outcome: Result<Outcome>) -> Vec<u8> {
+fn encode_outcome(outcome: Result<Outcome>) -> Vec<u8> {
     let outcome = outcome.unwrap_or_else(|error| Outcome::Failure(error.into()));
     let answer = Answer { outcome: Some(outcome) };
     answer.encode_to_vec()
@@ -46,7 +46,7 @@ fn encode(outcome: Result<Outcome>) -> Vec<u8> {
 fn simplify(udf: &ScalarUDF, request: Request) -> Result<Outcome> {
     check_versions(&request)?;
     let Request { schema, query_execution_start_time, functions, entries, arguments, extra_functions, .. } = request;
-    let mut table = Table::default();
+    let mut table = NodeTable::default();
     for entry in entries {
         let node = match entry.kind.ok_or_else(|| malformed("an entry without kind"))? {
             Kind::Call(call) => call_from_wire(call, &functions)?,
@@ -60,12 +60,13 @@ fn simplify(udf: &ScalarUDF, request: Request) -> Result<Outcome> {
         .with_schema(Arc::new(schema_from_wire(schema)?))
         .with_query_execution_start_time(query_execution_start_time.map(time_from_wire).transpose()?)
         .build();
-    let callable = Callable { schema: info.schema(), functions: functions.len(), extra_functions: &extra_functions };
+    let encoder =
+        AnswerEncoder { schema: info.schema(), functions: functions.len(), extra_functions: &extra_functions };
     let (args, depth) = expand(table.nodes(), &arguments)?;
     with_stack_for(depth, || match udf.simplify(args, &info)? {
         ExprSimplifyResult::Original(_) => Ok(Outcome::Original(EmptyMessage {})),
         ExprSimplifyResult::Simplified(expr) => {
-            let mut flattener = Flattener::new(&mut table, |expr| callable.open(expr));
+            let mut flattener = Flattener::new(&mut table, |expr| encoder.deconstruct(expr));
             let root = flattener.add(expr)?;
             Ok(Outcome::Simplified(Simplified { entries: flattener.finish(), root }))
         }
@@ -88,7 +89,7 @@ fn time_from_wire(time: Time) -> Result<DateTime<chrono::Utc>> {
     DateTime::from_timestamp(time.seconds, time.nanoseconds).ok_or_else(|| malformed("a time that does not exist"))
 }
 
-/// The stand-in for a call of a function that the consumer has.
+/// Decodes a call of a function of the consumer as a call of a stand-in.
 fn call_from_wire(call: Call, functions: &[Function]) -> Result<Node> {
     let function = functions
         .get(call.function as usize)
@@ -100,41 +101,41 @@ fn call_from_wire(call: Call, functions: &[Function]) -> Result<Node> {
         function.volatility().into(),
         return_field,
     );
-    Ok(call_of(stand_in.with_aliases(function.aliases.clone()), call.arguments))
+    Ok(stand_in_node(stand_in.with_aliases(function.aliases.clone()), call.arguments))
 }
 
-/// The stand-in for an expression that is not shown.
+/// Decodes an opaque expression as a call of a stand-in.
 fn opaque_from_wire(opaque: Opaque, entry: u32) -> Result<Node> {
     let volatility = opaque.volatility().into();
     let field = opaque.field.as_ref().map(field_from_wire).transpose()?;
     let stand_in = ForeignFunction::new(opaque.printed, Role::Opaque(entry), volatility, field);
-    Ok(call_of(stand_in, opaque.reads))
+    Ok(stand_in_node(stand_in, opaque.reads))
 }
 
-fn call_of(function: ForeignFunction, children: Vec<u32>) -> Node {
+fn stand_in_node(function: ForeignFunction, children: Vec<u32>) -> Node {
     let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), placeholders(children.len()));
     Node { shape: Expr::ScalarFunction(call), children }
 }
 
-/// What an answer may call besides DataFusion's own functions.
-struct Callable<'a> {
+/// The functions that an answer may call in addition to DataFusion's own.
+struct AnswerEncoder<'a> {
     schema: &'a DFSchema,
-    /// How many functions the arguments call; the extra ones continue them.
+    /// The number of functions that the arguments call, which the extra ones follow.
     functions: usize,
     extra_functions: &'a [Function],
 }
 
-impl Callable<'_> {
-    /// Parts an expression of the answer from its children and decides how it crosses.
-    fn open(&self, expr: Expr) -> Result<Opened> {
-        let crossing = match &expr {
+impl AnswerEncoder<'_> {
+    /// Separates an expression of the answer from its children and decides its encoding.
+    fn deconstruct(&self, expr: Expr) -> Result<Deconstructed> {
+        let encoding = match &expr {
             Expr::ScalarFunction(call) => match call.func.inner().downcast_ref::<ForeignFunction>() {
                 Some(function) => match function.role() {
-                    Role::Opaque(entry) => Crossing::Known(entry),
-                    Role::Function(function) => Crossing::Call { function, return_field: None },
-                    Role::Named => self.named(&expr, call.name())?,
+                    Role::Opaque(entry) => Encoding::Existing(entry),
+                    Role::Function(function) => Encoding::Call { function, return_field: None },
+                    Role::Named => self.encode_named_call(&expr, call.name())?,
                 },
-                None if is_default(&call.func)? => Crossing::Node,
+                None if is_builtin(&call.func)? => Encoding::Node,
                 None => {
                     return plan_err!(
                         "simplify gave a call of the function '{}', which is neither one of DataFusion's own nor came \
@@ -146,21 +147,21 @@ impl Callable<'_> {
             expr if is_opaque(expr) => {
                 return plan_err!("simplify gave an expression of a kind that does not cross: {expr}");
             }
-            _ => Crossing::Node,
+            _ => Encoding::Node,
         };
         let (shape, children) = split(expr)?;
-        if without_metadata(shape.clone()) != shape {
+        if strip_metadata(shape.clone()) != shape {
             return plan_err!("simplify gave an expression with metadata, which does not cross: {shape}");
         }
-        Ok(Opened { shape, children, crossing })
+        Ok(Deconstructed { shape, children, encoding })
     }
 
-    fn named(&self, call: &Expr, name: &str) -> Result<Crossing> {
-        let Some(place) = self.extra_functions.iter().position(|function| function.name == name) else {
+    fn encode_named_call(&self, call: &Expr, name: &str) -> Result<Encoding> {
+        let Some(index) = self.extra_functions.iter().position(|function| function.name == name) else {
             return plan_err!("simplify gave a call of the function '{name}', which was not offered with the request");
         };
-        let function = u32::try_from(self.functions.saturating_add(place)).map_err(malformed)?;
+        let function = u32::try_from(self.functions.saturating_add(index)).map_err(malformed)?;
         let (_, field) = call.to_field(self.schema)?;
-        Ok(Crossing::Call { function, return_field: Some(field_to_wire(&field)?) })
+        Ok(Encoding::Call { function, return_field: Some(field_to_wire(&field)?) })
     }
 }

@@ -1,4 +1,4 @@
-//! From the table back to expression trees.
+//! Expansion of a table to expression trees.
 
 use datafusion_common::{Result, resources_err};
 use datafusion_expr::Expr;
@@ -6,45 +6,44 @@ use datafusion_expr::Expr;
 use crate::table::{Node, join};
 use crate::wire::error::malformed;
 
-/// The most nodes the trees may have together, as sharing in a table may hide any number of them. What stands in a node counts as
-/// nodes too, see [`weight`].
+/// The maximum number of nodes of all trees together: sharing in a table may hide any number of them. Large values count as several nodes,
+/// see [`node_weight`].
 const MAX_NODES: u64 = 1 << 22;
 
-/// The deepest that a tree may be: each level takes a part of the stack.
+/// The maximum depth of a tree: each level takes a part of the stack.
 const MAX_DEPTH: usize = 1 << 16;
 
-/// What cloning, comparing or dropping one level of an expression takes of the stack, generously.
+/// The stack that cloning, comparing or dropping one level of an expression takes, with a margin.
 const STACK_PER_LEVEL: usize = 2048;
 
-/// What is needed of the stack besides.
+/// The stack that is needed in addition.
 const STACK_BASE: usize = 256 * 1024;
 
-/// Runs `work` with stack enough for expressions of `depth` levels.
+/// Runs `work` on a stack that is large enough for expressions of `depth` levels.
 ///
-/// DataFusion's tree traversals grow the stack by themselves, the derived `Clone`, `PartialEq` and `Drop` of expressions do
-/// not.
+/// DataFusion's tree traversals grow the stack by themselves, but the derived `Clone`, `PartialEq` and `Drop` of expressions do not.
 pub(crate) fn with_stack_for<T>(depth: usize, work: impl FnOnce() -> T) -> T {
     let needed = STACK_BASE + depth.saturating_mul(STACK_PER_LEVEL);
     stacker::maybe_grow(needed, 2 * needed, work)
 }
 
-/// The expressions at `roots`, and the depth of the deepest.
+/// Builds the expressions at `roots`, and returns them with the depth of the deepest.
 ///
 /// No expression is cloned for its last use: a deep tree whose entries are used once is built by moves alone.
 pub(crate) fn expand(nodes: &[Node], roots: &[u32]) -> Result<(Vec<Expr>, usize)> {
-    let sizes = sizes(nodes)?;
-    let uses = uses(nodes, &sizes, roots)?;
-    let depth = deepest(&sizes);
-    let exprs = with_stack_for(depth, || build(nodes, uses, roots))?;
+    let sizes = measure_sizes(nodes)?;
+    let uses = count_uses(nodes, &sizes, roots)?;
+    let depth = deepest_size(&sizes);
+    let exprs = with_stack_for(depth, || build_trees(nodes, uses, roots))?;
     Ok((exprs, depth))
 }
 
-/// How deep the deepest tree of these nodes is.
-pub(crate) fn depth(nodes: &[Node]) -> Result<usize> {
-    Ok(deepest(&sizes(nodes)?))
+/// Returns the depth of the deepest tree of these nodes.
+pub(crate) fn max_depth(nodes: &[Node]) -> Result<usize> {
+    Ok(deepest_size(&measure_sizes(nodes)?))
 }
 
-fn deepest(sizes: &[Size]) -> usize {
+fn deepest_size(sizes: &[Size]) -> usize {
     sizes.iter().map(|size| size.depth).max().unwrap_or(0)
 }
 
@@ -54,8 +53,8 @@ struct Size {
     depth: usize,
 }
 
-/// What a node without its children is worth in nodes: a clone of it copies its names and values.
-fn weight(shape: &Expr) -> u64 {
+/// Returns the weight of a node without its children, in nodes: a clone copies its names and values.
+fn node_weight(shape: &Expr) -> u64 {
     let bytes = match shape {
         Expr::Literal(value, _) => value.size(),
         Expr::Column(column) => column.name.len(),
@@ -66,10 +65,10 @@ fn weight(shape: &Expr) -> u64 {
     1 + (bytes / size_of::<Expr>()) as u64
 }
 
-fn sizes(nodes: &[Node]) -> Result<Vec<Size>> {
+fn measure_sizes(nodes: &[Node]) -> Result<Vec<Size>> {
     let mut sizes: Vec<Size> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let mut size = Size { nodes: weight(&node.shape), depth: 0 };
+        let mut size = Size { nodes: node_weight(&node.shape), depth: 0 };
         for &child in &node.children {
             let Some(child) = sizes.get(child as usize) else {
                 return Err(malformed("an entry refers to one that does not precede it"));
@@ -87,8 +86,8 @@ fn sizes(nodes: &[Node]) -> Result<Vec<Size>> {
     Ok(sizes)
 }
 
-/// How often each node is used in what `roots` reach.
-fn uses(nodes: &[Node], sizes: &[Size], roots: &[u32]) -> Result<Vec<usize>> {
+/// Counts the uses of each node by the nodes that `roots` reach.
+fn count_uses(nodes: &[Node], sizes: &[Size], roots: &[u32]) -> Result<Vec<usize>> {
     let mut uses = vec![0; nodes.len()];
     let mut total: u64 = 0;
     for &root in roots {
@@ -113,8 +112,8 @@ fn uses(nodes: &[Node], sizes: &[Size], roots: &[u32]) -> Result<Vec<usize>> {
     Ok(uses)
 }
 
-fn build(nodes: &[Node], uses: Vec<usize>, roots: &[u32]) -> Result<Vec<Expr>> {
-    let mut trees = Trees { built: vec![None; nodes.len()], uses };
+fn build_trees(nodes: &[Node], uses: Vec<usize>, roots: &[u32]) -> Result<Vec<Expr>> {
+    let mut trees = TreeBuilder { built: vec![None; nodes.len()], uses };
     for (entry, node) in nodes.iter().enumerate() {
         if trees.uses[entry] == 0 {
             continue;
@@ -130,14 +129,14 @@ fn build(nodes: &[Node], uses: Vec<usize>, roots: &[u32]) -> Result<Vec<Expr>> {
     roots.iter().map(|&root| trees.take(root)).collect()
 }
 
-struct Trees {
+struct TreeBuilder {
     built: Vec<Option<Expr>>,
-    /// How often each is still to be used.
+    /// The remaining uses of each.
     uses: Vec<usize>,
 }
 
-impl Trees {
-    /// The expression of an entry: itself for the last use, a clone before.
+impl TreeBuilder {
+    /// Returns the expression of an entry: the original for its last use, a clone before.
     fn take(&mut self, entry: u32) -> Result<Expr> {
         let entry = entry as usize;
         self.uses[entry] -= 1;

@@ -1,64 +1,64 @@
-//! From expression trees to the table.
+//! Flattening of expression trees to a table.
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{Expr, Volatility};
 use datafusion_proto::protobuf::Field;
 
 use crate::table::message::node_to_wire;
-use crate::table::{Node, Table};
+use crate::table::{Node, NodeTable};
 use crate::wire::error::malformed;
 use crate::wire::{self, Call, Entry, Kind, Opaque};
 
-/// An expression parted from its children.
-pub(crate) struct Opened {
+/// An expression separated from its children.
+pub(crate) struct Deconstructed {
     /// The expression with placeholders for its children.
     pub shape: Expr,
-    /// What the placeholders stand for.
+    /// The children, in the order of the placeholders.
     pub children: Vec<Expr>,
-    /// How it crosses.
-    pub crossing: Crossing,
+    /// The encoding of the node.
+    pub encoding: Encoding,
 }
 
-/// How a node crosses.
-pub(crate) enum Crossing {
+/// The encoding of a node.
+pub(crate) enum Encoding {
     /// As the `datafusion-proto` node of its shape.
     Node,
     /// As a call of one of the request's functions.
     Call { function: u32, return_field: Option<Field> },
     /// As an opaque expression; its children are the columns it reads.
     Opaque { printed: String, field: Option<Field>, volatility: Volatility },
-    /// Not at all: it is this entry, which the other side has.
-    Known(u32),
+    /// None: it is this entry, which the other side has.
+    Existing(u32),
 }
 
 /// Appends expressions to a table, in post-order and without recursion.
 pub(crate) struct Flattener<'a, F> {
-    table: &'a mut Table,
+    table: &'a mut NodeTable,
     entries: Vec<Entry>,
-    open: F,
+    deconstruct: F,
 }
 
 struct Frame {
     shape: Expr,
-    crossing: Crossing,
-    /// Children still to be visited, the next one last.
+    encoding: Encoding,
+    /// The remaining children, the next one last.
     pending: Vec<Expr>,
-    /// The entries of those visited.
+    /// The entries of visited children.
     visited: Vec<u32>,
 }
 
-impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
-    /// `open` parts an expression from its children and decides how it crosses.
-    pub(crate) fn new(table: &'a mut Table, open: F) -> Self {
-        Self { table, entries: vec![], open }
+impl<'a, F: FnMut(Expr) -> Result<Deconstructed>> Flattener<'a, F> {
+    /// Creates a flattener. `deconstruct` separates an expression from its children and decides its encoding.
+    pub(crate) fn new(table: &'a mut NodeTable, deconstruct: F) -> Self {
+        Self { table, entries: vec![], deconstruct }
     }
 
-    /// The entries that were appended.
+    /// Returns the appended entries.
     pub(crate) fn finish(self) -> Vec<Entry> {
         self.entries
     }
 
-    /// The entry of `expr`.
+    /// Appends `expr` and returns its entry.
     pub(crate) fn add(&mut self, expr: Expr) -> Result<u32> {
         let mut stack = vec![self.frame(expr)?];
         while let Some(mut frame) = stack.pop() {
@@ -77,15 +77,15 @@ impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
     }
 
     fn frame(&mut self, expr: Expr) -> Result<Frame> {
-        let Opened { shape, children, crossing } = (self.open)(expr)?;
-        Ok(Frame { shape, crossing, pending: children.into_iter().rev().collect(), visited: vec![] })
+        let Deconstructed { shape, children, encoding } = (self.deconstruct)(expr)?;
+        Ok(Frame { shape, encoding, pending: children.into_iter().rev().collect(), visited: vec![] })
     }
 
     fn close(&mut self, frame: Frame) -> Result<u32> {
-        let Frame { shape, crossing, visited, .. } = frame;
+        let Frame { shape, encoding, visited, .. } = frame;
         // Two volatile calls are two entries even if they look the same.
-        let (node, volatile) = match &crossing {
-            Crossing::Opaque { volatility, .. } => {
+        let (node, volatile) = match &encoding {
+            Encoding::Opaque { volatility, .. } => {
                 (Node { shape, children: vec![] }, *volatility == Volatility::Volatile)
             }
             _ => {
@@ -93,29 +93,29 @@ impl<'a, F: FnMut(Expr) -> Result<Opened>> Flattener<'a, F> {
                 (Node { shape, children: visited.clone() }, volatile)
             }
         };
-        if let Crossing::Known(entry) = crossing {
-            return self.known(&node, entry);
+        if let Encoding::Existing(entry) = encoding {
+            return self.existing_entry(&node, entry);
         }
         if !volatile && let Some(entry) = self.table.find(&node) {
             return Ok(entry);
         }
-        let kind = match crossing {
-            Crossing::Call { function, return_field } => {
+        let kind = match encoding {
+            Encoding::Call { function, return_field } => {
                 Kind::Call(Call { function, arguments: visited, return_field })
             }
-            Crossing::Opaque { printed, field, volatility } => Kind::Opaque(Opaque {
+            Encoding::Opaque { printed, field, volatility } => Kind::Opaque(Opaque {
                 printed,
                 field,
                 reads: visited,
                 volatility: wire::Volatility::from(volatility).into(),
             }),
-            Crossing::Node | Crossing::Known(_) => node_to_wire(&node)?,
+            Encoding::Node | Encoding::Existing(_) => node_to_wire(&node)?,
         };
         self.entries.push(Entry { kind: Some(kind) });
         self.table.push(node, !volatile)
     }
 
-    fn known(&self, node: &Node, entry: u32) -> Result<u32> {
+    fn existing_entry(&self, node: &Node, entry: u32) -> Result<u32> {
         if self.table.get(entry)? == node {
             return Ok(entry);
         }

@@ -1,4 +1,4 @@
-//! Nodes as messages.
+//! Encoding of nodes as messages.
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,7 +24,7 @@ use crate::wire::{Kind, OuterReference};
 const CODEC: DefaultLogicalExtensionCodec = DefaultLogicalExtensionCodec {};
 
 /// DataFusion's own scalar functions under their names and aliases, and the special functions of this project. Both sides have them, so
-/// they cross by name.
+/// their names are enough.
 static DEFAULT_FUNCTIONS: LazyLock<Result<TaskContext>> = LazyLock::new(|| {
     let mut registry = TaskContext::default();
     for udf in datafusion_functions::all_default_functions() {
@@ -39,24 +39,24 @@ static DEFAULT_FUNCTIONS: LazyLock<Result<TaskContext>> = LazyLock::new(|| {
     Ok(registry)
 });
 
-fn registry() -> Result<&'static TaskContext> {
+fn builtin_registry() -> Result<&'static TaskContext> {
     DEFAULT_FUNCTIONS
         .as_ref()
         .map_err(|error| plan_datafusion_err!("DataFusion's own functions do not register: {error}"))
 }
 
-/// Whether `udf` is the function that both sides have under this name.
-pub(crate) fn is_default(udf: &ScalarUDF) -> Result<bool> {
-    let default = registry()?.scalar_functions().get(udf.name());
+/// Returns whether `udf` is the function that both sides have under its name.
+pub(crate) fn is_builtin(udf: &ScalarUDF) -> Result<bool> {
+    let default = builtin_registry()?.scalar_functions().get(udf.name());
     Ok(default.is_some_and(|default| default.as_ref() == udf))
 }
 
-/// Whether `datafusion-proto` carries a shape, its metadata aside: some it refuses, some it changes.
-pub(crate) fn is_carried(shape: &Expr) -> bool {
-    serialized(&without_metadata(shape.clone())).is_ok()
+/// Returns whether `datafusion-proto` decodes a shape as it was encoded, apart from metadata: it refuses some and changes others.
+pub(crate) fn is_encodable(shape: &Expr) -> bool {
+    encode_shallow(&strip_metadata(shape.clone())).is_ok()
 }
 
-/// The message of a node that neither is a call of one side's function nor opaque.
+/// Encodes a node that is neither a call of one side's function nor opaque.
 pub(crate) fn node_to_wire(node: &Node) -> Result<Kind> {
     Ok(match &node.shape {
         Expr::Column(column) => Kind::Column(column_to_wire(column)),
@@ -65,18 +65,18 @@ pub(crate) fn node_to_wire(node: &Node) -> Result<Kind> {
         }
         shape => {
             let references = node.children.iter().map(placeholder);
-            Kind::Node(serialized(&join(without_metadata(shape.clone()), references)?)?)
+            Kind::Node(encode_shallow(&join(strip_metadata(shape.clone()), references)?)?)
         }
     })
 }
 
-/// The node of such a message.
+/// Decodes such a node.
 pub(crate) fn node_from_wire(kind: Kind) -> Result<Node> {
     let leaf = |shape| Ok(Node { shape, children: vec![] });
     match kind {
         Kind::Node(node) => {
-            let (shape, references) = split(parsed(&node)?)?;
-            Ok(Node { shape, children: references.iter().map(referenced).collect::<Result<_>>()? })
+            let (shape, references) = split(decode_shallow(&node)?)?;
+            Ok(Node { shape, children: references.iter().map(parse_reference).collect::<Result<_>>()? })
         }
         Kind::Column(column) => leaf(Expr::Column(column_from_wire(column)?)),
         Kind::OuterReference(OuterReference { column, field }) => {
@@ -87,11 +87,11 @@ pub(crate) fn node_from_wire(kind: Kind) -> Result<Node> {
     }
 }
 
-/// The entry that a child in a message refers to.
-fn referenced(child: &Expr) -> Result<u32> {
+/// Parses the entry that a child refers to.
+fn parse_reference(child: &Expr) -> Result<u32> {
     match child {
         Expr::Column(Column { relation: None, name, .. }) => match name.parse::<u32>() {
-            // One way to write each, so that what is read is what would be written.
+            // Only the canonical form is accepted.
             Ok(entry) if entry.to_string() == *name => Ok(entry),
             _ => Err(malformed(format_args!("a reference to an entry {name:?}"))),
         },
@@ -99,26 +99,26 @@ fn referenced(child: &Expr) -> Result<u32> {
     }
 }
 
-/// A shallow expression as `datafusion-proto` has it, if what is read from that is the same expression.
-fn serialized(expr: &Expr) -> Result<LogicalExprNode> {
+/// Encodes a shallow expression by `datafusion-proto`, after checking that it is decoded as the same.
+fn encode_shallow(expr: &Expr) -> Result<LogicalExprNode> {
     let node = serialize_expr(expr, &CODEC)?;
-    if &parsed(&node)? != expr {
+    if &decode_shallow(&node)? != expr {
         return plan_err!("datafusion-proto changes the expression {expr}");
     }
     Ok(node)
 }
 
-fn parsed(node: &LogicalExprNode) -> Result<Expr> {
+fn decode_shallow(node: &LogicalExprNode) -> Result<Expr> {
     check_shallow(node)?;
     if let Some(ExprType::ScalarUdfExpr(call)) = &node.expr_type
-        && !registry()?.scalar_functions().contains_key(&call.fun_name)
+        && !builtin_registry()?.scalar_functions().contains_key(&call.fun_name)
     {
         return plan_err!(
             "simplify: the function '{}' is not one of DataFusion's own, which alone cross by name",
             call.fun_name
         );
     }
-    let expr = parse_expr(node, registry()?, &CODEC).map_err(malformed)?;
+    let expr = parse_expr(node, builtin_registry()?, &CODEC).map_err(malformed)?;
     if let Expr::Cast(Cast { field, .. })
     | Expr::TryCast(TryCast { field, .. })
     | Expr::Placeholder(Placeholder { field: Some(field), .. }) = &expr
@@ -128,22 +128,22 @@ fn parsed(node: &LogicalExprNode) -> Result<Expr> {
     Ok(expr)
 }
 
-/// The shape without what `datafusion-proto` drops and has no part in its meaning: metadata, and names of fields.
-pub(crate) fn without_metadata(shape: Expr) -> Expr {
+/// Strips what `datafusion-proto` drops and what has no part in the meaning of a shape: metadata, and names of fields.
+pub(crate) fn strip_metadata(shape: Expr) -> Expr {
     match shape {
         Expr::Literal(value, _) => Expr::Literal(value, None),
         Expr::Alias(alias) => Expr::Alias(Alias { metadata: None, ..alias }),
-        Expr::Cast(Cast { expr, field }) => Expr::Cast(Cast::new_from_field(expr, bare(&field))),
-        Expr::TryCast(TryCast { expr, field }) => Expr::TryCast(TryCast::new_from_field(expr, bare(&field))),
+        Expr::Cast(Cast { expr, field }) => Expr::Cast(Cast::new_from_field(expr, strip_field(&field))),
+        Expr::TryCast(TryCast { expr, field }) => Expr::TryCast(TryCast::new_from_field(expr, strip_field(&field))),
         Expr::Placeholder(Placeholder { id, field }) => {
-            let field = field.map(|field| bare(&field));
+            let field = field.map(|field| strip_field(&field));
             Expr::Placeholder(Placeholder::new_with_field(id, field))
         }
         other => other,
     }
 }
 
-/// A field of the same type and nullability.
-fn bare(field: &Field) -> FieldRef {
+/// Removes everything but type and nullability from a field.
+fn strip_field(field: &Field) -> FieldRef {
     Arc::new(Field::new("", field.data_type().clone(), field.is_nullable()))
 }

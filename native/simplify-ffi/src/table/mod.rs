@@ -29,24 +29,24 @@ use crate::wire::error::malformed;
 pub(crate) struct Node {
     /// The expression with placeholders for its children.
     pub shape: Expr,
-    /// The places of the children in the table.
+    /// The entries of the children.
     pub children: Vec<u32>,
 }
 
 /// The distinct nodes, each after its children.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct NodeTable {
     nodes: Vec<Node>,
     entries: HashMap<Node, u32>,
 }
 
-impl Table {
-    /// All nodes, each after its children.
+impl NodeTable {
+    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The node at a place, which may be one that the other side made up.
+    /// Returns the node of an entry, which the other side may have invented.
     pub(crate) fn get(&self, entry: u32) -> Result<&Node> {
         usize::try_from(entry)
             .ok()
@@ -54,7 +54,7 @@ impl Table {
             .ok_or_else(|| malformed(format_args!("there is no entry {entry}")))
     }
 
-    /// The entry of an equal node, if there is one that may be shared.
+    /// Returns the entry of an equal node, if there is one that may be shared.
     pub(crate) fn find(&self, node: &Node) -> Option<u32> {
         self.entries.get(node).copied()
     }
@@ -69,23 +69,23 @@ impl Table {
         Ok(entry)
     }
 
-    /// The entry of the node that is pushed next.
+    /// Returns the entry of the next node.
     pub(crate) fn next_entry(&self) -> Result<u32> {
         u32::try_from(self.nodes.len()).map_err(malformed)
     }
 }
 
-/// The placeholder number `number`.
+/// Creates the placeholder of a child.
 pub(crate) fn placeholder(number: impl ToString) -> Expr {
     Expr::Column(Column::new_unqualified(number.to_string()))
 }
 
-/// The placeholders of the first `count` children.
+/// Creates the placeholders of the first `count` children.
 pub(crate) fn placeholders(count: usize) -> Vec<Expr> {
     (0..count).map(placeholder).collect()
 }
 
-/// The shape of an expression, and its children.
+/// Splits an expression into its shape and its children.
 pub(crate) fn split(expr: Expr) -> Result<(Expr, Vec<Expr>)> {
     let mut children = vec![];
     let shape = expr.map_children(|child| {
@@ -95,7 +95,7 @@ pub(crate) fn split(expr: Expr) -> Result<(Expr, Vec<Expr>)> {
     Ok((shape.data, children))
 }
 
-/// The expression of a shape over these children.
+/// Joins a shape with its children.
 pub(crate) fn join(shape: Expr, children: impl IntoIterator<Item = Expr>) -> Result<Expr> {
     let mut children = children.into_iter();
     let expr = shape.map_children(|_| match children.next() {

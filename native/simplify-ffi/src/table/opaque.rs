@@ -1,4 +1,4 @@
-//! Expressions the provider is not shown, and the columns they read.
+//! Opaque expressions, which the provider does not see, and the columns they read.
 
 use arrow::datatypes::FieldRef;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -6,7 +6,7 @@ use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion_expr::{Expr, LogicalPlan, Subquery, Volatility};
 
-/// Whether expressions of this kind never cross as nodes, whatever is in them.
+/// Returns whether expressions of this kind are always opaque.
 #[expect(deprecated)]
 pub(crate) fn is_opaque(expr: &Expr) -> bool {
     subquery(expr).is_some()
@@ -23,10 +23,10 @@ pub(crate) fn is_opaque(expr: &Expr) -> bool {
         )
 }
 
-/// The columns of the input and the outer references that `expr` reads, each once.
+/// Collects the columns of the input and the outer references that `expr` reads, each once.
 ///
 /// A subquery reads, by its outer references, columns of the input or of a query further out.
-pub(crate) fn reads(expr: &Expr, schema: &DFSchema) -> Result<Vec<Expr>> {
+pub(crate) fn read_columns(expr: &Expr, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut reads = vec![];
     expr.apply(|expr| {
         match expr {
@@ -53,7 +53,7 @@ pub(crate) fn reads(expr: &Expr, schema: &DFSchema) -> Result<Vec<Expr>> {
     Ok(distinct)
 }
 
-/// Volatile if anything in the expression or in its subqueries is.
+/// Returns volatile if anything in the expression or in its subqueries is.
 pub(crate) fn volatility(expr: &Expr) -> Result<Volatility> {
     Ok(if is_volatile(expr)? { Volatility::Volatile } else { Volatility::Stable })
 }
@@ -84,7 +84,7 @@ fn subquery(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
-/// The references of a plan to queries around it; those of its own subqueries that it answers itself are left out.
+/// Collects the references of a plan to queries around it, without those of its subqueries to the plan itself.
 fn outer_references(plan: &LogicalPlan) -> Result<Vec<(FieldRef, Column)>> {
     let mut references = vec![];
     plan.apply(|node| {

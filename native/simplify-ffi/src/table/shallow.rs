@@ -1,8 +1,8 @@
-//! What a message of a node may say, looked at before `datafusion-proto` reads it.
+//! Validation of a message before `datafusion-proto` decodes it.
 //!
-//! `datafusion-proto` takes what it reads on trust: it follows expressions and plans however deep they are, cuts numbers to the
-//! width of their type, and makes values as large as a message says they are. So all that it gets to read is one expression over
-//! references, with literals and types that are looked at here.
+//! `datafusion-proto` trusts what it decodes: it follows expressions and plans however deep they are, truncates numbers to the width of
+//! their type, and makes values as large as a message says they are. So it only gets one expression over references, with literals and
+//! types that are validated here.
 
 use arrow::datatypes::DataType;
 use datafusion_common::Result;
@@ -13,13 +13,13 @@ use datafusion_proto::protobuf::{ArrowType, LogicalExprNode, ScalarValue};
 use crate::wire::error::malformed;
 use crate::wire::types::is_type;
 
-/// Refuses what is not one expression over references.
+/// Refuses a message that is not one expression over references.
 pub(crate) fn check_shallow(node: &LogicalExprNode) -> Result<()> {
     let Some(kind) = &node.expr_type else { return Err(malformed("a node without expression")) };
     if let ExprType::BinaryExpr(binary) = kind
         && binary.operands.len() != 2
     {
-        // It would be read as a chain of nodes.
+        // It would be decoded as a chain of nodes.
         return Err(malformed("a binary node without two operands"));
     }
     if let ExprType::Literal(literal) = kind {
@@ -33,7 +33,7 @@ pub(crate) fn check_shallow(node: &LogicalExprNode) -> Result<()> {
     Ok(())
 }
 
-/// The children of a node of a kind that crosses. Missing ones are left to `datafusion-proto`, which names them.
+/// Returns the children of a node that may be encoded as one. `datafusion-proto` reports missing ones by name.
 fn children(kind: &ExprType) -> Result<Vec<&LogicalExprNode>> {
     Ok(match kind {
         ExprType::Literal(_) | ExprType::Placeholder(_) => vec![],
@@ -80,7 +80,7 @@ fn children(kind: &ExprType) -> Result<Vec<&LogicalExprNode>> {
     })
 }
 
-/// Refuses literals that are not of their type, and those of nested types: a message may make them of any size.
+/// Refuses literals that do not fit their type, and literals of nested types, whose size a message does not bound.
 fn check_literal(literal: &ScalarValue) -> Result<()> {
     let fits = match literal.value.as_ref().ok_or_else(|| malformed("a literal without value"))? {
         Value::Int8Value(value) => i8::try_from(*value).is_ok(),
@@ -94,7 +94,7 @@ fn check_literal(literal: &ScalarValue) -> Result<()> {
         Value::FixedSizeBinaryValue(binary) => usize::try_from(binary.length) == Ok(binary.values.len()),
         Value::NullValue(data_type) => is_flat(data_type),
         Value::DictionaryValue(dictionary) => {
-            // One in another is of no type.
+            // A nested dictionary has no type.
             let flat = !matches!(
                 dictionary.value.as_ref().and_then(|value| value.value.as_ref()),
                 Some(Value::DictionaryValue(_))

@@ -1,4 +1,4 @@
-//! Errors on their way across the boundary.
+//! Conversion of errors to messages and back.
 
 use std::fmt::Display;
 
@@ -39,7 +39,7 @@ impl From<Failure> for DataFusionError {
     }
 }
 
-/// The error for bytes that are not what the ABI says.
+/// Creates the error for bytes that violate the ABI.
 pub(crate) fn malformed(what: impl Display) -> DataFusionError {
     DataFusionError::Ffi(format!("malformed simplify message: {what}"))
 }

@@ -12,12 +12,12 @@ use crate::wire;
 use crate::wire::error::malformed;
 use crate::wire::types::check_type;
 
-/// A field as it crosses.
+/// Encodes a field.
 pub(crate) fn field_to_wire(field: &Field) -> Result<protobuf::Field> {
     Ok(field.try_into()?)
 }
 
-/// The field that has crossed.
+/// Decodes a field.
 pub(crate) fn field_from_wire(field: &protobuf::Field) -> Result<FieldRef> {
     let field = Field::try_from(field).map_err(malformed)?;
     check_type(field.data_type())?;
@@ -32,17 +32,17 @@ fn relation_from_wire(relation: Option<protobuf::TableReference>) -> Result<Opti
     relation.map(|relation| TableReference::try_from(relation).map_err(malformed)).transpose()
 }
 
-/// A column as it crosses.
+/// Encodes a column.
 pub(crate) fn column_to_wire(column: &Column) -> wire::Column {
     wire::Column { relation: relation_to_wire(column.relation.as_ref()), name: column.name.clone() }
 }
 
-/// The column that has crossed.
+/// Decodes a column.
 pub(crate) fn column_from_wire(column: wire::Column) -> Result<Column> {
     Ok(Column::new(relation_from_wire(column.relation)?, column.name))
 }
 
-/// The fields of a schema that these names may mean.
+/// Encodes the fields of a schema that have one of these names.
 pub(crate) fn schema_to_wire(schema: &DFSchema, names: &HashSet<&str>) -> Result<Vec<wire::QualifiedField>> {
     schema
         .iter()
@@ -53,7 +53,7 @@ pub(crate) fn schema_to_wire(schema: &DFSchema, names: &HashSet<&str>) -> Result
         .collect()
 }
 
-/// The schema, with no check of its names: the merged inputs of a plan node need not pass one.
+/// Decodes a schema without checking its names: those of a plan node's merged inputs need not be unique.
 pub(crate) fn schema_from_wire(fields: Vec<wire::QualifiedField>) -> Result<DFSchema> {
     let (qualifiers, fields): (Vec<Option<TableReference>>, Vec<FieldRef>) = fields
         .into_iter()

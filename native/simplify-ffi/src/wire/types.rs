@@ -1,4 +1,4 @@
-//! Which types there are.
+//! Validation of types.
 
 use arrow::datatypes::{
     DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, TimeUnit,
@@ -8,12 +8,12 @@ use datafusion_common::Result;
 
 use crate::wire::error::malformed;
 
-/// Refuses what is no type.
+/// Refuses an invalid type.
 pub(crate) fn check_type(data_type: &DataType) -> Result<()> {
     if is_type(data_type) { Ok(()) } else { Err(malformed(format_args!("there is no type {data_type}"))) }
 }
 
-/// Whether arrays can have a type: a message may give one any width, precision or part.
+/// Returns whether arrays can have a type: a message may give one any width, precision or part.
 pub(crate) fn is_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Decimal32(precision, scale) => {

@@ -68,11 +68,11 @@ pub fn probe<F>(simplify: F) -> Arc<ScalarUDF>
 where
     F: Fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult> + Send + Sync + 'static,
 {
-    probe_of(Some(DataType::Float64), simplify)
+    probe_udf(Some(DataType::Float64), simplify)
 }
 
 /// A function of this library that returns this type, or what cannot be told.
-pub fn probe_of<F>(returns: Option<DataType>, simplify: F) -> Arc<ScalarUDF>
+pub fn probe_udf<F>(returns: Option<DataType>, simplify: F) -> Arc<ScalarUDF>
 where
     F: Fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult> + Send + Sync + 'static,
 {
@@ -128,7 +128,7 @@ pub fn rewrite<F>(arg: Expr, simplify: F) -> Result<Expr>
 where
     F: Fn(Expr) -> Result<Expr> + Send + Sync + 'static,
 {
-    let function = probe_of(None, move |mut args, _| Ok(ExprSimplifyResult::Simplified(simplify(args.remove(0))?)));
+    let function = probe_udf(None, move |mut args, _| Ok(ExprSimplifyResult::Simplified(simplify(args.remove(0))?)));
     match import(&function).simplify(vec![arg], &context(schema()))? {
         ExprSimplifyResult::Simplified(expr) => Ok(expr),
         ExprSimplifyResult::Original(_) => panic!("not simplified"),

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
 };
 use xql_simplify_ffi::{FFI_ScalarUDFSimplify, ForeignFunction, SimplifyingScalarUDF};
 
-use crate::common::{context, import_stock, probe_of, rewrite, schema};
+use crate::common::{context, import_stock, probe_udf, rewrite, schema};
 
 fn function(name: &str, taken: &[DataType], given: DataType, volatility: Volatility) -> Arc<ScalarUDF> {
     let body = Arc::new(|args: &[ColumnarValue]| Ok(args[0].clone()));
@@ -23,7 +23,7 @@ fn rewrite_with(
     arg: Expr,
     simplify: impl Fn(Expr) -> Result<Expr> + Send + Sync + 'static,
 ) -> Result<Expr> {
-    let udf = probe_of(None, move |mut args, _| {
+    let udf = probe_udf(None, move |mut args, _| {
         Ok(ExprSimplifyResult::Simplified(simplify(args.pop().unwrap_or_else(|| lit(0.0)))?))
     });
     let simplify = FFI_ScalarUDFSimplify::from(Arc::clone(&udf));
@@ -35,7 +35,7 @@ fn rewrite_with(
 }
 
 fn call(name: &str, args: Vec<Expr>) -> Expr {
-    ScalarUDF::from(ForeignFunction::named(name)).call(args)
+    ScalarUDF::from(ForeignFunction::from_name(name)).call(args)
 }
 
 #[track_caller]

@@ -47,7 +47,7 @@ unsafe extern "C" fn replay(this: &FFI_ScalarUDFSimplify, request: *const u8, le
 unsafe extern "C" fn keep(_this: &mut FFI_ScalarUDFSimplify) {}
 
 /// Simplifies a call of a function whose provider records the request and gives a fixed answer.
-pub fn simplify_by(replay_of: &Replay, function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Result<ExprSimplifyResult> {
+pub fn foreign_simplify(replay_of: &Replay, function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Result<ExprSimplifyResult> {
     let exported = FFI_ScalarUDFSimplify::from(Arc::clone(function));
     let simplify = FFI_ScalarUDFSimplify {
         simplify: replay,
@@ -60,12 +60,12 @@ pub fn simplify_by(replay_of: &Replay, function: &Arc<ScalarUDF>, args: Vec<Expr
 }
 
 fn answered(answer: Vec<u8>, args: Vec<Expr>) -> Result<ExprSimplifyResult> {
-    simplify_by(&Replay::new(answer), &unchanged(), args)
+    foreign_simplify(&Replay::new(answer), &unchanged(), args)
 }
 
 pub fn request(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Vec<u8> {
     let replay = Replay::new(vec![]);
-    simplify_by(&replay, function, args).expect_err("the answer is empty");
+    foreign_simplify(&replay, function, args).expect_err("the answer is empty");
     replay.requests.into_inner().unwrap().remove(0)
 }
 

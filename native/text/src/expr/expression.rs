@@ -1,4 +1,4 @@
-//! Operators, calls and queries in expressions.
+//! Operators, calls and subqueries as text.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, Result, ScalarValue, plan_err};
@@ -10,40 +10,40 @@ use datafusion_expr::{
     BinaryExpr, Expr, GroupingSet, Like, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
 
-use super::binding::{Binding, Text};
-use super::literals::{cast_sql, is_constant, literal, type_sql};
-use crate::names::{CONVERTED, quoted_if_needed};
+use super::literals::{cast_sql, is_constant, literal_sql, type_sql};
+use super::precedence::{Precedence, SqlText};
+use crate::names::{IMPLICIT_CAST, quote_if_needed};
 
-/// What an expression stands in: the names of its columns, and the text of the queries inside of it.
-pub trait Surroundings {
-    /// A column of the relations in FROM.
+/// The scope of an expression: how its columns are named, and how subqueries are written.
+pub trait Scope {
+    /// Returns the name of a column of the relations in FROM.
     fn column(&mut self, column: &Column) -> Result<String>;
 
-    /// A column of a query around this one.
+    /// Returns the name of a column of an outer query.
     fn outer_column(&mut self, column: &Column) -> Result<String>;
 
-    /// A query in parentheses.
+    /// Writes a subquery in parentheses.
     fn query(&mut self, plan: &LogicalPlan) -> Result<String>;
 }
 
-/// The text of an expression where a whole expression may stand.
-pub fn sql(expr: &Expr, around: &mut dyn Surroundings) -> Result<String> {
-    Ok(text(expr, around)?.sql)
+/// Writes an expression.
+pub fn to_sql(expr: &Expr, scope: &mut dyn Scope) -> Result<String> {
+    Ok(write_expr(expr, scope)?.sql)
 }
 
-/// The text of an expression where it may be an operand of anything.
-pub fn closed_sql(expr: &Expr, around: &mut dyn Surroundings) -> Result<String> {
-    Ok(text(expr, around)?.within(Binding::Closed))
+/// Writes an expression as an operand of any operator.
+pub fn atom_sql(expr: &Expr, scope: &mut dyn Scope) -> Result<String> {
+    Ok(write_expr(expr, scope)?.parenthesize(Precedence::Atom))
 }
 
-/// The text of an expression, and how tightly it binds.
-pub fn bound_sql(expr: &Expr, around: &mut dyn Surroundings) -> Result<(String, Binding)> {
-    let text = text(expr, around)?;
-    Ok((text.sql, text.binding))
+/// Writes an expression, and returns its precedence.
+pub fn sql_with_precedence(expr: &Expr, scope: &mut dyn Scope) -> Result<(String, Precedence)> {
+    let text = write_expr(expr, scope)?;
+    Ok((text.sql, text.precedence))
 }
 
-/// The text of what a query is ordered by.
-pub fn order_sql(sort: &Sort, around: &mut dyn Surroundings) -> Result<String> {
+/// Writes a key of ORDER BY.
+pub fn order_sql(sort: &Sort, scope: &mut dyn Scope) -> Result<String> {
     let direction = if sort.asc { "" } else { " DESC" };
     // By default NULL is the largest value.
     let nulls = match (sort.asc, sort.nulls_first) {
@@ -51,48 +51,48 @@ pub fn order_sql(sort: &Sort, around: &mut dyn Surroundings) -> Result<String> {
         (false, false) => " NULLS LAST",
         _ => "",
     };
-    let key = sql(&sort.expr, around)?;
+    let key = to_sql(&sort.expr, scope)?;
     let key = if is_constant(&key) { format!("({key})") } else { key };
     Ok(format!("{key}{direction}{nulls}"))
 }
 
 #[recursive::recursive]
-fn text(expr: &Expr, around: &mut dyn Surroundings) -> Result<Text> {
+fn write_expr(expr: &Expr, scope: &mut dyn Scope) -> Result<SqlText> {
     Ok(match expr {
-        Expr::Alias(alias) => text(&alias.expr, around)?,
-        Expr::Column(column) => Text::closed(around.column(column)?),
-        Expr::OuterReferenceColumn(_, column) => Text::closed(around.outer_column(column)?),
-        Expr::Literal(value, _) => literal(value)?,
-        Expr::Placeholder(placeholder) => Text::closed(placeholder.id.clone()),
-        Expr::BinaryExpr(binary) => operation(binary, around)?,
-        Expr::Not(inside) => Text::at(Binding::Not, format!("NOT {}", operand(inside, around)?)),
-        Expr::Negative(inside) => Text::at(Binding::Sign, format!("-{}", operand(inside, around)?)),
-        Expr::Case(case) => self::case(case, around)?,
-        Expr::Cast(Cast { expr, field }) => Text::closed(cast_sql(&sql(expr, around)?, field.data_type())),
+        Expr::Alias(alias) => write_expr(&alias.expr, scope)?,
+        Expr::Column(column) => SqlText::atom(scope.column(column)?),
+        Expr::OuterReferenceColumn(_, column) => SqlText::atom(scope.outer_column(column)?),
+        Expr::Literal(value, _) => literal_sql(value)?,
+        Expr::Placeholder(placeholder) => SqlText::atom(placeholder.id.clone()),
+        Expr::BinaryExpr(binary) => write_binary(binary, scope)?,
+        Expr::Not(inside) => SqlText::new(Precedence::Not, format!("NOT {}", write_operand(inside, scope)?)),
+        Expr::Negative(inside) => SqlText::new(Precedence::Sign, format!("-{}", write_operand(inside, scope)?)),
+        Expr::Case(case) => write_case(case, scope)?,
+        Expr::Cast(Cast { expr, field }) => SqlText::atom(cast_sql(&to_sql(expr, scope)?, field.data_type())),
         Expr::TryCast(cast) => {
-            let (value, kind) = (sql(&cast.expr, around)?, type_sql(cast.field.data_type())?);
-            Text::closed(format!("TRY_CAST({value} AS {kind})"))
+            let (value, kind) = (to_sql(&cast.expr, scope)?, type_sql(cast.field.data_type())?);
+            SqlText::atom(format!("TRY_CAST({value} AS {kind})"))
         }
-        Expr::ScalarFunction(call) if call.func.name() == CONVERTED && call.args.len() == 1 => {
-            text(&call.args[0], around)?
+        Expr::ScalarFunction(call) if call.func.name() == IMPLICIT_CAST && call.args.len() == 1 => {
+            write_expr(&call.args[0], scope)?
         }
         Expr::ScalarFunction(call) => {
-            Text::closed(format!("{}({})", quoted_if_needed(call.func.name()), arguments(&call.args, around)?))
+            SqlText::atom(format!("{}({})", quote_if_needed(call.func.name()), arguments_sql(&call.args, scope)?))
         }
-        Expr::AggregateFunction(call) => aggregate(call, around)?,
-        Expr::WindowFunction(call) => window(call, around)?,
-        Expr::ScalarSubquery(subquery) => Text::closed(around.query(&subquery.subquery)?),
+        Expr::AggregateFunction(call) => write_aggregate_call(call, scope)?,
+        Expr::WindowFunction(call) => write_window_call(call, scope)?,
+        Expr::ScalarSubquery(subquery) => SqlText::atom(scope.query(&subquery.subquery)?),
         Expr::Exists(exists) => {
-            let query = around.query(&exists.subquery.subquery)?;
+            let query = scope.query(&exists.subquery.subquery)?;
             if exists.negated {
-                Text::at(Binding::Not, format!("NOT EXISTS {query}"))
+                SqlText::new(Precedence::Not, format!("NOT EXISTS {query}"))
             } else {
-                Text::closed(format!("EXISTS {query}"))
+                SqlText::atom(format!("EXISTS {query}"))
             }
         }
-        Expr::GroupingSet(sets) => Text::closed(grouping_sets(sets, around)?),
-        other => match comparison(other, around)? {
-            Some(sql) => Text::at(Binding::Comparison, sql),
+        Expr::GroupingSet(sets) => SqlText::atom(grouping_sets_sql(sets, scope)?),
+        other => match write_comparison(other, scope)? {
+            Some(sql) => SqlText::new(Precedence::Comparison, sql),
             None => {
                 return plan_err!(
                     "{other} cannot be written as text: {} has no form in SQL here",
@@ -103,8 +103,8 @@ fn text(expr: &Expr, around: &mut dyn Surroundings) -> Result<Text> {
     })
 }
 
-/// A test of a value, if an expression is one that has no operator of its own kind.
-fn comparison(expr: &Expr, around: &mut dyn Surroundings) -> Result<Option<String>> {
+/// Writes a predicate that has no operator of its own kind, `None` if the expression is none.
+fn write_comparison(expr: &Expr, scope: &mut dyn Scope) -> Result<Option<String>> {
     let (inside, test) = match expr {
         Expr::IsNull(inside) => (inside, "IS NULL"),
         Expr::IsNotNull(inside) => (inside, "IS NOT NULL"),
@@ -116,104 +116,104 @@ fn comparison(expr: &Expr, around: &mut dyn Surroundings) -> Result<Option<Strin
         Expr::IsNotUnknown(inside) => (inside, "IS NOT UNKNOWN"),
         Expr::Between(between) => {
             let not = if between.negated { "NOT " } else { "" };
-            let value = text(&between.expr, around)?.within(Binding::Sum);
-            let low = text(&between.low, around)?.within(Binding::Sum);
-            let high = text(&between.high, around)?.within(Binding::Sum);
+            let value = write_expr(&between.expr, scope)?.parenthesize(Precedence::Sum);
+            let low = write_expr(&between.low, scope)?.parenthesize(Precedence::Sum);
+            let high = write_expr(&between.high, scope)?.parenthesize(Precedence::Sum);
             return Ok(Some(format!("{value} {not}BETWEEN {low} AND {high}")));
         }
         Expr::Like(like) => {
-            return pattern(like, if like.case_insensitive { "ILIKE" } else { "LIKE" }, around).map(Some);
+            return write_pattern(like, if like.case_insensitive { "ILIKE" } else { "LIKE" }, scope).map(Some);
         }
-        Expr::SimilarTo(like) => return pattern(like, "SIMILAR TO", around).map(Some),
+        Expr::SimilarTo(like) => return write_pattern(like, "SIMILAR TO", scope).map(Some),
         Expr::InList(InList { expr, list, negated }) => {
             let not = if *negated { "NOT " } else { "" };
-            return Ok(Some(format!("{} {not}IN ({})", operand(expr, around)?, listed(list, around)?)));
+            return Ok(Some(format!("{} {not}IN ({})", write_operand(expr, scope)?, list_sql(list, scope)?)));
         }
         Expr::InSubquery(is_in) => {
             let not = if is_in.negated { "NOT " } else { "" };
-            let value = operand(&is_in.expr, around)?;
-            return Ok(Some(format!("{value} {not}IN {}", around.query(&is_in.subquery.subquery)?)));
+            let value = write_operand(&is_in.expr, scope)?;
+            return Ok(Some(format!("{value} {not}IN {}", scope.query(&is_in.subquery.subquery)?)));
         }
         _ => return Ok(None),
     };
-    Ok(Some(format!("{} {test}", operand(inside, around)?)))
+    Ok(Some(format!("{} {test}", write_operand(inside, scope)?)))
 }
 
-fn operand(expr: &Expr, around: &mut dyn Surroundings) -> Result<String> {
-    Ok(text(expr, around)?.within(Binding::Closed))
+fn write_operand(expr: &Expr, scope: &mut dyn Scope) -> Result<String> {
+    Ok(write_expr(expr, scope)?.parenthesize(Precedence::Atom))
 }
 
-/// Expressions with commas between them.
-pub fn listed(exprs: &[Expr], around: &mut dyn Surroundings) -> Result<String> {
-    Ok(exprs.iter().map(|expr| sql(expr, around)).collect::<Result<Vec<_>>>()?.join(", "))
+/// Writes a list of expressions.
+pub fn list_sql(exprs: &[Expr], scope: &mut dyn Scope) -> Result<String> {
+    Ok(exprs.iter().map(|expr| to_sql(expr, scope)).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
-/// What a function is called with, without the conversions to texts that the planner adds.
-fn arguments(args: &[Expr], around: &mut dyn Surroundings) -> Result<String> {
-    Ok(args.iter().map(|arg| sql(unconverted(arg), around)).collect::<Result<Vec<_>>>()?.join(", "))
+/// Writes the arguments of a function, without the casts to text that the planner adds.
+fn arguments_sql(args: &[Expr], scope: &mut dyn Scope) -> Result<String> {
+    Ok(args.iter().map(|arg| to_sql(strip_text_cast(arg), scope)).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
-/// An operation. What is nested on the left is written from its first operand on: `((a + b) + c) + d` may be of any length.
-fn operation(binary: &BinaryExpr, around: &mut dyn Surroundings) -> Result<Text> {
+/// Writes a binary operation. A left-nested chain such as `((a + b) + c) + d` may be of any length, so it is written iteratively.
+fn write_binary(binary: &BinaryExpr, scope: &mut dyn Scope) -> Result<SqlText> {
     let mut nested = vec![binary];
     let mut first = binary.left.as_ref();
     while let Expr::BinaryExpr(left) = first {
         nested.push(left);
         first = &left.left;
     }
-    // The planner makes texts of what || joins by itself.
-    let joined = |operator, expr| if operator == Operator::StringConcat { unconverted(expr) } else { expr };
-    first = joined(nested[nested.len() - 1].op, first);
-    let is_wrapped = |pair: &[&BinaryExpr]| bindings(pair[1].op).0 < bindings(pair[0].op).1;
-    let innermost = bindings(nested[nested.len() - 1].op);
+    // The planner casts the operands of || to text by itself.
+    let unconvert = |operator, expr| if operator == Operator::StringConcat { strip_text_cast(expr) } else { expr };
+    first = unconvert(nested[nested.len() - 1].op, first);
+    let is_wrapped = |pair: &[&BinaryExpr]| precedences(pair[1].op).0 < precedences(pair[0].op).1;
+    let innermost = precedences(nested[nested.len() - 1].op);
     let mut sql = "(".repeat(nested.windows(2).filter(|pair| is_wrapped(pair)).count());
-    sql += &text(first, around)?.within(innermost.1);
+    sql += &write_expr(first, scope)?.parenthesize(innermost.1);
     for (depth, part) in nested.iter().enumerate().rev() {
-        let right = text(joined(part.op, &part.right), around)?.within(bindings(part.op).2);
-        sql += &format!(" {} {right}", operator(part.op));
+        let right = write_expr(unconvert(part.op, &part.right), scope)?.parenthesize(precedences(part.op).2);
+        sql += &format!(" {} {right}", operator_sql(part.op));
         if depth > 0 && is_wrapped(&nested[depth - 1..=depth]) {
             sql.push(')');
         }
     }
-    Ok(Text::at(bindings(binary.op).0, sql))
+    Ok(SqlText::new(precedences(binary.op).0, sql))
 }
 
-/// An expression without a conversion to the kind of texts that has no name in SQL, to which only the planner converts.
-fn unconverted(expr: &Expr) -> &Expr {
+/// Removes a cast to the text type that has no name in SQL, which only the planner adds.
+fn strip_text_cast(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) if *cast.field.data_type() == DataType::Utf8 => &cast.expr,
         other => other,
     }
 }
 
-/// How tightly an operator binds, and its operands on the left and on the right have to at least.
-fn bindings(operator: Operator) -> (Binding, Binding, Binding) {
-    use Binding::{And, Closed, Comparison, Open, Or, Product, Sign, Sum};
+/// Returns the precedence of an operator, and the lowest ones that its left and right operands may have.
+fn precedences(operator: Operator) -> (Precedence, Precedence, Precedence) {
+    use Precedence::{And, Atom, Comparison, Open, Or, Product, Sign, Sum};
     match operator {
         Operator::Or => (Or, Or, And),
-        Operator::And => (And, And, Binding::Not),
+        Operator::And => (And, And, Precedence::Not),
         Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
             (Comparison, Sum, Sum)
         }
         Operator::Plus | Operator::Minus => (Sum, Sum, Product),
         Operator::Multiply | Operator::Divide | Operator::Modulo => (Product, Product, Sign),
-        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => (Open, Closed, Closed),
-        _ => (Comparison, Closed, Closed),
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => (Open, Atom, Atom),
+        _ => (Comparison, Atom, Atom),
     }
 }
 
-fn operator(operator: Operator) -> String {
+fn operator_sql(operator: Operator) -> String {
     match operator {
         Operator::NotEq => "<>".to_owned(),
-        // What a plan shows for it is no SQL.
+        // Its form in a plan is no SQL.
         Operator::BitwiseXor => "^".to_owned(),
         operator => operator.to_string(),
     }
 }
 
-fn pattern(like: &Like, operator: &str, around: &mut dyn Surroundings) -> Result<String> {
+fn write_pattern(like: &Like, operator: &str, scope: &mut dyn Scope) -> Result<String> {
     let not = if like.negated { "NOT " } else { "" };
-    let (value, pattern) = (operand(&like.expr, around)?, operand(&like.pattern, around)?);
+    let (value, pattern) = (write_operand(&like.expr, scope)?, write_operand(&like.pattern, scope)?);
     let escape = match like.escape_char {
         Some('\'') => " ESCAPE ''''".to_owned(),
         Some(character) => format!(" ESCAPE '{character}'"),
@@ -222,46 +222,46 @@ fn pattern(like: &Like, operator: &str, around: &mut dyn Surroundings) -> Result
     Ok(format!("{value} {not}{operator} {pattern}{escape}"))
 }
 
-fn case(case: &Case, around: &mut dyn Surroundings) -> Result<Text> {
+fn write_case(case: &Case, scope: &mut dyn Scope) -> Result<SqlText> {
     let mut written = "CASE".to_owned();
     if let Some(operand) = &case.expr {
-        written += &format!(" {}", sql(operand, around)?);
+        written += &format!(" {}", to_sql(operand, scope)?);
     }
     for (when, then) in &case.when_then_expr {
-        written += &format!(" WHEN {} THEN {}", sql(when, around)?, sql(then, around)?);
+        written += &format!(" WHEN {} THEN {}", to_sql(when, scope)?, to_sql(then, scope)?);
     }
     if let Some(otherwise) = &case.else_expr {
-        written += &format!(" ELSE {}", sql(otherwise, around)?);
+        written += &format!(" ELSE {}", to_sql(otherwise, scope)?);
     }
-    Ok(Text::closed(written + " END"))
+    Ok(SqlText::atom(written + " END"))
 }
 
-fn aggregate(call: &AggregateFunction, around: &mut dyn Surroundings) -> Result<Text> {
+fn write_aggregate_call(call: &AggregateFunction, scope: &mut dyn Scope) -> Result<SqlText> {
     let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = &call.params;
     let within_group = call.func.supports_within_group_clause() && !order_by.is_empty();
-    // The first argument of a percentile is what it is ordered by.
+    // The first argument of a percentile is its order.
     let args = if within_group { args.get(1..).unwrap_or_default() } else { args };
     let mut written = format!(
         "{}({}{}",
-        quoted_if_needed(call.func.name()),
+        quote_if_needed(call.func.name()),
         if *distinct { "DISTINCT " } else { "" },
-        arguments(args, around)?
+        arguments_sql(args, scope)?
     );
     if !order_by.is_empty() && !within_group {
-        written += &format!(" ORDER BY {}", ordered(order_by, around)?);
+        written += &format!(" ORDER BY {}", order_list_sql(order_by, scope)?);
     }
     written += ")";
     if within_group {
-        written += &format!(" WITHIN GROUP (ORDER BY {})", ordered(order_by, around)?);
+        written += &format!(" WITHIN GROUP (ORDER BY {})", order_list_sql(order_by, scope)?);
     }
-    written += treatment(*null_treatment);
+    written += null_treatment_sql(*null_treatment);
     if let Some(filter) = filter {
-        written += &format!(" FILTER (WHERE {})", sql(filter, around)?);
+        written += &format!(" FILTER (WHERE {})", to_sql(filter, scope)?);
     }
-    Ok(Text::closed(written))
+    Ok(SqlText::atom(written))
 }
 
-fn treatment(treatment: Option<NullTreatment>) -> &'static str {
+fn null_treatment_sql(treatment: Option<NullTreatment>) -> &'static str {
     match treatment {
         Some(NullTreatment::IgnoreNulls) => " IGNORE NULLS",
         Some(NullTreatment::RespectNulls) => " RESPECT NULLS",
@@ -269,39 +269,39 @@ fn treatment(treatment: Option<NullTreatment>) -> &'static str {
     }
 }
 
-fn ordered(order_by: &[Sort], around: &mut dyn Surroundings) -> Result<String> {
-    Ok(order_by.iter().map(|key| order_sql(key, around)).collect::<Result<Vec<_>>>()?.join(", "))
+fn order_list_sql(order_by: &[Sort], scope: &mut dyn Scope) -> Result<String> {
+    Ok(order_by.iter().map(|key| order_sql(key, scope)).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
-fn window(call: &WindowFunction, around: &mut dyn Surroundings) -> Result<Text> {
+fn write_window_call(call: &WindowFunction, scope: &mut dyn Scope) -> Result<SqlText> {
     let WindowFunctionParams { args, partition_by, order_by, window_frame, filter, null_treatment, distinct } =
         &call.params;
     let mut written = format!(
         "{}({}{})",
-        quoted_if_needed(call.fun.name()),
+        quote_if_needed(call.fun.name()),
         if *distinct { "DISTINCT " } else { "" },
-        arguments(args, around)?
+        arguments_sql(args, scope)?
     );
-    written += treatment(*null_treatment);
+    written += null_treatment_sql(*null_treatment);
     if let Some(filter) = filter {
-        written += &format!(" FILTER (WHERE {})", sql(filter, around)?);
+        written += &format!(" FILTER (WHERE {})", to_sql(filter, scope)?);
     }
     let mut over = vec![];
     if !partition_by.is_empty() {
-        over.push(format!("PARTITION BY {}", listed(partition_by, around)?));
+        over.push(format!("PARTITION BY {}", list_sql(partition_by, scope)?));
     }
     if !order_by.is_empty() {
-        over.push(format!("ORDER BY {}", ordered(order_by, around)?));
+        over.push(format!("ORDER BY {}", order_list_sql(order_by, scope)?));
     }
-    // What a window has that names no frame.
-    let unnamed = WindowFrame::new((!order_by.is_empty()).then_some(false));
-    if *window_frame != unnamed {
-        over.push(frame(window_frame)?);
+    // The frame of a window that specifies none.
+    let default_frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
+    if *window_frame != default_frame {
+        over.push(frame_sql(window_frame)?);
     }
-    Ok(Text::closed(format!("{written} OVER ({})", over.join(" "))))
+    Ok(SqlText::atom(format!("{written} OVER ({})", over.join(" "))))
 }
 
-fn frame(frame: &WindowFrame) -> Result<String> {
+fn frame_sql(frame: &WindowFrame) -> Result<String> {
     let units = match frame.units {
         WindowFrameUnits::Rows => "ROWS",
         WindowFrameUnits::Range => "RANGE",
@@ -311,7 +311,7 @@ fn frame(frame: &WindowFrame) -> Result<String> {
         let distance = |value: &ScalarValue, side: &str| match value {
             value if value.is_null() => Ok(format!("UNBOUNDED {side}")),
             value if value.data_type().is_integer() => Ok(format!("{value} {side}")),
-            value => Ok(format!("{} {side}", literal(value)?.sql)),
+            value => Ok(format!("{} {side}", literal_sql(value)?.sql)),
         };
         match bound {
             WindowFrameBound::Preceding(value) => distance(value, "PRECEDING"),
@@ -322,13 +322,13 @@ fn frame(frame: &WindowFrame) -> Result<String> {
     Ok(format!("{units} BETWEEN {} AND {}", bound(&frame.start_bound)?, bound(&frame.end_bound)?))
 }
 
-/// What rows are grouped by where there are several groupings.
-pub fn grouping_sets(sets: &GroupingSet, around: &mut dyn Surroundings) -> Result<String> {
+/// Writes grouping sets.
+pub fn grouping_sets_sql(sets: &GroupingSet, scope: &mut dyn Scope) -> Result<String> {
     Ok(match sets {
-        GroupingSet::Rollup(keys) => format!("ROLLUP ({})", listed(keys, around)?),
-        GroupingSet::Cube(keys) => format!("CUBE ({})", listed(keys, around)?),
+        GroupingSet::Rollup(keys) => format!("ROLLUP ({})", list_sql(keys, scope)?),
+        GroupingSet::Cube(keys) => format!("CUBE ({})", list_sql(keys, scope)?),
         GroupingSet::GroupingSets(sets) => {
-            let sets = sets.iter().map(|set| Ok(format!("({})", listed(set, around)?)));
+            let sets = sets.iter().map(|set| Ok(format!("({})", list_sql(set, scope)?)));
             format!("GROUPING SETS ({})", sets.collect::<Result<Vec<_>>>()?.join(", "))
         }
     })

@@ -7,9 +7,9 @@ use datafusion_expr::{Expr, lit};
 use datafusion_sql::unparser::Unparser;
 use sqlparser::ast;
 
-use super::binding::{Binding, Text};
+use super::precedence::{Precedence, SqlText};
 
-/// The name of a type.
+/// Returns the name of a type in SQL.
 pub fn type_sql(data_type: &DataType) -> Result<String> {
     match data_type {
         DataType::Utf8 | DataType::Utf8View => return Ok("VARCHAR".to_owned()),
@@ -22,7 +22,7 @@ pub fn type_sql(data_type: &DataType) -> Result<String> {
         | DataType::Dictionary(..) => return plan_err!("the type {data_type} has no name in SQL"),
         _ => {}
     }
-    // The types of numbers and times are those of the unparser.
+    // The unparser names the types of numbers and times.
     let null = Expr::Cast(Cast::new(Box::new(lit(ScalarValue::Null)), data_type.clone()));
     match Unparser::default().expr_to_sql(&null)? {
         ast::Expr::Cast { data_type, .. } => Ok(data_type.to_string()),
@@ -30,7 +30,7 @@ pub fn type_sql(data_type: &DataType) -> Result<String> {
     }
 }
 
-/// A text as a value of a type, with one of DataFusion's functions where the type has no name in SQL.
+/// Casts a text to a type, by `arrow_cast` if the type has no name in SQL.
 pub fn cast_sql(sql: &str, data_type: &DataType) -> String {
     match type_sql(data_type) {
         Ok(name) => format!("CAST({sql} AS {name})"),
@@ -38,42 +38,43 @@ pub fn cast_sql(sql: &str, data_type: &DataType) -> String {
     }
 }
 
-/// Whether a text is nothing but a constant. Where a clause lists columns, a number would be taken for the place of one.
+/// Returns whether a text is only a constant. In GROUP BY and ORDER BY a number would be taken for the position of a column.
 pub fn is_constant(sql: &str) -> bool {
     let inner = sql.trim_start_matches('(').trim_end_matches(')');
     let unsigned = inner.strip_prefix('-').unwrap_or(inner);
     let is_number = unsigned.starts_with(|first: char| first.is_ascii_digit()) && unsigned.parse::<f64>().is_ok();
     let text = inner.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
-    // Words of another engine without parts.
-    let is_worded = sql.starts_with("\"∂ ") && sql.ends_with("\"()");
+    // A source fragment without parts.
+    let is_fragment = sql.starts_with("\"∂ ") && sql.ends_with("\"()");
     is_number
-        || is_worded
+        || is_fragment
         || text.is_some_and(|text| !text.replace("''", "").contains('\''))
         || matches!(inner, "TRUE" | "FALSE" | "NULL")
 }
 
-/// A value, of the type that it has.
-pub fn literal(value: &ScalarValue) -> Result<Text> {
-    let number = |sql: String| Text::at(if sql.starts_with('-') { Binding::Sign } else { Binding::Closed }, sql);
-    let typed = |sql: &str| Text::closed(cast_sql(sql, &value.data_type()));
+/// Writes a value with its type.
+pub fn literal_sql(value: &ScalarValue) -> Result<SqlText> {
+    let number =
+        |sql: String| SqlText::new(if sql.starts_with('-') { Precedence::Sign } else { Precedence::Atom }, sql);
+    let typed = |sql: &str| SqlText::atom(cast_sql(sql, &value.data_type()));
     if value.is_null() {
-        return Ok(if value.data_type().is_null() { Text::closed("NULL") } else { typed("NULL") });
+        return Ok(if value.data_type().is_null() { SqlText::atom("NULL") } else { typed("NULL") });
     }
     Ok(match value {
-        ScalarValue::Boolean(Some(value)) => Text::closed(if *value { "TRUE" } else { "FALSE" }),
+        ScalarValue::Boolean(Some(value)) => SqlText::atom(if *value { "TRUE" } else { "FALSE" }),
         ScalarValue::Int64(Some(value)) => number(value.to_string()),
         ScalarValue::Float64(Some(value)) if value.is_finite() => number(format!("{value:?}")),
-        ScalarValue::Float64(Some(value)) => typed(not_finite(*value)),
+        ScalarValue::Float64(Some(value)) => typed(special_float(*value)),
         ScalarValue::Float32(Some(value)) if value.is_finite() => typed(&format!("{value:?}")),
-        ScalarValue::Float32(Some(value)) => typed(not_finite((*value).into())),
+        ScalarValue::Float32(Some(value)) => typed(special_float((*value).into())),
         ScalarValue::Float16(Some(value)) if value.is_finite() => typed(&format!("{value:?}")),
-        ScalarValue::Dictionary(_, value) => typed(&literal(value)?.sql),
-        ScalarValue::Binary(Some(bytes)) => Text::closed(hexadecimal(bytes)),
+        ScalarValue::Dictionary(_, value) => typed(&literal_sql(value)?.sql),
+        ScalarValue::Binary(Some(bytes)) => SqlText::atom(hex_sql(bytes)),
         ScalarValue::LargeBinary(Some(bytes))
         | ScalarValue::BinaryView(Some(bytes))
-        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => typed(&hexadecimal(bytes)),
+        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => typed(&hex_sql(bytes)),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
-            Text::closed(format!("'{}'", text.replace('\'', "''")))
+            SqlText::atom(format!("'{}'", text.replace('\'', "''")))
         }
         ScalarValue::Int8(_)
         | ScalarValue::Int16(_)
@@ -85,23 +86,23 @@ pub fn literal(value: &ScalarValue) -> Result<Text> {
         ScalarValue::Decimal32(..)
         | ScalarValue::Decimal64(..)
         | ScalarValue::Decimal128(..)
-        | ScalarValue::Decimal256(..) => typed(&format!("'{}'", decimal(value)?)),
-        // Dates, times and intervals are those of the unparser.
+        | ScalarValue::Decimal256(..) => typed(&format!("'{}'", decimal_text(value)?)),
+        // The unparser writes dates, times and intervals.
         other => match other.data_type() {
             data_type if data_type.is_temporal() => {
-                Text::closed(Unparser::default().expr_to_sql(&lit(other.clone()))?.to_string())
+                SqlText::atom(Unparser::default().expr_to_sql(&lit(other.clone()))?.to_string())
             }
             data_type => return plan_err!("the value {other} of the type {data_type} cannot be written as text"),
         },
     })
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+fn hex_sql(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
     format!("X'{digits}'")
 }
 
-fn not_finite(value: f64) -> &'static str {
+fn special_float(value: f64) -> &'static str {
     match value {
         value if value.is_nan() => "'NaN'",
         value if value > 0.0 => "'Infinity'",
@@ -109,7 +110,7 @@ fn not_finite(value: f64) -> &'static str {
     }
 }
 
-fn decimal(value: &ScalarValue) -> Result<String> {
+fn decimal_text(value: &ScalarValue) -> Result<String> {
     match value.cast_to(&DataType::Utf8)? {
         ScalarValue::Utf8(Some(text)) => Ok(text),
         _ => plan_err!("the value {value} cannot be written as text"),

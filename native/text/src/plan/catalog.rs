@@ -1,4 +1,4 @@
-//! The tables, views and functions that statements name.
+//! The tables, views and functions that statements refer to.
 
 use arrow::datatypes::{FieldRef, SchemaRef};
 use async_trait::async_trait;
@@ -12,76 +12,76 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use xql_autodiff::Refused;
 
-use super::functions::Asked;
+use super::functions::FunctionAnswers;
 
-/// What is known of the tables and functions that statements name.
+/// The tables, views and functions that statements may refer to.
 #[derive(Debug, Default, Clone)]
 pub struct Catalog {
-    /// A table is one provider however often it is read, by which derivatives know that it is the same.
-    pub tables: HashMap<String, Arc<Table>>,
+    /// A table has one provider however often it is scanned, by which derivatives recognize it.
+    pub tables: HashMap<String, Arc<CatalogTable>>,
     /// The queries of views.
     pub views: HashMap<String, String>,
-    /// Tables of which nobody knows what computes them.
+    /// Tables whose definition is unknown, with the reason.
     pub opaque: HashMap<String, String>,
-    /// What calls of the session's functions give.
-    pub functions: Asked,
-    /// Tables that views hold, by the names of the view and of the table.
-    pub held: HashMap<(String, String), Arc<Table>>,
-    /// Those that have been replaced, by what they are known by.
-    replaced: HashMap<String, Arc<Table>>,
-    /// Whether a recursive term may read the rows of the last iteration several times, and what is computed of them.
-    pub rereads: bool,
+    /// The result types of calls of the session's functions.
+    pub functions: FunctionAnswers,
+    /// Tables that views hold, by the names of the view and the table.
+    pub stale_tables: HashMap<(String, String), Arc<CatalogTable>>,
+    /// Replaced tables, by the key that the session knows them by.
+    replaced: HashMap<String, Arc<CatalogTable>>,
+    /// Whether a recursive term may read its work table several times, and what is computed from it.
+    pub multi_read_recursion: bool,
     /// The names by which the session has special functions. Others of their names are functions of the session.
     pub special: HashSet<String>,
 }
 
 impl Catalog {
     /// Adds a table by its name in SQL.
-    pub fn table(&mut self, name: impl Into<TableReference>, schema: SchemaRef) {
-        let name = resolved(&name.into());
+    pub fn add_table(&mut self, name: impl Into<TableReference>, schema: SchemaRef) {
+        let name = full_name(&name.into());
         self.views.remove(&name);
-        self.tables.insert(name, Arc::new(Table::of(schema)));
+        self.tables.insert(name, Arc::new(CatalogTable::new(schema)));
     }
 
-    /// Adds a view by its name in SQL and the query, or the statement that makes it.
-    pub fn view(&mut self, name: impl Into<TableReference>, sql: &str) {
-        let name = resolved(&name.into());
-        self.held.retain(|(view, _), _| *view != name);
+    /// Adds a view by its name in SQL, with its query or the statement that creates it.
+    pub fn add_view(&mut self, name: impl Into<TableReference>, sql: &str) {
+        let name = full_name(&name.into());
+        self.stale_tables.retain(|(view, _), _| *view != name);
         self.views.insert(name, sql.to_owned());
     }
 
-    /// Adds a table that a view reads, and that is not the one of its name, or of which nobody knows whether it is: a view holds the
-    /// table that had the name when the view was made. Tables that are known by the same are one; by nothing is known one that may
-    /// have its name still.
-    pub fn held(&mut self, view: &str, table: &str, known_by: &str, schema: SchemaRef) {
-        let [view, name] = [view, table].map(|name| resolved(&TableReference::from(name)));
+    /// Adds a table that a view scans, and that is not, or may not be, the table which has its name now: a view holds the table that had
+    /// the name when the view was created. Tables with the same `known_by` are one; without it the table may still have its name.
+    pub fn add_stale_table(&mut self, view: &str, table: &str, known_by: &str, schema: SchemaRef) {
+        let [view, name] = [view, table].map(|name| full_name(&TableReference::from(name)));
         let table = if known_by.is_empty() {
-            Arc::new(Table { held: Some(Held::Perhaps), ..Table::of(schema) })
+            Arc::new(CatalogTable { staleness: Some(Staleness::Unknown), ..CatalogTable::new(schema) })
         } else {
-            let replaced = || Arc::new(Table { held: Some(Held::Replaced), ..Table::of(schema) });
+            let replaced =
+                || Arc::new(CatalogTable { staleness: Some(Staleness::Replaced), ..CatalogTable::new(schema) });
             Arc::clone(self.replaced.entry(known_by.to_owned()).or_insert_with(replaced))
         };
-        self.held.insert((view, name), table);
+        self.stale_tables.insert((view, name), table);
     }
 
-    /// Whether there is a table or a view of a name.
-    pub fn has(&self, name: &TableReference) -> bool {
-        let name = resolved(name);
+    /// Returns whether there is a table or a view of a name.
+    pub fn contains(&self, name: &TableReference) -> bool {
+        let name = full_name(name);
         self.tables.contains_key(&name) || self.views.contains_key(&name)
     }
 
-    /// Adds a relation that a statement with derivatives may not read, and why.
-    pub fn opaque(&mut self, name: &str, reason: &str) {
-        self.opaque.insert(resolved(&TableReference::from(name)), reason.to_owned());
+    /// Adds a relation that a statement with derivatives must not read, with the reason.
+    pub fn add_opaque(&mut self, name: &str, reason: &str) {
+        self.opaque.insert(full_name(&TableReference::from(name)), reason.to_owned());
     }
 
-    /// Adds what a function gives, by the call that was asked for; none if the session has no such function.
-    pub fn function(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
-        self.functions.insert(call, gives, is_volatile);
+    /// Adds the result of a call of a session's function, `None` if the session has no such function.
+    pub fn add_function(&mut self, call: &str, result: Option<FieldRef>, is_volatile: bool) {
+        self.functions.insert(call, result, is_volatile);
     }
 
     /// Adds the name of a special function of `xql-special` that the session has.
-    pub fn special(&mut self, name: &str) {
+    pub fn add_special(&mut self, name: &str) {
         self.special.insert(name.to_owned());
     }
 
@@ -107,51 +107,51 @@ impl Catalog {
     }
 }
 
-/// The name of a table in full.
-pub fn resolved(name: &TableReference) -> String {
+/// Returns the full name of a table.
+pub fn full_name(name: &TableReference) -> String {
     name.clone().resolve("datafusion", "public").to_string()
 }
 
-/// A table of which the schema is known, or a view.
+/// A table of which only the schema is known, or a view.
 #[derive(Debug)]
-pub struct Table {
+pub struct CatalogTable {
     /// Its columns.
     pub schema: SchemaRef,
     /// The plan of a view.
     pub view: Option<LogicalPlan>,
-    /// The call of a table function that gives the rows.
+    /// The call of a table function that returns the rows.
     pub call: Option<String>,
-    /// Why a text cannot read it by its name.
-    pub held: Option<Held>,
+    /// Why text cannot refer to it by its name.
+    pub staleness: Option<Staleness>,
 }
 
-/// Of a table that a view holds, whether another table has its name.
+/// Whether a table that a view holds has lost its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
-    /// It was replaced.
+pub enum Staleness {
+    /// Another table has replaced it.
     Replaced,
-    /// Nobody knows.
-    Perhaps,
+    /// It is not known.
+    Unknown,
 }
 
-impl Table {
-    /// A table with these columns.
-    pub fn of(schema: SchemaRef) -> Self {
-        Self { schema, view: None, call: None, held: None }
+impl CatalogTable {
+    /// Creates a table with these columns.
+    pub fn new(schema: SchemaRef) -> Self {
+        Self { schema, view: None, call: None, staleness: None }
     }
 }
 
 #[async_trait]
-impl TableProvider for Table {
+impl TableProvider for CatalogTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
-        match (&self.view, self.held) {
+        match (&self.view, self.staleness) {
             (Some(_), _) => TableType::View,
-            // That it is another one than the one of its name is known.
-            (None, Some(Held::Replaced)) => TableType::Temporary,
+            // It is known not to be the table of its name.
+            (None, Some(Staleness::Replaced)) => TableType::Temporary,
             (None, _) => TableType::Base,
         }
     }

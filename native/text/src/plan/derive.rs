@@ -1,4 +1,4 @@
-//! What the engine makes of a plan, up to the point where derivatives are expressions: types, derivatives, and no more.
+//! The passes over a plan, up to the point where derivatives are expressions.
 
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
@@ -11,25 +11,26 @@ use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerContext};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::functions::{stopped, without_stops};
-use xql_autodiff::vocabulary::spelled::read;
+use xql_autodiff::vocabulary::functions::{remove_stop_gradient, stop_gradient_argument};
+use xql_autodiff::vocabulary::opaque_expr::unwrap_opaque;
 use xql_relations::{DifferentiateRelations, any_part, unchecked, with_expressions};
 
 use super::functions::recognize;
 use crate::names::DERIVATIVES;
 
-/// A plan with the types that its expressions are computed in.
-pub fn typed(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+/// Coerces the types of a plan's expressions.
+pub fn coerce_types(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
     let mut plan = plan;
     for rule in Analyzer::new().rules {
         plan = rule.analyze(plan, options)?;
     }
-    let folded = plan.transform_up_with_subqueries(|node| with_expressions(node, |expr| expr.transform_up(folded)))?;
+    let folded =
+        plan.transform_up_with_subqueries(|node| with_expressions(node, |expr| expr.transform_up(fold_cast)))?;
     Ok(folded.data)
 }
 
-/// A number that is converted to a float, as that float: `CAST(2 AS DOUBLE)` is `2.0`.
-fn folded(expr: Expr) -> Result<Transformed<Expr>> {
+/// Folds the cast of a number to a float: `CAST(2 AS DOUBLE)` becomes `2.0`.
+fn fold_cast(expr: Expr) -> Result<Transformed<Expr>> {
     if let Expr::Cast(cast) = &expr
         && let Expr::Literal(value, metadata) = cast.expr.as_ref()
         && value.data_type().is_numeric()
@@ -41,29 +42,29 @@ fn folded(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(Transformed::no(expr))
 }
 
-/// A plan whose calls see through relations; those that say all by themselves are left in it.
-pub fn differentiated(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+/// Rewrites the calls of a plan that see through relations, and leaves row-local calls.
+pub fn differentiate_plan(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
     let plan = DifferentiateRelations::recognizing(recognize).leaving_joins().analyze(plan, options)?;
-    // A host has no node that checks a gradient while it runs.
+    // No other engine has a node that checks a gradient while it runs.
     Ok(unchecked(plan)?.data)
 }
 
-/// A plan with derivatives in the place of calls, and without `stop_gradient`.
-pub fn simplified(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
-    let simplified = plan.transform_up_with_subqueries(|node| {
-        if !any_part(&node, |part| is_call(part) || stopped(part).is_some())? {
+/// Replaces the calls of a plan by derivatives, and removes `stop_gradient`.
+pub fn expand_calls(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
+    let expanded = plan.transform_up_with_subqueries(|node| {
+        if !any_part(&node, |part| is_call(part) || stop_gradient_argument(part).is_some())? {
             return Ok(Transformed::no(node));
         }
-        let context = context(&node, options)?;
-        with_expressions(node, |expr| expression(expr, &context))
+        let context = simplify_context(&node, options)?;
+        with_expressions(node, |expr| expand_expr(expr, &context))
     })?;
-    Ok(simplified.data)
+    Ok(expanded.data)
 }
 
-/// A plan without columns that nobody reads, and without conversions of what is of the type already.
-pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
-    let tidied = plan.transform_up_with_subqueries(|node| {
-        let context = context(&node, options)?;
+/// Removes columns that are not read, and casts to the type that an expression has already.
+pub fn prune_columns(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<LogicalPlan> {
+    let uncast = plan.transform_up_with_subqueries(|node| {
+        let context = simplify_context(&node, options)?;
         let schema = Arc::clone(context.schema());
         with_expressions(node, |expr| {
             expr.transform_up(|part| match &part {
@@ -74,22 +75,22 @@ pub fn tidied(plan: LogicalPlan, options: &Arc<ConfigOptions>) -> Result<Logical
             })
         })
     })?;
-    // DataFusion 54 takes columns from recursive queries that these read themselves, and expects that others of its rules have
-    // replaced DISTINCT ON and LATERAL before.
+    // DataFusion 54 prunes columns of recursive queries that these read themselves, and expects earlier rules to have replaced DISTINCT ON
+    // and LATERAL.
     let mut keeps_all = false;
-    tidied.data.apply_with_subqueries(|node| {
+    uncast.data.apply_with_subqueries(|node| {
         keeps_all |= matches!(node, LogicalPlan::RecursiveQuery(_) | LogicalPlan::Distinct(Distinct::On(_)))
             || matches!(node, LogicalPlan::Join(join) if is_lateral(&join.right));
         Ok(TreeNodeRecursion::Continue)
     })?;
     if keeps_all {
-        return Ok(tidied.data);
+        return Ok(uncast.data);
     }
     let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
-    optimizer.optimize(tidied.data, &OptimizerContext::new(), |_, _| {})
+    optimizer.optimize(uncast.data, &OptimizerContext::new(), |_, _| {})
 }
 
-/// Whether a relation reads columns of what it is joined to.
+/// Returns whether the right side of a join reads columns of the left side.
 pub fn is_lateral(plan: &LogicalPlan) -> bool {
     let reads_outer =
         |node: &LogicalPlan| matches!(node, LogicalPlan::Subquery(node) if !node.outer_ref_columns.is_empty());
@@ -97,7 +98,7 @@ pub fn is_lateral(plan: &LogicalPlan) -> bool {
     reads_outer(plan) || renames && plan.inputs().into_iter().any(is_lateral)
 }
 
-/// Whether DataFusion 54 takes columns from a recursive query that this reads itself, because nothing around it does, and fails.
+/// Returns whether DataFusion 54 would prune columns of a recursive query that only the query itself reads, and then fail.
 pub fn loses_columns(plan: &LogicalPlan) -> bool {
     let widths = |plan: &LogicalPlan| {
         let mut widths = vec![];
@@ -110,9 +111,9 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
         widths
     };
     let Ok(plan) = plan.clone().transform_down_with_subqueries(|node| match node {
-        // What keeps the columns in a plan is not written.
-        LogicalPlan::Repartition(kept) => Ok(Transformed::yes(kept.input.as_ref().clone())),
-        // In a term that has a query of another name in it, DataFusion keeps all columns. The text may have made one of the two.
+        // The node that protects the columns in a plan is not written as text.
+        LogicalPlan::Repartition(node) => Ok(Transformed::yes(node.input.as_ref().clone())),
+        // If a query of another name is nested in a term, DataFusion keeps all columns. The text may have merged the two.
         LogicalPlan::SubqueryAlias(alias) if !matches!(alias.input.as_ref(), LogicalPlan::TableScan(_)) => {
             let named = alias.input.schema().columns().into_iter().zip(alias.schema.iter());
             let named = named
@@ -131,8 +132,8 @@ pub fn loses_columns(plan: &LogicalPlan) -> bool {
         && optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {}).map_or(true, |plan| widths(&plan) != before)
 }
 
-/// The columns that the expressions of a node read.
-pub fn schema_below(node: &LogicalPlan) -> Result<DFSchema> {
+/// Returns the schema that the expressions of a node read.
+pub fn input_schema(node: &LogicalPlan) -> Result<DFSchema> {
     match node {
         LogicalPlan::TableScan(scan) => {
             DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
@@ -141,28 +142,28 @@ pub fn schema_below(node: &LogicalPlan) -> Result<DFSchema> {
     }
 }
 
-/// What the expressions of a node are simplified with.
-pub fn context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
-    let schema = schema_below(node)?;
+/// Returns the context in which the expressions of a node are simplified.
+pub fn simplify_context(node: &LogicalPlan, options: &Arc<ConfigOptions>) -> Result<SimplifyContext> {
+    let schema = input_schema(node)?;
     let builder = SimplifyContext::builder().with_schema(Arc::new(schema)).with_config_options(Arc::clone(options));
     Ok(builder.with_current_time().build())
 }
 
-/// An expression with derivatives in the place of calls.
-pub fn expression(expr: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>> {
+/// Replaces the calls of an expression by derivatives.
+pub fn expand_expr(expr: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>> {
     let simplifier = ExprSimplifier::new(context.clone());
     let derived = expr.transform_down(|part| {
         if !is_call(&part) {
             return Ok(Transformed::no(part));
         }
-        // What a call is of is simplified first, as the calculus is used to have it.
-        let derivative = simplifier.simplify(read(part)?.data)?;
+        // The argument is simplified first, as in a session.
+        let derivative = simplifier.simplify(unwrap_opaque(part)?.data)?;
         Ok(Transformed::new(derivative, true, TreeNodeRecursion::Jump))
     })?;
-    derived.transform_data(without_stops)
+    derived.transform_data(remove_stop_gradient)
 }
 
-/// Whether an expression is a call of one of the operators.
+/// Returns whether an expression is a call of an operator.
 pub fn is_call(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if DERIVATIVES.contains(&call.func.name()))
 }

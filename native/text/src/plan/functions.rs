@@ -1,4 +1,4 @@
-//! Functions that a statement is planned with beside DataFusion's own.
+//! Functions of a statement that are not DataFusion's own.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -15,44 +15,44 @@ use std::sync::Arc;
 use xql_autodiff::Differential;
 
 use crate::expr::cast_sql;
-use crate::names::quoted_if_needed;
+use crate::names::quote_if_needed;
 
-/// In a message that is no error but the question what a call gives, this is on both sides of the name of the function, and behind
-/// each of the arguments.
+/// A message with this character is not an error but a question for the result type of a call: it precedes and follows the name of the
+/// function, and follows each argument.
 pub const QUESTION: char = '\u{1}';
 
-/// What calls of the session's own functions give, as far as has been asked.
+/// The result types of calls of the session's functions, as far as they have been requested.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Asked(Arc<HashMap<String, Answer>>);
+pub struct FunctionAnswers(Arc<HashMap<String, Answer>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Answer {
-    gives: Option<FieldRef>,
+    result: Option<FieldRef>,
     is_volatile: bool,
 }
 
-impl Asked {
-    /// Adds what a call gives; nothing if there is no such function.
-    pub fn insert(&mut self, call: &str, gives: Option<FieldRef>, is_volatile: bool) {
-        Arc::make_mut(&mut self.0).insert(call.to_owned(), Answer { gives, is_volatile });
+impl FunctionAnswers {
+    /// Adds the result of a call, `None` if there is no such function.
+    pub fn insert(&mut self, call: &str, result: Option<FieldRef>, is_volatile: bool) {
+        Arc::make_mut(&mut self.0).insert(call.to_owned(), Answer { result, is_volatile });
     }
 }
 
-/// A function of the session, of which is known what has been asked.
+/// A function of the session.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SessionFunction {
     name: String,
-    asked: Asked,
+    answers: FunctionAnswers,
     signature: Signature,
 }
 
 impl SessionFunction {
-    /// A function of this name.
-    pub fn new(name: &str, asked: &Asked) -> Self {
-        let start = format!("{}(", quoted_if_needed(name));
-        let is_volatile = asked.0.iter().any(|(call, answer)| call.starts_with(&start) && answer.is_volatile);
+    /// Creates the function of a name.
+    pub fn new(name: &str, answers: &FunctionAnswers) -> Self {
+        let start = format!("{}(", quote_if_needed(name));
+        let is_volatile = answers.0.iter().any(|(call, answer)| call.starts_with(&start) && answer.is_volatile);
         let volatility = if is_volatile { Volatility::Volatile } else { Volatility::Immutable };
-        Self { name: name.to_owned(), asked: asked.clone(), signature: Signature::user_defined(volatility) }
+        Self { name: name.to_owned(), answers: answers.clone(), signature: Signature::user_defined(volatility) }
     }
 }
 
@@ -81,14 +81,14 @@ impl ScalarUDFImpl for SessionFunction {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let typed: Vec<_> = args.arg_fields.iter().map(|field| cast_sql("NULL", field.data_type())).collect();
-        let name = quoted_if_needed(&self.name);
+        let name = quote_if_needed(&self.name);
         let call = format!("{name}({})", typed.join(", "));
-        match self.asked.0.get(&call) {
-            Some(Answer { gives: Some(field), .. }) => Ok(Arc::new(field.as_ref().clone().with_name(&self.name))),
-            Some(Answer { gives: None, .. }) => plan_err!("the session has no function for {call}"),
+        match self.answers.0.get(&call) {
+            Some(Answer { result: Some(field), .. }) => Ok(Arc::new(field.as_ref().clone().with_name(&self.name))),
+            Some(Answer { result: None, .. }) => plan_err!("the session has no function for {call}"),
             None => {
-                let asked: String = typed.iter().map(|argument| format!("{argument}{QUESTION}")).collect();
-                plan_err!("{QUESTION}{name}{QUESTION}{asked}")
+                let arguments: String = typed.iter().map(|argument| format!("{argument}{QUESTION}")).collect();
+                plan_err!("{QUESTION}{name}{QUESTION}{arguments}")
             }
         }
     }
@@ -98,45 +98,45 @@ impl ScalarUDFImpl for SessionFunction {
     }
 }
 
-/// An operator in a call that is known by its number in the text.
+/// An operator at a call with a number.
 ///
-/// Two are equal if the operators are, so that the planner finds `grad(f, x)` of SELECT again in GROUP BY.
+/// Two are equal if the operators are, so the planner recognizes `grad(f, x)` of SELECT in GROUP BY.
 #[derive(Debug)]
-pub struct Site {
+pub struct CallSite {
     operator: Arc<ScalarUDF>,
     number: usize,
-    /// What it is called: by its number while the statement is planned, and then as the operator. Columns are always named by the
+    /// Its function name: that of the call while the statement is planned, then that of the operator. Columns are always named by the
     /// operator, so that others can refer to them.
     name: String,
 }
 
-impl Site {
-    /// The call of an operator that goes by a name with this number.
+impl CallSite {
+    /// Creates the operator of the call with this number and function name.
     pub fn new(operator: Arc<ScalarUDF>, number: usize, name: &str) -> Self {
         Self { operator, number, name: name.to_owned() }
     }
 
-    fn of(expr: &Expr) -> Option<&Self> {
+    fn from_expr(expr: &Expr) -> Option<&Self> {
         match expr {
             Expr::ScalarFunction(call) => call.func.inner().downcast_ref(),
             _ => None,
         }
     }
 
-    /// The number of the call that an expression is.
+    /// Returns the number of the call that an expression is.
     pub fn number_of(expr: &Expr) -> Option<usize> {
-        Some(Self::of(expr)?.number)
+        Some(Self::from_expr(expr)?.number)
     }
 }
 
-/// A plan whose calls are called as their operators.
-pub fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let settled = plan.transform_up_with_subqueries(|node| {
+/// Renames the functions of calls to the names of their operators.
+pub fn restore_operator_names(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let restored = plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expr| {
-            expr.transform_up(|part| match (Site::of(&part), &part) {
+            expr.transform_up(|part| match (CallSite::from_expr(&part), &part) {
                 (Some(site), Expr::ScalarFunction(call)) => {
                     let operator = Arc::clone(&site.operator);
-                    let site = Site { name: operator.name().to_owned(), number: site.number, operator };
+                    let site = CallSite { name: operator.name().to_owned(), number: site.number, operator };
                     let function = Arc::new(ScalarUDF::new_from_impl(site));
                     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, call.args.clone()))))
                 }
@@ -144,32 +144,33 @@ pub fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
             })
         })
     })?;
-    Ok(settled.data)
+    Ok(restored.data)
 }
 
-/// Tells the operators of calls for the analyzer rule. A call that it leaves as it is keeps its number.
+/// Recognizes the operators of calls for the analyzer rule. A call that the rule leaves keeps its number.
 pub fn recognize(function: &ScalarUDF) -> Option<Differential> {
-    let Some(site) = function.inner().downcast_ref::<Site>() else { return xql_autodiff::recognize(function) };
+    let Some(site) = function.inner().downcast_ref::<CallSite>() else { return xql_autodiff::recognize(function) };
     let Differential { tangent, analyzed } = xql_autodiff::recognize(&site.operator)?;
-    let analyzed = ScalarUDF::new_from_impl(Site { operator: analyzed, number: site.number, name: site.name.clone() });
+    let analyzed =
+        ScalarUDF::new_from_impl(CallSite { operator: analyzed, number: site.number, name: site.name.clone() });
     Some(Differential { tangent, analyzed: Arc::new(analyzed) })
 }
 
-impl PartialEq for Site {
+impl PartialEq for CallSite {
     fn eq(&self, other: &Self) -> bool {
         self.operator == other.operator
     }
 }
 
-impl Eq for Site {}
+impl Eq for CallSite {}
 
-impl Hash for Site {
+impl Hash for CallSite {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.operator.hash(state);
     }
 }
 
-impl ScalarUDFImpl for Site {
+impl ScalarUDFImpl for CallSite {
     fn name(&self) -> &str {
         &self.name
     }

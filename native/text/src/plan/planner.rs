@@ -1,4 +1,4 @@
-//! What a statement is planned with: DataFusion's planner and functions, and a catalog.
+//! The planner of statements: DataFusion's planner and functions with a catalog.
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_catalog::TableProvider;
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use xql_autodiff::Rules;
 use xql_relations::relation_planners;
 
-use super::catalog::{Catalog, Table, resolved};
-use super::functions::{SessionFunction, Site, settled};
-use super::words::Worded;
-use crate::expr::{Surroundings, sql};
-use crate::names::{has_words, site_of};
+use super::catalog::{Catalog, CatalogTable, full_name};
+use super::functions::{CallSite, SessionFunction, restore_operator_names};
+use super::source_fragment::SourceFragment;
+use crate::expr::{Scope, to_sql};
+use crate::names::{is_fragment, parse_site_name};
 use crate::statement::{outer_query, parse_one};
 
 /// Plans statements.
@@ -33,15 +33,15 @@ pub struct Planner<'a> {
     catalog: Cow<'a, Catalog>,
     functions: Arc<Functions>,
     options: Arc<ConfigOptions>,
-    /// Names that stand for relations of which the columns are known, as those of common table expressions do.
-    named: HashMap<String, Arc<Table>>,
+    /// Names with known columns, such as those of CTEs.
+    bound_names: HashMap<String, Arc<CatalogTable>>,
     /// The views that are being planned.
-    open: Vec<String>,
-    /// The views that have been planned. However often one is read, it is one relation.
-    views: Arc<Mutex<HashMap<String, Arc<Table>>>>,
+    open_views: Vec<String>,
+    /// The planned views. A view is one relation however often it is read.
+    views: Arc<Mutex<HashMap<String, Arc<CatalogTable>>>>,
 }
 
-/// Functions by their names.
+/// Functions by name.
 struct Functions {
     operators: HashMap<String, Arc<ScalarUDF>>,
     scalar: HashMap<String, Arc<ScalarUDF>>,
@@ -53,12 +53,12 @@ struct Functions {
 }
 
 impl<'a> Planner<'a> {
-    /// What is known of tables and functions.
+    /// Returns the tables and functions that it plans over.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
-    /// A planner of statements over a catalog, with rules of the user's own.
+    /// Creates a planner over a catalog, with the user's rules.
     pub fn new(catalog: &'a Catalog, rules: &Rules) -> Self {
         let mut scalar = datafusion_functions::all_default_functions();
         scalar.extend(datafusion_functions_nested::all_default_nested_functions());
@@ -70,10 +70,10 @@ impl<'a> Planner<'a> {
         let window = datafusion_functions_window::all_default_window_functions();
         let functions = Functions {
             operators,
-            scalar: by_name(scalar, |function| (function.name(), function.aliases())),
-            higher_order: by_name(higher_order, |function| (function.name(), function.aliases())),
-            aggregate: by_name(aggregate, |function| (function.name(), function.aliases())),
-            window: by_name(window, |function| (function.name(), function.aliases())),
+            scalar: index_by_name(scalar, |function| (function.name(), function.aliases())),
+            higher_order: index_by_name(higher_order, |function| (function.name(), function.aliases())),
+            aggregate: index_by_name(aggregate, |function| (function.name(), function.aliases())),
+            window: index_by_name(window, |function| (function.name(), function.aliases())),
             expr_planners: vec![
                 Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
                 Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
@@ -89,26 +89,26 @@ impl<'a> Planner<'a> {
             catalog: Cow::Borrowed(catalog),
             functions: Arc::new(functions),
             options: Arc::new(ConfigOptions::new()),
-            named: HashMap::new(),
-            open: vec![],
+            bound_names: HashMap::new(),
+            open_views: vec![],
             views: Arc::default(),
         }
     }
 
-    /// Lets a name stand for a relation with these columns from here on.
-    pub fn name(&mut self, name: &Ident, schema: SchemaRef) {
+    /// Binds a name to a relation with these columns.
+    pub fn bind_name(&mut self, name: &Ident, schema: SchemaRef) {
         let name = IdentNormalizer::default().normalize(name.clone());
-        self.named.insert(name, Arc::new(Table::of(schema)));
+        self.bound_names.insert(name, Arc::new(CatalogTable::new(schema)));
     }
 
-    /// The plan of a statement as DataFusion makes it of the text.
+    /// Plans a statement.
     pub fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
         let options = ParserOptions::from(&self.options.sql_parser);
-        settled(SqlToRel::new_with_options(self, options).statement_to_plan(statement)?)
+        restore_operator_names(SqlToRel::new_with_options(self, options).statement_to_plan(statement)?)
     }
 
-    /// Knows from here on what a statement of a script makes, if it makes a table or a view.
-    pub fn follow(&mut self, statement: &Statement) {
+    /// Records the table or view that a statement of a script creates.
+    pub fn track_ddl(&mut self, statement: &Statement) {
         let makes = match statement {
             Statement::CreateExternalTable(_) => true,
             Statement::Statement(made) => matches!(
@@ -120,85 +120,85 @@ impl<'a> Planner<'a> {
         if !makes {
             return;
         }
-        // What DataFusion cannot plan it may be able to execute nevertheless.
+        // DataFusion may execute what it cannot plan here.
         let Ok(LogicalPlan::Ddl(made)) = self.plan(statement.clone()) else { return };
-        self.keep_views(&made);
+        self.pin_views(&made);
         let catalog = &self.catalog;
-        let stays = |name: &TableReference, if_not_exists: bool| if_not_exists && catalog.has(name);
+        let stays = |name: &TableReference, if_not_exists: bool| if_not_exists && catalog.contains(name);
         match made {
             DdlStatement::CreateMemoryTable(table) if !stays(&table.name, table.if_not_exists) => {
-                self.catalog.to_mut().table(table.name, Arc::clone(table.input.schema().inner()));
+                self.catalog.to_mut().add_table(table.name, Arc::clone(table.input.schema().inner()));
             }
             DdlStatement::CreateExternalTable(table)
                 if !table.schema.fields().is_empty() && !stays(&table.name, table.if_not_exists) =>
             {
-                self.catalog.to_mut().table(table.name, Arc::clone(table.schema.inner()));
+                self.catalog.to_mut().add_table(table.name, Arc::clone(table.schema.inner()));
             }
             DdlStatement::CreateView(view) => {
                 if let Some(query) = outer_query(statement) {
-                    self.catalog.to_mut().view(view.name, &query.to_string());
+                    self.catalog.to_mut().add_view(view.name, &query.to_string());
                 }
             }
             _ => {}
         }
     }
 
-    /// Views keep the tables and views that have their names now, before these are made anew.
-    fn keep_views(&self, made: &DdlStatement) {
+    /// Plans the views that read a table or view before this is replaced: they keep the one that has the name now.
+    fn pin_views(&self, made: &DdlStatement) {
         let name = match made {
             DdlStatement::CreateMemoryTable(table) if !table.if_not_exists => &table.name,
             DdlStatement::CreateExternalTable(table) if !table.if_not_exists => &table.name,
             DdlStatement::CreateView(view) => &view.name,
             _ => return,
         };
-        if !self.catalog.has(name) {
+        if !self.catalog.contains(name) {
             return;
         }
         for (view, sql) in &self.catalog.views {
-            // One that cannot be planned is refused where it is read.
-            let _ = self.view(view, sql);
+            // A view that cannot be planned is refused where it is read.
+            let _ = self.plan_view(view, sql);
         }
-        self.views.lock().unwrap_or_else(PoisonError::into_inner).remove(&resolved(name));
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).remove(&full_name(name));
     }
 
-    /// The views that have been planned, with their names in full.
-    pub fn views(&self) -> Vec<(String, Arc<Table>)> {
+    /// Returns the planned views with their full names.
+    pub fn views(&self) -> Vec<(String, Arc<CatalogTable>)> {
         let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.iter().map(|(name, view)| (name.clone(), Arc::clone(view))).collect()
     }
 
-    /// Whether a table is the one of a name.
-    pub fn has_name(&self, table: &Table, name: &TableReference) -> bool {
-        self.catalog.tables.get(&resolved(name)).is_some_and(|named| std::ptr::eq(named.as_ref(), table))
+    /// Returns whether a table is the one that has this name.
+    pub fn has_name(&self, table: &CatalogTable, name: &TableReference) -> bool {
+        self.catalog.tables.get(&full_name(name)).is_some_and(|named| std::ptr::eq(named.as_ref(), table))
     }
 
-    /// Refuses a statement that reads a relation of which nobody knows what computes it.
+    /// Refuses a statement that reads a relation whose definition is unknown.
     pub fn check_readable(&self, statement: &Statement) -> Result<()> {
         let (references, _) = resolve_table_references(statement, true)?;
         for reference in references {
-            if let Some(reason) = self.catalog.opaque.get(&resolved(&reference)) {
+            if let Some(reason) = self.catalog.opaque.get(&full_name(&reference)) {
                 return plan_err!("{reference}: {reason}");
             }
         }
         Ok(())
     }
 
-    fn view(&self, name: &str, sql: &str) -> Result<Arc<Table>> {
+    fn plan_view(&self, name: &str, sql: &str) -> Result<Arc<CatalogTable>> {
         if let Some(known) = self.views.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Ok(Arc::clone(known));
         }
-        if self.open.iter().any(|open| open == name) {
+        if self.open_views.iter().any(|open| open == name) {
             return plan_err!("the view {name} reads itself");
         }
         let mut inside = self.clone();
-        inside.named.clear();
-        inside.open.push(name.to_owned());
+        inside.bound_names.clear();
+        inside.open_views.push(name.to_owned());
         let plan = parse_one(sql).and_then(|statement| {
             let query = outer_query(&statement).cloned();
             let query = query.ok_or_else(|| plan_datafusion_err!("the view {name} has no query"))?;
             let query = sqlparser::ast::Statement::Query(Box::new(query));
             inside.check_readable(&Statement::Statement(Box::new(query)))?;
-            // The statement may name the columns of the view.
+            // The statement may rename the columns of the view.
             match inside.plan(statement)? {
                 LogicalPlan::Ddl(DdlStatement::CreateView(made)) => Ok(made.input.as_ref().clone()),
                 query => Ok(query),
@@ -206,14 +206,17 @@ impl<'a> Planner<'a> {
         });
         let plan = plan.map_err(|error| error.context(format!("the definition of the view {name}")))?;
         let schema = Arc::clone(plan.schema().inner());
-        let view = Arc::new(Table { view: Some(plan), ..Table::of(schema) });
+        let view = Arc::new(CatalogTable { view: Some(plan), ..CatalogTable::new(schema) });
         self.views.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::clone(&view));
         Ok(view)
     }
 }
 
-/// Functions by their names and aliases.
-fn by_name<F: ?Sized>(functions: Vec<Arc<F>>, names: impl Fn(&F) -> (&str, &[String])) -> HashMap<String, Arc<F>> {
+/// Indexes functions by names and aliases.
+fn index_by_name<F: ?Sized>(
+    functions: Vec<Arc<F>>,
+    names: impl Fn(&F) -> (&str, &[String]),
+) -> HashMap<String, Arc<F>> {
     let mut named = HashMap::new();
     for function in functions {
         let (name, aliases) = names(&function);
@@ -224,10 +227,10 @@ fn by_name<F: ?Sized>(functions: Vec<Arc<F>>, names: impl Fn(&F) -> (&str, &[Str
     named
 }
 
-/// Where there are no columns and no queries.
-struct Nowhere;
+/// A scope without columns and queries.
+struct EmptyScope;
 
-impl Surroundings for Nowhere {
+impl Scope for EmptyScope {
     fn column(&mut self, column: &Column) -> Result<String> {
         plan_err!("there is no column {column}")
     }
@@ -244,16 +247,16 @@ impl Surroundings for Nowhere {
 impl ContextProvider for Planner<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         if let TableReference::Bare { table } = &name
-            && let Some(table) = self.named.get(table.as_ref())
+            && let Some(table) = self.bound_names.get(table.as_ref())
         {
             return Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>));
         }
-        let full = resolved(&name);
+        let full = full_name(&name);
         if let Some(sql) = self.catalog.views.get(&full) {
-            return Ok(provider_as_source(self.view(&full, sql)? as Arc<dyn TableProvider>));
+            return Ok(provider_as_source(self.plan_view(&full, sql)? as Arc<dyn TableProvider>));
         }
-        if let Some(view) = self.open.last()
-            && let Some(table) = self.catalog.held.get(&(view.clone(), full.clone()))
+        if let Some(view) = self.open_views.last()
+            && let Some(table) = self.catalog.stale_tables.get(&(view.clone(), full.clone()))
         {
             return Ok(provider_as_source(Arc::clone(table) as Arc<dyn TableProvider>));
         }
@@ -273,11 +276,11 @@ impl ContextProvider for Planner<'_> {
                      numbers, and no others. Keep the rows in a table: CREATE TABLE rows AS SELECT * FROM {name}(...)"
                 );
             }
-            written.push(sql(arg, &mut Nowhere)?);
+            written.push(to_sql(arg, &mut EmptyScope)?);
         }
         let call = Some(format!("{name}({})", written.join(", ")));
         let schema = Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, false)]));
-        Ok(provider_as_source(Arc::new(Table { call, ..Table::of(schema) })))
+        Ok(provider_as_source(Arc::new(CatalogTable { call, ..CatalogTable::new(schema) })))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
@@ -289,17 +292,17 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        if has_words(name) {
-            return Some(Arc::new(ScalarUDF::new_from_impl(Worded::new(name))));
+        if is_fragment(name) {
+            return Some(Arc::new(ScalarUDF::new_from_impl(SourceFragment::new(name))));
         }
-        if let Some((operator, number)) = site_of(name) {
+        if let Some((operator, number)) = parse_site_name(name) {
             let operator = self.functions.operators.get(operator)?;
-            return Some(Arc::new(ScalarUDF::new_from_impl(Site::new(Arc::clone(operator), number, name))));
+            return Some(Arc::new(ScalarUDF::new_from_impl(CallSite::new(Arc::clone(operator), number, name))));
         }
         if let Some(function) = self.functions.operators.get(name).or_else(|| self.functions.scalar.get(name)) {
             return Some(Arc::clone(function));
         }
-        // This is the planner's own.
+        // The planner handles this one.
         if name == "unnest" {
             return None;
         }

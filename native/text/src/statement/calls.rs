@@ -1,4 +1,4 @@
-//! Calls of the operators and of `stop_gradient`, as they are written.
+//! Calls of the operators and of `stop_gradient` in a text.
 
 use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_sql::parser::{CopyToSource, Statement};
@@ -7,35 +7,35 @@ use sqlparser::tokenizer::{Location, Token, Word};
 use std::ops::{ControlFlow, Range};
 use xql_autodiff::vocabulary::functions::STOP_GRADIENT;
 
-use super::statements::{Written, called};
+use super::statements::{ParsedStatement, operator_name};
 use super::tokens::Source;
 use crate::names::site_name;
 
-/// A call as it was written.
+/// A call in a text.
 #[derive(Debug, Clone)]
-pub struct WrittenCall {
-    /// In lower case.
+pub struct SourceCall {
+    /// The lower-case name.
     pub name: String,
-    /// The call.
+    /// The range of the call.
     pub range: Range<usize>,
-    /// What is between its parentheses.
-    pub inside: Range<usize>,
-    /// Its tokens, from its name on.
+    /// The range between its parentheses.
+    pub arguments: Range<usize>,
+    /// The range of its tokens.
     pub tokens: Range<usize>,
-    /// Whether it is a part of another call's function or directions.
+    /// Whether it is in an argument of another call.
     pub is_inner: bool,
 }
 
-impl WrittenCall {
-    /// Whether the planner is shown the call by its number.
+impl SourceCall {
+    /// Returns whether the call is numbered for the planner.
     pub fn is_planned(&self) -> bool {
         !self.is_inner && self.name != STOP_GRADIENT
     }
 }
 
-/// The calls of the operators and of `stop_gradient` in a statement, in the order of their names in the text.
-pub fn calls(source: &Source, written: &Written) -> Result<Vec<WrittenCall>> {
-    let mut found = Calls::default();
+/// Finds the calls of the operators and of `stop_gradient` in a statement, in the order of the text.
+pub fn find_calls(source: &Source, written: &ParsedStatement) -> Result<Vec<SourceCall>> {
+    let mut found = FunctionNames::default();
     visit(&written.statement, &mut found);
     let mut calls = vec![];
     for location in found.names {
@@ -43,15 +43,15 @@ pub fn calls(source: &Source, written: &Written) -> Result<Vec<WrittenCall>> {
         let token =
             token.ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the place of a call in the statement"))?;
         let Token::Word(word) = &source.tokens[token].token else { continue };
-        let Some(name) = called(word) else { continue };
-        let open = source.significant(token + 1).filter(|open| source.tokens[*open].token == Token::LParen);
+        let Some(name) = operator_name(word) else { continue };
+        let open = source.next_significant(token + 1).filter(|open| source.tokens[*open].token == Token::LParen);
         let (open, close) = open
-            .and_then(|open| Some((open, source.closing(open)?)))
+            .and_then(|open| Some((open, source.closing_paren(open)?)))
             .ok_or_else(|| plan_datafusion_err!("xql-ffi does not find the end of a call of {name}"))?;
-        let (inside, range) =
+        let (arguments, range) =
             (source.ranges[open].end..source.ranges[close].start, source.ranges[token].start..source.ranges[close].end);
         let tokens = token..close + 1;
-        calls.push(WrittenCall { name: name.to_owned(), range, inside, tokens, is_inner: false });
+        calls.push(SourceCall { name: name.to_owned(), range, arguments, tokens, is_inner: false });
     }
     calls.sort_by_key(|call| call.range.start);
     calls.dedup_by_key(|call| call.range.start);
@@ -65,18 +65,18 @@ pub fn calls(source: &Source, written: &Written) -> Result<Vec<WrittenCall>> {
     Ok(calls)
 }
 
-/// The statement with each outer call of an operator under a name of its own.
-pub fn with_sites(source: &Source, written: &Written, calls: &[WrittenCall]) -> Result<Statement> {
+/// Parses the statement with each outer call under its numbered name.
+pub fn with_sites(source: &Source, written: &ParsedStatement, calls: &[SourceCall]) -> Result<Statement> {
     let mut tokens = source.tokens[written.tokens.clone()].to_vec();
     for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_planned()) {
         if let Token::Word(word) = &mut tokens[call.tokens.start - written.tokens.start].token {
             *word = Word { value: site_name(&call.name, number), quote_style: Some('"'), keyword: word.keyword };
         }
     }
-    source.parsed(tokens)
+    source.parse_tokens(tokens)
 }
 
-/// Visits what DataFusion's statements have of sqlparser's.
+/// Visits the parts of a statement that sqlparser has parsed.
 fn visit<V: Visitor<Break = ()>>(statement: &Statement, visitor: &mut V) {
     let _ = match statement {
         Statement::Statement(statement) => statement.visit(visitor),
@@ -92,13 +92,13 @@ fn visit<V: Visitor<Break = ()>>(statement: &Statement, visitor: &mut V) {
     };
 }
 
-/// The places of the names of functions.
+/// Collects the locations of function names.
 #[derive(Default)]
-struct Calls {
+struct FunctionNames {
     names: Vec<Location>,
 }
 
-impl Visitor for Calls {
+impl Visitor for FunctionNames {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {

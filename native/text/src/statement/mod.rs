@@ -1,13 +1,13 @@
-//! Statements as they were written: their tokens, where these stand, and the calls among them.
+//! Statements in a text: tokens, calls, and the context of calls.
 
+mod call_context;
 mod calls;
-mod materialized;
-mod places;
+mod materialization;
 mod statements;
 mod tokens;
 
-pub use calls::{WrittenCall, calls, with_sites};
-pub use materialized::with_materialization;
-pub use places::{Spellings, needed_at, spellings, unnamed_items};
-pub use statements::{Written, outer_query, parse_one, parse_written};
+pub use call_context::{ColumnSpellings, column_spellings, required_precedence, unnamed_items};
+pub use calls::{SourceCall, find_calls, with_sites};
+pub use materialization::with_materialization;
+pub use statements::{ParsedStatement, outer_query, parse_generated, parse_one};
 pub use tokens::Source;

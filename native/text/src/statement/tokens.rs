@@ -1,4 +1,4 @@
-//! A text as tokens, and where these stand in it.
+//! Tokens of a text with their ranges.
 
 use datafusion_common::{Result, plan_datafusion_err};
 use sqlparser::dialect::GenericDialect;
@@ -7,50 +7,53 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::str::Chars;
 
-/// A text as tokens.
+/// A tokenized text.
 pub struct Source<'a> {
     /// The text.
     pub text: &'a str,
     /// Its tokens.
     pub tokens: Vec<TokenWithSpan>,
-    /// Where each token stands.
+    /// The range of each token.
     pub ranges: Vec<Range<usize>>,
-    /// The numbers of the tokens by where they start.
+    /// The index of each token by its location.
     pub by_start: HashMap<Location, usize>,
 }
 
 impl<'a> Source<'a> {
-    /// The tokens of a text.
+    /// Tokenizes a text.
     pub fn new(text: &'a str) -> Result<Self> {
         let tokens = Tokenizer::new(&GenericDialect {}, text)
             .tokenize_with_location()
             .map_err(|error| plan_datafusion_err!("the statement cannot be read: {error}"))?;
         let mut offsets = Offsets::new(text);
-        let ranges = tokens.iter().map(|token| offsets.of(token.span.start)..offsets.of(token.span.end)).collect();
+        let ranges = tokens
+            .iter()
+            .map(|token| offsets.advance_to(token.span.start)..offsets.advance_to(token.span.end))
+            .collect();
         let by_start = tokens.iter().enumerate().map(|(number, token)| (token.span.start, number)).collect();
         Ok(Self { text, tokens, ranges, by_start })
     }
 
-    /// Tokens without white space and comments around them.
-    pub fn trimmed(&self, tokens: Range<usize>) -> Range<usize> {
+    /// Trims white space and comments from a range of tokens.
+    pub fn trim(&self, tokens: Range<usize>) -> Range<usize> {
         let is_space = |token: &usize| matches!(self.tokens[*token].token, Token::Whitespace(_) | Token::EOF);
         let start = tokens.clone().find(|token| !is_space(token)).unwrap_or(tokens.end);
         let end = tokens.clone().rfind(|token| !is_space(token)).map_or(start, |last| last + 1);
         start..end
     }
 
-    /// The next token from `token` on that is no white space or comment.
-    pub fn significant(&self, token: usize) -> Option<usize> {
+    /// Returns the first token from `token` on that is no white space or comment.
+    pub fn next_significant(&self, token: usize) -> Option<usize> {
         (token..self.tokens.len()).find(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)))
     }
 
-    /// The last token before `token` that is no white space or comment.
-    pub fn significant_before(&self, token: usize) -> Option<usize> {
+    /// Returns the last token before `token` that is no white space or comment.
+    pub fn previous_significant(&self, token: usize) -> Option<usize> {
         (0..token).rfind(|token| !matches!(self.tokens[*token].token, Token::Whitespace(_)))
     }
 
-    /// The token that closes the parenthesis which another one opens.
-    pub fn closing(&self, open: usize) -> Option<usize> {
+    /// Returns the token that closes a parenthesis.
+    pub fn closing_paren(&self, open: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for (number, token) in self.tokens.iter().enumerate().skip(open) {
             match token.token {
@@ -66,27 +69,27 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Finds where lines and columns of a text are, one after the other.
+/// Converts locations to offsets in one pass.
 struct Offsets<'a> {
     rest: Chars<'a>,
-    here: Location,
+    location: Location,
     offset: usize,
 }
 
 impl<'a> Offsets<'a> {
     fn new(text: &'a str) -> Self {
-        Self { rest: text.chars(), here: Location::new(1, 1), offset: 0 }
+        Self { rest: text.chars(), location: Location::new(1, 1), offset: 0 }
     }
 
-    /// Where a location is that does not come before the last one.
-    fn of(&mut self, location: Location) -> usize {
-        while self.here < location
+    /// Returns the offset of a location, which must not precede the last one.
+    fn advance_to(&mut self, location: Location) -> usize {
+        while self.location < location
             && let Some(character) = self.rest.next()
         {
             self.offset += character.len_utf8();
-            self.here = match character {
-                '\n' => Location::new(self.here.line + 1, 1),
-                _ => Location::new(self.here.line, self.here.column + 1),
+            self.location = match character {
+                '\n' => Location::new(self.location.line + 1, 1),
+                _ => Location::new(self.location.line, self.location.column + 1),
             };
         }
         self.offset

@@ -11,7 +11,7 @@ use datafusion_functions::core::expr_fn::coalesce;
 use std::sync::Arc;
 use swept::{Joins, Swept, add_part, carried, totals};
 use variables::{Found, InCalls, Numbered, Variables, by_relation, found, innermost, is_beyond_arithmetic};
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 
 use crate::plan::lift::lifted;
 use crate::reverse::{
@@ -391,7 +391,7 @@ impl ByRow {
     fn refuse_correlated(&self, expression: &Expr) -> Result<()> {
         let rows = || self.sweeps.iter().flat_map(|sweep| &sweep.rows);
         expression.apply(|part| {
-            if stopped(part).is_some() {
+            if stop_gradient_argument(part).is_some() {
                 return Ok(TreeNodeRecursion::Jump);
             }
             let Expr::ScalarSubquery(subquery) = part else { return Ok(TreeNodeRecursion::Continue) };

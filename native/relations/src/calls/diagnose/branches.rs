@@ -5,7 +5,7 @@ use datafusion_common::{Column, Result, plan_datafusion_err};
 use datafusion_expr::{Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::messages::message_of;
+use xql_autodiff::vocabulary::messages::error_text;
 use xql_autodiff::vocabulary::refusals::Refused;
 
 use super::references::References;
@@ -42,7 +42,7 @@ pub fn check_branches(call: &Call, inputs: &Inputs, entered: &[LogicalPlan], con
                 }
                 references.check(*variable).map_err(|error| {
                     let error = Refused::Variable.mark(error);
-                    plan_datafusion_err!("in branch {position} of a UNION ALL: {}", message_of(error))
+                    plan_datafusion_err!("in branch {position} of a UNION ALL: {}", error_text(error))
                 })?;
             }
         }

@@ -4,7 +4,7 @@ use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{Column, Result, TableReference, plan_err};
 use datafusion_expr::{Expr, LogicalPlan};
 use std::collections::{BTreeMap, BTreeSet};
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::sources::{Derivatives, Position, Scope, Sources, Step, origins, parts_read};
 use crate::calls::call::Call;
@@ -88,8 +88,8 @@ impl<'p> References<'p> {
             return plan_err!(
                 "{}: {} does not vary with {named}. Both come from {source}, but {named} is a variable of its own: every \
                  reference to a table, view or CTE is. {meant}",
-                abbreviated(self.call.derivative.call),
-                abbreviated(self.call.function())
+                abbreviate(self.call.derivative.call),
+                abbreviate(self.call.function())
             );
         }
         Ok(())
@@ -101,13 +101,13 @@ impl<'p> References<'p> {
     /// SELECT grad(l, val) FROM w CROSS JOIN loss                   grad((SELECT l FROM loss), val)
     /// ```
     fn by_row(&self, value: &Column, variable: &Column, relation: &TableReference) -> String {
-        let value = abbreviated(&Expr::Column(Column::new_unqualified(&value.name)));
+        let value = abbreviate(&Expr::Column(Column::new_unqualified(&value.name)));
         let subquery = format!("(SELECT {value} FROM {})", relation.to_quoted_string());
         let written = match (self.call.function(), self.call.derivative.terms.as_slice()) {
             (Expr::Column(_), [Term { seed, .. }]) => {
                 let (call, variable) = (self.call.derivative.transform.name(), Expr::Column(variable.clone()));
-                let seed = seed.map_or(String::new(), |seed| format!(", {}", abbreviated(seed)));
-                format!("write {call}({subquery}, {}{seed})", abbreviated(&variable))
+                let seed = seed.map_or(String::new(), |seed| format!(", {}", abbreviate(seed)));
+                format!("write {call}({subquery}, {}{seed})", abbreviate(&variable))
             }
             _ => format!("write {subquery} in the place of {value}"),
         };

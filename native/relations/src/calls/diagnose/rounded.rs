@@ -4,7 +4,7 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, ExprSchema, Result, plan_datafusion_err};
 use datafusion_expr::{Expr, LogicalPlan, RecursiveQuery};
 use std::cell::RefCell;
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 use xql_autodiff::vocabulary::refusals::Refused;
 use xql_autodiff::vocabulary::types::is_float;
 
@@ -67,7 +67,7 @@ fn has_fractions(expr: &Expr, schema: &DFSchema) -> bool {
             Expr::IsNull(_) | Expr::IsNotNull(_) | Expr::InList(_) | Expr::Between(_) | Expr::Not(_) => true,
             _ => false,
         };
-        if is_whole || stopped(part).is_some() {
+        if is_whole || stop_gradient_argument(part).is_some() {
             return Ok(TreeNodeRecursion::Jump);
         }
         if let Expr::Column(column) = part {

@@ -6,7 +6,7 @@ use datafusion_expr::{Expr, LogicalPlan, ScalarUDF};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
-use xql_autodiff::vocabulary::functions::stopped;
+use xql_autodiff::vocabulary::functions::stop_gradient_argument;
 use xql_autodiff::vocabulary::types::can_vary;
 
 use crate::rows::arguments;
@@ -87,7 +87,7 @@ pub fn parts_read(expression: &Expr, derivatives: Derivatives) -> Result<Vec<Exp
     expression.apply(|part| {
         match part {
             Expr::Column(_) | Expr::OuterReferenceColumn(..) => parts.push(part.clone()),
-            part if stopped(part).is_some() => return Ok(TreeNodeRecursion::Jump),
+            part if stop_gradient_argument(part).is_some() => return Ok(TreeNodeRecursion::Jump),
             Expr::ScalarSubquery(_) => {
                 parts.push(part.clone());
                 parts.extend(columns_read(part).into_iter().map(Expr::Column));

@@ -1,7 +1,7 @@
 //! The error for a subquery that reads the relation of a variable, where its derivative by the rows is not known.
 
 use datafusion_common::{Result, plan_err};
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::calls::call::Call;
 use crate::calls::context::Context;
@@ -25,7 +25,7 @@ pub fn check_subqueries(call: &Call, inputs: &Inputs, context: &Context) -> Resu
                 return plan_err!(
                     "{}: a subquery in it reads the rows that {} comes from, and its derivative by them is not known where the \
                      call is in the condition of a join or in a correlated subquery. Compute the call in a CTE over one table",
-                    abbreviated(call.derivative.call),
+                    abbreviate(call.derivative.call),
                     variable.named
                 );
             }

@@ -11,7 +11,7 @@ mod own_cell;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{LogicalPlan, Window};
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::carrier::{Carried, Carrier, Reading, Request};
 use super::direction::Variable;
@@ -127,7 +127,7 @@ fn of_iterations(carrier: &mut Carrier, windows: Windows, requests: &[Request]) 
                     return plan_err!(
                         "{} in a recursive query varies with {} of the rows that it starts with, and iterations do not carry \
                          the derivative by the row's own. Write jvp(..., {}, 1), in which all rows move",
-                        abbreviated(function),
+                        abbreviate(function),
                         direction.variable,
                         direction.variable
                     );

@@ -21,7 +21,7 @@ use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit, when};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::{can_vary, is_float};
 
 use super::below::{Below, windows_below};
@@ -298,8 +298,8 @@ impl OwnCells<'_, '_> {
                 "{}: by the row's own {name} it varies by way of {}, which is not over whole partitions of the same keys or fewer. \
                  Write jvp(..., {name}, 1) for the derivative in which all rows move, or grad((SELECT ...), {name}) of a value of \
                  all rows",
-                abbreviated(function),
-                abbreviated(&apart.function)
+                abbreviate(function),
+                abbreviate(&apart.function)
             );
         }
         // The pairs by which the tangent of a least or greatest value is found are no floats.
@@ -312,7 +312,7 @@ impl OwnCells<'_, '_> {
             return plan_err!(
                 "{}: its derivative by the row's own {name} is not known. Write jvp(..., {name}, 1) for the derivative in which all \
                  rows move",
-                abbreviated(function)
+                abbreviate(function)
             );
         }
         if apart.is_some() || !is_known {

@@ -9,7 +9,7 @@ use datafusion_expr::expr::{AggregateFunction, NullTreatment};
 use datafusion_expr::{Expr, ExprSchemable, Operator, WindowFunctionDefinition, binary_expr, cast, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::rows::calls::FormulaCall;
 use crate::rows::formulas::{Input, TangentFormula, aggregate, of};
@@ -45,7 +45,7 @@ impl Partials {
         let Some(formula) = formula else {
             return plan_err!(
                 "{} varies, and no derivative by row is known for the function {}. {}",
-                abbreviated(original),
+                abbreviate(original),
                 call.func.name(),
                 way_without(call.func.name())
             );
@@ -53,7 +53,7 @@ impl Partials {
         if call.params.distinct && !formula.ignores_repetition {
             return plan_err!(
                 "{}: no derivative is known for an aggregate of DISTINCT values. {DISTINCT_BEFORE}",
-                abbreviated(original)
+                abbreviate(original)
             );
         }
         let inputs = call.params.args.iter().map(|argument| double(argument, columns)).collect::<Result<_>>()?;

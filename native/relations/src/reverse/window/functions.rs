@@ -4,7 +4,7 @@ use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::{Expr, Window, WindowFunctionDefinition};
 use std::slice::from_ref;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::reverse::builder::RegionBuilder;
 use crate::reverse::expressions::computed;
@@ -25,13 +25,13 @@ pub fn functions<'w>(builder: &mut RegionBuilder, window: &'w Window) -> Result<
     let mut functions = vec![];
     for original in &window.window_expr {
         let Expr::WindowFunction(call) = original.clone().unalias_nested().data else {
-            return plan_err!("{} is not a window function", abbreviated(original));
+            return plan_err!("{} is not a window function", abbreviate(original));
         };
         let default = call.params.args.get(2);
         if is_of_one_row(&call) && default.is_some_and(|default| !stays(default, &call.fun)) {
             return plan_err!(
                 "DataFusion takes only a constant as the default of {}. Use coalesce({}(x) OVER (...), default)",
-                abbreviated(original),
+                abbreviate(original),
                 call.fun.name()
             );
         }

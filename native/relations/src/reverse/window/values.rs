@@ -5,7 +5,7 @@ use datafusion_expr::expr::{AggregateFunction, WindowFunction};
 use datafusion_expr::{Expr, ExprSchemable, WindowFunctionDefinition, cast, when};
 use datafusion_functions_aggregate::count::count_udaf;
 use std::sync::Arc;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::numbers::{Reached, Varying};
 use crate::reverse::builder::RegionBuilder;
@@ -47,7 +47,7 @@ impl Frames {
             }
             (other, _) => plan_err!(
                 "{} varies, and no derivative by row is known for the function {}. {}",
-                abbreviated(original),
+                abbreviate(original),
                 other.name(),
                 way_without(other.name())
             ),
@@ -67,7 +67,7 @@ impl Frames {
         on.push((Expr::Column(outer.columns[chosen].clone()), Expr::Column(other.columns[number].clone())));
         let value = varying.arguments.first().and_then(|argument| other.columns.get((*argument)?)).cloned();
         let (Some(value), Some(found)) = (value, other.columns.last().cloned()) else {
-            return plan_err!("{} has no column as its argument", abbreviated(&varying.original));
+            return plan_err!("{} has no column as its argument", abbreviate(&varying.original));
         };
         outer.put_beside(other, on, JoinType::Left, NullEquality::NullEqualsNull)?;
         let Some(default) = varying.function.params.args.get(2) else { return Ok(value) };

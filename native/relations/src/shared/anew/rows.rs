@@ -4,7 +4,7 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder};
 use datafusion_functions_window::expr_fn::row_number;
-use xql_autodiff::vocabulary::messages::abbreviated;
+use xql_autodiff::vocabulary::messages::abbreviate;
 
 use super::order::{in_one_order, total_order};
 use crate::shared::iterations::Iterations;
@@ -43,7 +43,7 @@ fn check_repeatable(plan: &LogicalPlan) -> Result<()> {
         }
         for expr in node.expressions() {
             if is_volatile(&expr)? {
-                found = Some(abbreviated(&expr.unalias_nested().data));
+                found = Some(abbreviate(&expr.unalias_nested().data));
             }
         }
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

@@ -317,7 +317,7 @@ async fn relations_that_several_places_read_are_computed_once() -> Result<()> {
     // The product of both references, and what it gives to each of them.
     assert_eq!(plan.matches("computes ∂cotangents").count(), 1, "{plan}");
     // The join of x and w.
-    let joins = plan.lines().filter(|line| line.contains("LookupExec") && line.contains("∂inp"));
+    let joins = plan.lines().filter(|line| line.contains("UniqueKeyJoinExec") && line.contains("∂inp"));
     assert_eq!(joins.count(), 1, "{plan}");
     Ok(())
 }

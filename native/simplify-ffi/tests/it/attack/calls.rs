@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 use xql_autodiff::vocabulary::transform::Transform;
 use xql_autodiff::{Call, Rules, analyzed_with, stop_gradient, tangent_with, together};
 
-use crate::common::{import, probe, probe_of, rewrite};
+use crate::common::{import, probe, probe_udf, rewrite};
 use crate::round_trip::expressions;
 
 /// A call of a function of the provider.
@@ -107,7 +107,7 @@ pub fn cross_unchanged(exprs: &[Expr], info: &SimplifyContext) -> Result<(), Str
     if exprs.is_empty() {
         return Ok(());
     }
-    let there = probe_of(None, |args, _| Ok(ExprSimplifyResult::Simplified(together_as_list(&args))));
+    let there = probe_udf(None, |args, _| Ok(ExprSimplifyResult::Simplified(together_as_list(&args))));
     match import(&there).simplify(exprs.to_vec(), info) {
         Ok(ExprSimplifyResult::Simplified(answer)) if answer == together_as_list(exprs) => Ok(()),
         Ok(ExprSimplifyResult::Simplified(answer)) => Err(format!("{exprs:?} have crossed to {answer:?}")),

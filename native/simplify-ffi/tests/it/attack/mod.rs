@@ -39,7 +39,7 @@ use xql_simplify_ffi::FFI_ScalarUDFSimplify;
 use xql_simplify_ffi::wire::Outcome;
 
 use crate::common::{context, schema};
-use crate::hostile::{Replay, asked, request, simplify_by};
+use crate::hostile::{Replay, asked, foreign_simplify, request};
 use calls::{Attacked, calls, cross_unchanged, watched};
 use memory::held;
 use mutations::{mutated, mutations};
@@ -232,7 +232,7 @@ fn check_request(call: &Attacked, request: &[u8]) -> Checked {
 fn check_answer(call: &Attacked, answer: &[u8]) -> Checked {
     let replay = Replay::new(answer.to_vec());
     let info = context(schema());
-    match simplify_by(&replay, &call.function, call.args.clone()) {
+    match foreign_simplify(&replay, &call.function, call.args.clone()) {
         Err(error) if error.to_string().contains("panicked") => Err(error.to_string()),
         Err(_) => Ok(Treated::Refused),
         Ok(ExprSimplifyResult::Original(args)) if args == call.args => Ok(Treated::Taken),
