@@ -155,6 +155,41 @@ def test_forms(statement: str) -> None:
     assert found == pytest.approx({key: value for key, value in SLOPES.items() if FORMS[statement](*key)}, rel=1e-13)
 
 
+G = "grad(h.val, w.val)"
+# What several nodes over one FROM give, as the same over the derivatives of all pairs.
+STACKED = {
+    f"SELECT SUM({G}) AS s FROM h, w WHERE {G} <> 0": "SUM(d) FROM g WHERE d <> 0",
+    f"SELECT SUM({G}) AS s FROM h, w WHERE grad(2 * h.val, w.val) > 1": "SUM(d) FROM g WHERE d > 0.5",
+    "SELECT vjp(h.val, w.val, 2.0) AS s FROM h, w WHERE vjp(h.val, w.val, 1.0) > 0": "2 * d FROM g WHERE d > 0",
+    f"SELECT {G} AS d, SUM({G}) OVER (PARTITION BY w.j) AS s FROM h, w": "SUM(d) OVER (PARTITION BY j) FROM g",
+    f"SELECT {G} AS d, COUNT(*) OVER () AS s FROM h, w WHERE {G} <> 0": "COUNT(*) OVER () FROM g WHERE d <> 0",
+    f"SELECT SUM({G}) OVER () AS s FROM h, w WHERE {G} > 0": "SUM(d) OVER () FROM g WHERE d > 0",
+    f"SELECT {G} AS s FROM h, h b, w WHERE h.k = b.k AND grad(b.val, w.val) > 0": "d FROM g WHERE d > 0",
+    f"SELECT {G} AS s FROM h, w ORDER BY {G} DESC LIMIT 3": "d FROM g ORDER BY d DESC LIMIT 3",
+}
+
+
+@pytest.mark.parametrize("statement", STACKED)
+def test_several_nodes(statement: str) -> None:
+    ctx = session_at(CELLS)
+    found = [row["s"] for row in query(ctx, f"{H} {statement}").to_pylist()]
+    pairs = f"g AS (SELECT h.k, w.j, {G} AS d FROM h, w)"
+    ctx.register_record_batches("g", [query(ctx, f"{H}, {pairs} SELECT * FROM g").to_batches()])
+    (wanted,) = query(ctx, f"SELECT {STACKED[statement]}").to_pydict().values()
+    assert sorted(found) == pytest.approx(sorted(wanted), rel=1e-13)
+
+
+def test_lateral_in_a_query() -> None:
+    """DataFusion makes a join of it, as it does where nothing is differentiated."""
+    ctx = session_at(CELLS)
+    h = """SELECT o.k, q.s AS val FROM (SELECT DISTINCT k FROM d) o,
+        LATERAL (SELECT SUM(w.val * w.val) AS s FROM w WHERE w.j = o.k) q"""
+    found = query(ctx, f"SELECT h.k, w.j, grad(h.val, w.val) AS d FROM ({h}) AS h, w").to_pylist()
+    assert {(row["k"], row["j"]): row["d"] for row in found if row["d"]} == {
+        (key, key): 2 * CELLS[key - 1] for key in (1, 2, 3, 4)
+    }
+
+
 def test_each_reference_is_still_a_variable_of_its_own() -> None:
     """What depends on the variable itself is differentiated by that, also beside a call that does not."""
     ctx = session_at(CELLS)
@@ -234,6 +269,18 @@ def test_refused(ctx: SessionContext, case: Refused) -> None:
 def test_errors_of_jacobian(ctx: SessionContext, sql: str, wrt: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         xql_ffi.jacobian(ctx, sql, wrt, **options)
+
+
+def test_keys_that_are_null() -> None:
+    ctx = session({"w": {"j": [2, None, 1], "val": [1.0, 2.0, 3.0]}})
+    found = xql_ffi.jacobian(ctx, "SELECT j, val * val AS v FROM w", "w.val")
+    assert found.rows["j"].to_pylist() == [1, 2, None]
+    assert found.matrix().toarray().tolist() == [[6.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
+
+
+def test_columns_of_one_name(ctx: SessionContext) -> None:
+    with pytest.raises(ValueError, match="two columns called 'j'"):
+        xql_ffi.jacobian(ctx, "SELECT a.j, b.j, a.val FROM w a JOIN w b ON a.j = b.j", "w.val")
 
 
 def test_rows_that_nothing_tells_apart(ctx: SessionContext) -> None:

@@ -114,7 +114,7 @@ pub fn replacement_of(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocabulary::functions::known_function;
+    use crate::vocabulary::functions::find_callable;
     use datafusion_common::Result;
     use datafusion_functions_nested::{all_default_higher_order_functions, all_default_nested_functions};
 

@@ -36,7 +36,7 @@ pub fn with_joins(subquery: &Subquery) -> Result<Subquery> {
 /// # Errors
 /// If LATERAL in it is none that DataFusion makes a join of.
 pub fn with_joins_of(query: &Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
-    let is_lateral = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Subquery(_)));
+    let is_lateral = |node: &LogicalPlan| Ok(is_lateral(node));
     if !any_node(query, is_lateral)? {
         return Ok(Arc::clone(query));
     }
@@ -57,6 +57,11 @@ fn taken_apart(query: &LogicalPlan) -> Result<LogicalPlan> {
     optimizer.optimize(query.clone(), &context, |_, _| {})
 }
 
+/// Returns whether a node is LATERAL and reads columns of what stands beside it.
+fn is_lateral(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty())
+}
+
 /// Whether an expression of a node has a correlated scalar subquery.
 fn has_correlated(node: &LogicalPlan) -> Result<bool> {
     any_part(node, |part| matches!(part, Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty()))
@@ -67,8 +72,6 @@ fn has_correlated(node: &LogicalPlan) -> Result<bool> {
 /// # Errors
 /// Always.
 pub fn correlated<T>(subquery: &Subquery) -> Result<T> {
-    let is_lateral =
-        |node: &LogicalPlan| matches!(node, LogicalPlan::Subquery(lateral) if !lateral.outer_ref_columns.is_empty());
     if any_node(&subquery.subquery, |node| Ok(is_lateral(node)))? {
         return plan_err!("{LATERAL}");
     }
