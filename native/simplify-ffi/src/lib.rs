@@ -36,7 +36,7 @@
 //!   reads. The provider may give it back anywhere, but as it is.
 //! * Extra functions, which the arguments need not call, go with the request by name
 //!   ([`with_extra_functions`](SimplifyingScalarUDF::with_extra_functions)). The provider calls them by
-//!   [`ForeignFunction::named`], and the consumer coerces their arguments and their result.
+//!   [`ForeignFunction::from_name`], and the consumer coerces their arguments and their result.
 //! * Literals of nested types are opaque too: how large one is could not be told from its message.
 //! * Metadata of literals, aliases and casts stays behind. Expressions that come back have theirs again; of two that differ in
 //!   metadata alone, both come back as the first.

@@ -34,6 +34,6 @@ async fn a_function_of_the_user_has_no_rule() -> Result<()> {
     let functions = analyzed(xql_autodiff::functions()).chain(xql_special::functions()).chain([of_user]);
     let ctx = session(functions, "CREATE TABLE t (x DOUBLE) AS VALUES (1.0)").await?;
     let planned = ctx.sql("SELECT grad(erf(x), x) AS d FROM t").await?.collect().await;
-    assert_eq!(Refused::of(&planned.expect_err("it has no rule")), Some(Refused::MissingRule));
+    assert_eq!(Refused::from_error(&planned.expect_err("it has no rule")), Some(Refused::MissingRule));
     Ok(())
 }

@@ -9,7 +9,7 @@ use datafusion_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, 
 /// A function of the consumer, or an expression of it that the provider is not shown.
 ///
 /// It has the name and the type of what it stands for and cannot be evaluated. It is valid within the `simplify` it was
-/// given to; one made by [`named`](Self::named) is valid in all.
+/// given to; one made by [`from_name`](Self::from_name) is valid in all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ForeignFunction {
     name: String,

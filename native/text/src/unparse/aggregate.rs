@@ -15,7 +15,7 @@ use crate::expr::{cast_sql, is_constant, to_sql, type_sql};
 pub fn write_aggregate(writer: &mut QueryWriter, node: &Aggregate, mut input: Select) -> Result<Select> {
     let exprs: Vec<_> = node.group_expr.iter().chain(&node.aggr_expr).collect();
     if input.stage > Stage::Where || !input.can_inline(&exprs, 0) {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     let sets = match node.group_expr.as_slice() {
         [Expr::GroupingSet(sets)] => Some(sets),

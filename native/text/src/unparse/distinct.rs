@@ -12,7 +12,7 @@ use crate::expr::to_sql;
 /// Writes the distinct rows of the input.
 pub fn write_distinct(writer: &mut QueryWriter, mut input: Select) -> Select {
     if input.stage >= Stage::Distinct {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     input.clauses.distinct = Some("DISTINCT".to_owned());
     input.stage = Stage::Distinct;
@@ -25,7 +25,7 @@ pub fn write_distinct_on(writer: &mut QueryWriter, node: &DistinctOn, mut input:
     let exprs: Vec<_> = node.on_expr.iter().chain(&node.select_expr).chain(sort.iter().map(|key| &key.expr)).collect();
     let on_constants = node.on_expr.iter().any(|expr| input.is_constant(expr));
     if input.stage > Stage::Where || !input.can_inline(&exprs, 1) || on_constants {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     let over = &mut SelectScope::from_input(writer, &input);
     let on = node.on_expr.iter().map(|expr| to_sql(expr, over)).collect::<Result<Vec<_>>>()?.join(", ");

@@ -11,7 +11,7 @@ use crate::expr::to_sql;
 /// Adds a condition to the input.
 pub fn write_filter(writer: &mut QueryWriter, node: &Filter, mut input: Select) -> Result<Select> {
     if input.stage > Stage::Group || !input.can_inline(&[&node.predicate], 1) {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     let condition = to_sql(&node.predicate, &mut SelectScope::from_input(writer, &input))?;
     if input.stage < Stage::Group {

@@ -38,7 +38,7 @@ impl DuplicateSets {
         if count == 0 {
             return vec![];
         }
-        let mut marked = writer.into_relation(input.clone());
+        let mut marked = writer.take_relation(input.clone());
         let width = marked.items.len();
         let known = marked.schema.fields().iter().map(|field| field.name().as_str());
         let names = unique(known.chain(std::iter::repeat_n("again", count)));

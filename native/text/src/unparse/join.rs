@@ -13,7 +13,7 @@ use crate::plan::is_lateral;
 /// Writes a join of both inputs.
 pub fn write_join(writer: &mut QueryWriter, node: &Join) -> Result<Select> {
     let left = writer.select(&node.left)?;
-    let left = writer.into_relation(left);
+    let left = writer.take_relation(left);
     let is_lateral_join = is_lateral(&node.right);
     if is_lateral_join {
         writer.outer.push(vec![left.clone()]);
@@ -22,7 +22,7 @@ pub fn write_join(writer: &mut QueryWriter, node: &Join) -> Result<Select> {
     if is_lateral_join {
         writer.outer.pop();
     }
-    let right = writer.into_relation(right?);
+    let right = writer.take_relation(right?);
     let inputs = [left, right];
     let conditions = write_conditions(writer, node, &inputs)?;
     let kind = join_keyword(node.join_type, conditions.is_empty())?;

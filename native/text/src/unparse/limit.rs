@@ -11,7 +11,7 @@ use crate::expr::to_sql;
 /// Limits the input.
 pub fn write_limit(writer: &mut QueryWriter, node: &Limit, mut input: Select) -> Result<Select> {
     if input.stage == Stage::Limit {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     let over = &mut SelectScope::from_inputs(writer, &[]);
     input.clauses.limit = node.fetch.as_ref().map(|fetch| to_sql(fetch, over)).transpose()?;

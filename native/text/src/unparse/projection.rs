@@ -12,7 +12,7 @@ use super::writer::QueryWriter;
 pub fn write_projection(writer: &mut QueryWriter, node: &Projection, mut input: Select) -> Result<Select> {
     let exprs: Vec<_> = node.expr.iter().collect();
     if input.stage == Stage::Distinct || !input.can_inline(&exprs, 1) {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     let items = node.expr.iter().map(|expr| write_item(writer, expr, &input)).collect::<Result<Vec<_>>>()?;
     Ok(Select { items, schema: Arc::clone(&node.schema), ..input })

@@ -36,7 +36,7 @@ pub fn write_recursive_query(writer: &mut QueryWriter, node: &RecursiveQuery) ->
 /// Writes a term. It has no order of its own.
 fn write_term(writer: &mut QueryWriter, plan: &LogicalPlan) -> Result<Select> {
     let select = writer.select(plan)?;
-    Ok(if select.stage >= Stage::Order { writer.into_relation(select) } else { select })
+    Ok(if select.stage >= Stage::Order { writer.take_relation(select) } else { select })
 }
 
 /// Writes the recursive term, with the CTEs that read the work table.

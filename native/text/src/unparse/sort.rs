@@ -14,7 +14,7 @@ pub fn write_sort(writer: &mut QueryWriter, node: &Sort, mut input: Select) -> R
     // SELECT * FROM (SELECT * FROM t ORDER BY id LIMIT 5 OFFSET 1) AS q ORDER BY id
     let rows = input.clauses.offset.as_ref().and(input.clauses.limit.clone());
     if input.stage >= Stage::Distinct || !input.can_inline(&keys, 1) {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     input.clauses.order = write_order(writer, &node.expr, &input)?;
     input.stage = Stage::Order;

@@ -15,7 +15,7 @@ pub fn write_union(writer: &mut QueryWriter, node: &Union) -> Result<Select> {
     for input in &node.inputs {
         let mut select = writer.select(input)?;
         if select.stage >= Stage::Order {
-            select = writer.into_relation(select);
+            select = writer.take_relation(select);
         }
         depth = depth.max(select.source.depth);
         parts.push(select.to_sql(&names));

@@ -15,7 +15,7 @@ pub fn write_unnest(writer: &mut QueryWriter, node: &Unnest, input: Select) -> R
             "unnest of a struct cannot be written as text beside a derivative that sees through relations: name its fields"
         );
     }
-    let input = writer.into_relation(input);
+    let input = writer.take_relation(input);
     let mut items = vec![];
     for (index, from) in node.dependency_indices.iter().enumerate() {
         let item = input.items[*from].clone();

@@ -13,7 +13,7 @@ use crate::expr::to_sql;
 pub fn write_window(writer: &mut QueryWriter, node: &Window, mut input: Select) -> Result<Select> {
     let exprs: Vec<_> = node.window_expr.iter().collect();
     if input.stage > Stage::Window || input.stage == Stage::Group || !input.can_inline(&exprs, 0) {
-        input = writer.into_relation(input);
+        input = writer.take_relation(input);
     }
     for expr in &node.window_expr {
         let sql = to_sql(expr, &mut SelectScope::from_input(writer, &input))?;

@@ -138,7 +138,7 @@ impl<'a> QueryWriter<'a> {
     }
 
     /// Turns a `SELECT` into a relation in FROM.
-    pub fn into_relation(&mut self, select: Select) -> Select {
+    pub fn take_relation(&mut self, select: Select) -> Select {
         if select.is_relation() {
             return select;
         }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, LogicalPlanBuilder, ScalarUDF, TryCast, col, lit, scalar_subquery, when,
 };
 use xql_autodiff::vocabulary::transform::Transform;
-use xql_autodiff::{Call, Rules, analyzed_with, stop_gradient, tangent_with, together};
+use xql_autodiff::{Call, Rules, analyzed_with, batch_request, stop_gradient, tangent_with};
 
 use crate::common::{import, probe, probe_udf, rewrite};
 use crate::round_trip::expressions;
@@ -82,7 +82,7 @@ pub fn calls() -> Vec<Attacked> {
         call(operator(Transform::Grad), vec![branches, x()]),
         call(operator(Transform::Jvp), vec![formula.clone(), x(), f::cos(x())]),
         call(operator(Transform::Vjp), vec![only_of_the_consumer() * x(), x(), lit(0.25)]),
-        call(Arc::new(tangent_with(Rules::default())), together(formula * x(), &asked)),
+        call(Arc::new(tangent_with(Rules::default())), batch_request(formula * x(), &asked)),
         call(Arc::new(stop_gradient()), vec![x() * lit(2.0)]),
         // An answer with nodes of every kind.
         call(
