@@ -156,6 +156,21 @@ def _(ctx: SessionContext) -> tuple[Any, Any]:
     return expected.ravel(), objective.hessian(W).ravel().tolist()
 
 
+@case("from-jax", "`jacobian(f)(w)`, `f` from arrays to arrays")
+def _(ctx: SessionContext) -> tuple[Any, Any]:
+    expected = jax.jacobian(lambda w: jnp.cumsum(w**3))(W)
+    h = "(SELECT k, SUM(val * val * val) OVER (ORDER BY k) AS val FROM w)"
+    return expected.ravel(), last(ctx, f"SELECT h.k, w.k, grad(h.val, w.val) FROM {h} AS h CROSS JOIN w ORDER BY 1, 2")
+
+
+@case("from-jax", "`vmap(grad(loss), (None, 0))(w, x)`, by sample")
+def _(ctx: SessionContext) -> tuple[Any, Any]:
+    expected = jax.vmap(jax.grad(lambda w, x: jnp.sum(jnp.sin(w * x))), (None, 0))(W, X)
+    losses = "losses AS (SELECT t.k, SUM(sin(w.val * t.x)) AS val FROM t CROSS JOIN w GROUP BY t.k)"
+    found = f"WITH {losses} SELECT losses.k, w.k, grad(losses.val, w.val) FROM losses CROSS JOIN w ORDER BY 1, 2"
+    return expected.ravel(), last(ctx, found)
+
+
 @case("from-jax", "`jvp(grad(loss), (w,), (v,))[1]`")
 @case("from-ddx", "`ad.jvp(ctx, ad.grad(ctx, loss, wrt), wrt)`")
 def _(ctx: SessionContext) -> tuple[Any, Any]:

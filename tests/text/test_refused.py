@@ -75,9 +75,9 @@ def test_types_of_arguments(arguments: Any, message: str) -> None:
         ("SELECT grad(frob(x), x) FROM t", ValueError, "no function called frob"),
         ("SELECT grad(median(x * k), x) FROM t, w GROUP BY x", xql_ffi.UnsupportedRelationError, "median"),
         (
-            "SELECT grad(a, t.x) FROM t JOIN (SELECT x * x AS a FROM t) AS q ON true",
+            "SELECT grad(q.x, t.x) FROM t JOIN t AS q ON true",
             xql_ffi.VariableError,
-            r"^grad\(q.a",
+            r"^grad\(q.x",
         ),
     ],
 )
