@@ -4,16 +4,16 @@
 //! planner of this crate is the place where a statement is differentiated and optimized:
 //!
 //! 0. `statement_text` plans a statement that reads a relation several times, before the host inlines the relation for each reader. The
-//! host gets a `statement_table` in its place.
+//!    host gets a `statement_table` in its place.
 //! 1. `codec`: the host encodes the analyzed plan as bytes. Its tables and our functions become *handles*, numbers in a registry of this
-//! process.
+//!    process.
 //! 2. `functions` replaces handles of DataFusion's built-in functions by those of this library, which the derivative rules know.
 //! 3. `reunify` restores the identity of tables and CTEs, using the names that `statement_names` has recorded.
 //! 4. `statement` runs the rules of `xql-relations` and DataFusion's optimizer.
 //! 5. `plan_handle`: the planner that the session had before plans the result. So DataFusion's nodes run in the host, with its memory pool
-//! and its files. The finished plan returns as a handle.
+//!    and its files. The finished plan returns as a handle.
 //! 6. `local_exec`: a plan with nodes of this project runs in this library, over nodes of the host (`host_exec`). Its `pool` reserves the
-//! memory of the host (`host_memory`).
+//!    memory of the host (`host_memory`).
 //!
 //! `copy_to` keeps the target of `COPY ... TO`, which only the host can decode, and `format` its file format. `planner` is the struct that
 //! the host imports, `registry` has the state of registered sessions, and `explain` shows plans of the host. `abi` has two structs of

@@ -17,7 +17,7 @@ pub struct HostPool {
 #[derive(Default)]
 struct Account {
     used: usize,
-    reserved: usize,
+    granted: usize,
     /// The reservations, unless the host has no limit.
     reservations: Vec<HostReservation>,
     /// The size of the next reservation, if less is needed. `None` before the first.
@@ -36,14 +36,14 @@ const MIN_STEP: usize = 4 << 10;
 impl Account {
     /// Reserves memory until `additional` bytes are available.
     fn ensure_available(&mut self, additional: usize, memory: &HostMemory) -> Result<()> {
-        let needed = self.used.saturating_add(additional).saturating_sub(self.reserved);
+        let needed = self.used.saturating_add(additional).saturating_sub(self.granted);
         if needed == 0 {
             return Ok(());
         }
         let mut step = match self.step {
             Some(step) => step,
             None if memory.reserve(UNLIMITED_PROBE).is_ok() => {
-                self.reserved = usize::MAX;
+                self.granted = usize::MAX;
                 return Ok(());
             }
             None => FIRST_STEP,
@@ -53,10 +53,10 @@ impl Account {
             let reservation = memory.reserve(size);
             match reservation {
                 Ok(reservation) => {
-                    self.reserved += size;
+                    self.granted += size;
                     self.reservations.push(reservation);
                     // Reservations grow geometrically, so they are few, and at most a fifth is reserved in vain.
-                    self.step = Some((step * 2).clamp(MIN_STEP, FIRST_STEP.max(self.reserved / 4)));
+                    self.step = Some((step * 2).clamp(MIN_STEP, FIRST_STEP.max(self.granted / 4)));
                     return Ok(());
                 }
                 Err(error) if size == needed => {
@@ -71,9 +71,9 @@ impl Account {
     /// Releases reservations that are not used, but for a little, so that a node that takes as much again needs no reservation.
     fn release_unused(&mut self) {
         let target = self.used + self.step.unwrap_or_default().min(FIRST_STEP);
-        while let Some(reservation) = self.reservations.pop_if(|reservation| self.reserved - reservation.size >= target)
+        while let Some(reservation) = self.reservations.pop_if(|reservation| self.granted - reservation.size >= target)
         {
-            self.reserved -= reservation.size;
+            self.granted -= reservation.size;
         }
     }
 }
