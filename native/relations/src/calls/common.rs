@@ -10,7 +10,7 @@ use xql_autodiff::vocabulary::columns::is_volatile;
 use super::by_row::has_variables;
 use super::conditions::conditions_apart;
 use crate::vocabulary::names::{Names, with_columns};
-use crate::vocabulary::operators::{Recognize, is_call};
+use crate::vocabulary::operators::{Recognize, has_call, is_call};
 
 /// A projection over a condition, with the calls that both have as columns below them.
 ///
@@ -29,10 +29,10 @@ pub fn calls_in_common(
     names: &mut Names,
     nonzero: &mut Vec<String>,
 ) -> Result<Transformed<LogicalPlan>> {
-    let plan = match plan {
-        LogicalPlan::Projection(_) => plan.map_children(|input| conditions_apart(input, recognize, names))?.data,
-        other => return Ok(Transformed::no(other)),
-    };
+    if !matches!(plan, LogicalPlan::Projection(_)) || !has_call(&plan, recognize)? {
+        return Ok(Transformed::no(plan));
+    }
+    let plan = plan.map_children(|input| conditions_apart(input, recognize, names))?.data;
     let LogicalPlan::Projection(projection) = &plan else { return Ok(Transformed::no(plan)) };
     let LogicalPlan::Filter(filter) = projection.input.as_ref() else { return Ok(Transformed::no(plan)) };
     let calls = common_calls(projection, &filter.predicate, recognize)?;

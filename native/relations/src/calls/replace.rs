@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::columns_read;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
-use super::by_row::{ReadBy, null_with, reads};
+use super::by_row::{ReadBy, null_with};
 use super::call::Call;
 use super::context::Context;
 use super::derivative::{TangentsOf, Term};
@@ -21,9 +21,10 @@ use crate::vocabulary::source::beside;
 pub fn replace(call: &Expr, jvp: &Arc<ScalarUDF>, inputs: &mut Inputs, context: &mut Context) -> Result<Option<Expr>> {
     let Some(call) = Call::of(call, jvp, inputs, context)? else { return Ok(None) };
     let entered = inputs.plans.clone();
-    let Varying { mut tangents, moved } = carry(&call, inputs, context)?;
-    let by_row = sweep(&call, &mut tangents, inputs, context)?;
-    let mut along = sweep_along(&call, &tangents, !moved.is_empty(), inputs, context)?;
+    let mut varying = carry(&call, inputs, context)?;
+    let by_row = sweep(&call, &mut varying, inputs, context)?;
+    let mut along = sweep_along(&call, &varying, inputs, context)?;
+    let Varying { tangents, moved } = varying;
     if !moved.is_empty() {
         along.get_or_insert_default().extend(moved);
     }
@@ -116,7 +117,7 @@ fn of_inputs<'c>(call: &'c Call) -> impl Iterator<Item = (usize, usize, &'c Colu
 
 /// Adds the subqueries of the function that read the relation of a variable, with their derivatives by the row's own cell. Says
 /// whether there are any.
-fn sweep(call: &Call, tangents: &mut [TangentsOf], inputs: &mut Inputs, context: &mut Context) -> Result<bool> {
+fn sweep(call: &Call, varying: &mut Varying, inputs: &mut Inputs, context: &mut Context) -> Result<bool> {
     let mut by_row = false;
     if call.derivative.is_along_tangents() {
         return Ok(by_row);
@@ -124,28 +125,28 @@ fn sweep(call: &Call, tangents: &mut [TangentsOf], inputs: &mut Inputs, context:
     for (number, input, variable, _) in of_inputs(call) {
         let Inputs { plans, by_row: variables, .. } = inputs;
         let (input, names) = (&mut plans[input], &mut context.names);
-        let reads_items = reads_items(call, &tangents[number], variable)?;
+        let reads_items = reads_items(call, varying, number, variable);
         let read = ReadBy { variable, reads_items, drops_zeros: context.zeros.are_left_out };
         let swept = variables.tangents(call.function(), read, input, names, call.jvp)?;
         let Some(swept) = swept else { continue };
         by_row = true;
-        tangents[number].extend(swept);
+        varying.tangents[number].extend(swept);
     }
     Ok(by_row)
 }
 
 /// Returns whether the queries in FROM that a function reads vary with a variable. Each is another reference to the relation: where the
 /// function depends on the variable itself, or on another one of the call, these are meant.
-fn reads_items(call: &Call, tangents: &TangentsOf, variable: &Column) -> Result<bool> {
-    Ok(call.derivative.terms.len() == 1 && tangents.is_empty() && !reads(call.function(), variable)?)
+fn reads_items(call: &Call, varying: &Varying, number: usize, variable: &Column) -> bool {
+    let varies = !varying.tangents[number].is_empty() || !varying.moved.is_empty();
+    call.derivative.terms.len() == 1 && !varies && !call.function().column_refs().contains(variable)
 }
 
 /// The subqueries of the function that read the relation of a variable, with their derivatives along the tangents by which its
 /// cells move. None if there are none.
 fn sweep_along(
     call: &Call,
-    tangents: &[TangentsOf],
-    mixes: bool,
+    varying: &Varying,
     inputs: &mut Inputs,
     context: &mut Context,
 ) -> Result<Option<TangentsOf>> {
@@ -155,7 +156,7 @@ fn sweep_along(
     }
     for (number, input, variable, seed) in of_inputs(call) {
         let Some(seed) = seed else { continue };
-        let reads_items = !mixes && reads_items(call, &tangents[number], variable)?;
+        let reads_items = reads_items(call, varying, number, variable);
         let Inputs { plans, by_row, .. } = inputs;
         let (input, names) = (&mut plans[input], &mut context.names);
         let read = ReadBy { variable, reads_items, drops_zeros: false };

@@ -2,10 +2,11 @@
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue};
+use datafusion_expr::expr_rewriter::replace_col;
 use datafusion_expr::logical_plan::JoinConstraint;
 use datafusion_expr::{Expr, ExprSchemable, Join, LogicalPlan, lit};
 use datafusion_functions::core::expr_fn::coalesce;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use xql_autodiff::vocabulary::columns::{columns_followed, is_volatile};
 
@@ -239,6 +240,32 @@ pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Region> {
     let plan = named(plan, &exprs, names)?;
     let columns = plan.schema().columns();
     Ok(Region::constant(plan, columns, false))
+}
+
+/// A copy of rows, its columns under names of their own.
+pub struct Copy {
+    /// The rows.
+    pub plan: LogicalPlan,
+    names: HashMap<Column, Column>,
+}
+
+impl Copy {
+    /// That of the rows of a plan.
+    pub fn new(plan: LogicalPlan, names: &mut Names) -> Result<Self> {
+        let before = plan.schema().columns();
+        let Region { plan, columns, .. } = renamed(plan, names)?;
+        Ok(Self { plan, names: before.into_iter().zip(columns).collect() })
+    }
+
+    /// What a column is called in the copy.
+    pub fn column(&self, column: &Column) -> Option<&Column> {
+        self.names.get(column)
+    }
+
+    /// An expression over the rows as one over the copy.
+    pub fn over(&self, expr: Expr) -> Result<Expr> {
+        replace_col(expr, &self.names.iter().collect())
+    }
 }
 
 /// A join of two plans whose columns have different names.

@@ -49,11 +49,6 @@ struct Value {
     by: Vec<Swept>,
 }
 
-/// Returns whether a function reads a column itself.
-pub fn reads(function: &Expr, column: &Column) -> Result<bool> {
-    function.exists(|part| Ok(matches!(part, Expr::Column(part) if part == column)))
-}
-
 /// By which variable values are read, and which.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadBy<'c> {
@@ -249,7 +244,8 @@ impl ByRow {
         Ok(plan)
     }
 
-    /// The numbered rows of a subquery that has been taken apart, or of a query in FROM, and the column with their numbers; none if it does not read the relation of a variable.
+    /// The numbered rows of a subquery that has been taken apart, or of a query in FROM, and the column with their numbers; none if it does
+    /// not read the relation of a variable.
     fn numbered(&mut self, alias: &SubqueryAlias, names: &mut Names) -> Result<Option<(LogicalPlan, Column)>> {
         let is_of_item = self.items.contains(&alias.alias);
         let query = if is_of_item { with_joins_of(&alias.input)? } else { Arc::clone(&alias.input) };
@@ -414,17 +410,17 @@ impl ByRow {
         tangent: &Arc<ScalarUDF>,
     ) -> Result<Vec<Read<'_>>> {
         self.refuse_correlated(expression)?;
-        let is_read = |column: &Column| reads(expression, column);
+        let columns_read = expression.column_refs();
         let mut reads_items = reads_items;
         for Value { column, is_of_item, .. } in &self.values {
-            reads_items &= *is_of_item || !is_read(column)?;
+            reads_items &= *is_of_item || !columns_read.contains(column);
         }
         let mut found = vec![];
         for Value { column, by, is_of_item, .. } in &mut self.values {
             if *is_of_item && !reads_items {
                 continue;
             }
-            if !is_read(column)? {
+            if !columns_read.contains(column) {
                 continue;
             }
             for swept in by {

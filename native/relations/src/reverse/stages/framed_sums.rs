@@ -1,6 +1,5 @@
 //! Sums over frames of the rows of a stage.
 
-use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, JoinType, NullEquality, Result, ScalarValue, internal_err};
 use datafusion_expr::builder::union;
 use datafusion_expr::expr::WindowFunction;
@@ -9,7 +8,7 @@ use datafusion_functions_aggregate::sum::sum;
 use std::sync::Arc;
 
 use crate::reverse::cotangents::{Cotangents, RowCotangents};
-use crate::reverse::region::{Region, joined, renamed};
+use crate::reverse::region::{Copy, joined};
 use crate::rows::frame_sums::FrameSum;
 use crate::rows::frames::with_windows;
 use crate::vocabulary::names::{Names, with_columns};
@@ -121,25 +120,6 @@ pub struct ByValue<'r> {
     pub total: RowCotangents,
 }
 
-/// A copy of the rows under names of its own.
-struct Copy {
-    before: Vec<Column>,
-    region: Region,
-}
-
-impl Copy {
-    /// An expression over the rows as one over the copy.
-    fn over(&self, expr: Expr) -> Result<Expr> {
-        let over = expr.transform_up(|part| {
-            let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
-            let position = self.before.iter().position(|known| known == column);
-            let own = position.and_then(|position| self.region.columns.get(position));
-            Ok(own.map_or_else(|| Transformed::no(part.clone()), |own| Transformed::yes(Expr::Column(own.clone()))))
-        })?;
-        Ok(over.data)
-    }
-}
-
 /// What rows get of cotangents, in several parts.
 struct Contributions {
     /// The column of the parts with the numbers of values, and what the columns are called that have the numbers of rows and of values.
@@ -191,10 +171,10 @@ impl ByValue<'_> {
     ) -> Result<(LogicalPlan, Option<Column>)> {
         let Self { rows, number, total } = self;
         let (Some(row), Some(of)) = (total.row, total.of) else { return internal_err!("cotangents have no values") };
-        let copy = Copy { before: rows.schema().columns(), region: renamed(rows.clone(), names)? };
+        let copy = Copy::new(rows.clone(), names)?;
         let on = vec![(copy.over(Expr::Column(number.clone()))?, Expr::Column(row.clone()))];
         let nulls = NullEquality::NullEqualsNothing;
-        let sources = joined(copy.region.plan.clone(), total.plan, on, None, JoinType::Inner, nulls)?;
+        let sources = joined(copy.plan.clone(), total.plan, on, None, JoinType::Inner, nulls)?;
         let of_columns = sums.iter().map(|(sum, _)| &sum.input).chain(others.iter().map(|(column, _)| *column));
         let mut found = vec![];
         for column in of_columns {
