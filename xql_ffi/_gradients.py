@@ -15,7 +15,7 @@ from datafusion import functions as f
 from xql_ffi import _functions as functions
 from xql_ffi._columns import Columns, check_distinct, named_columns
 from xql_ffi._engine import is_active, way_out
-from xql_ffi._errors import MissingEngineError, untagged
+from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import check_expression, of_expressions, quoted
 from xql_ffi._loss import (
     called,
@@ -27,6 +27,7 @@ from xql_ffi._loss import (
     plan_with_scans,
     selected_beside,
     unread,
+    viewed,
 )
 
 Grad = Callable[[Expr, Expr], Expr]
@@ -269,17 +270,10 @@ def gradients(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     places = _places(relations)
     check_registered(ctx)
     tag = uuid4().hex
-    value = f"(SELECT {quoted(names[0])} FROM loss_{tag})"
-    ctx.register_view(f"loss_{tag}", frame)
-    try:
+    with viewed(ctx, frame, tag) as view:
+        value = f"(SELECT {quoted(names[0])} FROM {view})"
         all_rows = ctx.sql(_statement(relations, places, value, tag)).cache()
         _check_all_are_read(ctx, value, _still(all_rows, relations, places, tag))
-    except Exception as error:
-        if (said := untagged(str(error))) == str(error):
-            raise
-        raise type(error)(said) from None
-    finally:
-        ctx.deregister_table(f"loss_{tag}")
     part = col(f"part_{tag}")
     (row,) = all_rows.filter(part == lit(0)).select(col(f"value_{tag}").alias("value")).to_pylist()
     by = {}
@@ -308,26 +302,48 @@ class _Relation:
         return [f"d_{variable}" for variable in self.variables]
 
 
-def _quoted(relation: str) -> str:
+def in_parts(relation: str) -> str:
+    """A relation in SQL, each part of its name in quotes."""
     return ".".join(quoted(part) for part in relation.split("."))
 
 
-def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]:
-    """The relations of columns, each with all of its columns and those to differentiate by."""
-    variables: dict[str, list[str]] = {}
+def by_relation(wrt: str | Sequence[str]) -> list[tuple[str, str]]:
+    """The columns to differentiate by, each with its relation before it.
+
+    Raises:
+        ValueError: a column is named without its relation.
+    """
+    found = []
     for column in named_columns(wrt).values():
         relation, name = column.to_variant().relation(), column.to_variant().name()
         if relation is None:
             msg = f"the column {name!r} is named without its relation: write '<table>.{name}'"
             raise ValueError(msg)
+        found.append((relation, name))
+    return found
+
+
+def schema_of(ctx: SessionContext, relation: str) -> pa.Schema:
+    """The schema of a relation to differentiate by.
+
+    Raises:
+        ValueError: the session has no such table.
+    """
+    try:
+        return ctx.table(in_parts(relation)).schema()
+    except (KeyError, RuntimeError) as error:
+        msg = f"the session has no table called {relation!r} to differentiate by"
+        raise ValueError(msg) from error
+
+
+def _relations(ctx: SessionContext, wrt: str | Sequence[str]) -> list[_Relation]:
+    """The relations of columns, each with all of its columns and those to differentiate by."""
+    variables: dict[str, list[str]] = {}
+    for relation, name in by_relation(wrt):
         variables.setdefault(relation, []).append(name)
     relations = []
     for relation, names in variables.items():
-        try:
-            schema = ctx.table(_quoted(relation)).schema()
-        except (KeyError, RuntimeError) as error:
-            msg = f"the session has no table called {relation!r} to differentiate by"
-            raise ValueError(msg) from error
+        schema = schema_of(ctx, relation)
         for name in names:
             if name not in schema.names:
                 msg = (
@@ -382,7 +398,7 @@ def _statement(relations: Sequence[_Relation], places: Places, loss: str, tag: s
             columns.setdefault(place, []).append(expression)
     selected = [f"{loss} AS value_{tag}", f"{part_of_row(len(relations), tag)} AS part_{tag}"]
     selected += [f"{in_its_part(each)} AS c{place}_{tag}" for place, each in columns.items()]
-    tables = [_quoted(relation.name) for relation in relations]
+    tables = [in_parts(relation.name) for relation in relations]
     return f"SELECT {', '.join(selected)} FROM {selected_beside('', tables, tag)}"
 
 
@@ -413,7 +429,7 @@ def _check_all_are_read(ctx: SessionContext, value: str, still: Mapping[str, Seq
     plan = plan_with_scans(ctx.sql(statement))
     for relation, variables in still.items():
         # A plan scans no views.
-        is_table = ctx.table(_quoted(relation)).logical_plan().display().startswith("TableScan:")
+        is_table = ctx.table(in_parts(relation)).logical_plan().display().startswith("TableScan:")
         for variable in variables if is_table else ():
             if not may_read(plan, relation, variable):
                 raise unread(f"{relation}.{variable}")

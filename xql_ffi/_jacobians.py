@@ -12,12 +12,12 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext
 
 from xql_ffi import _gradients
-from xql_ffi._columns import Columns, named_columns
+from xql_ffi._columns import Columns
 from xql_ffi._engine import is_active, way_out
-from xql_ffi._errors import MissingEngineError, untagged
+from xql_ffi._errors import MissingEngineError
 from xql_ffi._expressions import quoted
-from xql_ffi._gradients import Grad, check_registered
-from xql_ffi._loss import check_one_column, frame_of
+from xql_ffi._gradients import Grad, by_relation, check_registered, in_parts, schema_of
+from xql_ffi._loss import check_one_column, frame_of, viewed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -186,22 +186,13 @@ class _Variable:
     @property
     def table(self) -> str:
         """The relation in SQL."""
-        return ".".join(quoted(part) for part in self.relation.split("."))
+        return in_parts(self.relation)
 
 
 def _variable(ctx: SessionContext, wrt: str, keys: Sequence[str] | None) -> _Variable:
-    (column,) = named_columns(wrt).values()
-    relation, name = column.to_variant().relation(), column.to_variant().name()
-    if relation is None:
-        msg = f"the column {name!r} is named without its relation: write '<table>.{name}'"
-        raise ValueError(msg)
-    variable = _Variable(relation, name, keys or ())
-    try:
-        schema = ctx.table(variable.table).schema()
-    except (KeyError, RuntimeError) as error:
-        msg = f"the session has no table called {relation!r} to differentiate by"
-        raise ValueError(msg) from error
-    if missing := [each for each in (name, *variable.keys) if each not in schema.names]:
+    ((relation, name),) = by_relation(wrt)
+    schema = schema_of(ctx, relation)
+    if missing := [each for each in (name, *(keys or ())) if each not in schema.names]:
         msg = f"{relation} has no column {missing[0]!r}, only {', '.join(map(repr, schema.names))}"
         raise ValueError(msg)
     if keys is None:
@@ -212,16 +203,8 @@ def _variable(ctx: SessionContext, wrt: str, keys: Sequence[str] | None) -> _Var
 def _of_rows(ctx: SessionContext, query: str | DataFrame, wrt: str, *, keys: Sequence[str] | None = None) -> Jacobian:
     _check(ctx, "jacobian")
     frame = frame_of(ctx, query)
-    tag = uuid4().hex
-    ctx.register_view(f"rows_{tag}", frame)
-    try:
-        return _differentiated(ctx, f"rows_{tag}", frame.schema().names, _variable(ctx, wrt, keys))
-    except Exception as error:
-        if (said := untagged(str(error))) == str(error):
-            raise
-        raise type(error)(said) from None
-    finally:
-        ctx.deregister_table(f"rows_{tag}")
+    with viewed(ctx, frame, uuid4().hex) as view:
+        return _differentiated(ctx, view, frame.schema().names, _variable(ctx, wrt, keys))
 
 
 def _of_value(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[str]) -> Hessian:
@@ -231,21 +214,14 @@ def _of_value(ctx: SessionContext, loss: str | DataFrame, wrt: str | Sequence[st
     wanted = [wrt] if isinstance(wrt, str) else list(wrt)
     variables = {name: _variable(ctx, name, None) for name in wanted}
     tag = uuid4().hex
-    ctx.register_view(f"loss_{tag}", frame)
     blocks = {}
-    try:
+    with viewed(ctx, frame, tag) as view:
         for a, b in combinations_with_replacement(variables, 2):
             of = variables[a]
             keys = "".join(f"{quoted(key)}, " for key in of.keys)
-            gradient = f"grad((SELECT {quoted(names[0])} FROM loss_{tag}), {quoted(of.name)})"
+            gradient = f"grad((SELECT {quoted(names[0])} FROM {view}), {quoted(of.name)})"
             query = f"(SELECT {keys}{gradient} AS g_{tag} FROM {of.table})"
             blocks[a, b] = _differentiated(ctx, query, [*of.keys, f"g_{tag}"], variables[b])
-    except Exception as error:
-        if (said := untagged(str(error))) == str(error):
-            raise
-        raise type(error)(said) from None
-    finally:
-        ctx.deregister_table(f"loss_{tag}")
     return Hessian(blocks)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from datafusion import SQLOptions
 
 from xql_ffi._engine import is_engine
-from xql_ffi._errors import VariableError
+from xql_ffi._errors import VariableError, untagged
 from xql_ffi._expressions import shown
 from xql_ffi._registered import logical_plan, sharing
 
@@ -30,6 +31,27 @@ def frame_of(session: Any, loss: object) -> Any:
         msg = f"the loss must be a query in SQL or a DataFrame; {shown(loss)} is neither"
         raise TypeError(msg)
     return frame
+
+
+@contextmanager
+def viewed(session: Any, frame: Any, tag: str) -> Iterator[str]:
+    """Gives a query a name in a session for as long as statements read it, which errors do not show.
+
+    Args:
+        session: the session.
+        frame: the query.
+        tag: what the name ends with, which nothing else has.
+    """
+    name = f"loss_{tag}"
+    session.register_view(name, frame)
+    try:
+        yield name
+    except Exception as error:
+        if (said := untagged(str(error))) == str(error):
+            raise
+        raise type(error)(said) from None
+    finally:
+        session.deregister_table(name)
 
 
 def check_one_column(names: Sequence[str]) -> None:
