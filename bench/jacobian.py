@@ -12,15 +12,13 @@ Seconds of processor time, planned and run, on one thread, and how often that of
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
-from results import Column, parse
+from results import Column, parse, seconds
 
 import xql_ffi
 
@@ -44,16 +42,6 @@ def session(**tables: pa.Table) -> SessionContext:
     return ctx
 
 
-def seconds(run: Callable[[], object], rounds: int) -> float:
-    """The least seconds of processor time that it takes."""
-    found = []
-    for _ in range(rounds):
-        start = time.process_time()
-        run()
-        found.append(time.process_time() - start)
-    return min(found)
-
-
 def of_stencil(cells: int, rounds: int) -> tuple[float, float]:
     """The seconds of the Jacobian and of the step."""
     ctx = session(c=pa.table({"i": np.arange(cells), "u": np.sin(np.arange(cells) * 0.01)}))
@@ -70,7 +58,8 @@ def of_jax(cells: int, rounds: int) -> float:
 
     whole, u = jax.jit(jax.jacfwd(step)), jnp.sin(jnp.arange(cells) * 0.01)
     whole(u).block_until_ready()
-    return seconds(lambda: whole(u).block_until_ready(), rounds)
+    least: float = seconds(lambda: whole(u).block_until_ready(), rounds)
+    return least
 
 
 def of_samples(samples: int, rounds: int) -> tuple[float, float]:

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from results import Column, parse
+from results import Column, parse, seconds
 
 import xql_ffi
 
@@ -27,13 +25,6 @@ from depth import gpt, graphs
 from support.sessions import session
 
 SEED = 2026
-
-
-def seconds(run: Callable[[], object]) -> float:
-    """The seconds of processor time that it takes."""
-    start = time.process_time()
-    run()
-    return time.process_time() - start
 
 
 def of_gpt(layers: int) -> dict[str, float]:

@@ -15,8 +15,6 @@ import itertools
 import os
 import resource
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 # Before JAX is imported, which reads it then.
@@ -25,22 +23,12 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import jax
 import numpy as np
 from datafusion import SessionConfig, SessionContext
-from results import Column, Results, parse
+from results import Column, Results, parse, seconds
 
 import xql_ffi
 
 sys.path.append(str(Path(__file__).parent.parent / "examples"))
 import gpt
-
-
-def seconds(run: Callable[[], object], rounds: int) -> float:
-    """The seconds of processor time that it takes, the least of so many rounds."""
-    found = []
-    for _ in range(rounds):
-        start = time.process_time()
-        run()
-        found.append(time.process_time() - start)
-    return min(found)
 
 
 def peak() -> float:
