@@ -243,13 +243,13 @@ pub fn renamed(plan: LogicalPlan, names: &mut Names) -> Result<Region> {
 }
 
 /// A copy of rows, its columns under names of their own.
-pub struct Copy {
+pub struct RenamedRows {
     /// The rows.
     pub plan: LogicalPlan,
     names: HashMap<Column, Column>,
 }
 
-impl Copy {
+impl RenamedRows {
     /// That of the rows of a plan.
     pub fn new(plan: LogicalPlan, names: &mut Names) -> Result<Self> {
         let before = plan.schema().columns();

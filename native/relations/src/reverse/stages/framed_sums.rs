@@ -8,7 +8,7 @@ use datafusion_functions_aggregate::sum::sum;
 use std::sync::Arc;
 
 use crate::reverse::cotangents::{Cotangents, RowCotangents};
-use crate::reverse::region::{Copy, joined};
+use crate::reverse::region::{RenamedRows, joined};
 use crate::rows::frame_sums::FrameSum;
 use crate::rows::frames::with_windows;
 use crate::vocabulary::names::{Names, with_columns};
@@ -49,7 +49,7 @@ impl FramedSum {
     }
 
     /// The keys and the condition by which a copy of the rows is joined to the rows that are in the frame of each.
-    fn reached_by(&self, copy: &Copy) -> Result<(Vec<(Expr, Expr)>, Expr)> {
+    fn reached_by(&self, copy: &RenamedRows) -> Result<(Vec<(Expr, Expr)>, Expr)> {
         let params = &self.transpose.params;
         let ([_, low, high], [order]) = (params.args.as_slice(), params.order_by.as_slice()) else {
             return internal_err!("a frame has no bounds");
@@ -171,7 +171,7 @@ impl ByValue<'_> {
     ) -> Result<(LogicalPlan, Option<Column>)> {
         let Self { rows, number, total } = self;
         let (Some(row), Some(of)) = (total.row, total.of) else { return internal_err!("cotangents have no values") };
-        let copy = Copy::new(rows.clone(), names)?;
+        let copy = RenamedRows::new(rows.clone(), names)?;
         let on = vec![(copy.over(Expr::Column(number.clone()))?, Expr::Column(row.clone()))];
         let nulls = NullEquality::NullEqualsNothing;
         let sources = joined(copy.plan.clone(), total.plan, on, None, JoinType::Inner, nulls)?;

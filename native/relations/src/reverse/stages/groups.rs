@@ -11,7 +11,7 @@ use xql_autodiff::vocabulary::types::can_vary;
 use super::partials::Partials;
 use super::stored::{Pulled, Stored};
 use crate::reverse::cotangents::{Cotangents, RowCotangents, is_not_zero, product_at_zero};
-use crate::reverse::region::{Copy, Region, joined};
+use crate::reverse::region::{Region, RenamedRows, joined};
 use crate::shared::SharedRelation;
 use crate::vocabulary::expressions::is_of_one_row;
 use crate::vocabulary::names::{Names, columns, named};
@@ -174,7 +174,7 @@ impl Groups {
         }
         // DataFusion orders inner joins anew, and would join all rows below to both, one after the other, but for the projection
         // that gives the names.
-        let own = Copy::new(groups.plan, names)?;
+        let own = RenamedRows::new(groups.plan, names)?;
         let now = |expr: &Expr| match expr.try_as_col().and_then(|column| own.column(column)) {
             Some(column) => Ok(Expr::Column(column.clone())),
             None => internal_err!("{expr} is no column of the groups"),
