@@ -8,8 +8,9 @@
                                          ARGUMENTS go to pytest on 54
     python3 dev.py build                 build and install only, also in build/datafusion-55 beside the stock wheel
     python3 dev.py wheels [ARGUMENTS]    build the wheels for others, check and test them; ARGUMENTS go to pytest
-    python3 dev.py bench [PROGRAM ...] [--compare REF] [--profile release|dev]
-                                         run programs of bench/, or say what is slower than in another commit
+    python3 dev.py bench [PROGRAM ...] [--engine] [--compare REF] [--profile release|dev]
+                                         run programs of bench/ on DataFusion 55, or on the engine for 54, or say
+                                         what is slower than in another commit
 
 Needs Python 3.10 or newer, Rust and a C compiler; everything else is installed into `.venv`.
 """
@@ -202,10 +203,10 @@ def scale_out(arguments: list[str]) -> None:
     run(python, "examples/scale_out.py", *arguments)
 
 
-def link(checkout: Path, profile: str, out: Path) -> None:
-    """Builds both wheels of a checkout."""
+def link(checkout: Path, profile: str, out: Path, *, engine: bool = True) -> None:
+    """Builds the wheels of a checkout: that of `xql-ffi`, and that of the engine for DataFusion 54."""
     shutil.rmtree(out, ignore_errors=True)
-    for project in (checkout, checkout / "native" / "engine"):
+    for project in (checkout, checkout / "native" / "engine") if engine else (checkout,):
         run("maturin", "build", "--profile", profile, "--locked", "--auditwheel", "skip", "--out", out, cwd=project)
 
 
@@ -243,17 +244,19 @@ def wheels(arguments: list[str]) -> None:
 
 
 def bench(arguments: list[str]) -> int:
-    """Runs programs of bench/ with the wheels of this checkout, and compares them with those of another commit."""
+    """Runs programs of bench/ with wheels of this checkout, and compares them with those of another commit."""
     parser = argparse.ArgumentParser(prog="dev.py bench")
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"by default {', '.join(PROGRAMS)}")
+    parser.add_argument("--engine", action="store_true", help="on DataFusion 54 with the engine, rather than on 55")
     parser.add_argument("--compare", metavar="REF", help="a commit, whose figures to compare with")
     parser.add_argument("--profile", choices=("release", "dev"), default="release", help="dev is the quick one")
     options = parser.parse_args(arguments)
     programs = options.programs or PROGRAMS
-    suffix = "" if options.profile == "release" else f"-{options.profile}"
-    linked, records = BUILD / f"linked{suffix}", BUILD / "bench"
-    link(ROOT, options.profile, linked)
-    python = fresh_environment(BUILD / f"fresh{suffix}", *linked.iterdir()) / "python"
+    # `build/fresh` and `build/fresh-55` are what `dev.py wheels` leaves, too.
+    suffix = ("" if options.engine else "-55") + ("" if options.profile == "release" else f"-{options.profile}")
+    linked, records = BUILD / f"linked{suffix}", BUILD / f"bench{suffix}"
+    link(ROOT, options.profile, linked, engine=options.engine)
+    python = bench_environment(BUILD / f"fresh{suffix}", linked, engine=options.engine)
     records.mkdir(exist_ok=True)
     if not options.compare:
         failed = False
@@ -265,15 +268,23 @@ def bench(arguments: list[str]) -> int:
         return int(failed)
     revision = ("git", "rev-parse", "--verify", f"{options.compare}^{{commit}}")
     commit = subprocess.run(revision, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    other = wheels_of(commit, options.profile, suffix)
-    old = fresh_environment(BUILD / f"old{suffix}", *other.iterdir()) / "python"
+    other = wheels_of(commit, options.profile, suffix, engine=options.engine)
+    old = bench_environment(BUILD / f"old{suffix}", other, engine=options.engine)
     say(f"this checkout, compared with {commit}")
     comparing = ("--folder", records, "--old", old, commit, "--new", python)
     return subprocess.call((python, ROOT / "bench" / "compare.py", *programs, *comparing), env=environment())
 
 
-def wheels_of(commit: str, profile: str, suffix: str) -> Path:
-    """Builds both wheels of another commit, and returns the folder that has them; it keeps those that are there."""
+def bench_environment(folder: Path, wheels: Path, *, engine: bool) -> Path:
+    """Makes an environment with the wheels of a folder, and returns its Python."""
+    if engine:
+        return fresh_environment(folder, *wheels.iterdir()) / "python"
+    shutil.rmtree(folder, ignore_errors=True)
+    return install_stock(folder, *wheels.iterdir()) / "python"
+
+
+def wheels_of(commit: str, profile: str, suffix: str, *, engine: bool) -> Path:
+    """Builds the wheels of another commit, and returns the folder that has them; it keeps those that are there."""
     kept = BUILD / "commits" / f"{commit}{suffix}"
     if kept.exists():
         return kept
@@ -285,12 +296,12 @@ def wheels_of(commit: str, profile: str, suffix: str) -> Path:
     # younger than what was compiled of ours, so that cargo compiles ours again. One folder for both would be wrong:
     # cargo would take what the other checkout compiled for its own, since that is younger than the files here.
     name = "release" if profile == "release" else "debug"
-    for target in (Path("native", "target"), Path("native", "stock", "target")):
+    for target in (Path("native", "target"), Path("native", "stock", "target"))[0 if engine else 1 :]:
         for part in ("build", "deps", ".fingerprint"):
             shutil.copytree(ROOT / target / name / part, checkout / target / name / part)
         shutil.copy2(ROOT / target / ".rustc_info.json", checkout / target)
     built = BUILD / f"linked-{commit}"
-    link(checkout, profile, built)
+    link(checkout, profile, built, engine=engine)
     kept.parent.mkdir(exist_ok=True)
     built.rename(kept)
     run("git", "worktree", "remove", "--force", checkout)

@@ -1,6 +1,6 @@
 """Times the gradient of a recursive query by the rows that it starts from: the adjoint of a model in SQL.
 
-    build/fresh/bin/python bench/adjoint.py [--steps 20 40 80] [--wide 4000] [--wide-steps 20 80] [--rounds 5]
+    build/fresh-55/bin/python bench/adjoint.py [--steps 20 40 80] [--wide 4000] [--wide-steps 20 80] [--rounds 5]
 
 The model is that of Lorenz (1996) in steps of Runge and Kutta, as examples/assimilation.py has it, and the value is how
 far its cells are from what was observed of them at the last step. The figures are the fastest of the rounds, on one

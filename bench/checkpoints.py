@@ -1,6 +1,6 @@
 """Measures memory and time of the gradient through many steps of a field, by how many iterations are kept.
 
-    build/fresh/bin/python bench/checkpoints.py [--cells 10000] [--steps 1000] [--kept 0 100 30 10 3 1]
+    build/fresh-55/bin/python bench/checkpoints.py [--cells 10000] [--steps 1000] [--kept 0 100 30 10 3 1]
 
 The field is one of cells on a circle, each of which takes what it and its two neighbours give in every step, and the
 value is how far its cells are from zero after the last one. Each number of iterations that are kept

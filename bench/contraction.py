@@ -1,6 +1,6 @@
 """Times gradients by row that are made of sums of products: layers, a network, attention, a graph, a stencil.
 
-    build/fresh/bin/python bench/contraction.py [--rounds 3] [--only layer ...]
+    build/fresh-55/bin/python bench/contraction.py [--rounds 3] [--only layer ...]
 
 The figures are processor time on one thread, the fastest of the rounds, from the text of a statement to its rows:
 with sums of products as arrays, as they are by themselves, and by DataFusion's joins and groups

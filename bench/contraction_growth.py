@@ -1,6 +1,6 @@
 """Times how gradients by row that are made of sums of products grow: with rows, with width and with steps.
 
-    build/fresh/bin/python bench/contraction_growth.py [--rounds 3]
+    build/fresh-55/bin/python bench/contraction_growth.py [--rounds 3]
 
 The figures are processor time on one thread, from the text of a statement to its rows: a layer by the number of its
 samples, a network by the number of its hidden units, and its training by the number of steps. Each line has twice the

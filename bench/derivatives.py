@@ -1,6 +1,6 @@
 """Times derivatives against the same written by hand, against their primal and against JAX.
 
-    .venv/bin/python bench/derivatives.py [--rows 2000000] [--rounds 9]
+    build/fresh-55/bin/python bench/derivatives.py [--rows 2000000] [--rounds 9]
 
 Every round runs all ways of a case one after the other, so that whatever else the machine does meets each; the figures
 are the fastest of the rounds. DataFusion executes a finished physical plan on one thread over batches in memory; JAX is

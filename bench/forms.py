@@ -1,6 +1,8 @@
-"""Times the derivatives of fifteen functions, as plain SQL, against the fastest that one would write by hand.
+"""Times derivatives of functions, as plain SQL, against the fastest that one would write by hand.
 
-    .venv/bin/python bench/forms.py [--rows 10000000] [--rounds 9] [--only NAME]
+    build/fresh-55/bin/python bench/forms.py [--rows 10000000] [--rounds 9] [--powers] [--only NAME]
+
+The functions are fifteen that people have, or with `--powers` the half, third and negative powers.
 
 The derivative is the text of `xql_ffi.expand_sql`, and DataFusion executes it as it comes from PyPI. Each function is
 timed twice: the derivatives alone, and beside the value of the function. Every round runs all statements of a function
@@ -27,7 +29,7 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import datafusion
 import jax
 import numpy as np
-from forms_cases import FUNCTIONS, Function, session, table
+from forms_cases import FUNCTIONS, POWERS, Function, session, table
 from numpy.typing import NDArray
 from results import Column, parse
 
@@ -124,15 +126,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--powers", action="store_true", help="half, third and negative powers")
     parser.add_argument("--only", default="", help="functions whose name has this in it")
     arguments, results = parse(parser, rows=200_000, rounds=5)
-    if (status := xql_ffi.engine_status()).startswith("active"):
+    if "xql_ffi_engine" in sys.modules and (status := xql_ffi.engine_status()).startswith("active"):
         sys.exit(f"this program is about DataFusion from PyPI: set XQL_FFI_ENGINE=0 (the engine is {status})")
     versions = f"datafusion {datafusion.__version__}, jax {jax.__version__}"
     print(f"{versions}, {arguments.rows:,} rows, {arguments.rounds} rounds")
     shown = results.table("function", *COLUMNS)
     found: list[tuple[float, ...]] = []
-    for function in FUNCTIONS:
+    for function in POWERS if arguments.powers else FUNCTIONS:
         if arguments.only in function.name:
             figures = measure(function, arguments.rows, arguments.rounds)
             gc.collect()

@@ -1,10 +1,11 @@
-"""The fifteen functions of forms.py, derivatives.py and from_file.py: as SQL, by hand and in JAX, with their data."""
+"""The functions of forms.py, derivatives.py and from_file.py: as SQL, by hand and in JAX, with their data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import jax.numpy as jnp
@@ -184,6 +185,33 @@ FUNCTIONS = [
         lambda x: 1 / (1 + jnp.exp(-x)),
         {"x": (-4, 4)},
     ),
+]
+
+
+def power(exponent: str, by_hand: str) -> Function:
+    """A power of a column that is positive, though no statement says so."""
+    value = float(Fraction(exponent))
+    return Function(
+        f"power(x, {exponent})", f"power(x, {value!r})", {"x": by_hand}, lambda x: x**value, {"x": (0.3, 30)}
+    )
+
+
+# By hand, as who knows that x is positive writes them: half powers by square roots, whole ones by products.
+POWERS = [
+    power("1/2", "0.5 / sqrt(x)"),
+    power("3/2", "1.5 * sqrt(x)"),
+    power("5/2", "2.5 * x * sqrt(x)"),
+    power("-1/2", "-0.5 / (x * sqrt(x))"),
+    power("-3/2", "-1.5 / (x * x * sqrt(x))"),
+    power("-5/2", "-2.5 / (x * x * x * sqrt(x))"),
+    power("1/3", f"{1 / 3!r} * power(x, {-2 / 3!r})"),
+    power("2/3", f"{2 / 3!r} * power(x, {-1 / 3!r})"),
+    power("4/3", f"{4 / 3!r} * power(x, {1 / 3!r})"),
+    power("-1/3", f"{-1 / 3!r} * power(x, {-4 / 3!r})"),
+    power("-2/3", f"{-2 / 3!r} * power(x, {-5 / 3!r})"),
+    power("-1", "-1 / (x * x)"),
+    power("-2", "-2 / (x * x * x)"),
+    power("-3", "-3 / (x * x * (x * x))"),
 ]
 
 

@@ -1,6 +1,6 @@
 """Times derivatives over a Parquet file, from the file to an Arrow table of the results, by the engine and by JAX.
 
-    build/fresh/bin/python bench/from_file.py [--rows 10000000] [--rounds 3] [--only NAME]
+    build/fresh-55/bin/python bench/from_file.py [--rows 10000000] [--rounds 3] [--only NAME]
 
 Both use all cores. The engine is given the path of the file and a statement with `grad`. JAX is given the columns as
 pyarrow reads them, and its results are made an Arrow table again. `first` has planning or compiling in it, `again` is

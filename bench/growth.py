@@ -1,6 +1,6 @@
 """Times planning derivatives by their size: the nodes of one expression, and the calls of one statement.
 
-    .venv/bin/python bench/growth.py [--nodes 10 100 1000 10000] [--calls 1 10 100 1000] [--rounds 3] [--no-jax]
+    build/fresh-55/bin/python bench/growth.py [--nodes 10 100 1000] [--calls 1 10 100 1000] [--rounds 3] [--no-jax]
 
 `ours` is what differentiating adds: the seconds of planning a statement with `grad`, less those of planning the
 text that `expand_sql` makes of it, which is the plan that runs. Beside it stand planning the expressions alone, and

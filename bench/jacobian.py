@@ -1,6 +1,6 @@
 """Times Jacobians by rows, and gradients for each sample, over what they are taken of.
 
-    .venv/bin/python bench/jacobian.py [--cells 1000 10000 100000] [--samples 1000 10000 100000] [--rounds 3]
+    build/fresh-55/bin/python bench/jacobian.py [--cells 1000 10000 100000] [--samples 1000 10000 100000] [--rounds 3]
 
 Seconds of processor time, planned and run, on one thread, and how often that of what they are over:
 

@@ -1,6 +1,6 @@
 """Times models of many layers by their depth: a GPT as CTEs, and random graphs of CTEs that read several others.
 
-    .venv/bin/python bench/layers.py [--layers 1 2 4 8] [--graphs 10 20 40 80] [--rounds 3]
+    build/fresh-55/bin/python bench/layers.py [--layers 1 2 4 8] [--graphs 10 20 40 80] [--rounds 3]
 
 Seconds of processor time, planned and run, and how often that of half the depth: the gradient by one of the tables,
 those by all of them at once (`xql_ffi.gradients`), the first call of an objective of all of them and one of the later

@@ -1,6 +1,6 @@
 """Times the gradient of a recursive query by few parameters: in reverse mode by row, and forward, with the row.
 
-    build/fresh/bin/python bench/likelihood.py [--points 100 300 1000] [--rounds 5]
+    build/fresh-55/bin/python bench/likelihood.py [--points 100 300 1000] [--rounds 5]
 
 The value is the likelihood of a time series whose variance follows from that of the point before (GARCH), and has three
 parameters, the columns of one row. They are read in every iteration, and differentiated by row; or they are columns of

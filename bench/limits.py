@@ -1,6 +1,6 @@
 """Measures how large statements may be, and prints the tables of docs/limits.md.
 
-    .venv/bin/python bench/limits.py [--seconds 60] [--only sizes lines] [--shapes "calls" "conditions"]
+    build/fresh-55/bin/python bench/limits.py [--seconds 60] [--only sizes lines] [--shapes "calls" "conditions"]
 
 `sizes` gives the processor seconds of planning statements of several sizes without derivatives, with them on the
 engine, and as text. `lines` doubles the size of a statement until its planning ends the process or takes too long: on

@@ -1,6 +1,6 @@
 """Measures the memory of processes that plan many statements, make many sessions or train for many steps, and draws it.
 
-    .venv/bin/python bench/memory.py [--statements 100000] [--steps 10000] [--sessions 10000] [--picture FILE]
+    build/fresh-55/bin/python bench/memory.py [--statements 100000] [--steps 10000] [--sessions 10000] [--picture FILE]
 
 Each case runs in a process of its own, which notes its resident memory a hundred times. Every statement is another
 text, so that nothing could be kept for the next one. The table gives the memory after a tenth of the work and at the

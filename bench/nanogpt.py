@@ -1,6 +1,6 @@
 """Times a step of training the GPT of `examples/gpt.py`, beside the same in JAX.
 
-    build/fresh/bin/python bench/nanogpt.py [--layers 4] [--heads 4] [--width 128] [--tokens 64] [--sequences 12]
+    build/fresh-55/bin/python bench/nanogpt.py [--layers 4] [--heads 4] [--width 128] [--tokens 64] [--sequences 12]
 
 A step is the value of the loss and its gradient by all weights, in double precision: by an objective, whose first call
 has been planned before, and by a function that JAX has compiled, each in one thread. As in training, the weights are

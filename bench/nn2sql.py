@@ -1,6 +1,6 @@
 """Times the training of networks in SQL at the sizes that the field's own paper has.
 
-    build/fresh/bin/python bench/nn2sql.py [--rounds 3] [--only iris ...] [--duckdb]
+    build/fresh-55/bin/python bench/nn2sql.py [--rounds 3] [--only iris ...] [--duckdb]
 
 The tasks are those of Schüle and others, "NN2SQL: Let SQL Think for Neural Networks" (BTW 2023): two layers with the
 logistic function, squared error, gradient descent, over 150 and 600 rows of 4 features with 20 hidden units for 1,000

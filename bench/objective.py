@@ -1,6 +1,6 @@
 """Times calls of an objective, as an optimizer makes them: parameters in, value and gradient out.
 
-    build/fresh/bin/python bench/objective.py [--rows 1000] [--weights 30] [--rounds 200]
+    build/fresh-55/bin/python bench/objective.py [--rows 1000] [--weights 30] [--rounds 200]
 
 The loss is that of a logistic regression with a weight in each row of a table. The figures are those of value and
 gradient:

@@ -1,6 +1,6 @@
 """Times the gradient of an average loss beside the loss itself, both written through CTEs.
 
-    .venv/bin/python bench/relations.py [--rows 300000] [--rounds 7] [--parameters 12]
+    build/fresh-55/bin/python bench/relations.py [--rows 300000] [--rounds 7] [--parameters 12]
 
 The figures are the fastest of the rounds, of executing a finished physical plan on one thread over batches in memory.
 """

@@ -1,6 +1,6 @@
 """What the programs of this folder have in common: two options, tables, and the same figures as records in a file.
 
-    .venv/bin/python bench/planning.py --quick --json planning.json
+    build/fresh-55/bin/python bench/planning.py --quick --json planning.json
 
 The file has the commit, the date, the processor and the versions once, and under "records" each figure that was
 printed: program, case, figure, value, unit, and whether the smaller or the larger of two is the better one.

@@ -1,6 +1,6 @@
 """Times gradients by row beside the value, a backward pass written by hand as SQL steps, ddxdb, JAX and NumPy.
 
-    .venv/bin/python bench/rows.py [--rounds 3] [--clock wall|cpu] [--only NAME ...] [--skip WAY ...]
+    build/fresh-55/bin/python bench/rows.py [--rounds 3] [--clock wall|cpu] [--only NAME ...] [--skip WAY ...]
 
 Every round runs all ways of a case one after the other, so that whatever else the machine does meets each; the figures
 are the fastest of the rounds. Everything is measured from the text of the statement to the rows in memory, planning

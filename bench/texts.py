@@ -1,6 +1,6 @@
 """Times writing derivatives as text beside DataFusion's own planning of a statement of that length.
 
-    .venv/bin/python bench/texts.py [--sizes 100 200 400] [--only NAME ...]
+    build/fresh-55/bin/python bench/texts.py [--sizes 100 200 400] [--only NAME ...]
 
 The figures are processor time of one process, and the length of the text. What doubles with the statement is linear;
 the planner of DataFusion takes four times as long for a sum of twice as many terms.

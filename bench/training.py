@@ -1,6 +1,6 @@
 """Times the training of a logistic regression over more and more rows: in one statement, by clients' loops, and in JAX.
 
-    build/fresh/bin/python bench/training.py [--rows 1000 1000000] [--steps 20] [--peer-rows 1000000] [--only WAY ...]
+    build/fresh-55/bin/python bench/training.py [--rows 1000 1000000] [--steps 20] [--peer-rows 10000] [--only WAY ...]
 
 The model has four weights and a bias, and the data are a Parquet file of five float columns. All ways take the same
 steps of gradient descent in float64 and use all cores. They are

@@ -1,6 +1,6 @@
 """Times how gradients by row through ordered windows grow with the rows.
 
-    build/fresh/bin/python bench/windows.py [--rounds 3] [--times 7]
+    build/fresh-55/bin/python bench/windows.py [--rounds 3] [--times 7]
 
 The value is a sum of squares of a window's values, and the derivative by every row's cell is summed. The figures are
 processor time on one thread, from the text of a statement to its rows. Each line has twice the rows of the one before;

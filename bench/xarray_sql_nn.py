@@ -1,6 +1,6 @@
 """Times the training of the network that xarray-sql's own benchmark trains, at its size.
 
-    build/fresh/bin/python bench/xarray_sql_nn.py [--steps 60] [--by-hand-steps 2]
+    build/fresh-55/bin/python bench/xarray_sql_nn.py [--steps 60] [--by-hand-steps 2]
 
 `benchmarks/nn.py` of xarray-sql trains 784 - 196 - 32 - 10 units with tanh, biases and softmax cross-entropy on images
 of Fashion-MNIST, 490 of 700, in 60 steps of gradient descent. Each step is some twenty statements with the backward

@@ -21,7 +21,7 @@ mod weight;
 
 pub use bounds::{is_always_finite, is_finite, is_smooth};
 pub use monomials::Algebra;
-pub use powers::as_lowered;
+pub use powers::as_written_power;
 pub use products::{divide, multiply, power};
 pub use roots::square_root;
 pub use signs::{negate, place_sign};

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::monomial::Monomial;
-use super::powers::{as_lowered, as_power};
+use super::powers::{as_written_power, as_power};
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
@@ -135,7 +135,7 @@ impl Algebra<'_> {
                 let (a, b) = (self.monomial(children[0], depth)?, self.monomial(children[1], depth)?);
                 Ok(a.times(&b, sign))
             }
-            _ => match as_power(self, id).or_else(|| as_lowered(self, id)) {
+            _ => match as_power(self, id).or_else(|| as_written_power(self, id)) {
                 // A product is expanded only under an integer power: (x * x)^0.5 is not x.
                 Some((base, exponent)) if exponent.fract() == 0.0 => {
                     let base = self.monomial(base, depth)?;

@@ -8,7 +8,7 @@ use datafusion_common::Result;
 use datafusion_expr::{Expr, Operator};
 use std::ops::RangeInclusive;
 
-use super::roots::square_root;
+use super::roots::{as_guarded_root, square_root};
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 use crate::vocabulary::functions;
@@ -43,8 +43,13 @@ pub fn lower_power(graph: &mut Graph, base: NodeId, power: NodeId) -> Result<Nod
     graph.case(&[(is_none, reciprocal)], Some(quotient))
 }
 
-/// Returns the base and the exponent of a power that is written as a quotient, for derivatives of higher order.
-pub fn as_lowered(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
+/// Returns the base and the exponent of a power that is written as a `CASE`, for derivatives of higher order: a quotient of a power, or a
+/// square root that is NaN for negative arguments.
+pub fn as_written_power(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
+    as_guarded_root(graph, id).map(|base| (base, 0.5)).or_else(|| as_lowered(graph, id))
+}
+
+fn as_lowered(graph: &Graph, id: NodeId) -> Option<(NodeId, f64)> {
     let node = graph.node(id);
     let (Expr::Case(_), &[condition, reciprocal, quotient]) = (&node.shape, node.children.as_slice()) else {
         return None;

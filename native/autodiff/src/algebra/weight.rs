@@ -3,7 +3,7 @@
 use datafusion_expr::{Expr, Operator};
 use std::collections::HashSet;
 
-use super::powers::as_lowered;
+use super::powers::as_written_power;
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 
@@ -38,7 +38,7 @@ pub fn cost(graph: &Graph, root: NodeId) -> Option<(usize, usize)> {
                 (1, arithmetic.contains(&binary.op))
             }
             // With the condition.
-            Expr::Case(_) if as_lowered(graph, id).is_some() => (1, true),
+            Expr::Case(_) if as_written_power(graph, id).is_some() => (1, true),
             _ => node.line().map_or((1, false), |line| {
                 // Beside its value the query computes a power of its own anyway.
                 let another = line.algebraic == Some(Algebraic::Power) && !graph.is_primal(id);

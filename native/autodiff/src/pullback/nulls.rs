@@ -75,7 +75,8 @@ impl<'r> NullSets<'r> {
             && node.children.iter().any(|child| self.known.get(child).is_some_and(Sources::is_empty))
     }
 
-    /// Returns the sources of a guard, or of a CASE whose branches all have the same ones.
+    /// Returns the sources of a guard, or those of ELSE if every other branch is NULL where ELSE is, or is chosen and a value only where ELSE
+    /// is a value: `CASE WHEN x < 0 THEN 0 ELSE x END` is NULL exactly where `x` is.
     fn case_sources(&self, algebra: &Algebra, id: NodeId) -> Option<Sources> {
         let node = algebra.node(id);
         let Expr::Case(case) = &node.shape else { return None };
@@ -87,8 +88,14 @@ impl<'r> NullSets<'r> {
         let (otherwise, rest) = node.children.split_last()?;
         case.else_expr.as_ref()?;
         let sources = self.known.get(otherwise)?;
-        let mut values = rest.iter().skip(usize::from(case.expr.is_some())).skip(1).step_by(2);
-        values.all(|value| self.known.get(value) == Some(sources)).then(|| sources.clone())
+        let (operand, choices) = rest.split_at(usize::from(case.expr.is_some()));
+        let has_same_nulls = |choice: &[NodeId]| {
+            let &[condition, value] = choice else { return false };
+            let Some(of_value) = self.known.get(&value) else { return false };
+            let is_excluded = || operand.is_empty() && self.not_null_where(algebra, condition).is_superset(sources);
+            of_value == sources || (of_value.is_subset(sources) && is_excluded())
+        };
+        choices.chunks(2).all(has_same_nulls).then(|| sources.clone())
     }
 
     /// Returns the sources of `a` and `b` for the condition `a IS NOT NULL AND b IS NOT NULL`.
@@ -143,8 +150,14 @@ impl<'r> NullSets<'r> {
     }
 
     /// Returns the sources that are not NULL where a condition holds.
-    #[recursive::recursive]
     pub fn excluded_by(&mut self, algebra: &Algebra, condition: NodeId) -> Sources {
+        self.sources(algebra, condition);
+        self.not_null_where(algebra, condition)
+    }
+
+    /// Returns the sources that are not NULL where a condition holds, of which those of its parts are known.
+    #[recursive::recursive]
+    fn not_null_where(&self, algebra: &Algebra, condition: NodeId) -> Sources {
         let node = algebra.node(condition);
         let holds_only_for_values = match &node.shape {
             Expr::IsNotNull(_) => true,
@@ -158,9 +171,9 @@ impl<'r> NullSets<'r> {
         let mut sources = Sources::new();
         for child in &node.children {
             if conjunction {
-                sources.extend(self.excluded_by(algebra, *child));
+                sources.extend(self.not_null_where(algebra, *child));
             } else if holds_only_for_values {
-                sources.extend(self.sources(algebra, *child));
+                sources.extend(self.known.get(child).into_iter().flatten());
             }
         }
         sources
@@ -233,8 +246,17 @@ mod tests {
         let n = import(&mut algebra, &col("n"))?;
         let chosen = when(col("x").gt(lit(0.0)), col("n")).otherwise(lit(1.0))?;
         let both = when(col("x").gt(lit(0.0)), col("n")).otherwise(-col("n"))?;
+        let clamped = when(col("n").lt(lit(0.0)), lit(0.0)).otherwise(col("n"))?;
+        let mixed = when(col("x").lt(lit(0.0)), lit(0.0)).otherwise(col("n"))?;
         let mut nulls = NullSets::new(&rules);
-        for (expr, own) in [(col("x"), false), (col("x") * col("n"), false), (chosen, true), (both, false)] {
+        for (expr, own) in [
+            (col("x"), false),
+            (col("x") * col("n"), false),
+            (chosen, true),
+            (both, false),
+            (clamped, false),
+            (mixed, true),
+        ] {
             let id = import(&mut algebra, &expr)?;
             let reads_n = !matches!(expr, Expr::Column(_)) && !own;
             let expected = if own { Sources::from([id]) } else { reads_n.then_some(n).into_iter().collect() };

@@ -17,7 +17,7 @@ use super::choices::Choices;
 use super::comparison::VaryingContext;
 use super::nulls::NullSets;
 use super::refusal::{PullbackError, Refusal};
-use crate::algebra::{Algebra, add_all, as_lowered, multiply, power};
+use crate::algebra::{Algebra, add_all, as_written_power, multiply, power};
 use crate::graph::{NodeId, branches};
 use crate::rules::{Bindings, Derivative, Rule, Rules, negation_rule, operator_rule};
 use crate::vocabulary::types::{is_float, value_type};
@@ -153,7 +153,7 @@ impl<'p, 'a> Pullback<'p, 'a> {
         if let Some(partials) = self.difference_of_squares(id)? {
             return Ok(partials);
         }
-        if let Some((base, exponent)) = as_lowered(self.algebra, id) {
+        if let Some((base, exponent)) = as_written_power(self.algebra, id) {
             let factor = self.algebra.number(exponent)?;
             let lower = power(self.algebra, base, exponent - 1.0)?;
             return Ok(Contribution::Partials(vec![(base, multiply(self.algebra, factor, lower)?)]));
