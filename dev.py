@@ -70,6 +70,7 @@ PROGRAMS = (
     "planning",
     "relations",
     "rows",
+    "startup",
     "texts",
     "training",
     "windows",

@@ -1,6 +1,6 @@
 """Times planning a statement with derivatives beside planning it without.
 
-    build/fresh-55/bin/python bench/planning.py [--weights 32 64 ...] [--rounds 3] [--chain 300] [--horner 100] [--levels 40]
+    build/fresh-55/bin/python bench/planning.py [--weights 32 64 ...] [--rounds 3] [--chain 300] [--horner 100] ...
 
 The figures are the fastest of the rounds, of making a physical plan of SQL in one process, and the ratio of both.
 """

@@ -1,5 +1,6 @@
 """The ways to register a session, and what a session is afterwards."""
 
+import ctypes
 import gc
 import threading
 from typing import Any
@@ -10,6 +11,8 @@ from datafusion import SessionContext, udaf, udf
 from datafusion.user_defined import Accumulator
 
 import xql_ffi
+from xql_ffi import _native
+from xql_ffi._planner import planner
 
 STATEMENT = "SELECT k, grad((SELECT SUM(x * x) FROM t), x) AS g FROM t ORDER BY k"
 EXPECTED = [{"k": 0, "g": 1.0}, {"k": 1, "g": 4.0}]
@@ -175,3 +178,16 @@ def test_a_cte_is_not_a_derived_table_of_its_text() -> None:
     both = derived.replace("AS q", "AS b")
     with pytest.raises(xql_ffi.UnsupportedRelationError, match="by another name"):
         ctx.sql(both).collect()
+
+
+@pytest.mark.parametrize("shift", [-8, 8])
+def test_a_planner_of_another_layout_is_refused(shift: int) -> None:
+    """Nothing of it is called. That of a later DataFusion may be so: its fields lie one further, or one before."""
+    ctx: Any = xql_ffi.register(SessionContext())
+    found = _native._get_pointer(SessionContext().ctx.__datafusion_query_planner__(), _native.PLANNER)
+    size = 1024
+    moved = ctypes.create_string_buffer(size)
+    ctypes.memmove(ctypes.addressof(moved) + max(shift, 0), found + max(-shift, 0), 512)
+    capsule = _native._new_capsule(ctypes.addressof(moved), _native.PLANNER, None)
+    with pytest.raises(Exception, match=r"not laid out as that of datafusion 55.*Install a datafusion of this version"):
+        planner(ctx._xql_ffi_crossing, capsule)

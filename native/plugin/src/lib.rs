@@ -17,3 +17,8 @@ mod rule_table;
 #[cfg(feature = "datafusion-55")]
 mod session;
 mod text;
+
+/// The allocator of plans and rows of this library, which the wheel of `datafusion` has for its own. Each library frees what it allocates.
+#[cfg(feature = "datafusion-55")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

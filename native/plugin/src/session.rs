@@ -61,8 +61,11 @@ pub unsafe extern "C" fn xql_ffi_component_new(
             "physical codec" => xql_ffi_component::new(xql_session::physical_codec()),
             "rule" => xql_ffi_component::new(xql_session::capture_rule()),
             "planner" => {
-                // SAFETY: as for this function; `QueryPlanner` lies in memory as `FFI_QueryPlanner` does.
+                // SAFETY: as for this function; `QueryPlanner` lies in memory as `FFI_QueryPlanner` does, which is checked.
                 let (logical, physical, fallback) = unsafe {
+                    if !fallback.is_null() {
+                        xql_session::check_planner_layout(fallback)?;
+                    }
                     let logical = clone_struct::<FFI_LogicalExtensionCodec>(logical)?;
                     let physical = clone_struct::<FFI_PhysicalExtensionCodec>(physical)?;
                     (logical, physical, clone_struct::<QueryPlanner>(fallback)?)

@@ -4,6 +4,7 @@
 //! codec that cannot carry file formats. The order of the fields is the interface between libraries, which holds for a major version.
 
 use async_ffi::FfiFuture;
+use datafusion::common::{Result, plan_err};
 use datafusion_ffi::config::FFI_ConfigOptions;
 use datafusion_ffi::config::extension_options::FFI_ExtensionOptions;
 use datafusion_ffi::execution::FFI_TaskContext;
@@ -48,6 +49,53 @@ pub struct QueryPlanner {
 const _: () = assert!(size_of::<QueryPlanner>() == size_of::<FFI_QueryPlanner>());
 const _: () = assert!(align_of::<QueryPlanner>() == align_of::<FFI_QueryPlanner>());
 const _: () = assert!(offset_of!(QueryPlanner, version) == offset_of!(FFI_QueryPlanner, version));
+
+/// Refuses a planner whose struct does not lie in memory as [`QueryPlanner`], as another major version of DataFusion may have it.
+///
+/// Nothing is called. Where a function is expected there has to be an address within a library, and where the data of the owner is, there
+/// must be none. Systems other than Unix cannot be asked which addresses these are.
+///
+/// # Errors
+/// If it lies otherwise.
+///
+/// # Safety
+/// `planner` points to as many bytes as a [`QueryPlanner`] has, which may be read.
+pub unsafe fn check_planner_layout(planner: *const c_void) -> Result<()> {
+    const FUNCTIONS: [(&str, usize); 5] = [
+        ("create_physical_plan", offset_of!(QueryPlanner, create_physical_plan)),
+        ("clone", offset_of!(QueryPlanner, clone)),
+        ("release", offset_of!(QueryPlanner, release)),
+        ("version", offset_of!(QueryPlanner, version)),
+        ("library_marker_id", offset_of!(QueryPlanner, library_marker_id)),
+    ];
+    const DATA: (&str, usize) = ("private_data", offset_of!(QueryPlanner, private_data));
+    for (name, offset) in FUNCTIONS.into_iter().chain([DATA]) {
+        // SAFETY: the caller guarantees that the bytes may be read.
+        let address = unsafe { planner.byte_add(offset).cast::<*const c_void>().read_unaligned() };
+        if is_in_library(address).is_some_and(|is_in_library| is_in_library != (name != DATA.0)) {
+            return plan_err!(
+                "the query planner of this session is not laid out as that of datafusion {}: {name} is not where it is expected. Install \
+                 a datafusion of this version",
+                datafusion::DATAFUSION_VERSION
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether an address belongs to a library or program that is loaded, if the system can be asked.
+#[cfg(unix)]
+fn is_in_library(address: *const c_void) -> Option<bool> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: `dladdr` takes any address, and writes to a struct that is there.
+    Some(unsafe { libc::dladdr(address, found.as_mut_ptr()) } != 0)
+}
+
+/// Returns whether an address belongs to a library or program that is loaded, if the system can be asked.
+#[cfg(not(unix))]
+fn is_in_library(_address: *const c_void) -> Option<bool> {
+    None
+}
 
 // SAFETY: all threads of a session share its planner, as they share `FFI_QueryPlanner`.
 unsafe impl Send for QueryPlanner {}

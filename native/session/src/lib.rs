@@ -41,7 +41,7 @@ mod statement_names;
 mod statement_table;
 mod statement_text;
 
-pub use abi::QueryPlanner;
+pub use abi::{QueryPlanner, check_planner_layout};
 pub use codec::{logical_codec, pending_handles, physical_codec};
 pub use functions::record_builtins;
 pub use plan_handle::capture_rule;

@@ -42,10 +42,10 @@ fn skip_own_planners(mut planner: QueryPlanner) -> QueryPlanner {
     planner
 }
 
-/// Returns whether a planner is of this library and this build of it.
+/// Returns whether a planner is of this library and this build of it. No function of another library's planner is called.
 fn is_ours(planner: &QueryPlanner) -> bool {
-    (planner.library_marker_id)() == datafusion_ffi::get_library_marker_id()
-        && std::ptr::fn_addr_eq(planner.release, release as unsafe extern "C" fn(&mut QueryPlanner))
+    std::ptr::fn_addr_eq(planner.release, release as unsafe extern "C" fn(&mut QueryPlanner))
+        && (planner.library_marker_id)() == datafusion_ffi::get_library_marker_id()
 }
 
 /// Returns whether a planner is the one of this library that differentiates for the session with this identifier.

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::monomial::Monomial;
-use super::powers::{as_written_power, as_power};
+use super::powers::{as_power, as_written_power};
 use crate::graph::{Graph, NodeId};
 use crate::table::Algebraic;
 

@@ -4,9 +4,9 @@
 //! `power(x, 1.5)` and `asin(x)` are NaN outside of their domain.
 
 use datafusion_common::Result;
+use datafusion_expr::ScalarUDF;
 #[cfg(feature = "datafusion-55")]
 use datafusion_expr::{Expr, Operator};
-use datafusion_expr::ScalarUDF;
 use std::sync::Arc;
 
 use crate::graph::{Graph, NodeId};
