@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from xql_ffi._expressions import quoted
 from xql_ffi._loss import in_its_part, part_of_row, selected_beside
-from xql_ffi._prepared.reading import Call, Cte, Read, calls, edited, words
+from xql_ffi._prepared.reading import Call, Cte, Read, calls, edited, names_in, words
 
 PART = "part"
 
@@ -50,22 +50,35 @@ class Combined:
     """Statements with what they have in common apart.
 
     Attributes:
-        heads: common table expressions that all statements may read.
+        heads: common table expressions that all statements may read, by their names.
         statements: the statements, in their order.
-        swept: how many derivatives are computed together.
+        sweep: the name of the one with the derivatives that are computed together, if there are any.
     """
 
-    heads: Sequence[str]
+    heads: Mapping[str, str]
     statements: Sequence[str]
-    swept: int
+    sweep: str | None = None
+
+    def read_by(self, text: str) -> dict[str, str]:
+        """Those of the common table expressions that a text names, or that these name, in their order."""
+        read, ahead = set[str](), [text]
+        while ahead:
+            words = names_in(ahead.pop())
+            for name in self.heads.keys() - read:
+                if name.lower() in words:
+                    read.add(name)
+                    ahead.append(self.heads[name])
+        return {name: head for name, head in self.heads.items() if name in read}
 
 
 def apart(statements: Sequence[Read]) -> Combined:
     """Statements as they are."""
-    return Combined((), [statement.text for statement in statements], 0)
+    return Combined({}, [statement.text for statement in statements])
 
 
-def combined(statements: Sequence[Read], tables: Mapping[str, pa.Schema], shadows: Collection[str], tag: str) -> Combined:
+def combined(
+    statements: Sequence[Read], tables: Mapping[str, pa.Schema], shadows: Collection[str], tag: str
+) -> Combined:
     """Statements whose common table expressions are apart from them, and whose derivatives are computed together.
 
     Args:
@@ -84,7 +97,7 @@ def combined(statements: Sequence[Read], tables: Mapping[str, pa.Schema], shadow
         found.append([call for call in asked if not any(begin <= call.span[0] < end for begin, end in shared)])
     sweep = Sweep([call for each in found for call in each], tables, tag)
     written = [_without(statement, common, sweep, each) for statement, each in zip(statements, found, strict=True)]
-    return Combined([*common.values(), *sweep.heads()], written, sweep.count)
+    return Combined(common | sweep.heads(), written, sweep.name)
 
 
 def _common(statements: Sequence[Read], shadows: Collection[str]) -> dict[str, str]:
@@ -138,7 +151,7 @@ class Sweep:
             self._asked.setdefault(call.table, {}).setdefault(_key(call), call)
         places = Places()
         self._places = {name: places.of(self._kinds(name)) for name in self._asked}
-        self.count = sum(map(len, self._asked.values()))
+        self.name = f"sweep_{tag}" if found else None
 
     def _kinds(self, name: str) -> list[object]:
         schema = self._tables[name]
@@ -160,12 +173,12 @@ class Sweep:
             f"{at(place)} AS {name}" for place, name in zip(self._places[call.table], names, strict=True)
         )
         number = list(self._asked).index(call.table) + 1
-        return f"(SELECT {columns} FROM sweep_{self._tag} WHERE {PART} = {number}) AS {call.alias}"
+        return f"(SELECT {columns} FROM {self.name} WHERE {PART} = {number}) AS {call.alias}"
 
-    def heads(self) -> list[str]:
+    def heads(self) -> dict[str, str]:
         """The table expression with all of it, if there is any."""
-        if not self._asked:
-            return []
+        if self.name is None:
+            return {}
         columns: dict[int, list[str]] = {}
         for number, (name, asked) in enumerate(self._asked.items(), start=1):
             expressions = [f"r{number}.{quoted(column)}" for column in self._tables[name].names]
@@ -175,7 +188,7 @@ class Sweep:
         selected = [f"{part_of_row(len(self._asked), self._tag)} AS {PART}"]
         selected += [f"{in_its_part(each)} AS {at(place)}" for place, each in columns.items()]
         source = selected_beside("", [quoted(name) for name in self._asked], self._tag)
-        return [f"sweep_{self._tag} AS MATERIALIZED (SELECT {', '.join(selected)} FROM {source})"]
+        return {self.name: f"{self.name} AS MATERIALIZED (SELECT {', '.join(selected)} FROM {source})"}
 
 
 Key = tuple[tuple[tuple[object, str], ...], str]

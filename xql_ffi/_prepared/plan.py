@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ from xql_ffi._prepared.tables import Table
 from xql_ffi._progress import unwatched
 from xql_ffi._registered import logical_plan, sharing
 
+_Made = TypeVar("_Made")
+
 # What a turn has beside its rows: its number, how many rows it has, and a number for what plans the recursive query.
 _TURNS, _TURN, _COUNT, _CALL = "steps", "turn", "rows", "call"
 
@@ -36,14 +38,12 @@ class Planned:
         loop: takes the turns.
         schemas: the columns of the results, by statement.
         places: where these are in the rows of a turn.
-        swept: how many derivatives are computed together.
         is_for_good: whether each turn computes all of it: DataFusion 55 computes scalar subqueries once.
     """
 
     loop: Loop
     schemas: Sequence[pa.Schema]
     places: Sequence[Sequence[int]]
-    swept: int
     is_for_good: bool
 
     def turn(self) -> list[pa.Table]:
@@ -78,6 +78,7 @@ class Planner:
             statements = [with_parameters(each, f"parameters_{tag}", columns) for each in statements]
         self._statements = [read(each) for each in statements]
         shadowed = dict(zip(self._live_tables(), self._lives, strict=False))
+        shadowed = {name: live for name, live in shadowed.items() if self._is_read(name)}
         self._shadows = {quoted(name): f"SELECT * FROM {live}" for name, live in shadowed.items()}
         named = " ".join(each.text for each in self._statements)
         views = views_over(session, shadowed, named)
@@ -87,46 +88,74 @@ class Planner:
         # DataFusion 55 makes joins of scalar subqueries before the statement is differentiated.
         self._joins = is_engine() or not any(map(may_differentiate, texts))
         self._own = own(session, joins=self._joins)
+        known = {name: self._tables[name].schema for name in self._live_tables()}
+        if row is not None:
+            known[f"parameters_{tag}"] = row.schema
+        self._schemas: Sequence[pa.Schema] | None = None
+        self._together = combined(self._statements, known, [name.strip('"') for name in self._shadows], tag)
+
+    def _is_read(self, name: str) -> bool:
+        """Whether a statement may read a table of this name, and not a table expression.
+
+        Raises:
+            ValueError: one may, and another one has a table expression of this name.
+        """
+        reading = [statement for statement in self._statements if name.lower() in statement.names]
+        has_own = [name in statement.own_names() for statement in reading]
+        if any(has_own) and not all(statement.means_its_own(name) for statement in reading):
+            msg = f"a table expression of a statement is called {name}, as a table is: give it another name"
+            raise ValueError(msg)
+        return not any(has_own)
 
     def _live_tables(self) -> dict[str, Live]:
         return {name: table.live for name, table in self._tables.items() if table.live is not None}
 
-    def planned(self) -> Planned:
-        """Plans the statements so that what they have in common is computed once, or else each by itself."""
-        schemas = {name: self._tables[name].schema for name in self._live_tables()}
-        if self._row is not None:
-            schemas[f"parameters_{self._tag}"] = self._row.schema
-        names = [name.strip('"') for name in self._shadows]
-        together = combined(self._statements, schemas, names, self._tag)
-        if together.heads:
-            with suppress(Exception):
-                return self._in_session(together)
-        # Each by itself they may be planned, or else say better why not.
-        return self._in_session(apart(self._statements))
-
-    def _in_session(self, together: Combined) -> Planned:
-        try:
-            with self._registered():
-                return self._planned(together)
-        except Exception as error:
-            if not self._joins or NO_JOIN not in str(error):
-                raise
-        self._own, self._joins = own(self._session, joins=False), False
-        with self._registered():
-            return self._planned(together)
-
-    def schemas(self) -> list[pa.Schema]:
+    def schemas(self) -> Sequence[pa.Schema]:
         """The columns of the results."""
-        with self._registered():
-            return [self._schema(each, ()) for each in apart(self._statements).statements]
+        if self._schemas is None:
+            self._schemas = self._together_or_apart(self._schemas_of)
+        return self._schemas
 
-    def _schema(self, statement: str, heads: Sequence[str]) -> pa.Schema:
+    def planned(self) -> Planned:
+        """Plans the statements so that what they have in common is computed once, if they can be."""
+        schemas = self.schemas()
+        return self._together_or_apart(lambda together: self._planned(together, schemas))
+
+    def _together_or_apart(self, work: Callable[[Combined], _Made]) -> _Made:
+        """What work gives; if that fails, of each statement by itself, which may be planned or else says better why not."""
+        try:
+            return work(self._together)
+        except Exception:
+            if not self._together.heads:
+                raise
+        self._together = apart(self._statements)
+        return work(self._together)
+
+    def _schemas_of(self, together: Combined) -> list[pa.Schema]:
+        with self._registered() as made:
+            heads = dict(together.heads)
+            if (sweep := together.sweep) is not None:
+                schema = self._frame(f"SELECT * FROM {sweep}", heads).schema()
+                # Its columns are all that other statements are to know of it here.
+                self._register(f"types_{self._tag}", Live(schema.empty_table()), made)
+                heads[sweep] = f"{sweep} AS (SELECT * FROM types_{self._tag})"
+            known = replace(together, heads=heads)
+            return [self._schema(each, known.read_by(each)) for each in together.statements]
+
+    def _schema(self, statement: str, heads: Mapping[str, str]) -> pa.Schema:
+        self._check_scans(self._frame(all_columns(statement), heads))
+        # Before it is analyzed, DataFusion takes CASE for what its first branch is. A row has the types as they are.
+        none = f"SELECT * FROM ({statement}\n) AS p LIMIT 0"
+        frame = self._frame(
+            f"SELECT q.* FROM (SELECT 1 AS one_{self._tag}) AS o LEFT JOIN ({none}) AS q ON TRUE", heads
+        )
+        return frame.collect()[0].schema
+
+    def _frame(self, query: str, heads: Mapping[str, str]) -> Any:
         with sharing():
-            frame = self._own.sql(self._with(heads, all_columns(statement)), options=QUERY)
-        self._check_scans(frame)
-        return frame.schema()
+            return self._own.sql(self._with(heads.values(), query), options=QUERY)
 
-    def _with(self, heads: Sequence[str], query: str) -> str:
+    def _with(self, heads: Iterable[str], query: str) -> str:
         shadows = [f"{name} AS ({body}\n)" for name, body in self._shadows.items()]
         every = ", ".join([*shadows, *heads])
         return f"WITH {every} {query}" if every else query
@@ -149,47 +178,55 @@ class Planner:
                 raise ValueError(msg)
 
     @contextmanager
-    def _registered(self) -> Iterator[None]:
-        made = []
+    def _registered(self) -> Iterator[list[str]]:
+        """Lets the session know the tables. What is added to the list that it gives is deregistered as well."""
+        made: list[str] = []
         try:
             for name, live in self._lives.items():
-                self._own.register_dataset(name, live)
-                made.append(name)
-            yield
+                self._register(name, live, made)
+            yield made
         finally:
             for name in made:
                 self._own.deregister_table(name)
 
-    def _planned(self, together: Combined) -> Planned:
-        schemas = [self._schema(each, together.heads) for each in together.statements]
+    def _register(self, name: str, live: Live, made: list[str]) -> None:
+        self._own.register_dataset(name, live)
+        made.append(name)
+
+    def _planned(self, together: Combined, schemas: Sequence[pa.Schema]) -> Planned:
         places = Places()
         own_places = [places.of([str(of) for of in schema.types]) for schema in schemas]
         types: dict[int, pa.DataType] = {}
         for schema, own_place in zip(schemas, own_places, strict=True):
             types |= dict(zip(own_place, schema.types, strict=True))
-        empty = f"nulls_{self._tag}"
-        nulls = pa.table({at(place): pa.nulls(1, types[place]) for place in sorted(types)} | {_CALL: pa.nulls(1, pa.float64())})
-        self._own.register_dataset(empty, Live(nulls))
+        columns = {at(place): pa.nulls(1, types[place]) for place in sorted(types)}
+        nulls = Live(pa.table(columns | {_CALL: pa.nulls(1, pa.float64())}))
+        text = self._text(together, schemas, own_places)
         try:
-            text = self._text(together, schemas, own_places, empty)
+            loop = self._begun(text, nulls)
+        except Exception as error:
+            if not self._joins or NO_JOIN not in str(error):
+                raise
+            self._own, self._joins = own(self._session, joins=False), False
+            loop = self._begun(text, nulls)
+        return Planned(loop, schemas, own_places, self._joins or not self._has_subquery)
+
+    def _begun(self, text: str, nulls: Live) -> Loop:
+        with self._registered() as made:
+            self._register(f"nulls_{self._tag}", nulls, made)
             with unwatched(), sharing():
                 stream = self._own.sql(text, options=QUERY).execute_stream()
-            loop = Loop(stream, _COUNT)
-        finally:
-            self._own.deregister_table(empty)
-        is_for_good = self._joins or not self._has_subquery
-        return Planned(loop, schemas, own_places, together.swept, is_for_good)
+            return Loop(stream, _COUNT)
 
-    def _text(
-        self, together: Combined, schemas: Sequence[pa.Schema], places: Sequence[Sequence[int]], empty: str
-    ) -> str:
+    def _text(self, together: Combined, schemas: Sequence[pa.Schema], places: Sequence[Sequence[int]]) -> str:
         """The recursive query.
 
         Its columns are numbered as `Places` has it. A statement has NULL in those of others.
         """
+        empty = f"nulls_{self._tag}"
         count = len({place for own_places in places for place in own_places})
         every = [at(place) for place in range(count)]
-        heads, branches = list(together.heads), [f"SELECT 0 AS {PART}, {', '.join(every)} FROM {empty}"]
+        heads, branches = list(together.heads.values()), [f"SELECT 0 AS {PART}, {', '.join(every)} FROM {empty}"]
         for number, (statement, schema, own_places) in enumerate(
             zip(together.statements, schemas, places, strict=True), start=1
         ):

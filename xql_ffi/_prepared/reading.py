@@ -28,7 +28,7 @@ class Cte:
 
     def names(self) -> frozenset[str]:
         """All names in it, in lower case."""
-        return frozenset(token.text.lower() for token in _tokens(self.text))
+        return names_in(self.text)
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,22 @@ class Read:
     has_subquery: bool = True
     tree: Any = field(default=None, repr=False)
 
+    def own_names(self) -> set[str]:
+        """The names of all table expressions in it."""
+        return set() if self.tree is None else {_name(cte.args["alias"].this) for cte in self.tree.find_all(exp.CTE)}
+
+    def means_its_own(self, name: str) -> bool:
+        """Whether a name is that of a table expression before it, which reads nothing of this name."""
+        for cte in self.ctes:
+            named = name.lower() in names_in(cte.text.partition("(")[2])
+            if named or cte.name == name:
+                return not named
+        return False
+
 
 def parameters_of(text: str) -> list[str]:
     """The names of the parameters ``$name`` of a statement, each once."""
-    return list(dict.fromkeys(found["name"] for token in _tokens(text) if (found := _parameter(token.text))))
+    return list(dict.fromkeys(found["name"] for token in _tokens(text) if (found := _parameter(token))))
 
 
 def with_parameters(text: str, row: str, columns: Mapping[str, str]) -> str:
@@ -91,7 +103,7 @@ def with_parameters(text: str, row: str, columns: Mapping[str, str]) -> str:
     edits, joined = list[tuple[int, int, str]](), set[int]()
     nodes = {} if tree is None else {node.meta["start"]: node for node in _identifiers(tree)}
     for token in _tokens(text):
-        if (found := _parameter(token.text)) is None:
+        if (found := _parameter(token)) is None:
             continue
         column = quoted(columns[found["name"]])
         place = _joinable(nodes.get(token.start))
@@ -123,7 +135,7 @@ def read(text: str) -> Read:
     tree = _tree(text)
     if tree is None or not isinstance(tree, exp.Query):
         return Read(text)
-    names = frozenset(token.text.lower() for token in _tokens(text))
+    names = names_in(text)
     has_subquery = any(_is_scalar(node) for node in tree.find_all(exp.Subquery))
     whole = Read(text, (), 0, names, has_subquery, tree)
     given = tree.args.get("with_")
@@ -160,7 +172,7 @@ def calls(statement: Read, tables: Mapping[str, Collection[str]], unknown: Colle
         return []
     tokens = _tokens(statement.text)
     at = {token.start: number for number, token in enumerate(tokens)}
-    own = {_name(cte.args["alias"].this) for cte in statement.tree.find_all(exp.CTE)}
+    own = statement.own_names()
     found = []
     for node in statement.tree.find_all(exp.Anonymous):
         if str(node.this).lower() != "grad" or (number := at.get(node.meta.get("start"))) is None:
@@ -299,6 +311,11 @@ def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
     return text
 
 
+def names_in(text: str) -> frozenset[str]:
+    """All names in a text, in lower case, and its other words."""
+    return frozenset(token.text.lower() for token in _tokens(text) if token.token_type != TokenType.STRING)
+
+
 def words(text: str) -> tuple[tuple[TokenType, str], ...]:
     """The words of a text, without the spaces and comments between them."""
     return tuple((token.token_type, token.text) for token in _tokens(text))
@@ -320,8 +337,8 @@ def _tokens(text: str) -> list[Token]:
         return []
 
 
-def _parameter(text: str) -> re.Match[str] | None:
-    return _PARAMETER.fullmatch(text)
+def _parameter(token: Token) -> re.Match[str] | None:
+    return _PARAMETER.fullmatch(token.text) if token.token_type == TokenType.VAR else None
 
 
 def _identifiers(tree: Any) -> Iterator[Any]:

@@ -43,9 +43,7 @@ def _is_kept(given: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     if pa.types.is_floating(wanted):
         return bool(pa.types.is_floating(given) or pa.types.is_integer(given))
-    return bool(
-        (pa.types.is_integer(given) and pa.types.is_integer(wanted)) or (_is_text(given) and _is_text(wanted))
-    )
+    return bool((pa.types.is_integer(given) and pa.types.is_integer(wanted)) or (_is_text(given) and _is_text(wanted)))
 
 
 def _is_text(of: pa.DataType) -> bool:

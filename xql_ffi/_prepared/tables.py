@@ -24,17 +24,30 @@ class Table:
         """Looks at a table.
 
         Raises:
-            ValueError: the session has no such table.
+            ValueError: the session has no such table, or it is a view.
         """
         self._session, self._name = session, name
         frame = self._frame()
+        if not frame.logical_plan().display().startswith("TableScan:"):
+            msg = f"{name} is a view, which has no rows of its own: name the tables that it reads"
+            raise ValueError(msg)
         self._files = self._files_of(frame)
         self.schema: pa.Schema = frame.schema()
-        self._places: object = None
-        self.rows: pa.Table | None = None
+        self._places: list[tuple[int, ...]] | None = None
+        # The rows, of which a table of files has none here.
+        self.rows = self.schema.empty_table()
         self.live: Live | None = None
         if not self._files:
             self._keep(_rows(frame))
+
+    def check_in_memory(self) -> None:
+        """Raises a `ValueError` if this is a table of files."""
+        if self._files:
+            msg = (
+                f"{self._name} is a table of files, which a step does not write: make a table in memory of it, "
+                f"CREATE TABLE ... AS SELECT * FROM {self._name}"
+            )
+            raise ValueError(msg)
 
     def is_current(self) -> bool:
         """Looks at the table again, and takes its rows. False if it is another one for a plan: of other columns, or other files."""
