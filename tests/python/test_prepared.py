@@ -20,6 +20,7 @@ import xql_ffi
 from depth import gpt
 from support import sessions
 from xql_ffi._prepared import plan
+from xql_ffi._prepared.combining import Combined
 from xql_ffi._prepared.reading import parameters_of, read, with_parameters
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
@@ -85,6 +86,12 @@ def check_same(one: SessionContext, other: SessionContext, names: Sequence[str])
             )
 
 
+def together(step: xql_ffi.Prepared) -> Combined:
+    """How the statements of a step are planned."""
+    assert step._stepping._planner is not None
+    return step._stepping._planner._together
+
+
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The sweeps of the plans that are made."""
@@ -102,8 +109,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_hundred_steps_over_tables_that_change(partitions: int, planned: list[str | None]) -> None:
-    config = lambda: SessionConfig().with_target_partitions(partitions)  # noqa: E731
-    ctx, other = (sessions.session(tables(), config=config()) for _ in range(2))
+    configs = (SessionConfig().with_target_partitions(partitions) for _ in range(2))
+    ctx, other = (sessions.session(tables(), config=config) for config in configs)
     step = xql_ffi.prepare(ctx, UPDATES, values=VALUES)
     rng = np.random.default_rng(5)
     for number in range(100):
@@ -171,8 +178,7 @@ def test_statements_give_what_they_give_one_by_one(statement: str, planned: list
         }
         check_same(ctx, other, ["w", "bias"])
     assert planned[0] is not None
-    reads_sweep = planned[0] in step._stepping._planner._together.statements[0]
-    assert reads_sweep == (statement in SHARED)
+    assert (planned[0] in together(step).statements[0]) == (statement in SHARED)
 
 
 def test_moments_as_tables_and_names_that_collide(planned: list[str | None]) -> None:
@@ -225,7 +231,7 @@ def test_views_are_read_as_their_queries_are_now() -> None:
         values={"loss": "SELECT l FROM loss"},
     )
     assert [step()["loss"] for _ in range(3)] == pytest.approx([25.0, 6.25, 1.5625])
-    assert step._stepping._planner._together.sweep is not None
+    assert together(step).sweep is not None
 
 
 @pytest.mark.parametrize("reads", ["public.w", "frame"])
@@ -256,7 +262,7 @@ def test_parameters_need_no_new_plan(planned: list[str | None]) -> None:
     with pytest.raises(TypeError, match=r"no parameter \$rate"):
         step(scale=2.0, lr=1.0, upto=9, name="", rate=1)
     with pytest.raises(TypeError, match=r"\$lr must be a number"):
-        step(scale=2.0, lr=[1.0], upto=9, name="")
+        step(scale=2.0, lr=[1.0], upto=9, name="")  # type: ignore[arg-type]
 
 
 def test_parameters_within_a_loss_and_in_a_schedule() -> None:
@@ -299,7 +305,8 @@ def test_rows_are_added() -> None:
         ctx,
         {"w": "SELECT k, val / 2 AS val FROM w"},
         inserts={
-            "log": "SELECT n + 1 AS step, t AS total FROM (SELECT MAX(step) AS n FROM log), (SELECT SUM(val) AS t FROM w)"
+            "log": """SELECT n + 1 AS step, t AS total
+                FROM (SELECT MAX(step) AS n FROM log) AS l CROSS JOIN (SELECT SUM(val) AS t FROM w) AS s"""
         },
     )
     for _ in range(3):
@@ -418,7 +425,7 @@ def test_ctrl_c_leaves_all_tables() -> None:
 
     ctx.register_udf(udf(slow, [pa.float64()], pa.float64(), "volatile", name="slow"))
     step = xql_ffi.prepare(ctx, {"w": "SELECT slow(val) + 1 AS val FROM w"})
-    with pytest.raises(BaseException):
+    with pytest.raises(KeyboardInterrupt):
         step()
     assert rows_of(ctx, "w") == [{"val": 1.0}]
     step()

@@ -17,6 +17,7 @@ from xql_ffi._loss import QUERY, called, frame_of, may_read, plan_with_scans, un
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.live import Live, Loop
 from xql_ffi._objective.parameters import Relation, same_beside
+from xql_ffi._objective.session import NO_JOIN, own, put_in_place, read_still, views_over
 from xql_ffi._objective.statements import (
     MOVING,
     Kind,
@@ -31,7 +32,6 @@ from xql_ffi._objective.statements import (
     shadowed,
     with_numbers,
 )
-from xql_ffi._objective.session import NO_JOIN, own, put_in_place, read_still, views_over
 from xql_ffi._progress import unwatched
 from xql_ffi._registered import logical_plan, sharing
 

@@ -2,7 +2,8 @@
 
 ```sql
 WITH <tables as they are now>, <table expressions that several statements have>,
-    sweep AS MATERIALIZED (SELECT <part>, <columns of the tables>, coalesce(grad(<loss>, r1.val), grad(<loss>, r2.val)) FROM ...),
+    sweep AS MATERIALIZED (
+        SELECT <part>, <columns of the tables>, coalesce(grad(<loss>, r1.val), grad(<loss>, r2.val)) FROM ...),
     q1 AS (<the first statement, which reads the derivatives by its table in sweep>), q2 AS (...)
 SELECT 1 AS part, <columns> FROM q1 UNION ALL SELECT 2, <columns> FROM q2
 ```

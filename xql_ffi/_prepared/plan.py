@@ -122,7 +122,10 @@ class Planner:
         return self._together_or_apart(lambda together: self._planned(together, schemas))
 
     def _together_or_apart(self, work: Callable[[Combined], _Made]) -> _Made:
-        """What work gives; if that fails, of each statement by itself, which may be planned or else says better why not."""
+        """What work gives; if that fails, of each statement by itself.
+
+        So they may be planned, or else say better why not.
+        """
         try:
             return work(self._together)
         except Exception:
@@ -172,8 +175,8 @@ class Planner:
             table = self._tables.get(scan.rpartition(".")[2].strip('"'))
             if table is None or table.live is not None:
                 msg = (
-                    f"a statement reads {scan} by its name in full, or in a view that was made of a DataFrame, where it "
-                    "would be read as it is now: read it by its bare name, or in views made by CREATE VIEW"
+                    f"a statement reads {scan} by its name in full, or in a view that was made of a DataFrame, where "
+                    "it would stay as it is now: read it by its bare name, or in views made by CREATE VIEW"
                 )
                 raise ValueError(msg)
 
@@ -241,10 +244,10 @@ class Planner:
         union = self._with(heads, " UNION ALL ".join(branches))
         listed = ", ".join(every)
         turn = f"SELECT coalesce(MAX({_TURN}), 0) + 1 AS {_TURN}, CAST(0 AS DOUBLE) AS {_CALL} FROM {_TURNS}"
-        columns = f"t.{_TURN}, COUNT(*) OVER () AS {_COUNT}, {called(f't.{_CALL}')} AS {_CALL}, u.{PART}, {listed}"
+        selected = f"t.{_TURN}, COUNT(*) OVER () AS {_COUNT}, {called(f't.{_CALL}')} AS {_CALL}, u.{PART}, {listed}"
         return f"""WITH RECURSIVE {_TURNS} AS (
-            SELECT CAST(0 AS BIGINT) AS {_TURN}, CAST(1 AS BIGINT) AS {_COUNT}, {_CALL}, CAST(0 AS BIGINT) AS {PART}, {listed}
-            FROM {empty}
+            SELECT CAST(0 AS BIGINT) AS {_TURN}, CAST(1 AS BIGINT) AS {_COUNT}, {_CALL}, CAST(0 AS BIGINT) AS {PART},
+                {listed} FROM {empty}
             UNION ALL
-            SELECT {columns} FROM ({turn}) AS t CROSS JOIN ({union}) AS u)
+            SELECT {selected} FROM ({turn}) AS t CROSS JOIN ({union}) AS u)
             SELECT * FROM {_TURNS}"""

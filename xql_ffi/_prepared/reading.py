@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from xql_ffi._calls import DERIVATIVES
 from xql_ffi._expressions import quoted

@@ -22,7 +22,8 @@ def check_fits(name: str, given: pa.Schema, table: pa.Schema) -> None:
             raise ValueError(msg)
     for field in table:
         if field.name not in given.names:
-            msg = f"the statement of {name} gives no column {field.name!r}, which the table has: it gives {_listed(given)}"
+            gives = _listed(given)
+            msg = f"the statement of {name} gives no column {field.name!r}, which the table has: it gives {gives}"
             raise ValueError(msg)
         of = given.field(field.name).type
         if not _is_kept(of, field.type):

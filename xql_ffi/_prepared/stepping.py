@@ -97,8 +97,7 @@ class Stepping:
 
     def _refresh(self) -> bool:
         """Looks at the tables again. False if a plan is not for them."""
-        # All of them are looked at, and not all up to one that has changed.
-        if self._tables and all([table.is_current() for table in self._tables.values()]):
+        if self._tables and all(table.is_current() for table in self._tables.values()):
             return True
         targets = (name for kind, name in self.results if kind != "value")
         names = dict.fromkeys([*named_tables(self._session, self._words), *targets])

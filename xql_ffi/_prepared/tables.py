@@ -50,7 +50,10 @@ class Table:
             raise ValueError(msg)
 
     def is_current(self) -> bool:
-        """Looks at the table again, and takes its rows. False if it is another one for a plan: of other columns, or other files."""
+        """Looks at the table again, and takes its rows.
+
+        False if a plan is not for it any more: it has other columns or other files.
+        """
         frame = self._frame()
         files = self._files and self._files_of(frame)
         if files != self._files or not frame.schema().equals(self.schema):
