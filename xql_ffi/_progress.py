@@ -38,7 +38,7 @@ def _stop_with_python() -> None:
 
 
 class progress:  # noqa: N801, it is called like a function
-    """Shows the steps of recursive queries and the calls of objectives that run in a ``with`` block.
+    """Shows the steps of recursive queries and prepared statements and the calls of objectives in a ``with`` block.
 
     In a terminal they are bars of tqdm, one for each query and each objective, with the steps per second and the values
     of columns, and in a notebook the same as widgets, by ``tqdm.auto``. Without tqdm, which
