@@ -4,8 +4,8 @@
 
 Seconds of processor time, planned and run, and how often that of half the depth: the gradient by one of the tables,
 those by all of them at once (`xql_ffi.gradients`), the first call of an objective of all of them and one of the later
-ones, its first Hessian times a vector, and a step that updates all tables: by a statement for each, and prepared. Of a graph, the gradient by one of its two tables. Models are those of
-`tests/depth`.
+ones, its first Hessian times a vector, and a step that updates all tables: by a statement for each, and prepared. Of a
+graph, the gradient by one of its two tables. Models are those of `tests/depth`.
 """
 
 from __future__ import annotations

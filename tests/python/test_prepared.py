@@ -155,6 +155,8 @@ ALONE = [
     "SELECT inp, val - vjp((SELECT l FROM loss), val, 0.1) AS val FROM w",
     "SELECT inp, val - 0.1 * grad(l, val) AS val FROM w CROSS JOIN loss",
     "SELECT inp, grad((SELECT SUM(o.val * o.val) FROM w o WHERE o.inp = w.inp) * val, val) AS val FROM w",
+    "SELECT inp, d AS val FROM (WITH own AS (SELECT SUM(val) AS l FROM w)"
+    " SELECT inp, grad((SELECT l FROM own), val) AS d FROM w) AS q",
     "SELECT inp, d AS val FROM (SELECT *, grad((SELECT l FROM loss), val) AS d FROM w) AS q",
     "SELECT inp, grad(val * val * val, val) AS val FROM w",
     "SELECT inp, val FROM w UNION ALL SELECT inp, SUM(m) FROM m GROUP BY inp",
@@ -300,18 +302,18 @@ def test_scalar_subqueries_are_computed_in_each_step() -> None:
 
 
 def test_rows_are_added() -> None:
-    ctx = sessions.session({"w": {"k": [1, 2], "val": [3.0, 4.0]}, "log": {"step": [0], "total": [0.0]}})
+    ctx = sessions.session({"w": {"k": [1, 2], "val": [3.0, 4.0]}, "steps": {"step": [0], "total": [0.0]}})
     step = xql_ffi.prepare(
         ctx,
         {"w": "SELECT k, val / 2 AS val FROM w"},
         inserts={
-            "log": """SELECT n + 1 AS step, t AS total
-                FROM (SELECT MAX(step) AS n FROM log) AS l CROSS JOIN (SELECT SUM(val) AS t FROM w) AS s"""
+            "steps": """SELECT n + 1 AS step, t AS total
+                FROM (SELECT MAX(step) AS n FROM steps) AS l CROSS JOIN (SELECT SUM(val) AS t FROM w) AS s"""
         },
     )
     for _ in range(3):
         assert step() == {}
-    assert rows_of(ctx, "log") == [{"step": n, "total": t} for n, t in ((0, 0.0), (1, 7.0), (2, 3.5), (3, 1.75))]
+    assert rows_of(ctx, "steps") == [{"step": n, "total": t} for n, t in ((0, 0.0), (1, 7.0), (2, 3.5), (3, 1.75))]
 
 
 def test_types_nulls_and_empty_tables(planned: list[str | None]) -> None:
@@ -516,6 +518,8 @@ def test_reading_statements() -> None:
     assert parameters_of("SELECT $a, '$b', \"$c\", $a + $d -- $e\n") == ["a", "d"]
     assert with_parameters("SELECT $a FROM t", "p", {"a": "a"}) == 'SELECT p."a" FROM p CROSS JOIN t'
     assert with_parameters("SELECT *, $a FROM t", "p", {"a": "a"}) == 'SELECT *, (SELECT "a" FROM p LIMIT 1) FROM t'
+    right = "SELECT $a FROM t RIGHT JOIN u ON t.x = u.x"
+    assert with_parameters(right, "p", {"a": "a"}) == right.replace("$a", '(SELECT "a" FROM p LIMIT 1)')
     assert with_parameters("SELECT SUM(x) * $a FROM t", "p", {"a": "a"}).startswith("SELECT SUM(x) * (SELECT")
     found = read("WITH a AS (SELECT ')' AS x), b (y) AS NOT MATERIALIZED (SELECT 1) SELECT * FROM a, b;")
     assert [cte.text for cte in found.ctes] == ["a AS (SELECT ')' AS x)", "b (y) AS NOT MATERIALIZED (SELECT 1)"]

@@ -93,7 +93,9 @@ def combined(
     found = []
     for statement in statements:
         shared = [cte.span for cte in statement.ctes if cte.name in common]
-        own = {cte.name for cte in statement.ctes if cte.name not in common}
+        own = list(statement.own)
+        for name in {cte.name for cte in statement.ctes} & common.keys():
+            own.remove(name)
         asked = calls(statement, columns, own)
         found.append([call for call in asked if not any(begin <= call.span[0] < end for begin, end in shared)])
     sweep = Sweep([call for each in found for call in each], tables, tag)

@@ -27,7 +27,7 @@ from xql_ffi._registered import logical_plan, sharing
 _Made = TypeVar("_Made")
 
 # What a turn has beside its rows: its number, how many rows it has, and a number for what plans the recursive query.
-_TURNS, _TURN, _COUNT, _CALL = "steps", "turn", "rows", "call"
+_TURN, _COUNT, _CALL = "turn", "rows", "call"
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Planner:
         named = " ".join(each.text for each in self._statements)
         views = views_over(session, shadowed, named)
         self._shadows |= views
-        texts = [*(each.text for each in self._statements), *views.values()]
-        self._has_subquery = any(read(text).has_subquery for text in texts)
+        texts = [*self._statements, *map(read, views.values())]
+        self._has_subquery = any(each.has_subquery for each in texts)
         # DataFusion 55 makes joins of scalar subqueries before the statement is differentiated.
-        self._joins = is_engine() or not any(map(may_differentiate, texts))
+        self._joins = is_engine() or not any(may_differentiate(each.text) for each in texts)
         self._own = own(session, joins=self._joins)
         known = {name: self._tables[name].schema for name in self._live_tables()}
         if row is not None:
@@ -101,7 +101,7 @@ class Planner:
             ValueError: one may, and another one has a table expression of this name.
         """
         reading = [statement for statement in self._statements if name.lower() in statement.names]
-        has_own = [name in statement.own_names() for statement in reading]
+        has_own = [name in statement.own for statement in reading]
         if any(has_own) and not all(statement.means_its_own(name) for statement in reading):
             msg = f"a table expression of a statement is called {name}, as a table is: give it another name"
             raise ValueError(msg)
@@ -226,7 +226,7 @@ class Planner:
 
         Its columns are numbered as `Places` has it. A statement has NULL in those of others.
         """
-        empty = f"nulls_{self._tag}"
+        empty, turns = f"nulls_{self._tag}", f"steps_{self._tag}"
         count = len({place for own_places in places for place in own_places})
         every = [at(place) for place in range(count)]
         heads, branches = list(together.heads.values()), [f"SELECT 0 AS {PART}, {', '.join(every)} FROM {empty}"]
@@ -243,11 +243,11 @@ class Planner:
             branches.append(f"SELECT {number} AS {PART}, {', '.join(columns)} FROM {empty} AS n CROSS JOIN {name} AS q")
         union = self._with(heads, " UNION ALL ".join(branches))
         listed = ", ".join(every)
-        turn = f"SELECT coalesce(MAX({_TURN}), 0) + 1 AS {_TURN}, CAST(0 AS DOUBLE) AS {_CALL} FROM {_TURNS}"
+        turn = f"SELECT coalesce(MAX({_TURN}), 0) + 1 AS {_TURN}, CAST(0 AS DOUBLE) AS {_CALL} FROM {turns}"
         selected = f"t.{_TURN}, COUNT(*) OVER () AS {_COUNT}, {called(f't.{_CALL}')} AS {_CALL}, u.{PART}, {listed}"
-        return f"""WITH RECURSIVE {_TURNS} AS (
+        return f"""WITH RECURSIVE {turns} AS (
             SELECT CAST(0 AS BIGINT) AS {_TURN}, CAST(1 AS BIGINT) AS {_COUNT}, {_CALL}, CAST(0 AS BIGINT) AS {PART},
                 {listed} FROM {empty}
             UNION ALL
             SELECT {selected} FROM ({turn}) AS t CROSS JOIN ({union}) AS u)
-            SELECT * FROM {_TURNS}"""
+            SELECT * FROM {turns}"""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -62,6 +63,8 @@ class Read:
         body: where it begins after them.
         names: all names in it, in lower case.
         has_subquery: whether it may have a scalar subquery that is not the first argument of a derivative.
+        tree: the statement as sqlglot has read it.
+        own: the names of all table expressions in it, also of those within others and in subqueries.
     """
 
     text: str
@@ -70,10 +73,7 @@ class Read:
     names: frozenset[str] = frozenset()
     has_subquery: bool = True
     tree: Any = field(default=None, repr=False)
-
-    def own_names(self) -> set[str]:
-        """The names of all table expressions in it."""
-        return set() if self.tree is None else {_name(cte.args["alias"].this) for cte in self.tree.find_all(exp.CTE)}
+    own: Sequence[str] = ()
 
     def means_its_own(self, name: str) -> bool:
         """Whether a name is that of a table expression before it, which reads nothing of this name."""
@@ -125,6 +125,9 @@ def _joinable(node: Any) -> int | None:
         return None
     if not _is_in(node, query, ("expressions", "where")):
         return None
+    # What stands to the left of these joins is NULL in some rows.
+    if any(join.args.get("side") in ("RIGHT", "FULL") for join in query.args.get("joins") or ()):
+        return None
     read = query.args.get("from_")
     return None if read is None or not isinstance(read.this, exp.Table) else _span(read.this)[0]
 
@@ -137,7 +140,8 @@ def read(text: str) -> Read:
         return Read(text)
     names = names_in(text)
     has_subquery = any(_is_scalar(node) for node in tree.find_all(exp.Subquery))
-    whole = Read(text, (), 0, names, has_subquery, tree)
+    own = [_name(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)]
+    whole = Read(text, (), 0, names, has_subquery, tree, own)
     given = tree.args.get("with_")
     if given is None or given.args.get("recursive"):
         return whole
@@ -151,7 +155,7 @@ def read(text: str) -> Read:
         end = _closing(tokens, next(i for i in range(number, len(tokens)) if _opens(tokens, i)))
         span = (tokens[number].start, tokens[end].end + 1)
         ctes.append(Cte(_name(name), text[slice(*span)], span))
-    return Read(text, ctes, tokens[end].end + 1, names, has_subquery, tree)
+    return replace(whole, ctes=ctes, body=tokens[end].end + 1)
 
 
 def _opens(tokens: Sequence[Token], number: int) -> bool:
@@ -172,12 +176,11 @@ def calls(statement: Read, tables: Mapping[str, Collection[str]], unknown: Colle
         return []
     tokens = _tokens(statement.text)
     at = {token.start: number for number, token in enumerate(tokens)}
-    own = statement.own_names()
     found = []
     for node in statement.tree.find_all(exp.Anonymous):
         if str(node.this).lower() != "grad" or (number := at.get(node.meta.get("start"))) is None:
             continue
-        call = _call(node, {name: columns for name, columns in tables.items() if name not in own})
+        call = _call(node, {name: columns for name, columns in tables.items() if name not in statement.own})
         if call is None:
             continue
         table, column, item = call
@@ -311,11 +314,13 @@ def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
     return text
 
 
+@functools.lru_cache(maxsize=1024)
 def names_in(text: str) -> frozenset[str]:
     """All names in a text, in lower case, and its other words."""
     return frozenset(token.text.lower() for token in _tokens(text) if token.token_type != TokenType.STRING)
 
 
+@functools.lru_cache(maxsize=1024)
 def words(text: str) -> tuple[tuple[TokenType, str], ...]:
     """The words of a text, without the spaces and comments between them."""
     return tuple((token.token_type, token.text) for token in _tokens(text))
@@ -330,11 +335,13 @@ def _tree(text: str) -> Any:
     return trees[0] if len(trees) == 1 else None
 
 
-def _tokens(text: str) -> list[Token]:
+@functools.lru_cache(maxsize=1024)
+def _tokens(text: str) -> Sequence[Token]:
+    """The words of a text as sqlglot tells them apart, once for the many that look at them; none if it cannot."""
     try:
-        return list(XqlDataFusion().tokenize(text))
+        return tuple(XqlDataFusion().tokenize(text))
     except SqlglotError:
-        return []
+        return ()
 
 
 def _parameter(token: Token) -> re.Match[str] | None:

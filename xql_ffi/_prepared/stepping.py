@@ -55,7 +55,7 @@ class Stepping:
         try:
             self._planner = self._checked_planner()
         except Exception as error:
-            said = _said(error)
+            said = self._said(error)
             is_refused = isinstance(said, ValueError) and not isinstance(said, DifferentiationError)
             if not self._types or is_refused:
                 raise said from None
@@ -77,7 +77,7 @@ class Stepping:
             planned = planned or self._planner.planned()
             results = planned.turn()
         except Exception as error:
-            raise _said(error) from None
+            raise self._said(error) from None
         if planned.is_for_good:
             self._planned = planned
         found = list(zip(self.results, results, strict=True))
@@ -133,10 +133,9 @@ class Stepping:
                 raise ValueError(msg)
         return planner
 
-
-def _said(error: Exception) -> Exception:
-    """An error in words that do not name what this package has made itself."""
-    if not isinstance(error, DifferentiationError):
-        error = translated(str(error)) or error
-    said = untagged(str(error))
-    return error if said == str(error) else type(error)(said)
+    def _said(self, error: Exception) -> Exception:
+        """An error in words that do not name what this package has made itself."""
+        if not isinstance(error, DifferentiationError):
+            error = translated(str(error)) or error
+        said = untagged(str(error), [name for name, table in self._tables.items() if table.live is not None])
+        return error if said == str(error) else type(error)(said)
