@@ -300,6 +300,17 @@ def test_scalar_subqueries_are_computed_in_each_step() -> None:
     assert rows_of(ctx, "w") == [{"val": 2.0}]
 
 
+def test_parameters_beside_aggregates_and_outer_joins() -> None:
+    ctx, other = (sessions.session(tables()) for _ in range(2))
+    updates = {"w": f"{LOSS} SELECT w.inp, w.val - $lr * {GRADIENT} AS val FROM m RIGHT JOIN w ON m.inp = w.inp + 1"}
+    updates["w"] = updates["w"].replace("l FROM loss), val", "l FROM loss), w.val")
+    values = {"total": "SELECT SUM(val) * $lr FROM w", "count": "SELECT COUNT(*) + $lr FROM w WHERE val > 99"}
+    step = xql_ffi.prepare(ctx, updates, values=values)
+    for rate in (0.5, 0.25):
+        assert step(lr=rate) == pytest.approx(by_statements(other, updates, values, lr=rate), rel=1e-12)
+        check_same(ctx, other, ["w"])
+
+
 def test_rows_are_added() -> None:
     ctx = sessions.session({"w": {"k": [1, 2], "val": [3.0, 4.0]}, "steps": {"step": [0], "total": [0.0]}})
     step = xql_ffi.prepare(
