@@ -4,8 +4,8 @@
 
 Seconds of processor time, planned and run, and how often that of half the depth: the gradient by one of the tables,
 those by all of them at once (`xql_ffi.gradients`), the first call of an objective of all of them and one of the later
-ones, and its first Hessian times a vector. Of a graph, the gradient by one of its two tables. Models are those of
-`tests/depth`.
+ones, its first Hessian times a vector, and a step that updates all tables: by a statement for each, and prepared. Of a
+graph, the gradient by one of its two tables. Models are those of `tests/depth`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,15 @@ def of_gpt(layers: int) -> dict[str, float]:
     found["objective, first call"] = seconds(lambda: objective(at))
     found["objective, a step"] = seconds(lambda: objective(at))
     found["hvp, first call"] = seconds(lambda: objective.hvp(at, at))
+    updates = {
+        name: gpt.statement(layers, f"SELECT {keys}, val - 0.01 * grad((SELECT l FROM loss), val) AS val FROM {name}")
+        for name, keys in ((name, "i, j" if array.ndim > 1 else "j") for name, array in arrays.items())
+    }
+    found["a step by statements"] = seconds(lambda: [ctx.sql(update).collect() for update in updates.values()])
+    prepared: list[xql_ffi.Prepared] = []
+    found["prepare"] = seconds(lambda: prepared.append(xql_ffi.prepare(ctx, updates)))
+    found["a step prepared, first"] = seconds(prepared[0])
+    found["a step prepared"] = seconds(prepared[0], 3)
     return found
 
 

@@ -39,6 +39,7 @@ from xql_ffi._operators import (
     stop_gradient_capsule,
     vjp_capsule,
 )
+from xql_ffi._prepared.prepared import Prepared, prepare
 from xql_ffi._progress import progress
 from xql_ffi._rule_table import rule_table
 from xql_ffi._rules import Rule, rule
@@ -62,6 +63,7 @@ __all__ = [
     "MissingRuleError",
     "NotNumericError",
     "Objective",
+    "Prepared",
     "Rule",
     "Step",
     "UnsupportedRelationError",
@@ -82,6 +84,7 @@ __all__ = [
     "jvp",
     "jvp_capsule",
     "objective",
+    "prepare",
     "progress",
     "propagate",
     "register",

@@ -8,7 +8,7 @@ import functools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ def _stop_with_python() -> None:
 
 
 class progress:  # noqa: N801, it is called like a function
-    """Shows the steps of recursive queries and the calls of objectives that run in a ``with`` block.
+    """Shows the steps of recursive queries and prepared statements and the calls of objectives in a ``with`` block.
 
     In a terminal they are bars of tqdm, one for each query and each objective, with the steps per second and the values
     of columns, and in a notebook the same as widgets, by ``tqdm.auto``. Without tqdm, which
@@ -109,6 +109,8 @@ class progress:  # noqa: N801, it is called like a function
         self._started = 0.0
         self._shown: Bars | Lines | None = None
         self._objectives: dict[object, _Calls] = {}
+        # By prepared steps how many there were before, and how often they have run.
+        self._prepared: dict[object, tuple[int, int]] = {}
 
     def __enter__(self) -> Self:
         """Begins to watch."""
@@ -137,6 +139,7 @@ class progress:  # noqa: N801, it is called like a function
         if self._shown is not None:
             self._shown.close()
         self._objectives.clear()
+        self._prepared.clear()
         if error is not None and self._error is not None:
             raise self._error from None
 
@@ -183,6 +186,15 @@ class progress:  # noqa: N801, it is called like a function
             step = calls.last(time.monotonic() - self._started)
         self._tell(step)
 
+    def _stepped(self, prepared: object, values: Mapping[str, object]) -> None:
+        """Takes what a prepared step gave."""
+        with self._lock:
+            place, number = self._prepared.get(prepared, (len(self._prepared), 0))
+            self._prepared[prepared] = place, number + 1
+        name = "prepared" if place == 0 else f"prepared {place + 1}"
+        rows = pa.table({column: pa.array([value]) for column, value in values.items()})
+        self._tell(Step(name, number + 1, rows, time.monotonic() - self._started))
+
     def _tell(self, step: Step) -> None:
         if self._callback is not None:
             self._callback(step)
@@ -220,6 +232,14 @@ def called(objective: object, value: float | None = None, gradient: NDArray[np.f
         innermost = progress._active[-1] if progress._active else None
     if innermost is not None:
         innermost._called(objective, value, gradient)
+
+
+def stepped(prepared: object, values: Mapping[str, object]) -> None:
+    """Tells the innermost block, if there is one, that a prepared step has run, and of its values."""
+    with progress._lock:
+        innermost = progress._active[-1] if progress._active else None
+    if innermost is not None:
+        innermost._stepped(prepared, values)
 
 
 @contextlib.contextmanager

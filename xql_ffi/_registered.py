@@ -98,6 +98,11 @@ def _twin(ctx: Any) -> Any:
     return None if is_lacking else ctx._xql_ffi_twin
 
 
+def undifferentiated(ctx: Any) -> Any:
+    """A handle of a session that plans what has no call without asking this package, if there is one."""
+    return (_twin(ctx) if hasattr(ctx, "_xql_ffi_twin") else None) or ctx
+
+
 _SUBCLASSES: dict[type, type] = {}
 
 

@@ -16,14 +16,15 @@ SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a recursive query, or a call of an objective.
+    """A step of a recursive query or of prepared statements, or a call of an objective.
 
     Attributes:
         query: the name of the query, ``fit`` in ``WITH RECURSIVE fit AS ...``. An objective is called ``objective``,
-            the next one in the same block ``objective 2``, and so on.
+            the next one in the same block ``objective 2``, and so on. So is a prepared step: ``prepared``.
         number: 0 for the rows before ``UNION ALL``, then 1, 2 and so on. The first call of an objective is 1.
         rows: the rows that the step computed. Those of a call are one with the columns ``value`` and ``gradient_norm``,
             as the calls have last given them, and NULL where none has.
+            Those of a prepared step are one with its values.
         seconds: since the ``with`` block began.
         unit: ``step``, or ``call`` where it is one of an objective.
     """

@@ -39,7 +39,7 @@ from structure import layers
 IMPL_FILES, LINES, PARAMETERS, FIELDS = 2, 60, 6, 9
 # What every installation has, and what of it is imported where it is first needed: tests/python/test_import.py.
 ALWAYS_THERE = {*sys.stdlib_module_names, "xql_ffi", "_cffi_backend", "cffi", "datafusion", "pyarrow", "sqlglot"}
-LATE = ("sqlglot", "xql_ffi._text.dialects", "xql_ffi._objective.in_datafusion")
+LATE = ("sqlglot", "xql_ffi._text.dialects", "xql_ffi._objective.in_datafusion", "xql_ffi._prepared.stepping")
 
 _PARSER = Parser(Language(tree_sitter_rust.language()))
 _COMMENTS = ("line_comment", "block_comment")

@@ -82,6 +82,8 @@ PARTS: Sequence[Part] = (
     Part(r"examples/test_(assimilation|digits|gallery)\.py", _NONE, _PAGES),
     Part(r"python/test_documented_blocks\.py::test_the_notebook\b", _NONE, _PAGES),
     Part(r"python/test_objective\.py::test_(memory_is_flat|sampling_a_posterior)", _NONE, _LONG),
+    Part(r"python/test_prepared\.py::test_a_network_of_many_tables", _NONE, _LONG),
+    Part(r"python/test_prepared\.py::test_statements_give_what_they_give_one_by_one", 4, _SAMPLE),
     Part(r"python/test_statistics\.py::test_as_statsmodels_has_it", 10, _SAMPLE),
     Part(r"python/test_verify_grad\.py::test_a_deep_expression", _NONE, _LONG),
     Part(r"python/test_watched_objectives\.py::test_under_scipy", 3, _SAMPLE),

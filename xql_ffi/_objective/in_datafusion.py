@@ -13,10 +13,11 @@ from datafusion.unparser import Dialect, Unparser
 
 from xql_ffi._engine import is_engine
 from xql_ffi._expressions import quoted
-from xql_ffi._loss import QUERY, called, frame_of, may_read, plan_with_scans, scans, unread
+from xql_ffi._loss import QUERY, called, frame_of, may_read, plan_with_scans, unread
 from xql_ffi._objective.host import cast_to, check_columns, check_unchanged, not_shadowed
 from xql_ffi._objective.live import Live, Loop
 from xql_ffi._objective.parameters import Relation, same_beside
+from xql_ffi._objective.session import NO_JOIN, own, put_in_place, read_still, views_over
 from xql_ffi._objective.statements import (
     MOVING,
     Kind,
@@ -31,10 +32,8 @@ from xql_ffi._objective.statements import (
     shadowed,
     with_numbers,
 )
-from xql_ffi._objective.views import in_place_of
 from xql_ffi._progress import unwatched
-from xql_ffi._registered import logical_plan, sharing, twin_of
-from xql_ffi._text.catalog import relations as tables_and_views
+from xql_ffi._registered import logical_plan, sharing
 
 if TYPE_CHECKING:
     from xql_ffi._objective.parameters import Chosen
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 # The query of a relation, by its number.
 Read = Callable[[int, Relation], str]
 _SUBQUERY = "(<subquery>)"
-# What DataFusion says of a scalar subquery that it can make no join of, such as one in an aggregate.
-_NO_JOIN = "Physical plan does not support logical expression ScalarSubquery"
 
 
 class DataFusion:
@@ -52,7 +49,7 @@ class DataFusion:
     def __init__(self, session: Any) -> None:
         self._session = session
         # Sessions in which scalar subqueries are joins, and in which they are computed once.
-        self._joining, self._once = _own(session, joins=True), _own(session, joins=False)
+        self._joining, self._once = own(session, joins=True), own(session, joins=False)
         # Whether the loss has a subquery.
         self._has_subquery = False
         # Whether the value is computed as a part of the gradient.
@@ -201,7 +198,7 @@ class DataFusion:
             except Exception as error:
                 if _METADATA in str(error):
                     raise ValueError(_WITHOUT_METADATA) from error
-                if _NO_JOIN not in str(error):
+                if NO_JOIN not in str(error):
                     raise
         loop = self._planned_by(self._once, kind)
         return loop, kind != "value" and not self._has_subquery
@@ -290,57 +287,25 @@ class DataFusion:
             shadows |= self._views(tables, query)
             with sharing():
                 frame = session.sql(shadowed(query, shadows), options=QUERY)
-            if read_still := self._reads(frame, tables):
-                raise not_shadowed(read_still)
+            if table := self._reads(frame, tables):
+                raise not_shadowed(table)
         self._has_subquery = _SUBQUERY in logical_plan(frame)
         return frame
 
     def _reads(self, frame: Any, tables: Mapping[str, str]) -> str | None:
         """One of these tables of the session that a plan still reads."""
-        found = scans(logical_plan(frame))
-        return next((name for name in tables if any(f".{scan}".endswith(f".{name}") for scan in found)), None)
+        return read_still(frame, tables)
 
     def _views(self, tables: Mapping[str, str], query: str) -> dict[str, str]:
         """The queries of the views that read these tables and that a query names, each after those that it reads."""
-        queries = {}
-        for path, body in tables_and_views(self._session):
-            if isinstance(body, str) and self._reads(self._session.table(".".join(map(quoted, path))), tables):
-                queries[path] = body
-        return in_place_of(queries, query)
+        return views_over(self._session, tables, query)
 
     def update(self, relations: Sequence[Relation], tables: Mapping[str, pa.Table]) -> None:
         """Gives the relations of the session these rows, all of them or none."""
         before = {relation.name: self.rows(relation.name) for relation in relations}
         for relation in relations:
             check_unchanged(relation.name, same=same_beside(before[relation.name], relation.rows, relation.variables))
-        try:
-            for name, rows in tables.items():
-                self._register(name, rows)
-        except BaseException:
-            for name, rows in before.items():
-                self._register(name, rows)
-            raise
-
-    def _register(self, name: str, rows: pa.Table) -> None:
-        self._session.deregister_table(quoted(name))
-        batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-        self._session.register_record_batches(quoted(name), [batches])
-
-
-def _own(session: Any, *, joins: bool) -> Any:
-    """A session with the tables, functions and options of this one, but for an option of its own.
-
-    DataFusion computes a scalar subquery before the rest of a plan, and once. In a recursive query it is to be computed
-    in each iteration, as a part of the plan, which it is as a join. DataFusion 55 makes joins of them before the
-    statement is differentiated, which does not see through these.
-    """
-    own: Any = twin_of(session) if is_engine() else session.enable_url_table()
-    if is_engine():
-        # What several parts of the loss read is computed once for its value, too.
-        own.sql("SET xql.share_ctes = true")
-    if joins:
-        own.sql("SET datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery = false")
-    return own
+        put_in_place(self._session, before, tables)
 
 
 def _written(frame: Any) -> str:

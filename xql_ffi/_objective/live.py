@@ -84,12 +84,13 @@ class _Scanner:
 class Loop:
     """An endless recursive query, of which a turn is taken at a time."""
 
-    def __init__(self, stream: Any, rows: int) -> None:
+    def __init__(self, stream: Any, rows: int | str) -> None:
         """Begins a query.
 
         Args:
             stream: its rows, of which the first is that of the static term.
-            rows: how many rows every turn has. No further row is asked for: that would begin the next turn.
+            rows: how many rows every turn has, or the column that says so in each row of a turn, of which there is one
+                at least. No further row is asked for: that would begin the next turn.
         """
         self._stream, self._rows = iter(stream), rows
         self._taken(1)
@@ -98,11 +99,14 @@ class Loop:
         """The rows of the next turn."""
         return self._taken(self._rows)
 
-    def _taken(self, rows: int) -> pa.Table:
+    def _taken(self, rows: int | str) -> pa.Table:
         batches: list[pa.RecordBatch] = []
-        while rows > 0:
+        while isinstance(rows, str) or rows > 0:
             batches.append(next(self._stream).to_pyarrow())
-            rows -= batches[-1].num_rows
+            if isinstance(rows, str):
+                rows = batches[-1].column(rows)[0].as_py() if batches[-1].num_rows else rows
+            if not isinstance(rows, str):
+                rows -= batches[-1].num_rows
         if rows < 0:
             msg = "the loss must be one value; the query has several rows: aggregate them"
             raise ValueError(msg)

@@ -158,14 +158,18 @@ CHANGED_VIEW = (
 
 def _tables(session: Any) -> Iterator[tuple[tuple[str, str, str], Any]]:
     """The tables of a session with their names in full."""
+    for path in table_names(session):
+        catalog_name, schema_name, name = path
+        yield path, session.catalog(catalog_name).schema(schema_name).table(name)
+
+
+def table_names(session: Any) -> Iterator[tuple[str, str, str]]:
+    """The names in full of the tables and views of a session."""
     for catalog_name in sorted(session.catalog_names()):
         found = session.catalog(catalog_name)
         for schema_name in sorted(found.names()):
-            if schema_name == "information_schema":
-                continue
-            schema = found.schema(schema_name)
-            for name in sorted(schema.names()):
-                yield (catalog_name, schema_name, name), schema.table(name)
+            if schema_name != "information_schema":
+                yield from ((catalog_name, schema_name, name) for name in sorted(found.schema(schema_name).names()))
 
 
 def _definitions(session: Session) -> dict[tuple[str, str, str], str]:

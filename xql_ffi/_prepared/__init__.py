@@ -1,0 +1,1 @@
+"""Statements that are planned once and run as one step, again and again."""
