@@ -56,6 +56,7 @@ PROGRAMS = (
     "contraction_growth",
     "derivatives",
     "engine_vs_stock",
+    "fixed_point",
     "forms",
     "from_file",
     "growth",

@@ -46,7 +46,9 @@ _DERIVING = {
 _CHANGING = {"add_physical_optimizer_rule", "remove_optimizer_rule", "set_query_planner"}
 # How the names of the methods of a session begin that make a frame, which is planned as the session plans then.
 _FRAMING = ("create_", "empty_table", "execute_logical_plan", "from_", "read_", "sql", "table")
-_OPTION = re.compile(r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*'?(?P<value>\w+)'?\s*;?\s*", re.IGNORECASE)
+_OPTION = re.compile(
+    r"\s*SET\s+xql\.(?P<key>\w+)\s*(?:=|TO)\s*(?:'(?P<text>[^']*)'|(?P<word>[\w.+-]+))\s*;?\s*", re.IGNORECASE
+)
 _SETTING = re.compile(r"\s*(?:SET|RESET)\b", re.IGNORECASE)
 # Statements whose names matter: those with derivatives, and views, of which others may be taken; and what files are.
 _TELLING = re.compile(r"grad|jvp|vjp|view|copy", re.IGNORECASE)
@@ -347,7 +349,8 @@ def _sql(stock: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(query, str):
             return stock(self, query, *args, **kwargs)
         if found := _OPTION.fullmatch(query):
-            _native.set_option(self.session_id(), found["key"].lower(), found["value"].lower())
+            value = found["text"] if found["word"] is None else found["word"].lower()
+            _native.set_option(self.session_id(), found["key"].lower(), value)
             return self.empty_table()
         if is_materialized := "\0" not in query and _MATERIALIZED.search(query) is not None:
             query = _native.with_materialization(query)

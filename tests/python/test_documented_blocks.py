@@ -32,6 +32,7 @@ NOT_RUN = {
     "SET xql.contractions": "tests/by_row/test_contractions.py sets it",
     "SELECT x.sample, w.out, SUM(x.val * w.val)": "a part of statements on docs/by-row.md",
     "SET xql.checkpoints": "tests/by_row/test_checkpoints.py sets it",
+    "SET xql.fixed_point": "tests/by_row/test_fixed_points.py sets it",
     "CREATE TABLE steps": "tests/examples/test_training_page.py runs it",
     "INSERT INTO steps": "tests/examples/test_training_page.py runs it",
     "CREATE EXTERNAL TABLE steps": "tests/examples/test_training_page.py runs it",

@@ -16,7 +16,7 @@
 //! | `Aggregate` | the formula of the function; a key has the one that its group agrees on | times the partial derivative by each row | a function without a formula, DISTINCT values |
 //! | `Window` | the formula of the function; in `grad` and `vjp` by the row's own cell | sums over frames by sums over the frames that a row is in; all else by groups of rows, joined to the rows | a function without a formula; windows on windows of other keys by the row's own cell |
 //! | `Unnest` | those of the columns beside the lists | those of the columns beside the lists | lists and structs that vary |
-//! | `RecursiveQuery` | through every iteration, as further columns | through every iteration, from the last to the first | UNION; forward, gradients by the rows of an iteration |
+//! | `RecursiveQuery` | through every iteration, as further columns | through every iteration, from the last to the first, or through the last one again and again at a fixed point | UNION; forward, gradients by the rows of an iteration, and limits |
 //! | `TableScan` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `Values` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
 //! | `EmptyRelation` | 1 for the variable, 0 for all else | summed by the rows of the variable | |
@@ -76,6 +76,7 @@
 
 mod calls;
 mod disjoint;
+mod fixed_points;
 mod forward;
 mod observe;
 mod options;
@@ -96,6 +97,7 @@ mod version;
 mod vocabulary;
 mod workarounds;
 
+pub use fixed_points::FixedPoints;
 pub use options::DerivativeOptions;
 pub use physical::{Observer, SharedExec, UniqueRowsExec, stop_telling};
 pub use register::{add_rules, register, register_with, relation_planners};

@@ -7,8 +7,10 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 use xql_contraction::Contractions;
 
+use crate::fixed_points::FixedPoints;
+
 /// What a session can say about derivatives: `SET xql.share_relations = false`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DerivativeOptions {
     /// Whether a relation that a gradient by row reads several times is computed once, by a node that only this process has.
     /// If not, the plan has nodes of DataFusion alone, and computes the relation as often as it is read.
@@ -18,6 +20,8 @@ pub struct DerivativeOptions {
     /// How many iterations of a recursive query are kept for a gradient by row that goes back through them. Those between are
     /// computed again. 0 keeps all, with all that they have computed.
     pub checkpoints: usize,
+    /// Which recursive queries converge, and have the derivative of their limit: a tolerance for all, or by name. None is 0.
+    pub fixed_point: FixedPoints,
     /// How sums of products over joins, of which gradients by row are made, and sums over frames are computed: `true` by arrays where that takes least,
     /// `false` by DataFusion's joins and groups, `everywhere` as `true` in statements without derivatives too. The others are for tests: `dense` and `sparse` always by arrays or by sorted runs,
     /// and `fallback` forces the fallback plan.
@@ -26,7 +30,8 @@ pub struct DerivativeOptions {
 
 impl Default for DerivativeOptions {
     fn default() -> Self {
-        Self { share_relations: true, share_ctes: false, checkpoints: 0, contractions: Contractions::default() }
+        let (fixed_point, contractions) = (FixedPoints::default(), Contractions::default());
+        Self { share_relations: true, share_ctes: false, checkpoints: 0, fixed_point, contractions }
     }
 }
 
@@ -52,12 +57,19 @@ impl ExtensionOptions for DerivativeOptions {
             "share_relations" => self.share_relations = parsed(key, value, "true or false")?,
             "share_ctes" => self.share_ctes = parsed(key, value, "true or false")?,
             "checkpoints" => self.checkpoints = parsed(key, value, "a number of iterations, or 0 for all")?,
+            "fixed_point" => {
+                self.fixed_point = value.parse().map_err(|()| {
+                    let is = "a tolerance between 0 and 1, tolerances by the names of recursive queries as in 'r: 1e-9, s: 1e-6', or 0";
+                    DataFusionError::Configuration(format!("xql.fixed_point is {is}, not {value}"))
+                })?;
+            }
             "contractions" => {
                 let says = |says| DataFusionError::Configuration(format!("xql.contractions is {says}"));
                 self.contractions = value.parse().map_err(says)?;
             }
             _ => {
-                let known = "xql.share_relations, xql.share_ctes, xql.checkpoints and xql.contractions";
+                let known =
+                    "xql.share_relations, xql.share_ctes, xql.checkpoints, xql.fixed_point and xql.contractions";
                 return Err(DataFusionError::Configuration(format!("there is no option xql.{key}, but {known}")));
             }
         }
@@ -87,6 +99,11 @@ pub fn shares_ctes(config: &ConfigOptions) -> bool {
 /// How many iterations of a recursive query are kept to go back through it, all if it is none.
 pub fn checkpoints(config: &ConfigOptions) -> Option<NonZeroUsize> {
     NonZeroUsize::new(config.extensions.get::<DerivativeOptions>()?.checkpoints)
+}
+
+/// Which recursive queries have the derivative of their limit.
+pub fn fixed_points(config: &ConfigOptions) -> FixedPoints {
+    config.extensions.get::<DerivativeOptions>().map(|options| options.fixed_point.clone()).unwrap_or_default()
 }
 
 /// How sums of products are computed, by DataFusion alone in a session without the options.

@@ -8,6 +8,7 @@ use xql_guard::check_interrupted;
 
 use crate::calls::plan::Differentiation;
 use crate::disjoint::disjoint_joins_as_unions;
+use crate::fixed_points::FixedPoints;
 use crate::plain_sums::plain_sums_apart;
 use crate::shared::{each_rewritten, written_out};
 use crate::stack::{Size, stacked};
@@ -36,6 +37,8 @@ pub struct Setting {
     pub orders_joins: bool,
     /// How sums of products are computed.
     pub contractions: Contractions,
+    /// The recursive queries that have the derivatives of their limits.
+    pub fixed_points: FixedPoints,
 }
 
 /// A pass over a plan.
@@ -70,7 +73,8 @@ const PASSES: &[Pass] = &[
         run: |plan, setting| {
             let contracts = setting.contractions != Contractions::Off;
             let apart = (contracts, setting.shares_relations);
-            Differentiation::new(setting.recognize, apart, &plan)?.differentiated(plan)
+            let differentiation = Differentiation::new(setting.recognize, apart, &plan)?;
+            differentiation.with_fixed_points(setting.fixed_points.clone()).differentiated(plan)
         },
     },
     Pass {
@@ -190,6 +194,7 @@ mod tests {
             shares_relations: true,
             orders_joins: true,
             contractions: Contractions::On,
+            fixed_points: FixedPoints::default(),
         };
         let relation = Arc::new(SharedRelation::numbered("r", plan, "row"));
         let relation = SharedRelation::new("of r", relation.scan()?);

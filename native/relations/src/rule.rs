@@ -13,7 +13,7 @@ use xql_autodiff::{Threshold, recognize};
 use xql_contraction::Contractions;
 use xql_guard::guard;
 
-use crate::options::{contractions, shares_ctes, shares_relations};
+use crate::options::{contractions, fixed_points, shares_ctes, shares_relations};
 use crate::passes::{Setting, passed, prepared};
 use crate::stack::Size;
 use crate::subplan::{Sharing, Subplans};
@@ -87,7 +87,9 @@ impl DifferentiateRelations {
         let contractions = contractions(config);
         let Self { recognize, size, orders_joins } = *self;
         let shares_relations = shares_relations(config);
-        let setting = Setting { recognize, operators, size, shares_relations, orders_joins, contractions };
+        let fixed_points = fixed_points(config);
+        let setting =
+            Setting { recognize, operators, size, shares_relations, orders_joins, contractions, fixed_points };
         let differentiated = passed(plan, &setting)?;
         if changed_rows(&differentiated.data)? != before {
             return plan_err!(

@@ -19,6 +19,7 @@ use super::inputs::Inputs;
 use super::nested::has_calls_of_calls;
 use super::replace::replace;
 use super::shadowed::shadowed_bound;
+use crate::fixed_points::FixedPoints;
 use crate::forward::SharedTangents;
 use crate::reverse::Sweeping;
 use crate::shared::{SharedRelation, common_inlined};
@@ -45,6 +46,12 @@ impl Differentiation {
         let context =
             Context { recognize, sweeping, joins_branches, rounds, zeros, names, grown, common, outer, iterated };
         Ok(Self { context })
+    }
+
+    /// The same in a session in which these recursive queries have the derivatives of their limits.
+    pub fn with_fixed_points(mut self, fixed_points: FixedPoints) -> Self {
+        self.context.grown = SharedTangents::beside(fixed_points);
+        self
     }
 
     /// The plan without calls of the operators, except for those that say all by themselves.

@@ -34,6 +34,7 @@ pub fn iterations(carrier: &mut Carrier, plan: LogicalPlan, requests: &[Request]
             carrier.directions[direction].variable
         );
     };
+    carrier.shared.check_unrolled(iterations.query(), &carrier.directions[direction].variable)?;
     let mut all = vec![Tangents::default(); requests.len()];
     let (plan, tangents) = match iterations.inputs() {
         [start, step] => tape(carrier, (direction, cell), iterations, [start, step])?,

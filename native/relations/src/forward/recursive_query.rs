@@ -67,6 +67,9 @@ pub fn recursive_query(carrier: &mut Carrier, query: RecursiveQuery, requests: &
         let known: BTreeSet<InDirection> =
             varying.iter().filter(|(_, further)| further.inactive.is_some()).map(|(column, _)| *column).collect();
         if needed == wanted && vary.iter().eq(varying.keys()) && told.is_subset(&known) {
+            if let Some((direction, _)) = varying.keys().next() {
+                carrier.shared.check_unrolled(&query.name, &carrier.directions[*direction].variable)?;
+            }
             return with_tangents(query, [start, step], recursion, &carrier.directions);
         }
         *carrier.names = names;

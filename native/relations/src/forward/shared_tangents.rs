@@ -3,12 +3,13 @@
 //! A plan only scans them, so that they are replaced wherever they are scanned when all have got theirs.
 
 use datafusion_common::tree_node::Transformed;
-use datafusion_common::{Column, Result};
+use datafusion_common::{Column, Result, plan_err};
 use datafusion_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, lit, when};
 use datafusion_functions_aggregate::count::count_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::fixed_points::FixedPoints;
 use crate::physical::Id;
 use crate::shared::{Given, Replaced, SharedRelation};
 use crate::tangents::tangent::Tangents;
@@ -34,6 +35,8 @@ pub struct Cell {
 pub struct SharedTangents {
     relations: Vec<WithTangents>,
     given: Vec<GivenTangents>,
+    /// The recursive queries whose derivatives are those of their limits, which have tangents of iterations only.
+    fixed_points: FixedPoints,
 }
 
 /// Rows that are given to iterations, with tangents.
@@ -139,6 +142,23 @@ impl Cell {
 }
 
 impl SharedTangents {
+    /// None, in a session in which these recursive queries have the derivatives of their limits.
+    pub fn beside(fixed_points: FixedPoints) -> Self {
+        Self { fixed_points, ..Self::default() }
+    }
+
+    /// Refuses to carry tangents through the iterations of a recursive query whose derivative is that of its limit.
+    pub fn check_unrolled(&self, query: &str, variable: &str) -> Result<()> {
+        if self.fixed_points.tolerance(query).is_none() {
+            return Ok(());
+        }
+        plan_err!(
+            "the derivative of the recursive query {query} by {variable} would go through its iterations, and xql.fixed_point asks for that of \
+             its limit, which only gradients by row have: grad((SELECT ... FROM {query} ...), ...). SET xql.fixed_point = 0 goes through \
+             all iterations"
+        )
+    }
+
     fn of(&self, relation: &Arc<SharedRelation>) -> Option<&WithTangents> {
         self.relations.iter().find(|known| Arc::ptr_eq(&known.of, relation))
     }

@@ -10,8 +10,20 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use xql_contraction::memory_size;
 
 use super::checkpoints::{Checkpoints, between};
+use super::ends::Ends;
 use super::frame::Frame;
 use super::iterations::{State, Steps};
+
+/// Which iterations of a recursive query are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// All of them.
+    All,
+    /// The rows of no more than a number of them.
+    Checkpoints(NonZeroUsize),
+    /// The rows of the first one, and the last one with all that it computes.
+    Ends,
+}
 
 /// The iterations of a recursive query, of which all are kept or some.
 #[derive(Debug)]
@@ -40,6 +52,8 @@ enum Kept {
     All(Vec<Iteration>),
     /// The rows of some.
     Some(Checkpoints<State>),
+    /// The first one and the last one.
+    Ends(Ends),
 }
 
 /// An iteration to which cotangents are carried back.
@@ -52,9 +66,13 @@ pub struct Iteration {
 }
 
 impl Tape {
-    /// No iterations, of which at most so many are to be kept, or all.
-    pub fn new(name: &str, steps: Steps, most: Option<NonZeroUsize>, reservation: MemoryReservation) -> Self {
-        let kept = most.map_or_else(|| Kept::All(vec![]), |most| Kept::Some(Checkpoints::new(most)));
+    /// No iterations, of which these are to be kept.
+    pub fn new(name: &str, steps: Steps, keeps: Keeps, reservation: MemoryReservation) -> Self {
+        let kept = match keeps {
+            Keeps::All => Kept::All(vec![]),
+            Keeps::Checkpoints(most) => Kept::Some(Checkpoints::new(most)),
+            Keeps::Ends => Kept::Ends(Ends::default()),
+        };
         Self { name: name.to_owned(), steps, marks: vec![], kept, reservation }
     }
 
@@ -73,15 +91,28 @@ impl Tape {
         self.marks.get(number).map_or(0, |mark| mark.before)
     }
 
+    /// The number of the iteration that a row is of, by the number of the row among those of all iterations.
+    pub fn iteration_of(&self, row: u64) -> usize {
+        self.marks.partition_point(|mark| mark.before <= row).saturating_sub(1)
+    }
+
     /// Whether not all iterations are kept.
     pub fn is_thinned(&self) -> bool {
-        matches!(self.kept, Kept::Some(_))
+        !matches!(self.kept, Kept::All(_))
+    }
+
+    /// The first iteration and the last one, if these alone are kept.
+    pub fn ends(&self) -> Option<&Ends> {
+        match &self.kept {
+            Kept::Ends(ends) => Some(ends),
+            Kept::All(_) | Kept::Some(_) => None,
+        }
     }
 
     /// Adds the next iteration, after which so many rows have been computed.
     pub fn add(&mut self, rows: &State, frame: Option<Arc<Frame>>, before: u64) -> Result<()> {
         let number = self.count();
-        let fingerprint = if self.is_thinned() { rows.fingerprint()? } else { 0 };
+        let fingerprint = if matches!(self.kept, Kept::Some(_)) { rows.fingerprint()? } else { 0 };
         self.marks.push(Mark { before, fingerprint });
         match &mut self.kept {
             Kept::All(iterations) => iterations.push(Iteration { numbers: rows.numbers.clone(), frame }),
@@ -91,6 +122,12 @@ impl Tape {
                 let holds = size(checkpoints);
                 self.reservation.shrink(held.saturating_sub(holds));
                 self.reservation.try_grow(holds.saturating_sub(held))?;
+            }
+            Kept::Ends(ends) => {
+                let held = ends.size();
+                ends.push(rows.clone(), frame);
+                self.reservation.shrink(held.saturating_sub(ends.size()));
+                self.reservation.try_grow(ends.size().saturating_sub(held))?;
             }
         }
         Ok(())
@@ -107,7 +144,7 @@ impl Tape {
         let consumer = MemoryConsumer::new(format!("iterations of {}", self.name));
         let reservation = consumer.register(context.memory_pool());
         let states = match &self.kept {
-            Kept::All(_) => vec![],
+            Kept::All(_) | Kept::Ends(_) => vec![],
             Kept::Some(checkpoints) => checkpoints.states().to_vec(),
         };
         let own = states.len();

@@ -7,7 +7,7 @@ use datafusion_common::{Result, internal_datafusion_err};
 use std::sync::Arc;
 
 /// Sums of cotangents of the rows of one relation. One that is NULL contributes nothing, and a sum of nothing is NULL.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Sums {
     /// By the number of a row, which are nearly dense: whether it is there, and its sums.
     there: Vec<bool>,
@@ -37,10 +37,7 @@ impl Sums {
         let rows = as_uint64_array(batch.column(numbers))?;
         let positions: Vec<_> = rows.iter().map(|row| usize::try_from(row?.checked_sub(first)?).ok()).collect();
         let Some(last) = positions.iter().flatten().max() else { return Ok(()) };
-        if self.there.len() <= *last {
-            self.there.resize(last + 1, false);
-            self.sums.iter_mut().for_each(|sums| sums.resize(last + 1, None));
-        }
+        self.resize(last + 1);
         positions.iter().flatten().for_each(|row| self.there[*row] = true);
         for (sums, column) in self.sums.iter_mut().zip(&batch.columns()[numbers + 1..]) {
             for (row, cotangent) in positions.iter().zip(as_float64_array(column)?) {
@@ -50,6 +47,64 @@ impl Sums {
             }
         }
         Ok(())
+    }
+
+    /// The largest size of each column, NaN if one is NaN.
+    pub fn largest(&self) -> Vec<f64> {
+        // `f64::max` would leave a NaN out.
+        let larger = |largest: f64, sum: &f64| if sum.abs() > largest || sum.is_nan() { sum.abs() } else { largest };
+        self.sums.iter().map(|sums| sums.iter().flatten().fold(0.0, larger)).collect()
+    }
+
+    /// The same with nothing in columns that are not kept.
+    pub fn only(mut self, is_kept: impl Fn(usize) -> bool) -> Self {
+        for (_, sums) in self.sums.iter_mut().enumerate().filter(|(column, _)| !is_kept(*column)) {
+            sums.fill(None);
+        }
+        self
+    }
+
+    /// The same of other rows: what is of row `n` is of row `to[n]`.
+    pub fn moved(&self, to: &UInt64Array) -> Result<Self> {
+        let mut moved = Self::new(self.sums.len());
+        moved.resize(to.len());
+        for row in (0..self.there.len()).filter(|row| self.there[*row]) {
+            let at = to.values().get(row).and_then(|at| usize::try_from(*at).ok()).filter(|at| *at < to.len());
+            let at = at.ok_or_else(|| internal_datafusion_err!("there is no row {row}"))?;
+            moved.there[at] = true;
+            moved.sums.iter_mut().zip(&self.sums).for_each(|(moved, sums)| moved[at] = sums[row]);
+        }
+        Ok(moved)
+    }
+
+    /// Adds the sums of others.
+    pub fn add_all(&mut self, others: &Self) {
+        self.resize(others.there.len());
+        self.there.iter_mut().zip(&others.there).for_each(|(there, also)| *there |= also);
+        for (sums, others) in self.sums.iter_mut().zip(&others.sums) {
+            for (sum, other) in sums.iter_mut().zip(others) {
+                *sum = match (*sum, *other) {
+                    (Some(sum), Some(other)) => Some(sum + other),
+                    (sum, other) => sum.or(other),
+                };
+            }
+        }
+    }
+
+    /// Whether all sums are the same to the last bit, if none is 0.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let rows = self.there.len().max(other.there.len());
+        let sum = |sums: &[Option<f64>], row: usize| sums.get(row).copied().flatten().unwrap_or_default();
+        let is_same = |(sums, others): (&Vec<_>, &Vec<_>)| (0..rows).all(|row| sum(sums, row) == sum(others, row));
+        self.sums.iter().zip(&other.sums).all(is_same)
+    }
+
+    /// Has room for so many rows at least.
+    fn resize(&mut self, rows: usize) {
+        if self.there.len() < rows {
+            self.there.resize(rows, false);
+            self.sums.iter_mut().for_each(|sums| sums.resize(rows, None));
+        }
     }
 
     /// The rows that are there under the names that `named` gives them, behind columns that have the same value in all of them.
@@ -106,6 +161,26 @@ mod tests {
         assert_eq!(values, [None, Some(3.0), Some(-1.0)]);
         let too_few = UInt64Array::from(vec![50]);
         assert!(sums.batch(&schema(&["row", "c"]), None, Some(&too_few)).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn sums_of_other_rows_and_columns() -> Result<()> {
+        let of = |rows: Vec<u64>, sizes: Vec<Option<f64>>| -> Result<Sums> {
+            let columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(rows)), Arc::new(Float64Array::from(sizes))];
+            let mut sums = Sums::new(1);
+            sums.add(&RecordBatch::try_new(schema(&["row", "c"]), columns)?, 0, 0)?;
+            Ok(sums)
+        };
+        let mut sums = of(vec![0, 2], vec![Some(-3.0), Some(1.0)])?;
+        assert_eq!(sums.largest(), [3.0]);
+        assert!(sums.clone().only(|_| false).largest() == [0.0] && sums.clone().only(|_| true).is_same(&sums));
+        assert!(of(vec![0], vec![Some(f64::NAN)])?.largest()[0].is_nan());
+        let moved = sums.moved(&UInt64Array::from(vec![1, 0, 2]))?;
+        assert!(moved.is_same(&of(vec![1, 2], vec![Some(-3.0), Some(1.0)])?) && !moved.is_same(&sums));
+        assert!(sums.moved(&UInt64Array::from(vec![0, 1])).is_err());
+        sums.add_all(&of(vec![2, 3], vec![Some(1.0), None])?);
+        assert!(sums.is_same(&of(vec![0, 2], vec![Some(-3.0), Some(2.0)])?));
         Ok(())
     }
 }

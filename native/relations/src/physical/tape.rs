@@ -13,7 +13,6 @@ use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Part
 use futures::{TryStreamExt, stream};
 use std::any::Any;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::batch::batch_of;
@@ -21,7 +20,7 @@ use super::frame::{Around, Frame};
 use super::given::Id;
 use super::iterations::{State, Steps};
 use super::observed::Observed;
-use super::past::Tape;
+use super::past::{Keeps, Tape};
 use super::wanted::Wanted;
 use crate::version::without_expressions;
 
@@ -50,8 +49,8 @@ pub struct Query {
     pub work: Id,
     /// The columns of the query.
     pub schema: SchemaRef,
-    /// How many iterations are kept, all if it is none.
-    pub checkpoints: Option<NonZeroUsize>,
+    /// Which iterations are kept.
+    pub keeps: Keeps,
     /// The rows that somebody reads.
     pub wanted: Arc<Wanted>,
     /// Who is told of the iterations.
@@ -96,7 +95,11 @@ impl TapeExec {
 impl DisplayAs for TapeExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "TapeExec: {}", self.query.name)?;
-        self.query.checkpoints.map_or(Ok(()), |checkpoints| write!(f, ", checkpoints={checkpoints}"))
+        match self.query.keeps {
+            Keeps::All => Ok(()),
+            Keeps::Checkpoints(most) => write!(f, ", checkpoints={most}"),
+            Keeps::Ends => write!(f, ", fixed point"),
+        }
     }
 }
 
@@ -131,13 +134,13 @@ impl ExecutionPlan for TapeExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let [start, step] = self.inputs.clone();
-        let Query { name, work, schema, checkpoints, .. } = self.query.clone();
+        let Query { name, work, schema, keeps, .. } = self.query.clone();
         let steps = Steps { work, step, around: self.around.clone(), schema };
         let reservation = MemoryConsumer::new(format!("iterations of {name}")).register(context.memory_pool());
         let mut run = Run {
             query: self.query.clone(),
             schema: self.schema(),
-            tape: Tape::new(&name, steps, checkpoints, reservation),
+            tape: Tape::new(&name, steps, keeps, reservation),
             read: vec![],
             before: 0,
         };

@@ -52,7 +52,8 @@ pub fn contributions(
     let schema = schema(&contributed, stage.varying.len(), names)?;
     let step = step(&contributed, &schema)?;
     let inputs = [stage.relation.scan()?, outside(total)?, step];
-    let adjoint = shared::Iterations::adjoint(&iterations.query, incoming.given, inputs, Arc::new(schema));
+    let of = (iterations.query.as_str(), Arc::clone(&iterations.columns), stage.varying.clone());
+    let adjoint = shared::Iterations::adjoint(of, incoming.given, inputs, Arc::new(schema));
     let adjoint = Arc::new(SharedRelation::new(names.part("adjoint"), adjoint));
     let mut found = vec![];
     // The first rows may be computed from fewer columns that vary.

@@ -47,7 +47,8 @@ pub fn recursive_query(builder: &mut RegionBuilder, node: Node, query: &Recursiv
     let relation = Arc::new(SharedRelation::numbered(builder.names.part(&query.name), plan, &row));
     let stored = Stored { relation, single: false, varying: varying.into_iter().collect() };
     let first_varying = builder.stages.all()[start].stored.varying.clone();
-    let iterations = Iterations { query: query.name.clone(), start, first_varying, body, rows };
+    let columns = Arc::clone(query.static_term.schema().inner());
+    let iterations = Iterations { query: query.name.clone(), columns, start, first_varying, body, rows };
     let stage = builder.stages.add(stored, Kind::Iterations(Box::new(iterations)));
     builder.read_anew(node, stage, width)
 }

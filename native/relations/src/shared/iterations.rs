@@ -3,8 +3,12 @@
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion_catalog::Session;
+use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DFSchema, DFSchemaRef, Result, internal_err};
-use datafusion_expr::{Expr, Extension, LogicalPlan, RecursiveQuery, UserDefinedLogicalNodeCore};
+use datafusion_expr::utils::conjunction;
+use datafusion_expr::{
+    Expr, Extension, LogicalPlan, LogicalPlanBuilder, RecursiveQuery, UserDefinedLogicalNodeCore, lit,
+};
 use datafusion_physical_optimizer::PhysicalOptimizerRule;
 use datafusion_physical_plan::ExecutionPlan;
 use std::cmp::Ordering;
@@ -14,8 +18,8 @@ use std::sync::Arc;
 
 use super::given::Given;
 use super::whole::without_dynamic_filters;
-use crate::options::checkpoints;
-use crate::physical::{AdjointExec, InOrder, Observed, Query, TapeExec, Unmeasured};
+use crate::options::{checkpoints, fixed_points};
+use crate::physical::{AdjointExec, BEFORE, FixedPoint, InOrder, Keeps, Observed, Query, TapeExec, Unmeasured};
 use crate::vocabulary::observed::{observer, shown};
 
 /// The iterations of a recursive query, as the plan of a shared relation.
@@ -30,6 +34,8 @@ pub struct Iterations {
     schema: DFSchemaRef,
     /// The columns of the query under their own names.
     columns: SchemaRef,
+    /// The positions of those that cotangents are of, if these are carried back.
+    varying: Vec<usize>,
 }
 
 /// What is done with the iterations.
@@ -52,19 +58,20 @@ impl Iterations {
     ) -> LogicalPlan {
         let columns = Arc::clone(query.static_term.schema().inner());
         let name = query.name.clone();
-        Self { name, kind: Kind::Tape, given: work, inputs: vec![start, step], schema, columns }.plan()
+        Self { name, kind: Kind::Tape, given: work, inputs: vec![start, step], schema, columns, varying: vec![] }.plan()
     }
 
     /// What the iterations contribute to what they read: `tape` are their rows, `outside` the cotangents of these by their numbers,
-    /// and `step` is what an iteration contributes for the cotangents that are given, as [`AdjointExec`] says.
+    /// and `step` is what an iteration contributes for the cotangents that are given, as [`AdjointExec`] says. The recursive query has
+    /// a name, columns, and the positions of those that the cotangents are of.
     pub fn adjoint(
-        name: &str,
+        (name, columns, varying): (&str, SchemaRef, Vec<usize>),
         incoming: Given,
         [tape, outside, step]: [LogicalPlan; 3],
         schema: DFSchemaRef,
     ) -> LogicalPlan {
-        let (columns, inputs) = (Arc::clone(schema.inner()), vec![tape, outside, step]);
-        Self { name: name.to_owned(), kind: Kind::Adjoint, given: incoming, inputs, schema, columns }.plan()
+        let inputs = vec![tape, outside, step];
+        Self { name: name.to_owned(), kind: Kind::Adjoint, given: incoming, inputs, schema, columns, varying }.plan()
     }
 
     fn plan(self) -> LogicalPlan {
@@ -119,15 +126,16 @@ impl Iterations {
     /// If an input cannot be planned.
     pub async fn run(&self, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let [start, step] = self.inputs.as_slice() else { return self.lost() };
-        let checkpoints = checkpoints(state.config_options());
+        let keeps = keeps(&self.name, state.config_options());
         let start = state.create_physical_plan(start).await?;
-        let step = session_of_iterations(state, checkpoints.is_some())?.create_physical_plan(step).await?;
+        let step =
+            session_of_iterations(state, matches!(keeps, Keeps::Checkpoints(_)))?.create_physical_plan(step).await?;
         let observed = observer().map(|observer| Observed::new(observer, &self.columns, shown(&self.columns)));
         let query = Query {
             name: self.name.clone(),
             work: self.given.id(),
             schema: Arc::clone(self.schema.inner()),
-            checkpoints,
+            keeps,
             wanted: Arc::default(),
             observed: observed.transpose()?,
         };
@@ -141,10 +149,23 @@ impl Iterations {
     pub async fn back(&self, tape: Arc<dyn ExecutionPlan>, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let [_, outside, step] = self.inputs.as_slice() else { return self.lost() };
         let outside = state.create_physical_plan(outside).await?;
-        let step = session_of_iterations(state, false)?.create_physical_plan(step).await?;
+        let session = session_of_iterations(state, false)?;
+        let fixed_point = match fixed_points(state.config_options()).tolerance(&self.name) {
+            Some(tolerance) => {
+                let to_rows_before =
+                    self.schema.columns().into_iter().take(1).map(|to| Expr::Column(to).eq(lit(BEFORE)));
+                let condition = conjunction(to_rows_before).unwrap_or_else(|| lit(true));
+                let step = LogicalPlanBuilder::from(step.clone()).filter(condition)?.build()?;
+                let step = session.create_physical_plan(&step).await?;
+                let (columns, varying) = (Arc::clone(&self.columns), self.varying.clone());
+                Some(FixedPoint { tolerance, columns, varying, step })
+            }
+            None => None,
+        };
+        let step = session.create_physical_plan(step).await?;
         let incoming = (self.given.id(), Arc::clone(self.given.schema()));
         let (name, schema) = (self.name.as_str(), Arc::clone(self.schema.inner()));
-        Ok(Arc::new(AdjointExec::new(name, incoming, [tape, outside, step], schema)))
+        Ok(Arc::new(AdjointExec::new(name, incoming, [tape, outside, step], schema).at(fixed_point)))
     }
 
     fn lost<T>(&self) -> Result<T> {
@@ -153,6 +174,15 @@ impl Iterations {
 
     fn key(&self) -> (&str, Kind, &[LogicalPlan]) {
         (&self.name, self.kind, &self.inputs)
+    }
+}
+
+/// Which iterations of a recursive query are kept.
+pub fn keeps(query: &str, config: &ConfigOptions) -> Keeps {
+    match (fixed_points(config).tolerance(query), checkpoints(config)) {
+        (Some(_), _) => Keeps::Ends,
+        (None, Some(most)) => Keeps::Checkpoints(most),
+        (None, None) => Keeps::All,
     }
 }
 

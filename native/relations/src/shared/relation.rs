@@ -27,10 +27,10 @@ use xql_autodiff::vocabulary::refusals::Refused;
 use xql_contraction::contract_sums;
 use xql_guard::on_stack_of;
 
-use super::iterations::Iterations;
+use super::iterations::{Iterations, keeps};
 use super::whole::Whole;
-use crate::options::{checkpoints, contractions};
-use crate::physical::{Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, asked, is_given};
+use crate::options::contractions;
+use crate::physical::{Keeps, Kept, Shared, SharedExec, TapeExec, UniqueRowsExec, asked, is_given};
 use crate::version::table_scan;
 use crate::vocabulary::expressions::unaliased;
 use crate::vocabulary::markers::{marked, nullable};
@@ -343,7 +343,8 @@ fn of_iterations<'a>(
 
 /// Refuses iterations that would be others when they are computed again, as those are of which not all are kept.
 fn check_is_the_same_again(iterations: &Iterations, state: &dyn Session) -> Result<()> {
-    let (Some(step), Some(checkpoints)) = (iterations.step(), checkpoints(state.config_options())) else {
+    let keeps = keeps(iterations.query(), state.config_options());
+    let (Some(step), Keeps::Checkpoints(checkpoints)) = (iterations.step(), keeps) else {
         return Ok(());
     };
     let is_drawn = SharedRelation::any_node_in(step, &draws_itself)?;

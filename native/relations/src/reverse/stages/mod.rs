@@ -15,6 +15,7 @@ pub use groups::{Groups, Members};
 pub use rows::Rows;
 pub use stored::{Pulled, Stored};
 
+use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::LogicalPlan;
 use std::collections::{HashMap, HashSet};
@@ -54,6 +55,8 @@ pub enum Kind {
 pub struct Iterations {
     /// The name of the query.
     pub query: String,
+    /// Its columns, under the names that it gives them.
+    pub columns: SchemaRef,
     /// The stage with the first rows, among the stages around.
     pub start: StageId,
     /// The positions of its columns that vary.

@@ -1,0 +1,51 @@
+//! The iterations of a recursive query that its fixed point is known by.
+
+use std::sync::Arc;
+
+use super::frame::Frame;
+use super::iterations::State;
+
+/// The first iteration, and the last one with that before it.
+#[derive(Debug, Default)]
+pub struct Ends {
+    first: Option<State>,
+    before: Option<State>,
+    last: Option<State>,
+    /// What the last one was computed in, unless it is the first.
+    frame: Option<Arc<Frame>>,
+}
+
+/// The last step of a recursive query.
+#[derive(Debug)]
+pub struct LastStep<'e> {
+    /// The first rows of the query.
+    pub first: &'e State,
+    /// The rows before the last ones.
+    pub before: &'e State,
+    /// The last rows.
+    pub last: &'e State,
+    /// What these were computed in.
+    pub frame: &'e Arc<Frame>,
+}
+
+impl Ends {
+    /// Adds the next iteration.
+    pub fn push(&mut self, rows: State, frame: Option<Arc<Frame>>) {
+        self.first.get_or_insert_with(|| rows.clone());
+        self.before = self.last.replace(rows);
+        self.frame = frame;
+    }
+
+    /// The bytes that their rows take.
+    pub fn size(&self) -> usize {
+        [&self.first, &self.before, &self.last].into_iter().flatten().map(|rows| rows.size).sum()
+    }
+
+    /// The last step, if there has been one.
+    pub fn last_step(&self) -> Option<LastStep<'_>> {
+        let Self { first: Some(first), before: Some(before), last: Some(last), frame: Some(frame) } = self else {
+            return None;
+        };
+        Some(LastStep { first, before, last, frame })
+    }
+}
