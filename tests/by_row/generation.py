@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from by_row.plans import Block, Cells, Item, Join, Loop, Node, Read, Relation, Union, Use, Writer, placeholder
 from by_row.tables import SINGLE, TABLES
 from relations.columns import INDEPENDENT, Column, Dependence, Origins, Scoped
-from relations.expressions import AGGREGATES, BARRED, Expression, Function, call_of, expression
+from relations.expressions import AGGREGATES, BARRED, QUANTILES, Expression, Function, call_of, expression
 from relations.nodes import Builder
 from relations.scopes import Scope
 from relations.tables import is_integer
@@ -420,6 +420,8 @@ class Generator:
         """A call of an aggregate function, some with FILTER."""
         choices = self.choices
         function = choices.of(AGGREGATES[: most or (len(AGGREGATES) if scope.unique else 15)])
+        if not most and choices.chance(8):
+            function = choices.of(QUANTILES)
         if not most and choices.chance(1):
             function = choices.of(BARRED)
         arguments = [expression(choices, scope.columns, 2, self.about) for _ in range(function.arity)]

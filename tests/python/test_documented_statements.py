@@ -44,6 +44,7 @@ SAID = {
     "2 * x / COUNT(x) OVER (PARTITION BY k)": "SELECT 2 * x / COUNT(x) OVER (PARTITION BY k) FROM t",
     "SUM(x) OVER (PARTITION BY cell) / COUNT(*) OVER ()": "SELECT SUM(x) OVER () / COUNT(*) OVER () FROM d",
     "0 in every row": "SELECT 0.0 FROM t",
+    "0.5": "SELECT 0.5",
     "2 in every row": "SELECT 2.0 FROM w",
     "12 in every row": "SELECT 12.0 FROM w",
     "0 in the rows that are left": "SELECT 0.0 FROM t WHERE x > y",

@@ -134,8 +134,14 @@ AGGREGATES = [
     Function("last_value({0} ORDER BY {by})"),
     Function("nth_value({0}, 2 ORDER BY {by})"),
 ]
+# Not of grouping sets.
+QUANTILES = [
+    Function("median({0})"),
+    Function("percentile_cont({0}, 0.3)"),
+    Function("percentile_cont(0.75) WITHIN GROUP (ORDER BY {0} DESC)"),
+]
 BARRED = [
-    Function("median({0})", barred=True),
+    Function("approx_median({0})", barred=True),
     Function("sum(DISTINCT {0})", barred=True),
     Function("avg(DISTINCT {0})", barred=True),
     Function("approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY {0})", barred=True),

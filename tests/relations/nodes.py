@@ -10,6 +10,7 @@ from relations.expressions import (
     BARRED,
     GROWING,
     ORDERED,
+    QUANTILES,
     SLIDING,
     Expression,
     Function,
@@ -156,9 +157,11 @@ class Builder(Blocks):
         choices = self.choices
         scope = self.over(query)
         keys = self._keys(scope)
-        computed = []
+        computed, has_quantile = [], False
         for _ in range(1 + choices.below(2)):
             function = choices.of(BARRED) if choices.chance(4) else choices.of(AGGREGATES)
+            if choices.chance(8):
+                function, has_quantile = choices.of(QUANTILES), True
             computed.append(self.computed(self.aggregated(scope, function), "a", function))
         scope.columns = keys
         scope.unique = [key.text for key in keys]
@@ -167,7 +170,7 @@ class Builder(Blocks):
             name = self.fresh("one_")
             computed.append((Column(name, integer=True), Item("count(1)", name)))
         items, columns, unique = self.passed(scope, [s for s in keys if not s.column.integer])
-        if keys and choices.chance(20):
+        if keys and not has_quantile and choices.chance(20):
             # The number of the set tells keys that it rolls up from those that are NULL.
             listed, number = ", ".join(scope.unique), self.fresh("set_")
             tail = f"GROUP BY {choices.of(['ROLLUP', 'CUBE'])} ({listed})"
@@ -221,6 +224,8 @@ class Builder(Blocks):
         kind = choices.of(["growing", "ordered", "sliding"])
         if kind == "growing":
             function, frame = choices.of(GROWING), choices.of(growing)
+            if not frame and choices.chance(15):
+                function = choices.of(QUANTILES[:2])
         elif kind == "sliding":
             function, frame = choices.of(SLIDING), choices.of(sliding)
         else:

@@ -273,6 +273,13 @@ def _deviation(degrees: int) -> Callable[[jax.Array], jax.Array]:
     return value
 
 
+def _median(a: jax.Array) -> jax.Array:
+    ends = jnp.sort(jax.lax.stop_gradient(a))[jnp.array([(len(a) - 1) // 2, len(a) // 2])]
+    # Equal values share evenly.
+    means = [jnp.sum(jnp.where(a == end, a, 0.0)) / jnp.sum(a == end) for end in ends]
+    return (means[0] + means[1]) / 2
+
+
 def _covariance(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.mean((a - jnp.mean(a)) * (b - jnp.mean(b)))
 
@@ -282,6 +289,7 @@ _AGGREGATES: dict[str, Callable[[jax.Array], jax.Array]] = {
     "avg": jnp.mean,
     "min": jnp.min,
     "max": jnp.max,
+    "median": _median,
     "var_pop": lambda a: jnp.mean((a - jnp.mean(a)) ** 2),
     "var": lambda a: jnp.sum((a - jnp.mean(a)) ** 2) / (len(a) - 1),
     "stddev_pop": _deviation(0),

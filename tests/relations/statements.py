@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relations.columns import Column, Origin, Origins, Scoped, Shift
-from relations.expressions import AGGREGATES, BARRED, Expression, call_of, expression
+from relations.expressions import AGGREGATES, BARRED, QUANTILES, Expression, call_of, expression
 from relations.nodes import Builder, build
 from relations.queries import Item, Select, Writer
 from relations.scopes import Scope
@@ -155,6 +155,8 @@ def _top(builder: Builder, form: str, scope: Scope, variables: Sequence[Variable
         function = choices.of(AGGREGATES[: choices.of([4, len(AGGREGATES)])])
         if choices.chance(5):
             function = choices.of(BARRED)
+        elif choices.chance(8):
+            function = choices.of(QUANTILES)
         arguments = [expression(choices, scope.columns, 2, about) for _ in range(function.arity)]
         value = call_of(function, arguments, ", ".join(scope.unique))
         return _grouped(builder, form, scope, choices.some(scope.integers, 20) + varying), value

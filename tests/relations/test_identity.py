@@ -163,7 +163,7 @@ REFUSED = [
         ["LATERAL", "Write it as a join"],
     ),
     Refused("distinct", "SELECT grad(SUM(DISTINCT w * x), w) FROM t GROUP BY w", ["distinct", "no derivative"]),
-    Refused("median", "SELECT grad(median(w * x), w) FROM t GROUP BY w", ["median", "no derivative"]),
+    Refused("median", "SELECT grad(approx_median(w * x), w) FROM t GROUP BY w", ["approx_median", "no derivative"]),
     Refused(
         "list",
         "SELECT grad(l[1], w) FROM (SELECT w, array_agg(w * x) AS l FROM t GROUP BY w) AS m",

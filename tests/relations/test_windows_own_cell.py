@@ -281,3 +281,11 @@ def test_several_cells_in_a_window(ctx: SessionContext, statement: str) -> None:
     """Where only the rows tell that a window has one cell, others are an error when the query runs."""
     with pytest.raises(UnsupportedRelationError, match=r"^rows \d+ to \d+ of w in one window.*PARTITION BY"):
         ctx.sql(statement).collect()
+
+
+def test_a_union_of_constants_repeats_cells(ctx: SessionContext) -> None:
+    """DataFusion counts no rows of a SELECT without FROM."""
+    constants = "(SELECT 1.0 AS f UNION ALL SELECT 2.0) AS q"
+    found = ctx.sql(f"SELECT id, grad(SUM(f * x) OVER (), x) AS d FROM {V} CROSS JOIN {constants}").to_pydict()["d"]
+    assert found == [3.0] * len(found)
+    assert found

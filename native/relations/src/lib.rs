@@ -13,8 +13,8 @@
 //! | `Union` | of each input its own | to the input that the row is of | |
 //! | `Distinct::All` | the one that equal rows agree on, NaN if they differ | in even shares to the equal rows | |
 //! | `Distinct::On` | that of the row that is kept | to the row that is kept | |
-//! | `Aggregate` | the formula of the function; a key has the one that its group agrees on | times the partial derivative by each row | a function without a formula, DISTINCT values |
-//! | `Window` | the formula of the function; in `grad` and `vjp` by the row's own cell | sums over frames by sums over the frames that a row is in; all else by groups of rows, joined to the rows | a function without a formula; windows on windows of other keys by the row's own cell |
+//! | `Aggregate` | the formula of the function; a key has the one that its group agrees on | times the partial derivative by each row | a function without a formula, DISTINCT values; forward, quantiles over grouping sets |
+//! | `Window` | the formula of the function; in `grad` and `vjp` by the row's own cell | sums over frames by sums over the frames that a row is in; all else by groups of rows, joined to the rows | a function without a formula; windows on windows of other keys by the row's own cell; forward, quantiles over frames that are not the partition |
 //! | `Unnest` | those of the columns beside the lists | those of the columns beside the lists | lists and structs that vary |
 //! | `RecursiveQuery` | through every iteration, as further columns | through every iteration, from the last to the first, or through the last one again and again at a fixed point | UNION; forward, gradients by the rows of an iteration, and limits |
 //! | `TableScan` | 1 for the variable, 0 for all else | summed by the rows of the variable | |

@@ -56,6 +56,9 @@ pub fn table_scan(
     TableScan::try_new(table, source, Some(projection), filters, fetch)
 }
 
+/// Whether -0.0 and 0.0 are one key of groups, as they are not of partitions. DataFusion 55 has made them one.
+pub const GROUPS_ZEROS: bool = cfg!(feature = "datafusion-55");
+
 /// Whether `unnest` keeps the rows of empty lists. DataFusion 55 has a method for it.
 #[cfg(feature = "datafusion-55")]
 pub fn preserves_nulls(options: &UnnestOptions) -> bool {

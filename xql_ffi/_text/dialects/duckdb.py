@@ -15,15 +15,15 @@ DUCKDB = Host(
     same="""
     abs acos acosh asin asinh atan atan2 atanh cbrt ceil coalesce cos cosh cot degrees exp floor greatest isnan least
     gamma lgamma ln log log10 log2 nullif pi power radians round sin sinh sqrt tan tanh random
-    array_agg avg bool_and bool_or bit_and bit_or bit_xor corr count covar_pop covar_samp grouping max median min stddev
-    stddev_pop stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
-    regr_sxx regr_sxy regr_syy string_agg
+    array_agg avg bool_and bool_or bit_and bit_or bit_xor corr count covar_pop covar_samp grouping max median min
+    percentile_cont stddev stddev_pop stddev_samp sum var_pop var_samp regr_avgx regr_avgy regr_count regr_intercept
+    regr_r2 regr_slope regr_sxx regr_sxy regr_syy string_agg
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
     ascii chr concat concat_ws ends_with left length levenshtein lower lpad ltrim md5 octet_length repeat replace
     reverse right rpad rtrim split_part starts_with strpos substr substring to_hex translate trim upper
     date_part date_trunc now unnest generate_series range
     """,
-    renamed={"nvl": "ifnull", "make_array": "list_value"},
+    renamed={"nvl": "ifnull", "make_array": "list_value", "percentile_cont": "quantile_cont"},
     aliases={
         "pow": "power",
         "ceiling": "ceil",

@@ -154,10 +154,20 @@ def _call(node: exp.Anonymous, host: Host) -> exp.Expr:
     if name in OPERATORS:
         node.set("this", name)
     elif known := host.named_in_datafusion.get(name):
+        if known == "percentile_cont" and _orders_otherwise(node):
+            # DataFusion takes the quantile of what it orders by.
+            msg = f"{host.text(node)}: beside a derivative, a quantile has the order of its own values alone"
+            raise HostError(msg)
         node.set("this", known)
     elif name in FUNCTIONS:
         node.set("this", exp.to_identifier(f"{host.name}.{name}", quoted=True))
     return node
+
+
+def _orders_otherwise(quantile: exp.Anonymous) -> bool:
+    """Whether a quantile orders by something else than its values."""
+    value, *others = quantile.expressions
+    return any([key.this for key in other.expressions] != [value] for other in others if isinstance(other, exp.Order))
 
 
 def is_float(node: exp.Expr, host: Host, floats: frozenset[str]) -> bool:

@@ -45,6 +45,10 @@ def host_tree(
         if isinstance(table.this, exp.Anonymous) and table.alias and not table.args["alias"].columns:
             # The name that DataFusion gives the column of generate_series.
             table.args["alias"].set("columns", [exp.to_identifier("value")])
+    for cut in list(root.find_all(exp.Add)):
+        if (whole := _uncut(cut)) is not None:
+            cut.replace(whole.copy() if isinstance(cut.parent, exp.Paren) else closed(whole.copy()))
+    _quantiles(root, host)
     _ignored(root, host)
     _check(root, host)
     for case in reversed(list(root.find_all(exp.Case))):
@@ -111,6 +115,17 @@ def _ignored(root: exp.Expr, host: Host) -> None:
         elif filtered is not None and host.treats_nulls_inside and host.has_filter:
             treatment.replace(filtered)
             filtered.set("this", exp.IgnoreNulls(this=call))
+
+
+def _quantiles(root: exp.Expr, host: Host) -> None:
+    """Writes the order of a quantile beside its arguments, where the host has them there."""
+    for within in list(root.find_all(exp.WithinGroup)) if "percentile_cont" in host.renamed else ():
+        call, (key,) = within.this, within.expression.expressions
+        (part,) = call.expressions
+        if key.args.get("desc"):
+            part = exp.Order(this=part, expressions=[key])
+        call.set("expressions", [key.this.copy(), part])
+        within.replace(call)
 
 
 def _firsts(root: exp.Expr, host: Host) -> None:
@@ -208,6 +223,23 @@ def _certain(node: exp.Case) -> exp.Expr | None:
     condition = branches[0].this
     is_draw = isinstance(condition, exp.GTE) and condition.this.name == "random" and condition.expression.name == "0.0"
     return branches[0].args["true"].copy() if is_draw else None
+
+
+def _uncut(node: exp.Add) -> exp.Expr | None:
+    """The place of a quantile, of which DataFusion alone cuts what is beyond the sixth digit."""
+    whole = node.this.unnest()
+    if not isinstance(whole, exp.Anonymous) or whole.name != "floor":
+        return None
+    place = whole.expressions[0]
+    text = DATAFUSION.text(place)
+    cut = f"trunc((({text}) - floor({text})) * 1000000.0) / 1000000.0"
+    # Nobody but the derivative of a quantile writes this, however it sets its parentheses.
+    is_cut = _without_parentheses(DATAFUSION.text(node.expression)) == _without_parentheses(cut)
+    return place if is_cut else None
+
+
+def _without_parentheses(text: str) -> str:
+    return text.replace("(", "").replace(")", "")
 
 
 def _special(node: exp.Cast, host: Host) -> exp.Expr:

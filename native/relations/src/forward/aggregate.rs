@@ -12,6 +12,7 @@ use super::agreement::{Agreements, InRows};
 use super::carrier::{Carried, Carrier, Request};
 use super::direction::Direction;
 use super::draws::Draws;
+use super::window::functions::with_windows_over_columns;
 use crate::rows::{Over, arguments};
 use crate::tangents::linearize::{Function, null_with_column, of_type, written_out};
 use crate::tangents::tangent::{Linearized, Tangent, Tangents};
@@ -45,18 +46,20 @@ pub fn aggregate(carrier: &mut Carrier, aggregate: Aggregate, requests: &[Reques
     let asked = asked.collect::<Result<_>>()?;
     let Carried { plan, tangents } = carrier.carry(aggregate.input.as_ref().clone(), asked)?;
 
-    let mut groups = Groups { aggregate: &aggregate, carried: &plan, agreements: Agreements::default(), exprs: vec![] };
+    let (agreements, ranks, exprs) = (Agreements::default(), vec![], vec![]);
+    let mut groups = Groups { aggregate: &aggregate, carried: &plan, agreements, ranks, exprs };
     groups.agreements.aggregates.extend(aggregate.aggr_expr.iter().cloned());
     groups.exprs.extend(columns(&aggregate.schema));
     let mut all = vec![];
     for ((direction, request), below) in carrier.directions.iter().zip(requests).zip(&tangents) {
         all.push(groups.tangents(direction, &request.asked.wanted, below, carrier.names)?);
     }
-    let Groups { agreements, mut exprs, .. } = groups;
+    let Groups { agreements, ranks, mut exprs, .. } = groups;
     if !all.iter().flat_map(Tangents::iter).any(|(_, tangent)| matches!(tangent, Tangent::Column(_))) {
         return Ok(Carried { plan: LogicalPlan::Aggregate(aggregate), tangents: all });
     }
     exprs.extend(agreements.exprs);
+    let plan = with_windows_over_columns(plan, ranks, carrier.names)?;
     let grouped = Aggregate::try_new(Arc::new(plan), aggregate.group_expr, agreements.aggregates)?;
     let plan = Projection::try_new(exprs, Arc::new(LogicalPlan::Aggregate(grouped)))?;
     Ok(Carried { plan: LogicalPlan::Projection(plan), tangents: all })
@@ -69,6 +72,8 @@ struct Groups<'g> {
     carried: &'g LogicalPlan,
     /// The aggregates of the node, those that tangents are computed from, and the tangents of keys.
     agreements: Agreements,
+    /// The window functions below the aggregates that these read.
+    ranks: Vec<Expr>,
     /// The columns of the node and the tangents of aggregates.
     exprs: Vec<Expr>,
 }
@@ -99,6 +104,8 @@ impl Groups<'_> {
                 jvp: &direction.jvp,
                 variable: &direction.variable,
                 names,
+                keys: group_expr,
+                ranks: &mut self.ranks,
                 computed: &mut self.agreements.aggregates,
             };
             let Some(mut guarded) = rows.guarded(primal)? else { continue };

@@ -15,6 +15,7 @@ use super::nodes::Node;
 use super::region::Region;
 use super::stages::Members;
 use crate::forward::Draws;
+use crate::rows::quantiles::is_quantile;
 use crate::vocabulary::expressions::is_of_one_row;
 use crate::vocabulary::names::Names;
 
@@ -63,10 +64,10 @@ fn over_columns(
     schema: &DFSchema,
 ) -> Result<AggregateFunction> {
     let columns = computed(builder, below, &call.params.args, schema)?;
-    // A constant stays one: nth_value takes no column for its second argument.
-    let is_nth = call.func.name() == "nth_value";
+    // A constant stays one: nth_value and percentile_cont take no column for their second argument.
+    let takes_constant = call.func.name() == "nth_value" || is_quantile(call.func.name());
     for (position, (argument, column)) in call.params.args.iter_mut().zip(columns).enumerate() {
-        let stays = matches!(argument, Expr::Literal(..)) || is_nth && position == 1;
+        let stays = matches!(argument, Expr::Literal(..)) || takes_constant && position == 1;
         if !stays {
             *argument = Expr::Column(column);
         }

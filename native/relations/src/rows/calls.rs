@@ -4,6 +4,7 @@ use datafusion_common::{Result, internal_err};
 use datafusion_expr::Expr;
 
 use super::frame_sums::FrameSum;
+use super::quantiles::Percentile;
 
 /// A call in a formula. Each but the first two is linear in the tangent `dx`.
 ///
@@ -48,6 +49,15 @@ pub enum FormulaCall<'f> {
     Chosen {
         /// Which one.
         extremum: Extremum,
+        /// `x`.
+        input: Expr,
+        /// `dx`.
+        tangent: Expr,
+    },
+    /// `arg_quantile(x, dx)` or `arg_quantile(x, dx, p)`: the tangents of the rows that have a share in a quantile, each times this share.
+    Quantile {
+        /// Which one.
+        percentile: Percentile,
         /// `x`.
         input: Expr,
         /// `dx`.
@@ -121,6 +131,11 @@ impl<'f> FormulaCall<'f> {
             ("arg_min" | "arg_max", [Value(input), Tangent(tangent)]) => {
                 let extremum = if function == "arg_min" { Extremum::Min } else { Extremum::Max };
                 Self::Chosen { extremum, input: input.clone(), tangent: tangent.clone() }
+            }
+            ("arg_quantile", [Value(input), Tangent(tangent), percentile @ ..]) if percentile.len() < 2 => {
+                let percentile = percentile.first().cloned().map(Argument::expr);
+                let percentile = percentile.map_or(Ok(Percentile::Half), Percentile::of)?;
+                Self::Quantile { percentile, input: input.clone(), tangent: tangent.clone() }
             }
             (function, [Tangent(_), ..]) if is_choice(function) || is_frame_sum(function) => {
                 Self::OfRow { function, arguments: arguments.iter().cloned().map(Argument::expr).collect() }

@@ -41,6 +41,9 @@ const LINES: &[Line] = &[
     // that it is the derivative for a growing variable.
     line("min(x)", "arg_min(x, dx)").ignoring_repetition(),
     line("max(x)", "arg_max(x, dx)").ignoring_repetition(),
+    // The value is linear in those of the rows between which it is.
+    line("median(x)", "arg_quantile(x, dx)"),
+    line("percentile_cont(x, p)", "arg_quantile(x, dx, p)"),
     line("var_pop(x)", "2 * regr_sxy(x, dx) / regr_count(x, dx)"),
     line("var(x)", "2 * regr_sxy(x, dx) / nullif(regr_count(x, dx) - 1, 0)"),
     // Of equal values the middle of the subdifferential, as for abs.
@@ -245,6 +248,7 @@ mod tests {
                 }
                 FormulaCall::Deviations { input, tangent, .. } => ("regr_sxy", vec![tangent, input]),
                 FormulaCall::Chosen { extremum, input, tangent } => (extremum.function(), vec![input, tangent]),
+                FormulaCall::Quantile { input, tangent, .. } => ("quantile", vec![input, tangent]),
             };
             let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
             let data_type = if function == "regr_count" { DataType::UInt64 } else { DataType::Float64 };

@@ -5,12 +5,13 @@ pub mod formulas;
 pub mod frame_sums;
 pub mod frames;
 pub mod own_cell;
+pub mod quantiles;
 pub mod without_formula;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{DFSchema, Result, plan_err};
 use datafusion_expr::expr::{AggregateFunction, NullTreatment, WindowFunction, WindowFunctionParams};
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, WindowFunctionDefinition, lit, when};
+use datafusion_expr::{Expr, ExprSchemable, Operator, ScalarUDF, WindowFunctionDefinition, binary_expr, lit, when};
 use std::sync::Arc;
 
 use crate::tangents::linearize::{Function, linearize, written_out};
@@ -21,7 +22,10 @@ use crate::vocabulary::names::Names;
 use calls::{Extremum, FormulaCall, is_choice};
 use formulas::{Input, TangentFormula};
 use frame_sums::FrameSum;
+use frames::is_whole;
+use quantiles::{Percentile, is_quantile, keys_of_partitions, ranks, share};
 use without_formula::{DISTINCT_BEFORE, way_without};
+use xql_autodiff::vocabulary::columns::is_volatile;
 use xql_autodiff::vocabulary::messages::abbreviate;
 use xql_autodiff::vocabulary::types::is_float;
 
@@ -39,6 +43,10 @@ pub struct Over<'a> {
     pub variable: &'a str,
     /// The names of added columns.
     pub names: &'a mut Names,
+    /// The keys of the groups that aggregates are over.
+    pub keys: &'a [Expr],
+    /// The window functions over the rows that tangents read, below those that are computed.
+    pub ranks: &'a mut Vec<Expr>,
     /// The functions over the rows. Those that tangents are computed from are added.
     pub computed: &'a mut Vec<Expr>,
 }
@@ -65,7 +73,8 @@ impl Guarded {
 }
 
 /// Functions whose tangents are those of rows, or these added up, and so are 0 where these are.
-const LINEAR: [&str; 9] = ["sum", "avg", "min", "max", "first_value", "last_value", "nth_value", "lag", "lead"];
+const LINEAR: [&str; 11] =
+    ["sum", "avg", "min", "max", "median", "percentile_cont", "first_value", "last_value", "nth_value", "lag", "lead"];
 
 /// A function that varies, with the formula of its tangent.
 struct Varying {
@@ -158,7 +167,27 @@ impl Over<'_> {
                 way_without(definition.name())
             );
         };
+        if is_quantile(definition.name()) {
+            self.check_ranked(function, &call)?;
+        }
         Ok(Some(Varying { call, inputs, formula }))
+    }
+
+    /// Refuses a quantile whose rows cannot be ranked below it.
+    fn check_ranked(&self, function: &Expr, call: &Call) -> Result<()> {
+        let over = match call {
+            Call::Window(call) if !is_whole(&call.params) => {
+                "a frame that is not the whole partition. Take it in the subquery of a gradient by row, grad((SELECT ...), x), or join \
+                 each row with those of its frame, and GROUP BY"
+            }
+            Call::Aggregate(_) if self.keys.iter().any(|key| matches!(key, Expr::GroupingSet(_))) => {
+                "grouping sets. Write these as a UNION ALL of groups"
+            }
+            Call::Aggregate(_) if self.keys.iter().any(is_volatile) => "groups by a random key. Draw the key in a CTE",
+            _ => return Ok(()),
+        };
+        let (function, variable) = (abbreviate(function), self.variable);
+        plan_err!("{function}: no derivative by {variable} is known for a quantile over {over}")
     }
 
     /// Whether none of the inputs of a row is NULL, if that is not known.
@@ -173,7 +202,8 @@ impl Over<'_> {
     }
 
     fn rows(&mut self, call: Call, complete: Option<Expr>) -> CalledRows<'_> {
-        CalledRows { call, complete, schema: self.carried, computed: self.computed, names: self.names }
+        let Self { carried: schema, keys, ranks, computed, names, .. } = self;
+        CalledRows { call, complete, schema, keys, ranks, computed, names }
     }
 
     /// An argument and its tangent, both DOUBLE if they are floats.
@@ -224,7 +254,7 @@ pub fn stays(argument: &Expr, function: &WindowFunctionDefinition) -> bool {
 }
 
 /// A call that is differentiated.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Call {
     Aggregate(AggregateFunction),
     Window(Box<WindowFunction>),
@@ -264,6 +294,21 @@ impl Call {
         match self {
             Self::Aggregate(call) => call.params.null_treatment,
             Self::Window(call) => call.params.null_treatment,
+        }
+    }
+
+    fn filter(&self) -> Option<&Expr> {
+        match self {
+            Self::Aggregate(call) => call.params.filter.as_deref(),
+            Self::Window(call) => call.params.filter.as_deref(),
+        }
+    }
+
+    /// Whether an aggregate takes its rows from the greatest to the least.
+    fn is_descending(&self) -> bool {
+        match self {
+            Self::Aggregate(call) => call.params.order_by.first().is_some_and(|sort| !sort.asc),
+            Self::Window(_) => false,
         }
     }
 
@@ -311,6 +356,8 @@ pub struct CalledRows<'r> {
     /// Which rows take part because none of their inputs is NULL.
     complete: Option<Expr>,
     schema: &'r DFSchema,
+    keys: &'r [Expr],
+    ranks: &'r mut Vec<Expr>,
     computed: &'r mut Vec<Expr>,
     names: &'r mut Names,
 }
@@ -329,6 +376,7 @@ impl CalledRows<'_> {
                 self.call("regr_sxy", if is_tangent_first { vec![tangent, input] } else { vec![input, tangent] })
             }
             FormulaCall::Chosen { extremum, input, tangent } => self.chosen(extremum, &input, &tangent),
+            FormulaCall::Quantile { percentile, input, tangent } => self.quantile(&percentile, &input, tangent),
         }
     }
 
@@ -362,5 +410,30 @@ impl CalledRows<'_> {
         let call = self.call.with(extremum, vec![both], present)?;
         let chosen = self.names.column(call, self.computed, |names| names.part(extremum));
         Ok((tangent_in(Expr::Column(chosen)), field))
+    }
+
+    /// The tangents of the rows with a share in a quantile, each times its share. Equal values are taken in the order of their tangents, so
+    /// that it is the derivative for a growing variable.
+    fn quantile(&mut self, percentile: &Percentile, value: &Expr, tangent: Expr) -> Result<(Expr, FieldRef)> {
+        let field = Arc::new(Field::new("quantile", DataType::Float64, true));
+        let of_those = |expr: &Expr| of_rows(self.call.filter(), one_zero(expr.clone(), &DataType::Float64)?);
+        let keys = match &self.call {
+            Call::Aggregate(_) => keys_of_partitions(self.keys, self.schema)?,
+            Call::Window(call) => call.params.partition_by.clone(),
+        };
+        let ranks = ranks(&keys, &of_those(value)?, Some(of_those(&tangent)?));
+        let ranks = ranks.map(|rank| Expr::Column(self.names.column(rank, self.ranks, |names| names.part("rank"))));
+        let share = share(ranks, percentile, self.call.is_descending());
+        let term = binary_expr(share, Operator::Multiply, tangent);
+        let sum = self.call.clone().unordered().with("sum", vec![term], None)?;
+        Ok((Expr::Column(self.names.column(sum, self.computed, |names| names.part("sum"))), field))
+    }
+}
+
+/// A value of each row that fulfils a condition.
+fn of_rows(condition: Option<&Expr>, value: Expr) -> Result<Expr> {
+    match condition {
+        Some(condition) => when(condition.clone(), value).end(),
+        None => Ok(value),
     }
 }

@@ -24,6 +24,7 @@ use super::calls::{FormulaCall, is_choice};
 use super::formulas::{Input, TangentFormula, aggregate};
 use super::frame_sums::FrameSum;
 use super::frames::{by_distance, has_own_row, is_in_own_frame, is_whole};
+use super::quantiles::{Percentile, is_quantile, ranks, share};
 use super::{Call, Guarded, Over, Varying};
 use crate::tangents::tangent::Inactive;
 use crate::vocabulary::expressions::{failing, one_zero};
@@ -101,7 +102,7 @@ impl OwnCell<'_> {
 
     /// The tangent of a function, which has this value, along one that is the same in all rows of a partition; nothing if it is zero.
     pub fn tangent_along(&mut self, function: &Expr, value: &Expr) -> Result<Option<Guarded>> {
-        let Some(Varying { call: Call::Window(call), inputs, .. }) = self.over.varying(function)? else {
+        let Some(Varying { call: Call::Window(call), inputs, formula }) = self.over.varying(function)? else {
             return Ok(None);
         };
         match inputs.as_slice() {
@@ -111,6 +112,23 @@ impl OwnCell<'_> {
                 let takes_part = takes_part.into_iter().chain(self.over.present(&inputs)?).reduce(Expr::and);
                 let mean = Sum { rows: self, call: *call, complete: None, takes_part, value }.mean(input, tangent)?;
                 Ok(Some(Guarded { tangent: mean, inactive: self.over.inactive(function)? }))
+            }
+            [_, ..] if is_quantile(call.fun.name()) => {
+                let takes_part = call.params.filter.as_deref().cloned().into_iter().chain(self.over.present(&inputs)?);
+                let mut sum =
+                    Sum { rows: self, takes_part: takes_part.reduce(Expr::and), call: *call, complete: None, value };
+                let known: FieldRef = Arc::new(Field::new("value", DataType::Float64, true));
+                let tangent = formula.evaluate(&inputs, |call| {
+                    let FormulaCall::Quantile { percentile, input, tangent } = call else {
+                        return internal_err!("the derivative of a quantile is not by the shares of its rows");
+                    };
+                    let term = sum.share_in_quantile(&percentile, input, tangent)?;
+                    let term = sum.term(term, "term");
+                    let frame = sum.frame()?;
+                    Ok((sum.over_part("sum", term, vec![], frame)?, Arc::clone(&known)))
+                })?;
+                let inactive = self.over.inactive(function)?;
+                Ok(tangent.map(|tangent| Guarded { tangent, inactive }))
             }
             _ => self.over.guarded(function),
         }
@@ -202,6 +220,10 @@ impl Sum<'_, '_> {
             }
             FormulaCall::Deviations { input, tangent, .. } => Ok(known(self.deviations(input, tangent)?)),
             FormulaCall::Chosen { input, tangent, .. } => Ok(known(self.share(input, tangent)?)),
+            FormulaCall::Quantile { percentile, input, tangent } => {
+                let term = self.share_in_quantile(&percentile, input, tangent)?;
+                Ok(known(self.sum(or_zero(term))?))
+            }
             FormulaCall::OfRow { function, .. } => {
                 internal_err!("{function} chooses a row, which is not known by the row's own cell in a sum")
             }
@@ -275,6 +297,15 @@ impl Sum<'_, '_> {
         let frame = self.frame()?;
         let ties = self.over_part("count", takes_part, vec![own], frame)?;
         self.of_those_that_take_part(when(is_chosen, quotient(tangent, ties)).otherwise(lit(0.0))?, Some(lit(0.0)))
+    }
+
+    /// The share that a row has in a quantile, times its tangent. Rows with equal values share evenly.
+    fn share_in_quantile(&mut self, percentile: &Percentile, input: Expr, tangent: Expr) -> Result<Expr> {
+        let value = self.of_those_that_take_part(one_zero(input, &DataType::Float64)?, None)?;
+        let over = &mut self.rows.over;
+        let ranks = ranks(&self.call.params.partition_by, &value, None);
+        let ranks = ranks.map(|rank| Expr::Column(over.names.column(rank, over.ranks, |names| names.part("rank"))));
+        Ok(product(share(ranks, percentile, false), tangent))
     }
 
     /// The mean of the tangents of the rows with the least or greatest value.

@@ -1,9 +1,13 @@
 //! What to write in place of an aggregate or window function that has no formula.
 
-/// The rows that a quantile is computed from, with the fraction `p`: where it lies between two, as far as it is from each.
-const QUANTILE: &str = "Compute a quantile, with p = 0.5 for the median, from the rows beside it: number them in a CTE, \
-                        ROW_NUMBER() OVER (ORDER BY x) - 1 - p * (COUNT(x) OVER () - 1) AS d, and take SUM(x * (1 - abs(d))) FILTER \
-                        (WHERE abs(d) < 1). To fit one, minimize the pinball loss AVG(greatest(p * e, (p - 1) * e)) of the errors e";
+const EXACT_MEDIAN: &str = "Write median(x), which is exact and has one";
+
+const EXACT_QUANTILE: &str = "Write percentile_cont(p) WITHIN GROUP (ORDER BY x), which is exact and has one";
+
+const WEIGHTED_QUANTILE: &str = "Take the least value up to which enough of the weight lies: MIN(x) FILTER (WHERE s >= p * total), with \
+                                 SUM(weight) OVER (ORDER BY x) AS s and SUM(weight) OVER () AS total from a CTE";
+
+const MODE: &str = "It is one value or another, and jumps between them. Write median(x) or AVG(x)";
 
 const COLLECTED: &str = "Aggregate the values themselves, SUM(x), in place of what is collected";
 
@@ -14,11 +18,10 @@ pub const DISTINCT_BEFORE: &str =
 /// What to write in place of a function of this name.
 pub fn way_without(function: &str) -> &'static str {
     match function {
-        "median"
-        | "approx_median"
-        | "percentile_cont"
-        | "approx_percentile_cont"
-        | "approx_percentile_cont_with_weight" => QUANTILE,
+        "approx_median" => EXACT_MEDIAN,
+        "approx_percentile_cont" => EXACT_QUANTILE,
+        "approx_percentile_cont_with_weight" => WEIGHTED_QUANTILE,
+        "mode" => MODE,
         "array_agg" | "string_agg" => COLLECTED,
         _ => "Write it with SUM, AVG, MIN, MAX and the others that have one",
     }
@@ -28,19 +31,18 @@ pub fn way_without(function: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::rows::formulas;
+    use datafusion_common::Result;
+    use datafusion_expr::WindowFunctionDefinition;
 
     #[test]
-    fn quantiles_are_datafusions_own_names() {
-        let quantiles = [
-            "median",
-            "approx_median",
-            "percentile_cont",
-            "approx_percentile_cont",
-            "approx_percentile_cont_with_weight",
-        ];
-        for name in quantiles {
-            assert_eq!(way_without(name), QUANTILE);
+    fn what_is_advised_has_a_formula() -> Result<()> {
+        for (name, advised) in [("approx_median", "median"), ("approx_percentile_cont", "percentile_cont")] {
             assert!(formulas::aggregate(name).is_ok(), "{name}");
+            assert!(way_without(name).contains(advised));
+            let advised = WindowFunctionDefinition::AggregateUDF(formulas::aggregate(advised)?);
+            let arity = if name == "approx_median" { 1 } else { 2 };
+            assert!(formulas::of(&advised, arity)?.is_some());
         }
+        Ok(())
     }
 }

@@ -95,7 +95,7 @@ pub fn has_cells_of_its_own(plan: &LogicalPlan, index: usize) -> Result<bool> {
                     | JoinType::RightAnti
                     | JoinType::RightMark
             );
-            !only_tests && other.max_rows().is_none_or(|rows| rows > 1)
+            !only_tests && !has_one_row_at_most(other)
         }
         LogicalPlan::Aggregate(aggregate) => {
             let sets = matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]);
@@ -134,11 +134,29 @@ pub fn has_cells_of_its_own(plan: &LogicalPlan, index: usize) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether a plan is known to have one row at most. DataFusion counts none for a SELECT without FROM, so that a union of several seems to
+/// have none either.
+#[recursive::recursive]
+fn has_one_row_at_most(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Union(_) => false,
+        // It may have the row of each side.
+        LogicalPlan::Join(join) if join.join_type == JoinType::Full => false,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::SubqueryAlias(_) => plan.inputs().into_iter().all(has_one_row_at_most),
+        counted => counted.max_rows().is_some_and(|rows| rows <= 1),
+    }
+}
+
 /// Whether column number `index` has one cell at most, so that all rows have it.
 #[recursive::recursive]
 pub fn is_one_cell(plan: &LogicalPlan, index: usize) -> Result<bool> {
     let Origin::Below(sources) = origin(plan, index)? else {
-        return Ok(plan.max_rows().is_some_and(|rows| rows <= 1));
+        return Ok(has_one_row_at_most(plan));
     };
     match (sources.as_slice(), plan.inputs()) {
         ([(input, below)], inputs) => inputs.get(*input).map_or(Ok(false), |input| is_one_cell(input, *below)),

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::forward::draws::Draws;
+use crate::rows::frames::with_windows;
 use crate::rows::stays;
-use crate::vocabulary::names::Names;
+use crate::vocabulary::names::{Names, with_columns};
 
 /// The window functions of a node over its input, which computes what they draw behind its columns.
 pub struct Windows {
@@ -62,4 +63,17 @@ pub fn over_columns(function: &mut Expr, below: &mut Vec<Expr>, names: &mut Name
             *argument = Expr::Column(names.column(argument.clone(), below, |names| names.part(&name)));
         }
     }
+}
+
+/// The plan with window functions over columns of its own.
+pub fn with_windows_over_columns(
+    plan: LogicalPlan,
+    mut functions: Vec<Expr>,
+    names: &mut Names,
+) -> Result<LogicalPlan> {
+    let mut read = vec![];
+    for function in &mut functions {
+        over_columns(function, &mut read, names);
+    }
+    with_windows(with_columns(plan, read)?, functions)
 }

@@ -5,7 +5,7 @@
 
 mod below;
 pub mod cells;
-mod functions;
+pub mod functions;
 mod own_cell;
 
 use datafusion_common::{Result, plan_err};
@@ -19,7 +19,7 @@ use crate::rows::{Over, arguments};
 use crate::tangents::linearize::{null_with_column, of_type};
 use crate::tangents::tangent::{Linearized, Tangent};
 use crate::vocabulary::names::with_columns;
-use functions::{Windows, over_columns};
+use functions::{Windows, over_columns, with_windows_over_columns};
 
 /// The columns of the input keep their tangents. Partitions and order are taken as constant, as conditions are.
 pub fn window(carrier: &mut Carrier, window: Window, requests: &[Request]) -> Result<Carried> {
@@ -70,7 +70,7 @@ fn of_all_rows(carrier: &mut Carrier, windows: &Windows, requests: &[Request]) -
     let asked = asked.collect::<Result<_>>()?;
     let Carried { plan, tangents: mut all } = carrier.carry(input.clone(), asked)?;
     let mut computed = functions.clone();
-    let mut exprs = vec![];
+    let (mut ranks, mut exprs) = (vec![], vec![]);
     for ((direction, request), tangents) in carrier.directions.iter().zip(requests).zip(&mut all) {
         let below = tangents.clone();
         for (index, function) in windows.wanted(&request.asked.wanted) {
@@ -81,6 +81,8 @@ fn of_all_rows(carrier: &mut Carrier, windows: &Windows, requests: &[Request]) -
                 jvp: &direction.jvp,
                 variable: &direction.variable,
                 names: carrier.names,
+                keys: &[],
+                ranks: &mut ranks,
                 computed: &mut computed,
             };
             let tangent = match rows.guarded(function)? {
@@ -99,6 +101,7 @@ fn of_all_rows(carrier: &mut Carrier, windows: &Windows, requests: &[Request]) -
     for added in computed.iter_mut().skip(functions.len()) {
         over_columns(added, &mut read, carrier.names);
     }
+    let plan = with_windows_over_columns(plan, ranks, carrier.names)?;
     let plan = LogicalPlan::Window(Window::try_new(computed, Arc::new(with_columns(plan, read)?))?);
     Ok(Carried { plan: with_columns(plan, exprs)?, tangents: all })
 }

@@ -92,6 +92,7 @@ struct Passes {
 struct Layers {
     /// The node's own functions, and others over the same rows.
     functions: Vec<Expr>,
+    ranks: Vec<Expr>,
     terms: Vec<Expr>,
     sums: Vec<Expr>,
     derivatives: Vec<Expr>,
@@ -147,11 +148,12 @@ pub fn by_own_cell(
 
 impl Layers {
     fn new(functions: Vec<Expr>) -> Self {
-        Self { functions, terms: vec![], sums: vec![], derivatives: vec![] }
+        Self { functions, ranks: vec![], terms: vec![], sums: vec![], derivatives: vec![] }
     }
 
     /// The plan with all of it, where so many of the functions are the node's own.
     fn over(mut self, mut plan: LogicalPlan, own: usize, names: &mut Names) -> Result<LogicalPlan> {
+        self.functions.append(&mut self.ranks);
         let mut read = vec![];
         for added in self.functions.iter_mut().skip(own) {
             over_columns(added, &mut read, names);
@@ -363,7 +365,7 @@ impl OwnCells<'_, '_> {
         layers: &'r mut Layers,
         carried: &'r DFSchemaRef,
     ) -> OwnCell<'r> {
-        let Layers { functions, terms, sums, .. } = layers;
+        let Layers { functions, ranks, terms, sums, .. } = layers;
         let direction = &self.carrier.directions[self.direction];
         let over = Over {
             columns: &pass.schema,
@@ -372,6 +374,8 @@ impl OwnCells<'_, '_> {
             jvp: &direction.jvp,
             variable: &direction.variable,
             names: self.carrier.names,
+            keys: &[],
+            ranks,
             computed: functions,
         };
         OwnCell { over, cell: number.clone(), repeats: self.repeat, terms, sums }

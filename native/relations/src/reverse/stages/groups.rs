@@ -8,7 +8,7 @@ use datafusion_functions_aggregate::count::count_all;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::types::can_vary;
 
-use super::partials::Partials;
+use super::partials::{Partials, Shares};
 use super::stored::{Pulled, Stored};
 use crate::reverse::cotangents::{Cotangents, RowCotangents, is_not_zero, product_at_zero};
 use crate::reverse::region::{Region, RenamedRows, joined};
@@ -63,7 +63,7 @@ impl Table {
 impl Groups {
     /// A stage with the groups of the rows of a region: first their keys, then the aggregates, each with the call as the user wrote it.
     pub fn computed(
-        below: Region,
+        mut below: Region,
         keys: Vec<Column>,
         calls: Vec<(AggregateFunction, Expr)>,
         members: Members,
@@ -90,9 +90,12 @@ impl Groups {
             }
             functions.push(function.alias(names.part(call.func.name())));
         }
+        let mut shares = Shares::default();
         for partials in &mut aggregates {
+            partials.add_share(&mut shares, below.plan.schema(), &keys, names)?;
             partials.add_statistics(&mut functions, keys.len(), names)?;
         }
+        below.plan = shares.over(below.plan)?;
         let group = keys.iter().cloned().map(Expr::Column).collect();
         let groups = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(below.plan.clone()), group, functions)?);
         let single = keys.is_empty();

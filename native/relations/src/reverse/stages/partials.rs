@@ -6,15 +6,20 @@
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::{Column, DFSchema, Result, internal_err, plan_err};
 use datafusion_expr::expr::{AggregateFunction, NullTreatment};
-use datafusion_expr::{Expr, ExprSchemable, Operator, WindowFunctionDefinition, binary_expr, cast, lit, when};
+use datafusion_expr::{
+    Expr, ExprSchemable, LogicalPlan, Operator, WindowFunctionDefinition, binary_expr, cast, lit, when,
+};
 use datafusion_functions_aggregate::count::count_all;
 use std::sync::Arc;
 use xql_autodiff::vocabulary::messages::abbreviate;
 
 use crate::rows::calls::FormulaCall;
 use crate::rows::formulas::{Input, TangentFormula, aggregate, of};
+use crate::rows::frames::with_windows;
+use crate::rows::quantiles::{Percentile, is_quantile, keys_of_partitions, ranks, share};
 use crate::rows::without_formula::{DISTINCT_BEFORE, way_without};
-use crate::vocabulary::names::Names;
+use crate::vocabulary::expressions::one_zero;
+use crate::vocabulary::names::{Names, with_columns};
 
 /// How a column of a group depends on its rows.
 pub struct Partials {
@@ -25,10 +30,30 @@ pub struct Partials {
     statistics: Vec<(Expr, usize)>,
 }
 
+/// The shares of rows in quantiles, and what they are computed from.
+#[derive(Default)]
+pub struct Shares {
+    values: Vec<Expr>,
+    ranks: Vec<Expr>,
+    shares: Vec<Expr>,
+}
+
+impl Shares {
+    /// The rows with their shares.
+    pub fn over(self, rows: LogicalPlan) -> Result<LogicalPlan> {
+        with_columns(with_windows(with_columns(rows, self.values)?, self.ranks)?, self.shares)
+    }
+}
+
 /// What a group has its column by.
 enum By {
     /// By an aggregate over them.
-    Aggregated { call: AggregateFunction, formula: &'static TangentFormula },
+    Aggregated {
+        call: AggregateFunction,
+        formula: &'static TangentFormula,
+        /// The column with the share that a row has in a quantile.
+        share: Option<Column>,
+    },
     /// All rows have it.
     Key,
     /// There is one row at most.
@@ -57,7 +82,7 @@ impl Partials {
             );
         }
         let inputs = call.params.args.iter().map(|argument| double(argument, columns)).collect::<Result<_>>()?;
-        Ok(Self { by: By::Aggregated { call: call.clone(), formula }, inputs, statistics: vec![] })
+        Ok(Self { by: By::Aggregated { call: call.clone(), formula, share: None }, inputs, statistics: vec![] })
     }
 
     /// Those of a key, in which the rows of the group have an even share.
@@ -79,6 +104,34 @@ impl Partials {
             _ => number,
         };
         Ok(Self { by: By::Chosen { row, chosen }, inputs: vec![value.clone()], statistics: vec![] })
+    }
+
+    /// Adds the share of a row in a quantile to what is computed of rows with these columns, which are grouped by these keys. Rows with
+    /// equal values share evenly.
+    pub fn add_share(
+        &mut self,
+        shares: &mut Shares,
+        columns: &DFSchema,
+        keys: &[Column],
+        names: &mut Names,
+    ) -> Result<()> {
+        let By::Aggregated { call, share: own, .. } = &mut self.by else { return Ok(()) };
+        let (true, Some(input)) = (is_quantile(call.func.name()), self.inputs.first()) else { return Ok(()) };
+        let value = one_zero(input.clone(), &DataType::Float64)?;
+        let value = match call.params.filter.as_deref() {
+            Some(takes_part) => when(takes_part.clone(), value).end()?,
+            None => value,
+        };
+        let percentile = self.inputs.get(1).cloned().map_or(Ok(Percentile::Half), Percentile::of)?;
+        let is_descending = call.params.order_by.first().is_some_and(|sort| !sort.asc);
+        let keys: Vec<_> = keys.iter().cloned().map(Expr::Column).collect();
+        let keys = keys_of_partitions(&keys, columns)?;
+        let value = Expr::Column(names.column(value, &mut shares.values, |names| names.part("value")));
+        let ranks = ranks(&keys, &value, None);
+        let ranks = ranks.map(|rank| Expr::Column(names.column(rank, &mut shares.ranks, |names| names.part("rank"))));
+        let share = share(ranks, &percentile, is_descending);
+        *own = Some(names.column(share, &mut shares.shares, |names| names.part("share")));
+        Ok(())
     }
 
     /// Adds the aggregates that the derivatives read to those of the group, which has so many keys.
@@ -108,7 +161,9 @@ impl Partials {
     /// Whether they are shares of rows in the value, so that they are numbers whatever the rows hold.
     pub fn are_shares(&self) -> bool {
         match &self.by {
-            By::Aggregated { call, .. } => matches!(call.func.name(), "sum" | "avg" | "min" | "max"),
+            By::Aggregated { call, .. } => {
+                matches!(call.func.name(), "sum" | "avg" | "min" | "max") || is_quantile(call.func.name())
+            }
             _ => true,
         }
     }
@@ -139,8 +194,8 @@ impl Partials {
         ties: Option<Expr>,
         statistic: &mut dyn FnMut(Expr) -> Result<Expr>,
     ) -> Result<Vec<(Expr, Expr)>> {
-        let (call, formula) = match &self.by {
-            By::Aggregated { call, formula } => (call, formula),
+        let (call, formula, share) = match &self.by {
+            By::Aggregated { call, formula, share } => (call, formula, share),
             By::Key => {
                 let rows = as_double(statistic(count_all().unalias_nested().data)?);
                 return Ok(self.inputs.iter().map(|key| (key.clone(), quotient(lit(1.0), rows.clone()))).collect());
@@ -159,7 +214,12 @@ impl Partials {
                 .map(|(number, input)| Input { value: input.clone(), tangent: (number == varying).then(|| lit(1.0)) })
                 .collect();
             let partial = formula.evaluate(&inputs, |asked| {
-                let term = self.term(call, asked, value, &ties, statistic)?;
+                let term = match (&asked, share) {
+                    (FormulaCall::Quantile { .. }, Some(share)) => Expr::Column(share.clone()),
+                    // Which aggregates it reads is asked before the shares are known.
+                    (FormulaCall::Quantile { .. }, None) => lit(1.0),
+                    _ => self.term(call, asked, value, &ties, statistic)?,
+                };
                 Ok((term, Arc::new(Field::new("value", DataType::Float64, true))))
             })?;
             let Some(partial) = partial else { continue };
@@ -208,6 +268,9 @@ impl Partials {
             FormulaCall::Chosen { .. } => {
                 let share = quotient(lit(1.0), as_double(ties.clone().unwrap_or_else(|| lit(1.0))));
                 when(self.chosen(value).unwrap_or_else(|| lit(true)), share).end()
+            }
+            FormulaCall::Quantile { .. } => {
+                internal_err!("the shares of rows in {} are not computed", call.func.name())
             }
             FormulaCall::OfRow { function, .. } => {
                 internal_err!("a formula has {function} of a tangent, which is not known by row")
